@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.registry import Gpu, ModelFacts
@@ -67,6 +67,15 @@ class DataSource:
     def name(self) -> str:
         """What a person calls the source: its hub id, file or folder."""
         return self.id or self.path or ""
+
+
+def known_rows(data: Sequence[DataSource]) -> int:
+    """Rows that these sources give a run, as far as they are counted; a source of unknown length counts none."""
+    rows = 0
+    for source in data:
+        known, take = source.rows or 0, source.take
+        rows += known if take is None else int(known * take.value if take.unit == "share" else min(known, take.value))
+    return rows
 
 
 @record

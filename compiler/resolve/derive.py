@@ -12,12 +12,15 @@ from xpc.compiler.methods import DEFAULT as USUAL
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.recomputation import REENTRANT, frozen_runs_twice, why_reentrant
 from xpc.compiler.resolve.open_spec import OpenSpec
+from xpc.compiler.resources import DataSource, known_rows
 from xpc.compiler.spec import DEFAULT, Origin, Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.plan.choice import Choice
 
+MANY_ROWS, ROWS_A_SECOND = 50_000, 550
+"""Rows from which several processes tokenize, and what one does of them: 620 tokens each were measured on one core."""
 DEFAULT_GBS = 128
 """Sequences in an optimizer step where neither gbs, micro nor accum say otherwise."""
 UNCUT = ("wrapped", "bfd_split")
@@ -31,6 +34,7 @@ class Derivation(OpenSpec):
     """
 
     choice: Choice | None = None
+    data: tuple[DataSource, ...] = ()
 
     def run(self) -> None:
         """Every value that the spec leaves open."""
@@ -80,12 +84,15 @@ class Derivation(OpenSpec):
         self.set(path, value, why)
         if path == "memory.checkpointing":
             state, typed = ("on", "checkpointing") if value else ("off", "checkpointing = false")
-            # That it stays on where all else is written says the bundle's README alone, as of other defaults.
-            if not value or self.choice.micro is not None or "strategy" in self.choice.values:
+            if not value or self._tells():
                 self.note(f"no checkpointing is written: {state}, {why}", f"`memory({typed})` states it")
         else:
             self.note(f"no strategy is written: {value}, {why}", f"`strategy {value}` states it")
         return True
+
+    def _tells(self) -> bool:
+        """Whether a default of speed is a note: where strategy and micro-batch are written, the bundle has it alone."""
+        return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)
 
     def _checkpointing(self) -> None:
         """Off for the families that cannot recompute; as partly frozen layers must under ZeRO-3 (XP572)."""
@@ -258,6 +265,17 @@ class Derivation(OpenSpec):
 
         return derive_method.memory(self, need)
 
+    def _workers(self) -> None:
+        """Two processes for each GPU of a node, where one would keep the GPUs waiting for minutes."""
+        rows, gpus = known_rows(self.data), self.hardware.processes
+        workers = min(2 * gpus, self.whole("launch.cpus") or 2 * gpus)
+        if self.hardware.gpu is None or rows < MANY_ROWS or workers == 1 or self._trains().generates:
+            return
+        why = f"one would take {rows / ROWS_A_SECOND / 60:,.0f} minutes for {rows:,} rows, while the GPUs wait"
+        self.set("data.workers", workers, why)
+        if self._tells():
+            self.note(f"no workers are written: {workers} tokenize; {why}", f"`data(workers={workers})` states it")
+
     def _hub(self) -> None:
         """What a run that pushes leaves open: the repository's name, as transformers takes it, and what is pushed."""
         from xpc.compiler.language.repository_names import of_folder
@@ -278,5 +296,7 @@ class Derivation(OpenSpec):
         if "train.epochs" not in self.values and "train.steps" not in self.values:
             self.set("train.epochs", 3.0, "transformers' own", DEFAULT)
             self.note("no length is written: 3 epochs", "`for 3 epochs` states it")
+        if "data.workers" not in self.values:
+            self._workers()
         if "data.seed" not in self.values:
             self.set("data.seed", self.get("seed"), "as `seed`", DEFAULT)

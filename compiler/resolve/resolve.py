@@ -102,7 +102,7 @@ class _Resolver:
 
         def derived(choice: Choice | None = None) -> Spec:
             rest = Derivation(self.values, model, hardware, stack, stem[:80], self.problems, teacher)
-            rest.choice = choice
+            rest.choice, rest.data = choice, data
             rest.run()
             if loaded.member:
                 from xpc.compiler.resolve.sweep_member import keep_apart  # one run of a sweep

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.resources import known_rows
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
@@ -51,10 +52,7 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
     the waiting processes end with a timeout of the collective, after all of that work. Source: transformers 5.23
     `ddp_timeout`, trl 1.16 `sft_trainer.py` (`main_process_first`); executed: 550 rows a second.
     """
-    rows = 0.0
-    for source in spec.data:
-        known, take = source.rows or 0, source.take
-        rows += known if take is None else known * take.value if take.unit == "share" else min(known, take.value)
+    rows = known_rows(spec.data)
     workers, timeout = spec.get("data.workers"), spec.integer("launch.nccl_timeout")
     seconds = rows / FASTEST / (workers if isinstance(workers, int) else 1)
     if spec.hardware.world > 1 and seconds > timeout:

@@ -21,11 +21,8 @@ FREE = {
     *(f"arguments.{name}" for name in ("ddp_timeout", "output_dir", "project", "report_to", "run_name")),
     *(f"run.{name}" for name in ("disk", "full_state", "project", "resume")),
     *(f"run.{name}" for name in ("deepspeed_extension", "division", "gpu", "use_cache_after")),
-    "format",
-    "trainer",
-    "trainer.steps",
-    "lora.merge",
-    "model.liger_unchecked",
+    *("arguments.dataset_num_proc", "data.workers"),
+    *("format", "trainer", "trainer.steps", "lora.merge", "model.liger_unchecked"),
 }
 """Of trainer_args.json, what decides no number."""
 DIVIDED = {

@@ -262,7 +262,11 @@ LAUNCH: tuple[Case, ...] = (
         spec(hardware="8 x v100-32gb", precision="fp16"),
         spec(hardware="8 x t4", strategy="zero3", precision="fp16"),
     ),
-    Case("XP803", spec("launch local(nccl_timeout=60s)"), spec("launch local(nccl_timeout=1h)")),
+    Case(
+        "XP803",
+        spec("data(workers=1)", "launch local(nccl_timeout=60s)"),
+        spec("data(workers=8)", "launch local(nccl_timeout=60s)"),
+    ),
     Case("XP893", spec("launch local(rendezvous=c10d)"), spec("nodes 2", "launch local(rendezvous=c10d)", **NODES)),
 )
 

@@ -184,7 +184,7 @@ def test_a_source_without_rows():
 def test_notes_of_one_place_draw_it_once():
     text = render(checked(LINE + "\n").problems, "full")
     assert text.count("^^^^^^^^^^") == 1
-    assert text.count("note XP190") == 9
+    assert text.count("note XP190") == 10
 
 
 def test_a_block_within_one_that_lost_its_end_is_told_with_a_help():

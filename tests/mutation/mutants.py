@@ -54,7 +54,7 @@ LATER = {
     "runtime/core/checkpoint_integrity.py": ("tests/faults/test_checkpoint_files.py", "tests/faults/test_damage.py"),
     "runtime/*": ("tests/runtime", "tests/security", "tests/proof/test_train.py"),
 }
-"""The slow tests of a place; the first that fits."""
+"""The tests of a place, the first that fits, for --again."""
 AT_ONCE = 150
 """Tests of the first round: most mutants die of the first few."""
 SECONDS = 600
@@ -205,10 +205,11 @@ def noticed(folder: str, words: list[str]) -> str | None:
 
 
 def again(one: Mutation) -> Iterator[list[str]]:
-    """The command lines for a mutant that survived: every fast test, then the slow ones of its place."""
+    """The command lines for a mutant that survived: the tests of its place, fast and slow, then every fast one."""
+    place = next(names for like, names in LATER.items() if fnmatch(one.file, like))
+    yield fast("-x", *place)
+    yield [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "slow", *place]
     yield fast("-x", "-p", "no:pytest-lsp")
-    later = next(names for like, names in LATER.items() if fnmatch(one.file, like))
-    yield [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "slow", *later]
 
 
 def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutation]:

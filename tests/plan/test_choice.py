@@ -115,6 +115,45 @@ def test_what_is_learned_is_that_of_the_spec() -> None:
         assert open_.get(path) == small.get(path), path  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize(
+    ("hardware", "more", "workers"),
+    [
+        ("8 x h100-80gb", "", 16),
+        ("1 x h100-80gb", "", 2),
+        ("8 x h100-80gb", "nodes 2", 16),  # each node's first process may tokenize
+        ("8 x h100-80gb", "launch slurm(cpus=8)", 8),
+        ("8 x h100-80gb", "launch slurm(cpus=1)", None),
+        ("8 x h100-80gb", "data(workers=3)", 3),
+        ("8 x cpu", "", None),
+    ],
+)
+def test_many_rows_are_tokenized_by_two_processes_a_gpu(hardware: str, more: str, workers: int | None) -> None:
+    spec, notes = resolved("qwen2.5-0.5b", hardware, more, "gbs=64 seq=2048")
+    assert spec.get("data.workers") == workers
+    told = [one for one in notes if "no workers are written" in one]
+    assert len(told) == (workers is not None and "workers" not in more)
+
+
+def test_prompts_that_are_completed_in_training_are_not_tokenized_ahead() -> None:
+    text = (
+        "xpc 1\ntrain qwen2.5-0.5b on tldr for 9 steps\nhardware 8 x h100-80gb\n"
+        "method grpo(rewards=format, generations=8)\ndata(prompt=prompt)\n"
+    )
+    found = check_text(text.encode(), "t.xp", Workspace(ROOT))
+    assert found.spec is not None, [one.message for one in found.problems]
+    assert sum(one.rows or 0 for one in found.spec.data) > 50_000
+    assert found.spec.get("data.workers") is None
+
+
+@pytest.mark.parametrize(("take", "workers"), [("50000", 16), ("49999", None), ("1%", None), ("10%", 16)])
+def test_few_rows_are_tokenized_by_one_process(take: str, workers: int | None) -> None:
+    mixture = f"data mix {{\n  infinity-instruct:0625 {{\n    take = {take}\n  }}\n}}"
+    text = SPEC.format(model="qwen2.5-0.5b", hardware="8 x h100-80gb", more=mixture, batch="gbs=64")
+    found = check_text(text.replace("infinity-instruct:0625 for", "mix for").encode(), "t.xp", Workspace(ROOT))
+    assert found.spec is not None, [one.message for one in found.problems]
+    assert found.spec.get("data.workers") == workers
+
+
 @pytest.mark.parametrize("more", ["hardware 8 x cpu", "memory(offload_activations)"])
 def test_what_the_plan_does_not_know_recomputes(more: str) -> None:
     hardware = "8 x h100-80gb" if "cpu" not in more else more.removeprefix("hardware ")

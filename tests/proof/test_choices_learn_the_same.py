@@ -1,7 +1,8 @@
 """What the compiler may choose by itself changes nothing that is learned: each method, trained from compiled bundles.
 
-Recomputation gives the same weights to the last bit; another micro-batch of the same global batch adds the same
-gradients in another order. Where that is not so the compiler does not choose by what fits (`Spec.learns_from_micro`).
+Recomputation, and processes that tokenize, give the same weights to the last bit; another micro-batch of the same
+global batch adds the same gradients in another order. Where that is not so the compiler does not choose by what fits
+(`Spec.learns_from_micro`).
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ def test_recomputation_and_micro_batches_learn_the_same(
     warm: Warm, tmp_path_factory: pytest.TempPathFactory, stack: str, method: str, settings: str
 ) -> None:
     left, learns = {}, False
-    for name, micro, recomputed in (("kept", 4, "false"), ("again", 4, "true"), ("smaller", 2, "false")):
+    runs = (("kept", 4, "false"), ("again", 4, "true"), ("smaller", 2, "false"), ("shared out", 4, "false"))
+    for name, micro, recomputed in runs:
         text = small(
-            f"method {method}{settings}",
+            f"method {method}{settings}" + ("\ndata(workers=2)" if name == "shared out" else ""),
             method=method,
             target=stack,
             save='save "out" every=never',
@@ -68,6 +70,7 @@ def test_recomputation_and_micro_batches_learn_the_same(
         cwd = str(tmp_path_factory.mktemp(name))
         left[name] = warm.train(text, f"{stack}-{method}-{name}", stack, cwd).out
     assert apart(left["kept"], left["again"]) == 0.0
+    assert apart(left["kept"], left["shared out"]) == 0.0
     moved = apart(left["kept"], left["smaller"])
     assert math.isfinite(moved)
     if not learns:

@@ -176,6 +176,22 @@ def test_a_mixture_packed_held_out_and_templated(train: Callable[..., Run], plac
     assert [name for name in os.listdir(run.out) if name.startswith("checkpoint")] == ["checkpoint-6"]
 
 
+def test_processes_that_tokenize_change_nothing(train: Callable[..., Run]) -> None:
+    """The compiler chooses `data.workers` for runs on GPUs: counts of rows, losses and weights are equal."""
+    left = []
+    for workers in ("", "workers=3, "):
+        text = spec(
+            f"data({workers}holdout=8)", "eval(every=3, micro=4)", length="4 steps", sizes="gbs=8 micro=2 seq=24"
+        )
+        run = train(text, f"tokenized{len(left)}")
+        with open(os.path.join(run.out, "model.safetensors"), "rb") as handle:
+            weights = handle.read()
+        counts = {name: value for name, value in run.summary.items() if name in ("data", "tokens", "sequences")}
+        assert counts["data"]["cut_rows"], counts
+        left.append((run.losses, weights, counts))
+    assert left[0] == left[1]
+
+
 def test_plain_text_trains_in_the_order_of_the_file(train: Callable[..., Run]) -> None:
     text = spec("data(shuffle=false)", data='"text.jsonl"', length="4 steps").replace("every=1)", "every=3)")
     run = train(text, "text")
