@@ -12,6 +12,8 @@ def adapter_dtype(spec: Spec) -> str | None:
 
     TRL 1.16 trains adapters over a quantized base in bfloat16. It does so in every precision; the runtime lets it in
     bf16 alone. ZeRO-3 gathers weights of one type only, so there TRL 1.16 gives adapters that of an unquantized base.
+    DoRA's magnitudes stay float32 in TRL 1.16, and FSDP2 shards trained weights of one type only: there the runtime
+    leaves all of them float32.
     """
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
     if spec.bits is None:
@@ -19,6 +21,7 @@ def adapter_dtype(spec: Spec) -> str | None:
     if spec.weights_sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
         return None
     narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))  # else the run gives them back their width
+    narrow = narrow and not (spec.flag("lora.dora") and spec.sharded_by_fsdp)
     return "bf16" if narrow and spec.get("method") in methods else "fp32"
 
 

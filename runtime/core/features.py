@@ -189,6 +189,9 @@ def uses(plan: "Payload") -> dict[str, bool]:
     shares = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
     lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
     filtered = data.get("unique") or any(lengths)
+    # TRL rounds adapters over a quantized base to bfloat16, but for DoRA's magnitudes, and FSDP2 takes one type.
+    tuned: Mapping[str, Any] = plan["lora"] or {}
+    wide = run["distributed_type"] == "FSDP" and tuned.get("bits") and tuned.get("dora")
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16"
     reports = arguments.get("report_to") not in (None, [], "none", ["none"])
     kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)
@@ -253,7 +256,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
         "tied_weights": not zero,
         "torch_exit_barrier": nodes,
-        "weight_dtypes": no_bfloat16,
+        "weight_dtypes": no_bfloat16 or wide,
         "weights_only": run.get("full_state") is False,
         "worded_rows": data.get("prompt_template") or data.get("system_column"),
     }

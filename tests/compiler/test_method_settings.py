@@ -45,6 +45,9 @@ def test_lora_has_trls_defaults() -> None:
         ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-1.16", "bfloat16"),
         ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-0.24", "float32"),
         ("qlora", "bf16", "ddp", "trl-0.18", "float32"),
+        ("qlora(dora)", "bf16", "fsdp", "trl-1.16", "float32"),  # one type, and dora's magnitudes are not rounded
+        ("qlora", "bf16", "fsdp", "trl-1.16", "bfloat16"),
+        ("qlora(dora)", "bf16", "zero2", "trl-1.16", "bfloat16"),
         ("lora", "bf16", "zero2", "trl-1.16", "float32"),
         ("lora", "bf16", "zero3", "trl-1.16", "float32"),
         ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-1.16", "bfloat16"),

@@ -37,8 +37,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
 
         module.is_torch_bf16_gpu_available = lambda *_: True  # asked where DeepSpeed keeps `use_cpu` from being said
     shards = run["distributed_type"] in ("DEEPSPEED", "FSDP") and not job["zero"] and "fsdp" not in job["keep"]
-    if shards and values.get("bf16") and plan["model"]["dtype"] == "float16":  # which the engine casts
-        plan["model"] = {**plan["model"], "dtype": "bfloat16"}
+    if shards and plan["model"]["dtype"] == "float16":  # which the engine casts, or steps over a float32 copy of
+        plan["model"] = {**plan["model"], "dtype": "bfloat16" if values.get("bf16") else "float32"}
     lora = plan.get("lora") or {}
     if lora.get("compute_dtype") == "float16":
         plan["lora"] = {**plan["lora"], "compute_dtype": "float32"}

@@ -95,6 +95,7 @@ SPECIMENS = (
         "preference", "qlora", "strategy zero3", "method dpo(precompute)", library=True),
     one("legal-before-references", "", "2 x v100-32gb", "preference", "qlora", "strategy zero3",
         "method dpo(precompute)"),
+    one("legal-dora", "", "2 x a100-80gb", "messages", "qlora(dora)", "strategy fsdp", TEMPLATE, precision="bf16"),
     one("static-graph", "expect_autograd_hooks_", TWO, "text", "strategy ddp", "extra trl {",
         "  ddp_static_graph = true", "}"),
     one("column-of-a-reward", "missing 1 required positional argument: 'solution'", CPU, "prompt",
@@ -138,7 +139,8 @@ def answers(place: str) -> dict[str, Any]:
         looker = Looker(target, 1)
         for specimen in SPECIMENS:
             if specimen.target == target:
-                job = step(specimen.name, specimen.text, place, 1)[1]
+                number = 0 if "strategy fsdp" in specimen.lines else 1  # one that keeps its FSDP
+                job = step(specimen.name, specimen.text, place, number)[1]
                 _put(job["folder"], dict(specimen.put))
                 looker.send({**job, "eager": True, "timeout": 600, "library": specimen.library}, most=40)
         found.update({answer["id"]: answer for answer in looker.collect()})
