@@ -1,4 +1,4 @@
-"""`extra trl`: evaluation, columns, and what TRL reads of a row (XP274, XP275, XP277, XP278, XP690, XP694)."""
+"""`extra trl`: evaluation, columns, and what TRL reads of a row (XP274, XP275, XP277 to XP279, XP690, XP694)."""
 
 from __future__ import annotations
 
@@ -49,6 +49,26 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
             f"{spec.text('method')} cannot be evaluated by the older loop",
             write(f"{name} = false"),
             (spec.label("eval.every", "the evaluation"),),
+        )
+
+
+@rule("XP279", "losses-gathered-as-objects")
+def gathered_objects(spec: Spec) -> Iterator[Finding]:
+    """`eval_use_gather_object` gathers the losses of an evaluation as objects, which come back as single numbers.
+
+    transformers joins arrays, and a single number is none. Today: ValueError "zero-dimensional arrays cannot be
+    concatenated" at the first evaluation of more than one process, after the steps before it. Source: accelerate 1.15
+    `utils/operations.py` `gather_object`, transformers 5.23, 4.57.6 and 4.52.3 `trainer.py` `evaluation_loop`;
+    executed on all.
+    """
+    name: Final = "eval_use_gather_object"
+    several = spec.hardware.world > 1 and spec.amount("eval.every") != NEVER
+    if several and spec.extra_value("trl", name) is True:
+        yield Finding(
+            spec.extra_place("trl", name, "losses become single numbers"),
+            "several processes cannot evaluate with losses that are gathered as objects",
+            write(f"{name} = false"),
+            (spec.label("eval.every", "the evaluation"), spec.label("hardware", "the hardware")),
         )
 
 

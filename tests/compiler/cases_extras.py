@@ -43,6 +43,10 @@ RANGES: tuple[Case, ...] = (
 )  # fmt: skip
 
 MEETING: tuple[Case, ...] = (
+    Case("XP279", spec(*EVALUATED, extra("eval_use_gather_object = true")),
+         spec(*EVALUATED, extra("eval_use_gather_object = false"))),
+    Case("XP279", spec("target trl-0.18", *EVALUATED, extra("eval_use_gather_object = true"), hardware="2 x a100-80gb"),
+         spec("target trl-0.18", extra("eval_use_gather_object = true"), hardware="2 x a100-80gb"), variant="never"),
     Case("XP278", grpo("", "target trl-0.24", *EVALUATED, extra("use_legacy_prediction_loop = true")),
          grpo("", "target trl-0.24", *EVALUATED, extra("use_legacy_prediction_loop = false"))),
     Case("XP278", grpo("", "target trl-0.24", *EVALUATED, extra("use_legacy_prediction_loop = true"), method="rloo"),

@@ -6,6 +6,8 @@ from cases_data import extra
 from cases_strategy import zero
 from prove import Proof
 
+from xpc.compiler.stacks import DEFAULT, STACKS
+
 OLD = "target trl-0.18"
 EVERY_STEP = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 2}
 
@@ -77,6 +79,7 @@ RANGES: tuple[Proof, ...] = (
           raises="ValueError", match="cache_implementation", variant="cache"),
 )  # fmt: skip
 
+GATHERED = ("data(holdout=50%)", "eval(every=1)", extra("eval_use_gather_object = true"))
 MEETING: tuple[Proof, ...] = (
     Proof("C25", "XP274", at="load", measure="numbers.step", common=EVERY_STEP, raises="AttributeError", match="logits",
           text=small(OLD, "data(holdout=5%)", "eval(every=1)", extra("jit_mode_eval = true")),
@@ -85,6 +88,10 @@ MEETING: tuple[Proof, ...] = (
           text=small(OLD, "data(holdout=50%)", "eval(every=1)", extra("use_legacy_prediction_loop = true"),
                      method=GRPO.format(""), **ONLINE),
           legal=small(OLD, "data(holdout=50%)", "eval(every=1)", method=GRPO.format(""), **ONLINE)),
+    *(Proof("C34", "XP279", at="train", raises="ValueError", match="zero-dimensional arrays", target=target,
+            variant="" if target == DEFAULT else target.partition("-")[2],
+            text=small(f"target {target}", *GATHERED, hardware="2 x cpu", strategy="ddp"),
+            legal=small(f"target {target}", *GATHERED)) for target in STACKS),
     Proof("C27", "XP277", at="load", measure="numbers.step", raises="IndexError", match="index out of range",
           text=small(OLD, extra("padding_value = 151936"), method="dpo", **PAIRS), legal=small(OLD, method="dpo", **PAIRS)),
     Proof("A32", "XP319", case="XP319-no-positions", at="load", measure="attention.one_more", raises="IndexError",
