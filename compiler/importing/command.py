@@ -140,21 +140,7 @@ def _entry(key: str, values: list[Word], file: str, line: int) -> Entry:
     if len(values) > 1:
         parts: list[Entry] = [Entry(f"{key}[{n}]", one.text, file, one.line, one.text) for n, one in enumerate(values)]
         return Entry(key, parts, file, line)
-    typed = values[0].text
-    if typed.startswith("{") and typed.rstrip().endswith("}"):
-        try:
-            table = jsontext.read(typed, file)
-        except Unreadable:
-            return Entry(key, typed, file, line, typed)
-        return Entry(key, {name: _moved(one, f"{key}.{one.key}", line) for name, one in table.items()}, file, line)
-    return Entry(key, typed, file, line, typed)
-
-
-def _moved(entry: Entry, key: str, line: int) -> Entry:
-    value = entry.value
-    if isinstance(value, dict):
-        value = {name: _moved(one, f"{key}.{name}", line) for name, one in value.items()}
-    return Entry(key, value, entry.file, line, entry.typed)
+    return jsontext.unfolded(Entry(key, values[0].text, file, line, values[0].text))
 
 
 def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch: Entries | None,

@@ -235,3 +235,12 @@ PROJECTED = (
     "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
 )  # fmt: skip
 """What is projected, and how."""
+SECOND = (
+    "model", "model_class", "template", "trust_remote_code", "flash_attn", "init_config", "peft_config",
+    "kernel_config", "quant_config", "train_dataset", "eval_dataset", "output_dir", "micro_batch_size",
+    "global_batch_size", "cutoff_len", "learning_rate", "num_train_epochs", "max_steps", "max_grad_norm", "bf16",
+    "batching_strategy", "batching_workers", "enable_activation_checkpointing", "dist_config", "optim_config",
+    "lr_scheduler_config", "seed", "full_determinism", "logging_steps", "save_steps", "save_epochs",
+    "save_total_limit", "save_ckpt_as_hf", "resume_from_checkpoint", "sample_backend", "max_new_tokens",
+)  # fmt: skip
+"""Every key of the second layout; it refuses a file with another. Source: LLaMA-Factory 0.9.5, v1/config/."""

@@ -1,0 +1,71 @@
+"""What a further sample of other people's files had in it: values written as texts, keys of another layout, switches
+that decide nothing."""
+
+from __future__ import annotations
+
+import pytest
+from import_support import HARDWARE, HEAD, imported
+from test_import_wild_files import AXOLOTL, FACTORY
+
+SECOND = """\
+model: Qwen/Qwen3-4B
+train_dataset: data/rows.yaml
+output_dir: out
+max_steps: 10
+learning_rate: 1e-4
+micro_batch_size: 1
+"""
+
+
+@pytest.mark.parametrize("head", [HEAD, FACTORY])
+def test_a_mapping_may_be_a_text_of_json(head: str) -> None:
+    more = (
+        "gradient_checkpointing: true\ngradient_checkpointing_kwargs: '{\"use_reentrant\": false}'\n"
+        "lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: '{\"min_lr_rate\": 0.1}'\n"
+    )
+    found = imported(head + more, *HARDWARE)
+    assert not found.draft.wrong, found.messages
+    assert "checkpointing(reentrant=false)" in found.text
+    assert found.arguments["lr_scheduler_kwargs"] == {"min_lr_rate": 0.1}
+    broken = imported(head + more.replace(": false}", ""), *HARDWARE)
+    assert any("it takes a mapping such as" in one for one in broken.messages)
+
+
+def test_gradient_checkpointing_turns_nothing_off_in_llamafactory() -> None:
+    found = imported(FACTORY + "gradient_checkpointing: false\n", *HARDWARE)
+    assert found.fates["gradient_checkpointing"] == "irrelevant"
+    assert "checkpointing(reentrant=true)" in found.text
+    assert any("`disable_gradient_checkpointing` turns it off" in one for one in found.messages)
+    off = imported(FACTORY + "gradient_checkpointing: false\ndisable_gradient_checkpointing: true\n", *HARDWARE)
+    assert "checkpointing(" not in off.text
+    assert not any("recomputes all the same" in one for one in off.messages)
+    assert "checkpointing(" not in imported(HEAD + "gradient_checkpointing: false\n", *HARDWARE).text
+
+
+@pytest.mark.parametrize("more", ["warmup_ratio: 0.03\n", "weight_decay: 0.1\n", "gradient_accumulation_steps: 4\n"])
+def test_the_second_layout_has_keys_of_its_own(more: str) -> None:
+    assert not imported(SECOND, *HARDWARE).draft.wrong
+    found = imported(SECOND + more, *HARDWARE)
+    (said,) = [one for one in found.draft.messages if one.severity == "error"]
+    assert "no such key beside `train_dataset`" in said.text
+
+
+def test_modules_that_are_trained_whole_beside_a_quantized_base_are_held_in_fp32() -> None:
+    more = (
+        "bf16: false\nfp16: true\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\nlora_alpha: 16\n"
+        "lora_target_linear: true\nlora_modules_to_save: [embed_tokens, lm_head]\n"
+    )
+    found = imported(AXOLOTL + more, *HARDWARE)
+    assert not found.errors, found.errors
+    assert found.payload["model"]["dtype"] == "float32"
+    assert "torch_dtype" in found.draft.differences
+    alone = imported(AXOLOTL + more.replace("lora_modules_to_save: [embed_tokens, lm_head]\n", ""), *HARDWARE)
+    assert alone.payload["model"]["dtype"] == "float16"
+
+
+def test_accelerates_way_with_batches_is_read_where_it_is_the_usual_one() -> None:
+    usual = "accelerator_config:\n  split_batches: false\n  dispatch_batches: null\n  non_blocking: true\n"
+    assert not imported(HEAD + usual, *HARDWARE).draft.wrong
+    assert not imported(HEAD + "accelerator_config: '{\"even_batches\": true}'\n", *HARDWARE).draft.wrong
+    found = imported(HEAD + usual.replace("split_batches: false", "split_batches: true"), *HARDWARE)
+    assert any("way with batches" in one for one in found.messages)
