@@ -3,6 +3,7 @@ that decide nothing."""
 
 from __future__ import annotations
 
+import jinja2
 import pytest
 from import_support import HARDWARE, HEAD, imported
 from test_import_wild_files import AXOLOTL, FACTORY
@@ -69,3 +70,31 @@ def test_accelerates_way_with_batches_is_read_where_it_is_the_usual_one() -> Non
     assert not imported(HEAD + "accelerator_config: '{\"even_batches\": true}'\n", *HARDWARE).draft.wrong
     found = imported(HEAD + usual.replace("split_batches: false", "split_batches: true"), *HARDWARE)
     assert any("way with batches" in one for one in found.messages)
+
+
+CHAT = (
+    AXOLOTL.replace("tatsu-lab/alpaca", "org/chat")
+    .replace("type: alpaca", "type: chat_template")
+    .replace("Qwen/Qwen2.5-7B", "Qwen/Qwen3-4B")
+)
+TOLD = "chat_template_kwargs:\n  enable_thinking: false\n"
+
+
+def test_what_a_template_is_told_stands_in_it_or_is_refused() -> None:
+    jinja = 'chat_template_jinja: "{%- if enable_thinking %}t{% endif %}\\n{{ messages }}"\n'
+    found = imported(CHAT + jinja + TOLD, *HARDWARE)
+    assert not found.draft.wrong, found.messages
+    written = found.draft.files["recipe.chat_template.jinja"].decode()
+    assert written.startswith("{% set enable_thinking = false %}{%- if enable_thinking %}")
+    rendered = jinja2.Environment(trim_blocks=True).from_string(written).render(messages="m", enable_thinking=True)
+    assert rendered == "m"
+    thinks = imported(CHAT + TOLD, *HARDWARE)
+    assert not thinks.errors, thinks.errors
+    assert b"{% set enable_thinking = false %}" in thinks.draft.files["recipe.chat_template.jinja"]
+    quiet = imported(CHAT.replace("Qwen3-4B", "Qwen2.5-7B-Instruct") + TOLD, *HARDWARE)
+    assert not quiet.errors, quiet.errors
+    assert quiet.fates["chat_template_kwargs.enable_thinking"] == "irrelevant"
+    elsewhere = imported(CHAT.replace("Qwen/Qwen3-4B", "org/another") + TOLD, *HARDWARE)
+    (said,) = [one for one in elsewhere.draft.messages if one.severity == "error"]
+    assert "the tokenizer's own, which is not here" in said.text
+    assert not imported(AXOLOTL + TOLD, *HARDWARE).draft.wrong
