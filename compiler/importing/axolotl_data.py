@@ -212,8 +212,13 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     asked = axolotl_words.shaped(draft, word, place) if place.key.endswith("type") else None
     if asked is not None:
         return "prompt_completion", asked
-    if place.key.endswith("type") and place.empty:
-        draft.error(place, "rows that are tokens already: a bundle tokenizes its data itself")
+    if not word or (place.key.endswith("type") and place.empty):
+        draft.error(
+            place,
+            "no type is named, so that axolotl takes the rows as tokens already (`input_ids`, `labels`), and a bundle "
+            "makes tokens itself",
+            "name the rows as text by `--data`, or write their `type`",
+        )
     elif word == "input_output":
         draft.error(
             place,

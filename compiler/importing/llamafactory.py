@@ -24,6 +24,7 @@ from xpc.compiler.importing.llamafactory_keys import (
     SPLIT,
     STAGES,
 )
+from xpc.compiler.importing.llamafactory_refusals import refusals
 from xpc.compiler.importing.llamafactory_switches import (
     layout,
     packed,
@@ -115,6 +116,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     )
     draft.keep(entries, KEPT)
     layout(draft, entries)
+    refusals(draft, named, word)
     for key, why in QUIET.items():
         if key in entries:
             _quiet(draft, entries[key], why)

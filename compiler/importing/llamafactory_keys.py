@@ -166,7 +166,7 @@ IMPOSSIBLE = {
     ),
     "create_new_adapter": "a bundle continues an adapter: merge it into the model first for a new one",
     "pissa_init": "the language starts adapters at zero",
-    "rope_scaling": "reserved by the language",
+    "rope_scaling": "a bundle reads the model as its config.json has it: the scaling of positions stands there",
     "interleave_probs": "the language concatenates its sources",
     "simpo_gamma": "neither target trains simpo",
     **dict.fromkeys(PPO, "the language has no ppo"),

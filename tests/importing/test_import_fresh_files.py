@@ -98,3 +98,57 @@ def test_what_a_template_is_told_stands_in_it_or_is_refused() -> None:
     (said,) = [one for one in elsewhere.draft.messages if one.severity == "error"]
     assert "the tokenizer's own, which is not here" in said.text
     assert not imported(AXOLOTL + TOLD, *HARDWARE).draft.wrong
+
+
+FULL = FACTORY.replace("finetuning_type: lora", "finetuning_type: full")
+PAIRS = FACTORY.replace("stage: sft", "stage: dpo").replace("alpaca_en_demo", "dpo_en_demo")
+TEXTS = FACTORY.replace("stage: sft", "stage: pt")
+TOGETHER = {
+    "max_samples": FACTORY + "streaming: true\nmax_samples: 10\nmax_steps: 5\n",
+    "val_size": FACTORY + "streaming: true\nval_size: 0.1\nmax_steps: 5\n",
+    "streaming": FACTORY + "streaming: true\n",
+    "mask_history": FACTORY + "mask_history: true\ntrain_on_prompt: true\n",
+    "resize_vocab": FACTORY + "quantization_bit: 4\nresize_vocab: true\n",
+    "use_galore": FACTORY + "use_galore: true\n",
+    "interleave_probs": FACTORY + "interleave_probs: '1'\n",
+    "do_predict": FACTORY + "do_predict: true\n",
+    "do_eval": FACTORY + "do_eval: true\n",
+    "eval_strategy": FACTORY + "eval_strategy: steps\neval_steps: 10\n",
+    "use_rslora": FULL + "use_rslora: true\n",
+    "use_dora": FACTORY.replace("finetuning_type: lora", "finetuning_type: oft") + "use_dora: true\n",
+    "loraplus_lr_ratio": FULL + "loraplus_lr_ratio: 16.0\n",
+    "pure_bf16": FULL + "pure_bf16: true\ndeepspeed: examples/deepspeed/ds_z3_config.json\n",
+    "train_on_prompt": PAIRS + "train_on_prompt: true\n",
+    "neat_packing": TEXTS + "neat_packing: true\nflash_attn: fa2\n",
+    "load_best_model_at_end": PAIRS.replace("dpo\n", "rm\n")
+    + "load_best_model_at_end: true\nval_size: 0.1\neval_strategy: steps\neval_steps: 500\n",
+}
+"""Files that LLaMA-Factory refuses, by the key that it names."""
+
+
+@pytest.mark.parametrize("key", TOGETHER)
+def test_keys_that_llamafactory_refuses_beside_each_other(key: str) -> None:
+    found = imported(TOGETHER[key], *HARDWARE)
+    (said,) = [one for one in found.draft.messages if one.severity == "error"]
+    assert f"`{key}" in said.text.split(":")[0]
+    assert "LLaMA-Factory refuses the file itself" in said.text
+
+
+def test_keys_that_llamafactory_takes_beside_each_other() -> None:
+    for text in (
+        FACTORY + "streaming: true\nval_size: 10\nmax_steps: 5\n",
+        FACTORY + "do_eval: true\nval_size: 0.1\n",
+        FACTORY + "eval_strategy: 'no'\ndo_eval: false\n",
+        FACTORY + "eval_strategy: steps\neval_steps: 10\neval_dataset: identity\n",
+        FACTORY + "use_rslora: true\nmask_history: true\ntrain_on_prompt: false\n",
+        FULL + "use_rslora: false\npure_bf16: true\n",
+    ):
+        assert not imported(text, *HARDWARE).draft.wrong, text
+
+
+@pytest.mark.parametrize("line", ["    type:\n", ""])
+def test_rows_without_a_type_are_tokens_already(line: str) -> None:
+    found = imported(AXOLOTL.replace("    type: alpaca\n", line), *HARDWARE)
+    (said,) = [one for one in found.draft.messages if one.severity == "error"]
+    assert "takes the rows as tokens already" in said.text
+    assert "`--data`" in said.help
