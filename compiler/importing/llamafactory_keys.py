@@ -140,7 +140,8 @@ WITH = {
     "asft_alpha": "use_asft_loss", "eaft_alpha": "use_eaft_loss", "galore_proj_type": "use_galore",
     "hyper_parallel_args": "use_hyper_parallel", "init_special_tokens": "add_special_tokens",
     "new_special_tokens_config": "add_special_tokens", "interleave_probs": "mix_strategy",
-    "adapter_folder": "adapter_name_or_path",
+    "adapter_folder": "adapter_name_or_path", "ref_model_adapters": "ref_model",
+    "ref_model_quantization_bit": "ref_model",
 }  # fmt: skip
 """A key, and the one without which nothing reads it."""
 MEDIA = (

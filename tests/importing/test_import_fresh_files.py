@@ -152,3 +152,23 @@ def test_rows_without_a_type_are_tokens_already(line: str) -> None:
     (said,) = [one for one in found.draft.messages if one.severity == "error"]
     assert "takes the rows as tokens already" in said.text
     assert "`--data`" in said.help
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FACTORY + "adapter_name_or_path: saves/first\n",
+        AXOLOTL + "adapter: lora\nlora_r: 8\nlora_alpha: 16\nlora_target_linear: true\nlora_model_dir: saves/first\n",
+    ],
+)
+def test_an_adapter_that_is_not_here_is_told_at_once(text: str) -> None:
+    found = imported(text, *HARDWARE)
+    assert any("`saves/first` is not here" in one for one in found.messages)
+    assert [one.split()[0] for one in found.errors] == ["XP930"]
+
+
+def test_how_a_reference_is_loaded_decides_nothing_where_none_is_named() -> None:
+    found = imported(PAIRS + "ref_model: null\nref_model_quantization_bit: 4\n", *HARDWARE)
+    assert not found.draft.wrong, found.messages
+    assert found.fates["ref_model_quantization_bit"] == "irrelevant"
+    assert imported(PAIRS + "ref_model: org/other\nref_model_quantization_bit: 4\n", *HARDWARE).draft.wrong
