@@ -23,7 +23,7 @@ def adapter(draft: Draft, asked: Asked) -> None:
     if said is not None and asked.read(f"{folder}/adapter_config.json") is None:
         draft.warn(
             said.entry,
-            f"`{folder}` is not here: the spec compiles where that run has left its adapter, whose shape it reads there",
+            f"`{folder}` is not here: the spec compiles where that run has left the adapter, whose shape it reads",
             "lay the folder beside the spec, or leave the key out to begin with a new adapter",
         )
 
