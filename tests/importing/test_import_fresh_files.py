@@ -172,3 +172,35 @@ def test_how_a_reference_is_loaded_decides_nothing_where_none_is_named() -> None
     assert not found.draft.wrong, found.messages
     assert found.fates["ref_model_quantization_bit"] == "irrelevant"
     assert imported(PAIRS + "ref_model: org/other\nref_model_quantization_bit: 4\n", *HARDWARE).draft.wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mllm_demo", "a column of images"),
+        ("glaive_toolcall_en_demo", "a column of tools"),
+        ("dpo_zh_demo", "is ranking data"),
+    ],
+)
+def test_sets_of_llamafactorys_own_are_what_its_list_says(name: str, said: str) -> None:
+    found = imported(FACTORY.replace("alpaca_en_demo", name), *HARDWARE)
+    assert any(said in one.text for one in found.draft.messages if one.severity == "error"), found.messages
+    elsewhere = imported(FACTORY.replace("alpaca_en_demo", name) + "dataset_dir: rows\n", *HARDWARE)
+    assert not elsewhere.draft.wrong
+    assert any("no `rows/dataset_info.json` speaks of" in one for one in elsewhere.messages)
+
+
+def test_a_set_of_llamafactorys_own_on_the_hub_is_read_there() -> None:
+    found = imported(FACTORY.replace("alpaca_en_demo", "adgen_train,web_instruct"), *HARDWARE)
+    assert "HasturOfficial/adgen[train]" in found.text
+    talks = imported(FACTORY.replace("alpaca_en_demo", "open_thoughts"), *HARDWARE)
+    assert "llamafactory/OpenThoughts-114k" in talks.text
+    assert not talks.errors, talks.errors
+
+
+def test_rows_that_are_evaluated_on_are_as_many_as_there_are() -> None:
+    held = "eval_dataset: identity\neval_strategy: steps\neval_steps: 10\n"
+    assert "max_samples" in imported(FACTORY + held + "max_samples: 100\n", *HARDWARE).draft.differences
+    assert "max_samples" not in imported(FACTORY + held, *HARDWARE).draft.differences
+    share = "val_size: 0.1\neval_strategy: steps\neval_steps: 10\nmax_samples: 100\n"
+    assert "max_samples" not in imported(FACTORY + share, *HARDWARE).draft.differences
