@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from xpc.compiler import registry, templates
 from xpc.compiler.importing import axolotl_templates, corpus
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.entries import Entry, boolean, text, words
+from xpc.compiler.importing.entries import Entry, boolean, text, whole, words
 from xpc.compiler.importing.overrides import Asked
 from xpc.compiler.methods import METHODS
 from xpc.compiler.registry.types import ModelFacts
@@ -63,8 +64,8 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
     system = named.get("default_system_message")
     word = "" if entry is None or entry.empty else str(text(entry))
     own = body is not None and not body.empty
-    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
-    renders = shape in ("messages", "conversations", "preference", "unpaired", "prompt")
+    shape = _shape(draft)
+    renders = _renders(draft)
     fallback = word.startswith("tokenizer_default_fallback_")
     known = registry.find_model(draft.model)
     more = shape in ("messages", "conversations") and marks != Learned(entry=marks.entry)
@@ -123,6 +124,45 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
             marks.entry,
         )
     return False
+
+
+def _shape(draft: Draft) -> str:
+    return draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
+
+
+def _renders(draft: Draft) -> bool:
+    """Whether a chat template renders the rows."""
+    return _shape(draft) in ("messages", "conversations", "preference", "unpaired", "prompt")
+
+
+def told(draft: Draft, named: Entries) -> None:
+    """`chat_template_kwargs`: what a template is told is written before the template, where that is a file of ours."""
+    entry = named.get("chat_template_kwargs")
+    if entry is None or entry.empty:
+        draft.note(entry, "null: the template is told nothing") if entry is not None else None
+        return
+    if not _renders(draft):
+        draft.note(entry, "no template renders such rows")
+        return
+    name = f"{draft.stem}.chat_template.jinja"
+    body = draft.files.get(name, b"").decode()
+    for key, one in entry.mapping.items():
+        typed = {True: "true", False: "false"}.get(one.value) if isinstance(one.value, bool) else whole(one)
+        if not body:
+            draft.error(
+                one, "the template that reads it is the tokenizer's own, which is not here to be told so",
+                "lay it beside the source and name it by `chat_template_jinja`",
+            )  # fmt: skip
+        elif not re.search(rf"\b{re.escape(key)}\b", body):
+            draft.note(one, "the template does not ask for it where a whole conversation is written")
+        elif key.isidentifier() and isinstance(one.value, bool | int | float | str):
+            kept = "+" if body.startswith("\n") else ""
+            body = f"{{% set {key} = {typed} {kept}%}}{body}"
+            draft.mark(one, "mapped", f"a line of {name}")
+        else:
+            draft.error(one, "a template is told names of one value each")
+    if body:
+        draft.files[name] = body.encode()
 
 
 def _said(draft: Draft, named: Entries, key: str) -> Entry | None:

@@ -25,7 +25,7 @@ from xpc.compiler.methods import METHODS
 Entries = Mapping[str, Entry]
 
 READ = (
-    "datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja",
+    "datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja", "chat_template_kwargs",
     "default_system_message", "train_on_inputs", "shuffle_merged_datasets", "shuffle_before_merging_datasets",
     "dataset_exact_deduplication", "min_sample_len", "dataset_shard_num", "dataset_shard_idx", "streaming",
     "curriculum_sampling", "excess_length_strategy", "skip_prepare_dataset", "test_datasets",
@@ -82,6 +82,7 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
     axolotl_evaluation.held(draft, named)
     axolotl_rows.long(draft, named)
     _mask(draft, named, axolotl_chat.template(draft, named, asked, axolotl_chat.learned(draft, named)))
+    axolotl_chat.told(draft, named)
     for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets"):
         one = named.get(key)
         if one is not None and key == "shuffle_merged_datasets" and not one.empty:
@@ -211,8 +212,13 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     asked = axolotl_words.shaped(draft, word, place) if place.key.endswith("type") else None
     if asked is not None:
         return "prompt_completion", asked
-    if place.key.endswith("type") and place.empty:
-        draft.error(place, "rows that are tokens already: a bundle tokenizes its data itself")
+    if not word or (place.key.endswith("type") and place.empty):
+        draft.error(
+            place,
+            "no type is named, so that axolotl takes the rows as tokens already (`input_ids`, `labels`), and a bundle "
+            "makes tokens itself",
+            "name the rows as text by `--data`, or write their `type`",
+        )
     elif word == "input_output":
         draft.error(
             place,

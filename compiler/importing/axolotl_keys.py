@@ -190,7 +190,7 @@ IMPOSSIBLE = {
     "reinit_weights": "the language begins with the weights as they are",
     "cosine_constant_lr_ratio": "the language has no such schedule",
     "llama4_linearized_experts": "the stack has no such model",
-    "rope_scaling": "reserved by the language",
+    "rope_scaling": "a bundle reads the model as its config.json has it: the scaling of positions stands there",
     **dict.fromkeys(
         ("overrides_of_model_kwargs", "model_kwargs"),
         "a bundle reads the model as its config.json has it",

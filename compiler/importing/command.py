@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from xpc.compiler.importing import jsontext, sharding, trlyaml, yamltext
+from xpc.compiler.importing import jsontext, llamafactory_command, sharding, trlyaml, yamltext
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, Unreadable, boolean, text
 from xpc.compiler.importing.overrides import Asked, Machines, load, native
@@ -60,8 +60,10 @@ def command(text_: str, file: str, asked: Asked, launch: Entries | None, zero: E
 
 def _trains(words: Sequence[Word]) -> bool:
     name = os.path.basename(words[0].text)
-    if name in ("torchrun", "deepspeed", "trl", "llamafactory-cli", "axolotl"):
+    if name in ("torchrun", "deepspeed", "trl"):
         return True
+    if name in ("llamafactory-cli", "axolotl"):  # they export, serve and evaluate, too
+        return len(words) > 1 and words[1].text in llamafactory_command.VERBS
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")
     if name in ("srun", "nohup", "env", "time", "uv", "poetry", "exec"):
@@ -140,21 +142,7 @@ def _entry(key: str, values: list[Word], file: str, line: int) -> Entry:
     if len(values) > 1:
         parts: list[Entry] = [Entry(f"{key}[{n}]", one.text, file, one.line, one.text) for n, one in enumerate(values)]
         return Entry(key, parts, file, line)
-    typed = values[0].text
-    if typed.startswith("{") and typed.rstrip().endswith("}"):
-        try:
-            table = jsontext.read(typed, file)
-        except Unreadable:
-            return Entry(key, typed, file, line, typed)
-        return Entry(key, {name: _moved(one, f"{key}.{one.key}", line) for name, one in table.items()}, file, line)
-    return Entry(key, typed, file, line, typed)
-
-
-def _moved(entry: Entry, key: str, line: int) -> Entry:
-    value = entry.value
-    if isinstance(value, dict):
-        value = {name: _moved(one, f"{key}.{name}", line) for name, one in value.items()}
-    return Entry(key, value, entry.file, line, entry.typed)
+    return jsontext.unfolded(Entry(key, values[0].text, file, line, values[0].text))
 
 
 def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch: Entries | None,
@@ -162,7 +150,9 @@ def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch:
     found, options = Machines(), line.options
     entries = dict(line.arguments)
     config = entries.pop("config", None)
-    if line.program.startswith(("llamafactory-cli", "axolotl")) or line.program == "axolotl.cli.train":
+    if llamafactory_command.is_llamafactory(line.program, entries):
+        return _factory(line, environment, file, asked, launch, zero)
+    if line.program.startswith("axolotl"):
         raise Unreadable(f"`{line.program}` reads a file: import that file")
     said: list[Entry] = []
     if config is not None:
@@ -200,12 +190,31 @@ def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch:
     return draft
 
 
+def _factory(line: Line, environment: list[Word], file: str, asked: Asked, launch: Entries | None,
+             zero: Entries | None) -> Draft:  # fmt: skip
+    rest, named, table = list(line.rest), line.options.get("config_file"), None
+    if rest and rest[0].text.endswith((".yaml", ".yml", ".json")):
+        word = rest.pop(0)
+        table = _file(Entry("config", word.text, file, word.line), asked)
+    if named is not None and launch is None:
+        launch = _file(named, asked)
+    said = [Entry(f"${name}", value, file, word.line, value) for word in environment
+            for name, _, value in [word.text.partition("=")]]  # fmt: skip
+    alone = {"nproc_per_node": Entry("python", 1, file, 0)} if line.launcher == "python" else {}
+    draft = llamafactory_command.factory(
+        line.program, line.arguments, rest, {**line.options, **alone}, said, file, asked, table, launch, zero
+    )
+    for word in environment:
+        _environment(draft, word, file)
+    return draft
+
+
 def _environment(draft: Draft, word: Word, file: str) -> None:
     name, _, value = word.text.partition("=")
     entry = Entry(f"${name}", value, file, word.line, value)
     if name in ENVIRONMENT:
         draft.mark(entry, "mapped", ENVIRONMENT[name])
-    else:
+    elif (file, entry.key) not in draft.fates:
         draft.note(entry, "the environment of the launch")
 
 

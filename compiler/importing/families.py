@@ -47,7 +47,8 @@ def _instead(draft: Draft, path: str, value: object, why: str, name: str, differ
     """Write another value for a setting, with the reason, and say the difference under the tool's name of it."""
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
-    if BY_PATH[path].default != value:
+    derived = path == "model.dtype" and any(map(draft.has, ("qlora", "lora.bits")))  # what a quantized base computes in
+    if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:
         draft.fates.pop((entry.file, entry.key), None)

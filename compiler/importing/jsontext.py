@@ -27,6 +27,31 @@ def read(text: str, file: str) -> dict[str, Entry]:
     return entry.value
 
 
+def unfolded(entry: Entry) -> Entry:
+    """A mapping that was written as a text of JSON, as command lines have it and transformers reads arguments such as
+    `gradient_checkpointing_kwargs` (training_args.py, `_VALID_DICT_FIELDS`); any other value as it is."""
+    typed = entry.value
+    if not isinstance(typed, str) or not (typed.startswith("{") and typed.rstrip().endswith("}")):
+        return entry
+    try:
+        table = read(typed, entry.file)
+    except Unreadable:
+        return entry
+    return Entry(
+        entry.key,
+        {name: _moved(one, f"{entry.key}.{one.key}", entry.line) for name, one in table.items()},
+        entry.file,
+        entry.line,
+    )
+
+
+def _moved(entry: Entry, key: str, line: int) -> Entry:
+    value = entry.value
+    if isinstance(value, dict):
+        value = {name: _moved(one, f"{key}.{name}", line) for name, one in value.items()}
+    return Entry(key, value, entry.file, line, entry.typed)
+
+
 @mutable
 class _Reader:
     text: str = field(repr=False)

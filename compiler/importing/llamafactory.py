@@ -24,7 +24,15 @@ from xpc.compiler.importing.llamafactory_keys import (
     SPLIT,
     STAGES,
 )
-from xpc.compiler.importing.llamafactory_switches import packed, saved_by_epochs, switches
+from xpc.compiler.importing.llamafactory_refusals import refusals
+from xpc.compiler.importing.llamafactory_switches import (
+    layout,
+    packed,
+    recomputing,
+    saved_by_epochs,
+    switches,
+    trainers,
+)
 from xpc.compiler.importing.llamafactory_tuning import quantized, tuning
 from xpc.compiler.importing.overrides import Asked, Machines, load
 from xpc.compiler.importing.switches import follow, patience, router
@@ -73,7 +81,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     if "resize_vocab" in named:
         draft.note(named["resize_vocab"], "the embeddings grow with the tokens")
     rest = {key: one for key, one in named.items() if not _ours(key) and not (key == "fp16" and one.off)}
-    trainer.arguments(draft, rest)
+    trainer.arguments(draft, trainers(draft, rest, named))
     _precision(draft, named, asked.method)
     tuning(draft, named)
     models.continued(draft, named.get("adapter_name_or_path"))
@@ -107,6 +115,8 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
         },
     )
     draft.keep(entries, KEPT)
+    layout(draft, entries)
+    refusals(draft, named, word)
     for key, why in QUIET.items():
         if key in entries:
             _quiet(draft, entries[key], why)
@@ -271,7 +281,7 @@ def _megatron(draft: Draft, named: Entries) -> None:
 
 
 def _kernels(draft: Draft, named: Entries) -> None:
-    flash, off, again = (named.get(key) for key in ("flash_attn", "disable_gradient_checkpointing", "use_reentrant_gc"))
+    flash = named.get("flash_attn")
     word = None if flash is None else str(text(flash)).lower()
     if flash is not None and word in ("auto", "none"):
         draft.note(flash, "sdpa, as transformers chooses")
@@ -279,20 +289,7 @@ def _kernels(draft: Draft, named: Entries) -> None:
         draft.put("model.attn", ATTENTION[word], flash)
     elif flash is not None:
         draft.error(flash, "the language has no such attention", "write auto, disabled, sdpa, fa2 or fa3")
-    newer = named.get("enable_activation_checkpointing")
-    if newer is not None and not newer.empty:
-        draft.put("memory.checkpointing", boolean(newer) is True, newer)
-    if off is not None:
-        draft.put("memory.checkpointing", not boolean(off), off)
-    if not (off is not None and boolean(off)):
-        if again is not None:
-            draft.setting("memory.checkpointing.reentrant", again)
-        if "train_dataset" not in named:
-            draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's own")
-        elif off is None and newer is None:
-            draft.default("memory.checkpointing", True, "not set: LLaMA-Factory's own")
-    elif again is not None:
-        draft.note(again, "checkpointing is off")
+    recomputing(draft, named)
     norms = named.get("upcast_layernorm")
     if norms is not None and norms.off:
         draft.note(norms, "it is off")

@@ -9,7 +9,8 @@ from xpc.compiler.importing import corpus, switches, yamltext
 from xpc.compiler.importing import model as models
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
-from xpc.compiler.importing.llamafactory_sets import OWN, About, Rows, rows
+from xpc.compiler.importing.llamafactory_own import OWN, About
+from xpc.compiler.importing.llamafactory_sets import Rows, rows
 from xpc.compiler.importing.llamafactory_templates import llamafactory_template, templates
 from xpc.compiler.importing.overrides import Asked, named_table
 from xpc.compiler.lower.specfile import quoted
@@ -43,7 +44,7 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
     elif second is not None and not second.empty:
         _second(draft, second, asked)
     elif listed is not None and not listed.empty:
-        info = {**OWN, **_information(asked, base)}
+        info = _information(asked, base)
         shapes: list[Rows] = []
         for name in words(listed) or []:
             _source(draft, listed, name, base, info, most, stage, shapes)
@@ -245,20 +246,27 @@ def _holdout(draft: Draft, named: Entries, asked: Asked, base: str, stage: str, 
     if sets is not None and (sets.empty or every is None or every.text == "never"):
         draft.note(sets, "it says nothing" if sets.empty else "nothing is evaluated")
     elif sets is not None:
-        _evaluated(draft, sets, base, {**OWN, **_information(asked, base)}, stage)
+        _evaluated(draft, sets, base, _information(asked, base), stage)
+        limit = named.get("max_samples")
+        if most and limit is not None:
+            draft.differs(
+                "max_samples", f"LLaMA-Factory evaluates on the first {most} rows of each set, the spec on all", limit
+            )
     if every is not None and every.text != "never" and not (draft.has("data.holdout") or draft.has("eval.data")):
         draft.warn(every.entry, "no rows are held out, and nothing is evaluated", "`val_size: 0.1` holds rows out")
         del draft.settings["eval.every"]
 
 
 def _information(asked: Asked, folder: str) -> Mapping[str, About]:
-    """LLaMA-Factory's `dataset_info.json`, where it lies beside the source."""
+    """LLaMA-Factory's `dataset_info.json`, where it lies beside the source; its own, which its folder `data` has."""
     data = asked.read(f"{folder}/dataset_info.json")
+    own = OWN if folder.rstrip("/").rpartition("/")[2] == "data" else {}
     try:
         found = None if data is None else json.loads(data)
     except ValueError:
         found = None
-    return {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+    said = {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+    return {**own, **said}
 
 
 def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:

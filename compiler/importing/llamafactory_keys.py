@@ -140,7 +140,8 @@ WITH = {
     "asft_alpha": "use_asft_loss", "eaft_alpha": "use_eaft_loss", "galore_proj_type": "use_galore",
     "hyper_parallel_args": "use_hyper_parallel", "init_special_tokens": "add_special_tokens",
     "new_special_tokens_config": "add_special_tokens", "interleave_probs": "mix_strategy",
-    "adapter_folder": "adapter_name_or_path",
+    "adapter_folder": "adapter_name_or_path", "ref_model_adapters": "ref_model",
+    "ref_model_quantization_bit": "ref_model",
 }  # fmt: skip
 """A key, and the one without which nothing reads it."""
 MEDIA = (
@@ -166,7 +167,7 @@ IMPOSSIBLE = {
     ),
     "create_new_adapter": "a bundle continues an adapter: merge it into the model first for a new one",
     "pissa_init": "the language starts adapters at zero",
-    "rope_scaling": "reserved by the language",
+    "rope_scaling": "a bundle reads the model as its config.json has it: the scaling of positions stands there",
     "interleave_probs": "the language concatenates its sources",
     "simpo_gamma": "neither target trains simpo",
     **dict.fromkeys(PPO, "the language has no ppo"),
@@ -235,3 +236,12 @@ PROJECTED = (
     "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
 )  # fmt: skip
 """What is projected, and how."""
+SECOND = (
+    "model", "model_class", "template", "trust_remote_code", "flash_attn", "init_config", "peft_config",
+    "kernel_config", "quant_config", "train_dataset", "eval_dataset", "output_dir", "micro_batch_size",
+    "global_batch_size", "cutoff_len", "learning_rate", "num_train_epochs", "max_steps", "max_grad_norm", "bf16",
+    "batching_strategy", "batching_workers", "enable_activation_checkpointing", "dist_config", "optim_config",
+    "lr_scheduler_config", "seed", "full_determinism", "logging_steps", "save_steps", "save_epochs",
+    "save_total_limit", "save_ckpt_as_hf", "resume_from_checkpoint", "sample_backend", "max_new_tokens",
+)  # fmt: skip
+"""Every key of the second layout; it refuses a file with another. Source: LLaMA-Factory 0.9.5, v1/config/."""

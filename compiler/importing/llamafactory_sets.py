@@ -10,37 +10,14 @@ from collections.abc import Mapping
 from xpc.compiler.data.row_shapes import ROLES as KNOWN
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry
+from xpc.compiler.importing.llamafactory_own import About
 from xpc.grammar.record import record
-
-About = Mapping[str, object]
 
 SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
 """The roles of those who speak, by LLaMA-Factory's key of each."""
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
 """Its own names of the parts of a message."""
 MEDIA = ("images", "videos", "audios")
-OWN: Mapping[str, About] = {
-    "identity": {"file_name": "identity.json"},
-    "alpaca_en_demo": {"file_name": "alpaca_en_demo.json"},
-    "alpaca_zh_demo": {"file_name": "alpaca_zh_demo.json"},
-    "alpaca_en": {"hf_hub_url": "llamafactory/alpaca_en"},
-    "alpaca_zh": {"hf_hub_url": "llamafactory/alpaca_zh"},
-    "alpaca_gpt4_en": {"hf_hub_url": "llamafactory/alpaca_gpt4_en"},
-    "c4_demo": {"file_name": "c4_demo.jsonl", "columns": {"prompt": "text"}},
-    "wiki_demo": {"file_name": "wiki_demo.txt", "columns": {"prompt": "text"}},
-    "dpo_en_demo": {"file_name": "dpo_en_demo.json", "ranking": True, "formatting": "sharegpt",
-                    "columns": {"messages": "conversations", "chosen": "chosen", "rejected": "rejected"}},
-    "kto_en_demo": {"file_name": "kto_en_demo.json", "formatting": "sharegpt",
-                    "columns": {"messages": "messages", "kto_tag": "label"},
-                    "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user",
-                             "assistant_tag": "assistant"}},
-    "ultrafeedback": {"hf_hub_url": "llamafactory/ultrafeedback_binarized", "ranking": True,
-                      "columns": {"prompt": "instruction", "chosen": "chosen", "rejected": "rejected"}},
-    "slimorca": {"hf_hub_url": "Open-Orca/SlimOrca", "formatting": "sharegpt"},
-    "mathinstruct": {"hf_hub_url": "TIGER-Lab/MathInstruct",
-                     "columns": {"prompt": "instruction", "response": "output"}},
-}  # fmt: skip
-"""What LLaMA-Factory's own data/dataset_info.json says of the sets that its examples name."""
 
 
 @record

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.entries import Entry, number, text
-from xpc.compiler.importing.llamafactory_keys import FIXED, PPO, WITH
+from xpc.compiler.importing.entries import Entry, boolean, number, text
+from xpc.compiler.importing.llamafactory_keys import FIXED, PPO, SECOND, WITH
 from xpc.compiler.language.kinds import EPOCH, Amount
 
 Entries = Mapping[str, Entry]
@@ -54,6 +54,51 @@ def _balance(draft: Draft, entry: Entry | None) -> None:
         draft.note(entry, f"{known.model_type} has no experts that it balances")
     elif not draft.escape("trl", "router_aux_loss_coef", entry):
         draft.error(entry, f"{draft.stack.name} has no balance of experts for {draft.method}")
+
+
+def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
+    """What goes to the trainer: without a `gradient_checkpointing` that is off, which turns nothing off in the first
+    layout. Source: model/model_utils/checkpointing.py (`prepare_model_for_training`)."""
+    one = named.get("gradient_checkpointing")
+    if one is None or boolean(one) is not False or "train_dataset" in named:
+        return rest
+    if _on(named, "disable_gradient_checkpointing"):
+        draft.note(one, "`disable_gradient_checkpointing` turns it off")
+    else:
+        why = "LLaMA-Factory recomputes all the same, as the spec does: `disable_gradient_checkpointing` turns it off"
+        draft.note(one, why)
+        draft.warn(one, why)
+    return {key: entry for key, entry in rest.items() if entry is not one}
+
+
+def recomputing(draft: Draft, named: Entries) -> None:
+    """What is recomputed, and how: everything unless a switch says otherwise, which the trainer's own switch undoes."""
+    off, again = named.get("disable_gradient_checkpointing"), named.get("use_reentrant_gc")
+    newer = named.get("enable_activation_checkpointing")
+    if newer is not None and not newer.empty:
+        draft.put("memory.checkpointing", boolean(newer) is True, newer)
+    if off is not None and boolean(off) and _on(named, "gradient_checkpointing"):
+        draft.note(off, "`gradient_checkpointing` turns it on once more")
+    elif off is not None:
+        draft.put("memory.checkpointing", not boolean(off), off)
+    if not (off is not None and boolean(off)):
+        if again is not None:
+            draft.setting("memory.checkpointing.reentrant", again)
+        if "train_dataset" not in named:
+            draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's own")
+        elif off is None and newer is None:
+            draft.default("memory.checkpointing", True, "not set: LLaMA-Factory's own")
+    elif again is not None:
+        draft.note(again, "`disable_gradient_checkpointing` is on")
+
+
+def layout(draft: Draft, entries: Entries) -> None:
+    """Keys of the first layout in a file of the second, which refuses them: what they would do there nobody knows."""
+    for key, entry in entries.items() if "train_dataset" in entries else ():
+        if key not in SECOND and entry.value is not None:
+            draft.error(
+                entry, "LLaMA-Factory 0.9.5 has no such key beside `train_dataset` and refuses the file", "leave it out"
+            )
 
 
 def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> None:

@@ -16,6 +16,18 @@ NEAREST = 3
 leaves `NAME-sft/checkpoint-3000` and `NAME-sft/merged`."""
 
 
+def adapter(draft: Draft, asked: Asked) -> None:
+    """Say at once that the folder of an adapter whose training goes on is not here."""
+    said = draft.settings.get("lora.from")
+    folder = "" if said is None else said.text.strip('"').rstrip("/\\")
+    if said is not None and asked.read(f"{folder}/adapter_config.json") is None:
+        draft.warn(
+            said.entry,
+            f"`{folder}` is not here: the spec compiles where that run has left the adapter, whose shape it reads",
+            "lay the folder beside the spec, or leave the key out to begin with a new adapter",
+        )
+
+
 def architecture(draft: Draft, asked: Asked) -> None:
     """Write the config.json of the registered model that a folder is named after beside the spec, with a warning."""
     folder = _folder(draft.model)

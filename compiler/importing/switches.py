@@ -134,6 +134,30 @@ def checkpointing(draft: Draft, named: Entries) -> None:
         draft.error(kwargs, "it takes a mapping such as {use_reentrant: false}")
 
 
+ACCELERATOR: Mapping[str, tuple[object, ...]] = {
+    "split_batches": (False,), "dispatch_batches": (None, False), "even_batches": (True,),
+    "use_seedable_sampler": (True,), "gradient_accumulation_kwargs": (None,), "use_configured_state": (None, False),
+    "non_blocking": (None, False, True),
+}  # fmt: skip
+"""What accelerate has by itself (transformers' AcceleratorConfig); how batches are copied changes no number."""
+
+
+def accelerator(draft: Draft, named: Entries) -> None:
+    """`accelerator_config`, where it says what a bundle does anyway."""
+    entry = named.get("accelerator_config")
+    if entry is None or entry.empty:
+        return
+    for name, one in entry.mapping.items():
+        if name in ACCELERATOR and one.value in ACCELERATOR[name]:
+            draft.note(one, "what a bundle does")
+        else:
+            draft.error(one, "a bundle leaves accelerate's way with batches as it is", "leave it out")
+    if entry.mapping:
+        draft.note(entry, "each of its keys has its own word")
+    else:
+        draft.error(entry, "it takes a mapping such as {split_batches: false}")
+
+
 def packing(draft: Draft, named: Entries) -> None:
     """`packing` with its strategy."""
     entry, strategy, again = named.get("packing"), named.get("packing_strategy"), named.get("eval_packing")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from xpc.compiler.importing import online, schedule, switches
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, integer, number, words
+from xpc.compiler.importing.jsontext import unfolded
 from xpc.compiler.importing.values import RENAMES, optimizers
 from xpc.compiler.language import kinds
 from xpc.compiler.language.schema import TABLE, Setting
@@ -46,6 +47,9 @@ QUIET = {
     "low_cpu_mem_usage": "how weights are read, not what they are",
     "ignore_pad_token_for_loss": "padding is never in the loss",
 }
+MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
+            "accelerator_config")  # fmt: skip
+"""Arguments that transformers reads a mapping of, and a text of JSON, too."""
 PADS = "the dpo of the target pads all the same: this changes speed and memory, not the loss"
 REFUSED = {
     "torchdynamo": "write `torch_compile`", "fp16_opt_level": "Apex support is gone",
@@ -68,7 +72,7 @@ def canonical(entries: Entries) -> dict[str, Entry]:
     """The entries under the names of the schema."""
     out: dict[str, Entry] = {}
     for name, entry in entries.items():
-        out.setdefault(RENAMES.get(name, name), entry)
+        out.setdefault(RENAMES.get(name, name), unfolded(entry) if name in MAPPINGS else entry)
     return out
 
 
@@ -79,7 +83,8 @@ def arguments(draft: Draft, entries: Entries) -> None:
             draft.error(entries[old], f"`{new}` on line {entries[new].line} says the same", "keep one of the two")
     named = canonical(entries)
     for part in (_length, _precision, _optimizer, schedule.schedule, switches.intervals, switches.trackers,
-                 switches.checkpointing, switches.packing, switches.switches, switches.hub, online.online):  # fmt: skip
+                 switches.checkpointing, switches.packing, switches.switches, switches.hub, switches.accelerator,
+                 online.online):  # fmt: skip
         part(draft, named)
     for name, entry in named.items():
         if (entry.file, entry.key) not in draft.fates:

@@ -164,6 +164,7 @@ def finish(draft: Draft, asked: Asked, found: Machines) -> None:
         del draft.settings["eval.micro"]
         draft.defaults = [one for one in draft.defaults if not one.to.startswith("eval.micro = ")]
     local_model.architecture(draft, asked)
+    local_model.adapter(draft, asked)
     if draft.stack.name != stacks.DEFAULT or asked.target is not None:
         draft.put("target", draft.stack.name)
 

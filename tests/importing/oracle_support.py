@@ -96,9 +96,10 @@ def llamafactory(name: str) -> Record | None:
 def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Record:
     out = {key: trainer[key] for key in ARGUMENTS if key in trainer}
     out["logging_steps"], out["tf32"] = trainer["logging_steps"], bool(trainer["tf32"])
-    out["gradient_checkpointing"] = not model["disable_gradient_checkpointing"]
-    again = (trainer.get("gradient_checkpointing_kwargs") or {}) if trainer.get("gradient_checkpointing") else {}
-    here = again.get("use_reentrant", model["use_reentrant_gc"])  # the trainer turns it on once more
+    whole, once_more = not model["disable_gradient_checkpointing"], bool(trainer.get("gradient_checkpointing"))
+    out["gradient_checkpointing"] = whole or once_more
+    again = (trainer.get("gradient_checkpointing_kwargs") or {}) if once_more else {}
+    here = again.get("use_reentrant", whole and model["use_reentrant_gc"])  # the trainer turns it on once more
     out["use_reentrant"] = here if out["gradient_checkpointing"] else None
     out["max_length"], out["seed"] = data["cutoff_len"], trainer["seed"]
     out["limit"] = data["max_samples"]

@@ -43,7 +43,7 @@ def test_llamafactory_oft(more, block, rank):
 
 
 def test_llamafactory_oft_over_a_base_of_four_bits_and_keys_of_lora():
-    found = imported(BARE + "finetuning_type: oft\nquantization_bit: 4\nlora_rank: 8\nuse_dora: true\n", *HARDWARE)
+    found = imported(BARE + "finetuning_type: oft\nquantization_bit: 4\nlora_rank: 8\nuse_dora: false\n", *HARDWARE)
     assert found.payload["lora"]["bits"] == 4
     assert (found.fates["lora_rank"], found.fates["use_dora"]) == ("irrelevant", "irrelevant")
 

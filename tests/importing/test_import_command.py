@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from pathlib import Path
 
 import pytest
-from import_support import ABSENT, PUBLISHED, REPOSITORY, WHERE, convert, imported
+from import_support import ABSENT, HARDWARE, PUBLISHED, REPOSITORY, WHERE, convert, imported
 
 from xpc.compiler.importing.entries import Unreadable
 from xpc.compiler.importing.shell import calls
@@ -155,3 +156,45 @@ def test_every_published_command_has_a_place_for_every_word(tmp_path):
                 if word.startswith("--"):
                     assert word[2:].partition("=")[0] in keys | {"deepspeed"}, (word, keys)
             assert not draft.wrong, draft.messages
+
+
+FACTORY = (
+    "--stage sft --do_train True --model_name_or_path Qwen/Qwen2.5-7B-Instruct --finetuning_type lora --template qwen "
+    "--dataset alpaca_en_demo --learning_rate 5e-05 --per_device_train_batch_size 2 --output_dir saves/x --bf16 True"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "hardware"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train", "2 x h100-80gb"),
+        ("NPROC_PER_NODE=4 llamafactory-cli train", "4 x h100-80gb"),
+        ("llamafactory-cli train", "8 x h100-80gb"),
+        ("python src/train_bash.py", "1 x h100-80gb"),
+        ("torchrun --nproc_per_node 4 --master_port 2900 src/train.py", "4 x h100-80gb"),
+    ],
+)
+def test_llamafactorys_keys_as_options(words: str, hardware: str) -> None:
+    found = imported(f"{words} {FACTORY}\nllamafactory-cli export merge.yaml\n", name="train.sh")
+    assert not found.draft.wrong, found.messages
+    assert not found.errors, found.errors
+    assert found.draft.settings["hardware"].text == hardware
+    assert found.arguments["learning_rate"] == 5e-5
+    assert found.payload["lora"]["rank"] == 8
+    assert "checkpointing(reentrant=true)" in found.text
+
+
+def test_a_file_of_llamafactory_with_values_of_the_command(tmp_path: Path) -> None:
+    keys = FACTORY.split("--")[1:]
+    text = "".join(f"{key.split()[0]}: {key.split()[1]}\n" for key in keys)
+    (tmp_path / "run.yaml").write_text(text, encoding="utf-8")
+    found = imported(
+        "llamafactory-cli train run.yaml learning_rate=1e-6\n", *HARDWARE, name="train.sh", root=str(tmp_path)
+    )
+    assert not found.draft.wrong, found.messages
+    assert found.arguments["learning_rate"] == 1e-6
+    assert found.arguments["per_device_train_batch_size"] == 2
+    with pytest.raises(Unreadable, match="no `key=value`"):
+        imported("llamafactory-cli train run.yaml again\n", *HARDWARE, name="train.sh", root=str(tmp_path))
+    with pytest.raises(Unreadable, match="no training command"):
+        imported("llamafactory-cli export run.yaml\n", *HARDWARE, name="train.sh", root=str(tmp_path))

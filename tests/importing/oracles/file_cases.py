@@ -98,6 +98,13 @@ CASES: dict[str, dict[str, Keys]] = {
         "checkpointing that the trainer turns on once more": {
             "gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False},
         },
+        "recomputation that nothing turns off": {"gradient_checkpointing": False},
+        "recomputation that is off": {"gradient_checkpointing": False, "disable_gradient_checkpointing": True},
+        "recomputation of the trainer alone": {"gradient_checkpointing": True, "disable_gradient_checkpointing": True},
+        "mappings as texts": {
+            "gradient_checkpointing": True, "gradient_checkpointing_kwargs": '{"use_reentrant": false}',
+            "lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": '{"min_lr_rate": 0.1}',
+        },
         "packed rows": {
             "packing": True, "cutoff_len": 4096, "mix_strategy": "concat", "dataset": "identity,alpaca_en_demo",
         },

@@ -134,6 +134,11 @@ ASKED_OF_AXOLOTL = [
     chat("the tokenizer's template", keys={}),
     chat("the tokenizer's template by name", keys={"chat_template": "tokenizer_default"}),
     chat("a template of one's own", keys={"chat_template_jinja": token_models.MARKED.replace("im_start", "im_end")}),
+    chat("a template that is told something", keys={
+        "chat_template_jinja": token_models.MARKED.replace(
+            "'<|im_start|>' +", "('<|im_end|>' if brief else '<|im_start|>') +"),
+        "chat_template_kwargs": {"brief": True},
+    }),
     chat("train_on_inputs", keys={**TEMPLATE, "train_on_inputs": True}),
     chat("roles_to_train: assistant", roles_to_train=["assistant"]),
     chat("roles_to_train: none", roles_to_train=[]),

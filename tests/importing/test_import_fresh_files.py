@@ -1,0 +1,206 @@
+"""What a further sample of other people's files had in it: values written as texts, keys of another layout, switches
+that decide nothing."""
+
+from __future__ import annotations
+
+import jinja2
+import pytest
+from import_support import HARDWARE, HEAD, imported
+from test_import_wild_files import AXOLOTL, FACTORY
+
+SECOND = """\
+model: Qwen/Qwen3-4B
+train_dataset: data/rows.yaml
+output_dir: out
+max_steps: 10
+learning_rate: 1e-4
+micro_batch_size: 1
+"""
+
+
+@pytest.mark.parametrize("head", [HEAD, FACTORY])
+def test_a_mapping_may_be_a_text_of_json(head: str) -> None:
+    more = (
+        "gradient_checkpointing: true\ngradient_checkpointing_kwargs: '{\"use_reentrant\": false}'\n"
+        "lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: '{\"min_lr_rate\": 0.1}'\n"
+    )
+    found = imported(head + more, *HARDWARE)
+    assert not found.draft.wrong, found.messages
+    assert "checkpointing(reentrant=false)" in found.text
+    assert found.arguments["lr_scheduler_kwargs"] == {"min_lr_rate": 0.1}
+    broken = imported(head + more.replace(": false}", ""), *HARDWARE)
+    assert any("it takes a mapping such as" in one for one in broken.messages)
+
+
+def test_gradient_checkpointing_turns_nothing_off_in_llamafactory() -> None:
+    found = imported(FACTORY + "gradient_checkpointing: false\n", *HARDWARE)
+    assert found.fates["gradient_checkpointing"] == "irrelevant"
+    assert "checkpointing(reentrant=true)" in found.text
+    assert any("`disable_gradient_checkpointing` turns it off" in one for one in found.messages)
+    off = imported(FACTORY + "gradient_checkpointing: false\ndisable_gradient_checkpointing: true\n", *HARDWARE)
+    assert "checkpointing(" not in off.text
+    assert not any("recomputes all the same" in one for one in off.messages)
+    assert "checkpointing(" not in imported(HEAD + "gradient_checkpointing: false\n", *HARDWARE).text
+
+
+@pytest.mark.parametrize("more", ["warmup_ratio: 0.03\n", "weight_decay: 0.1\n", "gradient_accumulation_steps: 4\n"])
+def test_the_second_layout_has_keys_of_its_own(more: str) -> None:
+    assert not imported(SECOND, *HARDWARE).draft.wrong
+    found = imported(SECOND + more, *HARDWARE)
+    (said,) = [one for one in found.draft.messages if one.severity == "error"]
+    assert "no such key beside `train_dataset`" in said.text
+
+
+def test_modules_that_are_trained_whole_beside_a_quantized_base_are_held_in_fp32() -> None:
+    more = (
+        "bf16: false\nfp16: true\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\nlora_alpha: 16\n"
+        "lora_target_linear: true\nlora_modules_to_save: [embed_tokens, lm_head]\n"
+    )
+    found = imported(AXOLOTL + more, *HARDWARE)
+    assert not found.errors, found.errors
+    assert found.payload["model"]["dtype"] == "float32"
+    assert "torch_dtype" in found.draft.differences
+    alone = imported(AXOLOTL + more.replace("lora_modules_to_save: [embed_tokens, lm_head]\n", ""), *HARDWARE)
+    assert alone.payload["model"]["dtype"] == "float16"
+
+
+def test_accelerates_way_with_batches_is_read_where_it_is_the_usual_one() -> None:
+    usual = "accelerator_config:\n  split_batches: false\n  dispatch_batches: null\n  non_blocking: true\n"
+    assert not imported(HEAD + usual, *HARDWARE).draft.wrong
+    assert not imported(HEAD + "accelerator_config: '{\"even_batches\": true}'\n", *HARDWARE).draft.wrong
+    found = imported(HEAD + usual.replace("split_batches: false", "split_batches: true"), *HARDWARE)
+    assert any("way with batches" in one for one in found.messages)
+
+
+CHAT = (
+    AXOLOTL.replace("tatsu-lab/alpaca", "org/chat")
+    .replace("type: alpaca", "type: chat_template")
+    .replace("Qwen/Qwen2.5-7B", "Qwen/Qwen3-4B")
+)
+TOLD = "chat_template_kwargs:\n  enable_thinking: false\n"
+
+
+def test_what_a_template_is_told_stands_in_it_or_is_refused() -> None:
+    jinja = 'chat_template_jinja: "{%- if enable_thinking %}t{% endif %}\\n{{ messages }}"\n'
+    found = imported(CHAT + jinja + TOLD, *HARDWARE)
+    assert not found.draft.wrong, found.messages
+    written = found.draft.files["recipe.chat_template.jinja"].decode()
+    assert written.startswith("{% set enable_thinking = false %}{%- if enable_thinking %}")
+    rendered = jinja2.Environment(trim_blocks=True).from_string(written).render(messages="m", enable_thinking=True)
+    assert rendered == "m"
+    thinks = imported(CHAT + TOLD, *HARDWARE)
+    assert not thinks.errors, thinks.errors
+    assert b"{% set enable_thinking = false %}" in thinks.draft.files["recipe.chat_template.jinja"]
+    quiet = imported(CHAT.replace("Qwen3-4B", "Qwen2.5-7B-Instruct") + TOLD, *HARDWARE)
+    assert not quiet.errors, quiet.errors
+    assert quiet.fates["chat_template_kwargs.enable_thinking"] == "irrelevant"
+    elsewhere = imported(CHAT.replace("Qwen/Qwen3-4B", "org/another") + TOLD, *HARDWARE)
+    (said,) = [one for one in elsewhere.draft.messages if one.severity == "error"]
+    assert "the tokenizer's own, which is not here" in said.text
+    assert not imported(AXOLOTL + TOLD, *HARDWARE).draft.wrong
+
+
+FULL = FACTORY.replace("finetuning_type: lora", "finetuning_type: full")
+PAIRS = FACTORY.replace("stage: sft", "stage: dpo").replace("alpaca_en_demo", "dpo_en_demo")
+TEXTS = FACTORY.replace("stage: sft", "stage: pt")
+TOGETHER = {
+    "max_samples": FACTORY + "streaming: true\nmax_samples: 10\nmax_steps: 5\n",
+    "val_size": FACTORY + "streaming: true\nval_size: 0.1\nmax_steps: 5\n",
+    "streaming": FACTORY + "streaming: true\n",
+    "mask_history": FACTORY + "mask_history: true\ntrain_on_prompt: true\n",
+    "resize_vocab": FACTORY + "quantization_bit: 4\nresize_vocab: true\n",
+    "use_galore": FACTORY + "use_galore: true\n",
+    "interleave_probs": FACTORY + "interleave_probs: '1'\n",
+    "do_predict": FACTORY + "do_predict: true\n",
+    "do_eval": FACTORY + "do_eval: true\n",
+    "eval_strategy": FACTORY + "eval_strategy: steps\neval_steps: 10\n",
+    "use_rslora": FULL + "use_rslora: true\n",
+    "use_dora": FACTORY.replace("finetuning_type: lora", "finetuning_type: oft") + "use_dora: true\n",
+    "loraplus_lr_ratio": FULL + "loraplus_lr_ratio: 16.0\n",
+    "pure_bf16": FULL + "pure_bf16: true\ndeepspeed: examples/deepspeed/ds_z3_config.json\n",
+    "train_on_prompt": PAIRS + "train_on_prompt: true\n",
+    "neat_packing": TEXTS + "neat_packing: true\nflash_attn: fa2\n",
+    "load_best_model_at_end": PAIRS.replace("dpo\n", "rm\n")
+    + "load_best_model_at_end: true\nval_size: 0.1\neval_strategy: steps\neval_steps: 500\n",
+}
+"""Files that LLaMA-Factory refuses, by the key that it names."""
+
+
+@pytest.mark.parametrize("key", TOGETHER)
+def test_keys_that_llamafactory_refuses_beside_each_other(key: str) -> None:
+    found = imported(TOGETHER[key], *HARDWARE)
+    (said,) = [one for one in found.draft.messages if one.severity == "error"]
+    assert f"`{key}" in said.text.split(":")[0]
+    assert "LLaMA-Factory refuses the file itself" in said.text
+
+
+def test_keys_that_llamafactory_takes_beside_each_other() -> None:
+    for text in (
+        FACTORY + "streaming: true\nval_size: 10\nmax_steps: 5\n",
+        FACTORY + "do_eval: true\nval_size: 0.1\n",
+        FACTORY + "eval_strategy: 'no'\ndo_eval: false\n",
+        FACTORY + "eval_strategy: steps\neval_steps: 10\neval_dataset: identity\n",
+        FACTORY + "use_rslora: true\nmask_history: true\ntrain_on_prompt: false\n",
+        FULL + "use_rslora: false\npure_bf16: true\n",
+    ):
+        assert not imported(text, *HARDWARE).draft.wrong, text
+
+
+@pytest.mark.parametrize("line", ["    type:\n", ""])
+def test_rows_without_a_type_are_tokens_already(line: str) -> None:
+    found = imported(AXOLOTL.replace("    type: alpaca\n", line), *HARDWARE)
+    (said,) = [one for one in found.draft.messages if one.severity == "error"]
+    assert "takes the rows as tokens already" in said.text
+    assert "`--data`" in said.help
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FACTORY + "adapter_name_or_path: saves/first\n",
+        AXOLOTL + "adapter: lora\nlora_r: 8\nlora_alpha: 16\nlora_target_linear: true\nlora_model_dir: saves/first\n",
+    ],
+)
+def test_an_adapter_that_is_not_here_is_told_at_once(text: str) -> None:
+    found = imported(text, *HARDWARE)
+    assert any("`saves/first` is not here" in one for one in found.messages)
+    assert [one.split()[0] for one in found.errors] == ["XP930"]
+
+
+def test_how_a_reference_is_loaded_decides_nothing_where_none_is_named() -> None:
+    found = imported(PAIRS + "ref_model: null\nref_model_quantization_bit: 4\n", *HARDWARE)
+    assert not found.draft.wrong, found.messages
+    assert found.fates["ref_model_quantization_bit"] == "irrelevant"
+    assert imported(PAIRS + "ref_model: org/other\nref_model_quantization_bit: 4\n", *HARDWARE).draft.wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mllm_demo", "a column of images"),
+        ("glaive_toolcall_en_demo", "a column of tools"),
+        ("dpo_zh_demo", "is ranking data"),
+    ],
+)
+def test_sets_of_llamafactorys_own_are_what_its_list_says(name: str, said: str) -> None:
+    found = imported(FACTORY.replace("alpaca_en_demo", name), *HARDWARE)
+    assert any(said in one.text for one in found.draft.messages if one.severity == "error"), found.messages
+    elsewhere = imported(FACTORY.replace("alpaca_en_demo", name) + "dataset_dir: rows\n", *HARDWARE)
+    assert not elsewhere.draft.wrong
+    assert any("no `rows/dataset_info.json` speaks of" in one for one in elsewhere.messages)
+
+
+def test_a_set_of_llamafactorys_own_on_the_hub_is_read_there() -> None:
+    found = imported(FACTORY.replace("alpaca_en_demo", "adgen_train,web_instruct"), *HARDWARE)
+    assert "HasturOfficial/adgen[train]" in found.text
+    talks = imported(FACTORY.replace("alpaca_en_demo", "open_thoughts"), *HARDWARE)
+    assert "llamafactory/OpenThoughts-114k" in talks.text
+    assert not talks.errors, talks.errors
+
+
+def test_rows_that_are_evaluated_on_are_as_many_as_there_are() -> None:
+    held = "eval_dataset: identity\neval_strategy: steps\neval_steps: 10\n"
+    assert "max_samples" in imported(FACTORY + held + "max_samples: 100\n", *HARDWARE).draft.differences
+    assert "max_samples" not in imported(FACTORY + held, *HARDWARE).draft.differences
+    share = "val_size: 0.1\neval_strategy: steps\neval_steps: 10\nmax_samples: 100\n"
+    assert "max_samples" not in imported(FACTORY + share, *HARDWARE).draft.differences
