@@ -7,7 +7,7 @@ import pytest
 from case_support import spec
 from compile_support import SENTENCE, checked, codes, compiled, edited, errors, of, only, put, shown
 from sweep_support import TWO, UNBATCHED, get, swept
-from test_language import samples
+from test_equivalences import samples
 
 from xpc.compiler.files import Workspace
 from xpc.compiler.language import schema
