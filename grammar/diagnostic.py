@@ -18,6 +18,11 @@ class Label:
     span: Span
     text: str = ""
 
+    @property
+    def typed(self) -> str:
+        """What stands at the place in the source."""
+        return self.source.slice(self.span)
+
 
 @record
 class Edit:

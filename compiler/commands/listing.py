@@ -100,7 +100,7 @@ def _gpus() -> list[Row]:
         {
             "name": one.name,
             "memory_gib": one.memory_gib,
-            "capability": ".".join(map(str, one.capability)),
+            "capability": one.compute_capability,
             "bf16": one.bf16_tflops is not None,
         }
         for one in found

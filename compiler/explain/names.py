@@ -37,9 +37,8 @@ def _gpu(name: str) -> str:
     gpu = registry.find_gpu(name)
     if gpu is None:
         return ""
-    major, minor = gpu.capability
     halves = "bf16 and fp16" if gpu.capability >= (8, 0) else "fp16, no bf16"
-    return f"{gpu.name}: a GPU of {gpu.memory_gib:g} GiB, compute capability {major}.{minor}: {halves}\n"
+    return f"{gpu.name}: a GPU of {gpu.memory_gib:g} GiB, compute capability {gpu.compute_capability}: {halves}\n"
 
 
 def _dataset(name: str) -> str:

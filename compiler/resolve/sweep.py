@@ -293,7 +293,7 @@ class _Reader(Reporter):
         label = self.label(node.span)
         if path == "model":
             if isinstance(node, Ref | String):
-                return Pick(((path, _safe(self.source_text(node))),), {}, (label,), node)
+                return Pick(((path, _safe(self.out.source.slice(node.span))),), {}, (label,), node)
             self.problem("XP104", f"`{self.typed(node.span)}` is no model", node.span,
                          help="write a registered name, `org/name` or a quoted folder")  # fmt: skip
             return None
@@ -321,14 +321,11 @@ class _Reader(Reporter):
         text = "+".join([shown[0][1], *(f"{one.rpartition('.')[2]}-{said}" for one, said in shown[1:])])
         return Pick(((path, text),), found.items, (label,))
 
-    def source_text(self, node: Value) -> str:
-        return self.out.source.text[node.span.start : node.span.end]
-
     def shown(self, row: schema.Setting, item: Item, value: object) -> str:
         """A value as it stands in a member's name: numbers in one spelling, others as they are typed."""
         if row.kind.name in PLAIN and not isinstance(value, Diagnostic) and value is not None:
             return _safe(plain(value).lower() if row.kind.name == "flag" else show(row, value))
-        return _safe("true" if item.node is None else self.source_text(item.node))
+        return _safe("true" if item.node is None else self.out.source.slice(item.node.span))
 
 
 def _values(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 
@@ -109,7 +109,7 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
             "apex is not in the bundle" if apex else "`cpu_amp` does nothing on a GPU",
             'write `half_precision_backend = "auto"`',
             (spec.label("precision", "the precision"), spec.label("hardware", "the hardware")),
-            typed(place).replace(str(backend), "auto"),
+            place.typed.replace(str(backend), "auto"),
             severity="error" if apex else "warning",
         )
     if _trl(spec, "use_ipex") is True:
