@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler import registry
+from xpc.compiler import registry, stacks
 from xpc.compiler.explain.reference import first_sentence
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.schema import BY_PATH, CLAUSES, EXTRA_TARGETS, TABLE, bare_choices, children
 from xpc.compiler.language.setting import Setting
 from xpc.compiler.language_server.place import Place, valued
-from xpc.compiler.stacks import STACKS
 from xpc.grammar.record import record
 
 WORDS = ("xpc 1", "train", "extends", "data")
@@ -78,7 +77,7 @@ def _registered(place: Place) -> Iterator[Item]:
 def _values(row: Setting) -> Iterator[Item]:
     """The legal words of a setting; a number has its example and its default."""
     if row.path == "target":
-        yield from (Item(one, one, "value") for one in STACKS)
+        yield from (Item(one, one, "value") for one in stacks.names())
     elif row.kind is k.HARDWARE:
         yield from (Item(one, f"8 x {one}", "gpu") for one in registry.gpu_names())
         yield Item("cpu", "cpu", "gpu")

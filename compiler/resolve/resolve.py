@@ -195,9 +195,7 @@ class _Resolver:
                 help="write "
                 + (f"`target {near}`" if near else " or ".join(f"`target {one}`" for one in stacks.names())),
             )
-            stack = stacks.load(stacks.DEFAULT)
-        if stack is None:
-            raise LookupError(f"the table of {stacks.DEFAULT} is missing from the installation")
+            stack = stacks.default()
         if written is None or stack.name != name:
             self.values["target"] = Value(stack.name, Origin(DEFAULT))
         return stack

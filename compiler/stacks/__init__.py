@@ -277,20 +277,31 @@ def names() -> tuple[str, ...]:
     return STACKS
 
 
-@cache
 def load(name: str) -> Stack | None:
     """The stack of that name, None where there is none."""
-    if name not in STACKS:
-        return None
-    path = os.path.join(HERE, name, "stack.json")
-    with open(path, encoding="utf-8") as file:
+    return _read(name) if name in STACKS else None
+
+
+def default() -> Stack:
+    """The stack of a spec that names no target."""
+    return _read(DEFAULT)
+
+
+def every() -> tuple[Stack, ...]:
+    """The supported stacks, by name."""
+    return tuple(map(_read, STACKS))
+
+
+@cache
+def _read(name: str) -> Stack:
+    with open(os.path.join(HERE, name, "stack.json"), encoding="utf-8") as file:
         return Stack(name, json.load(file))
 
 
 def able(can: Callable[[Stack], object]) -> str:
     """The name of a stack that can do something, for helps: the default if it can, else the last by name that can.
     The default where none can."""
-    return next((name for name in (DEFAULT, *reversed(STACKS)) if (stack := load(name)) and can(stack)), DEFAULT)
+    return next((name for name in (DEFAULT, *reversed(STACKS)) if can(_read(name))), DEFAULT)
 
 
 @cache
