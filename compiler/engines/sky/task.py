@@ -52,9 +52,7 @@ def submit(spec: Spec) -> str:
 
 def _secrets(spec: Spec) -> list[str]:
     """Environment variables that the run needs and that nobody writes down."""
-    trackers = spec.get("track")
-    assert isinstance(trackers, tuple)
-    needed = {"HF_TOKEN": spec.flag("save.hub"), "WANDB_API_KEY": "wandb" in trackers}
+    needed = {"HF_TOKEN": spec.flag("save.hub"), "WANDB_API_KEY": "wandb" in spec.names("track")}
     return [name for name, wanted in needed.items() if wanted]
 
 
