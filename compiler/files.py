@@ -177,12 +177,12 @@ class Workspace:
         self.saw(path, found or (OTHER if os.path.exists(path) else GONE))
         return found
 
-    def other_kind(self, written: str, base: str = "") -> str:
+    def other_kind(self, written: str) -> str:
         """What is there, where it is neither a file nor a folder; an empty text where nothing is."""
         if "\0" in written:
             return ""
         try:
-            there = os.lstat(self.locate(written, base)[1]).st_mode
+            there = os.lstat(self.locate(written)[1]).st_mode
         except (OSError, ValueError):
             return ""
         return "is a link to what is not there" if stat.S_ISLNK(there) else "is not a regular file"

@@ -259,9 +259,9 @@ class Stack:
         found = {pre + key: _mapping(record) for pre, part in parts.items() for key, record in _mapping(part).items()}
         return {key: record for key, record in found.items() if "deprecated" not in record}
 
-    def zero_defaults(self, block: str = "zero_optimization") -> dict[str, Json]:
-        """DeepSpeed's defaults of `zero_optimization` (or an offload block), without the deprecated keys."""
-        records = _mapping(_mapping(self.table["library"]["deepspeed"])[block])
+    def zero_defaults(self) -> dict[str, Json]:
+        """DeepSpeed's defaults of `zero_optimization`, without the deprecated keys."""
+        records = _mapping(_mapping(self.table["library"]["deepspeed"])["zero_optimization"])
         entries = {key: _mapping(record) for key, record in records.items()}
         return {key: _copy(record["default"]) for key, record in entries.items() if "deprecated" not in record}
 
