@@ -32,6 +32,12 @@ class String:
     value: str
 
 
+def quoted(text: str) -> str:
+    """A text as it is typed: between double quotes, with escapes."""
+    body = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{body}"'
+
+
 @record
 class Ref:
     """`BAAI/Infinity-Instruct:0625[train:20%]@main`; a bare name such as `zero2` has only a name."""
