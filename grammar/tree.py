@@ -113,6 +113,11 @@ class Clause:
     operands: tuple[Setting | Value, ...] = ()
     block: Block | None = None
 
+    @property
+    def body(self) -> tuple[Setting | Clause | Value, ...]:
+        """What stands behind the head: on its line, then in its block."""
+        return (*self.operands, *(self.block.statements if self.block is not None else ()))
+
 
 @record
 class Budget:

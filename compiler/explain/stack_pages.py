@@ -12,13 +12,12 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from xpc.compiler import advisories, stacks
+from xpc.compiler.explain.explain import EVIDENCE
 from xpc.compiler.explain.reference import first_sentence
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.methods import METHODS
 from xpc.compiler.rules import every
 from xpc.compiler.stacks import Stack, facts
-
-EVIDENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence.json")
 
 
 def page(name: str) -> str:

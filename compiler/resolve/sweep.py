@@ -20,7 +20,7 @@ from xpc.compiler.lower.specfile import plain, show
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import entity, evolve, field, mutable
 from xpc.grammar.source import Source, Span
-from xpc.grammar.tree import Block, Call, Clause, List, Name, Ref, Setting, String, Value
+from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, String, Value
 
 MOST = 10_000
 """Members that a sweep may have."""
@@ -138,13 +138,8 @@ class _Reader(Reporter):
 
     def zip(self, node: Clause | Value) -> None:
         """Lists side by side: as many picks as the lists have values."""
-        body: list[Setting | Clause | Value] = []
         head = node.head if isinstance(node, Clause) else node
-        if isinstance(head, Call):
-            body += head.args
-        if isinstance(node, Clause):
-            block: Block | None = node.block
-            body += [*node.operands, *(block.statements if block else ())]
+        body = [*(head.args if isinstance(head, Call) else ()), *(node.body if isinstance(node, Clause) else ())]
         axes = []
         for one in body:
             if isinstance(one, Setting):
@@ -197,7 +192,7 @@ class _Reader(Reporter):
         """Report what is not a list: a block of lists says which settings it means, each of which has a path."""
         head = node.head if isinstance(node, Clause) else node
         name = head.name.text if isinstance(head, Call) else head.name if isinstance(head, Ref) else ""
-        inside = [*node.operands, *(node.block.statements if node.block else ())] if isinstance(node, Clause) else []
+        inside = [*node.body] if isinstance(node, Clause) else []
         inside += head.args if isinstance(head, Call) else []
         lists = [
             f"{name}.{one.name.text} = {self.typed(one.value.span)}"
