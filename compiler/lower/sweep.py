@@ -13,8 +13,8 @@ from xpc.compiler.engines.engine import MEMBERS, engine
 from xpc.compiler.engines.pin import LIST, pin
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower import lower
-from xpc.compiler.lower.document import cell, finding
 from xpc.compiler.lower.manifest import digest, sealed
+from xpc.compiler.lower.readme import cell, finding
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.lower.sweep_launch import launch
 from xpc.compiler.lower.toml_text import value as quoted

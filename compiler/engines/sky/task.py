@@ -7,7 +7,7 @@ from xpc.compiler.engines.pin import check
 from xpc.compiler.engines.restarts import ONCE, TEMPFAIL, requeues, retries
 from xpc.compiler.engines.sky.catalog import GPUS, is_bucket
 from xpc.compiler.engines.yamltext import document
-from xpc.compiler.lower.document import install
+from xpc.compiler.lower.readme import install
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
