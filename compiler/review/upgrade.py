@@ -23,7 +23,7 @@ from xpc.compiler.review.fmt import formatted
 from xpc.compiler.review.sides import Run
 from xpc.compiler.review.sources import UNSET
 from xpc.compiler.spec import CheckedSpec
-from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 from xpc.grammar.record import mutable, record
 
 TYPE_CHECKING = False
@@ -170,7 +170,7 @@ def _moved(spec: CheckedSpec, data: bytes, target: str) -> str:
     label = spec.values["target"].origin.label
     if label is None or label.source is not spec.source:
         return f"{text.rstrip()}\n\ntarget {target}\n"
-    return text[: label.span.start] + target + text[label.span.end :]
+    return applied(text, [Edit(label.span, target)])
 
 
 def _write(path: str, text: str, name: str) -> str:
