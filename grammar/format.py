@@ -156,15 +156,14 @@ class _Formatter:
         else:
             first = block.statements[0].span.start if block.statements else done
             inside = self._behind(lines, inside, first)
-        opened = len(lines)
         for setting in moved:
             self._statement(lines, setting, setting.span.end, indent + _INDENT)
         if block is not None:
-            self._body(lines, opened, block, inside, indent + _INDENT)
+            self._body(lines, block, inside, indent + _INDENT)
         lines.append(indent + "}")
         return done if block is None else self._behind(lines, done, following)
 
-    def _body(self, lines: list[str], opened: int, block: Block, at: int, indent: str) -> None:
+    def _body(self, lines: list[str], block: Block, at: int, indent: str) -> None:
         inner: list[str] = []
         for number, statement in enumerate(block.statements):
             more = block.statements[number + 1 : number + 2]

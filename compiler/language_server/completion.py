@@ -43,7 +43,7 @@ def _names(place: Place) -> Iterator[Item]:
         yield from (Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train")
         return
     if place.clause == "train":
-        yield from _registered(place)
+        yield from _registered()
         yield from (Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train")
         yield from (_setting(row) for row in TABLE if not row.inner and not row.head)
         yield from _bare()
@@ -69,7 +69,7 @@ def _bare() -> Iterator[Item]:
     yield from (Item(name, name, "value", BY_PATH[path].doc) for name, path in bare_choices().items())
 
 
-def _registered(place: Place) -> Iterator[Item]:
+def _registered() -> Iterator[Item]:
     yield from (Item(one, one, "model") for one in registry.model_names())
     yield from (Item(one, one, "dataset") for one in registry.dataset_names())
 

@@ -144,7 +144,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         return render(located(checked.problems, options.file), "full"), 1
     if checked.spec.stack.name == options.target:
         return f"{visible(options.file)} is for {options.target} already\n", 0
-    moved = Upgrade(checked.spec, _moved(checked.spec, data, options.target), name, workspace, [])
+    moved = Upgrade(checked.spec, _moved(checked.spec, options.target), name, workspace, [])
     after, problems = moved.spec(moved.text)
     if after is None:
         errors = [one for one in problems if one.severity == ERROR]
@@ -164,7 +164,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     return "".join(f"{visible(line)}\n" for line in lines), 0
 
 
-def _moved(spec: CheckedSpec, data: bytes, target: str) -> str:
+def _moved(spec: CheckedSpec, target: str) -> str:
     """The text with its target replaced, or stated where it is not."""
     text = spec.source.text
     label = spec.values["target"].origin.label
