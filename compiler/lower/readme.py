@@ -11,7 +11,7 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower import environment
 from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.executes import executes
-from xpc.compiler.lower.launch import readers, samples
+from xpc.compiler.lower.launch import readers
 from xpc.compiler.lower.manifest import FLASH_BUILD
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.plan import DOES_NOT_FIT
@@ -69,7 +69,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         *([f"| trained are | {_frozen(spec)} |"] if spec.flag("freeze") else []),
         f"| hardware | {hardware.nodes} x ({cell(spec.text('hardware'))}) = {hardware.world} "
         f"process{'es' * (hardware.world != 1)} |",
-        f"| batch | {gbs} {samples(spec)} = {micro} x {accum} accumulation x {readers(spec)}, "
+        f"| batch | {gbs} {spec.method.counts} = {micro} x {accum} accumulation x {readers(spec)}, "
         f"{spec.integer('batch.seq')} tokens at most a sequence |",
         f"| strategy | {spec.text('strategy')}, {spec.text('precision')} |",
         *(

@@ -268,9 +268,6 @@ class Stack:
     def _policy(self, section: str) -> Mapping[str, Json]:
         return _mapping(self.table["policy"][section])
 
-    def _records(self, config: str) -> Mapping[str, Mapping[str, Json]]:
-        return _records(self, config)
-
 
 def names() -> tuple[str, ...]:
     """The supported stacks."""
@@ -306,7 +303,7 @@ def able(can: Callable[[Stack], object]) -> str:
 
 @cache
 def _omitted(stack: Stack, config: str) -> Mapping[str, str]:
-    known, omitted = stack._records(config), stack._policy("omitted")
+    known, omitted = _records(stack, config), stack._policy("omitted")
     out = {name: str(reason) for name, reason in omitted.items() if name in known}
     # Some stand in many classes, and one keeps it only to warn about it: `dataset_num_proc` of rloo in trl 0.24.
     deprecated = (name for name, record in known.items() if "deprecated" in record)
@@ -318,7 +315,7 @@ def _base_arguments(stack: Stack, config: str) -> Mapping[str, Json]:
     omitted, base = stack.omitted(config), stack._policy("base")
     return {
         name: base[name] if name in base else record.get("effective", record["default"])
-        for name, record in stack._records(config).items()
+        for name, record in _records(stack, config).items()
         if name not in omitted
     }
 
@@ -357,7 +354,7 @@ def _family(stack: Stack, model_type: str) -> Family | None:
 
 @cache
 def _fields(stack: Stack, config: str) -> Mapping[str, Field]:
-    return {name: _field(name, record) for name, record in stack._records(config).items()}
+    return {name: _field(name, record) for name, record in _records(stack, config).items()}
 
 
 def _field(name: str, record: Mapping[str, Json]) -> Field:
