@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from xpc.compiler.data.contents import bundle_name
 from xpc.compiler.files import Workspace, read_toml
-from xpc.compiler.lower.specfile import quoted
 from xpc.compiler.written import lines, written
 from xpc.grammar.record import field, mutable
+from xpc.grammar.tree import quoted
 
 MANIFEST, SPEC = "bundle.toml", "spec.xp"
 

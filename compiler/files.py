@@ -62,6 +62,7 @@ class Workspace:
     same where a bundle `copies` it. What is too large for that is read for its digest where one `hashes` it.
     `lock` is the name of the spec's lock, which need not be there, and `pins` what it holds; `named` is the file that
     the spec of a bundle was compiled from. With `allow_oom` a run that does not fit its GPUs is noted, and is no error.
+    The members of a sweep share `answers`, so that each file is read once for all; each has `reads` of its own.
     """
 
     root: str
@@ -74,6 +75,7 @@ class Workspace:
     pins: Lock | None = None
     allow_oom: bool = False
     named: str = ""
+    answers: dict[tuple[str, str, int], Read | str] | None = None
 
     def memory(self) -> Memory | None:
         """What earlier readings of data files found, where it may be used."""
@@ -137,6 +139,16 @@ class Workspace:
 
     def read(self, written: str, base: str = "", limit: int = MAX_TEXT) -> Read | str:
         """The file's bytes, or a sentence that says why not."""
+        answers = {} if self.answers is None else self.answers
+        key = (written, base, limit)
+        if key not in answers:
+            answers[key] = self._read(written, base, limit)
+        found = answers[key]
+        if isinstance(found, Read):
+            self.reads[found.name] = found.digest
+        return found
+
+    def _read(self, written: str, base: str, limit: int) -> Read | str:
         if "\0" in written or not written.strip():
             return "the name of a file cannot be empty or hold NUL"
         name, path = self.locate(written, base)
@@ -161,9 +173,7 @@ class Workspace:
             return f"`{_shown(written)}` cannot be read ({getattr(error, 'strerror', None) or error})"
         finally:
             self.saw(path, state)
-        digest = sha256(data).hexdigest()
-        self.reads[name] = digest
-        return Read(name, data, digest)
+        return Read(name, data, sha256(data).hexdigest())
 
     def kind(self, written: str, base: str = "") -> str:
         """`file`, `folder` or `` for nothing there."""
@@ -177,12 +187,12 @@ class Workspace:
         self.saw(path, found or (OTHER if os.path.exists(path) else GONE))
         return found
 
-    def other_kind(self, written: str, base: str = "") -> str:
+    def other_kind(self, written: str) -> str:
         """What is there, where it is neither a file nor a folder; an empty text where nothing is."""
         if "\0" in written:
             return ""
         try:
-            there = os.lstat(self.locate(written, base)[1]).st_mode
+            there = os.lstat(self.locate(written)[1]).st_mode
         except (OSError, ValueError):
             return ""
         return "is a link to what is not there" if stat.S_ISLNK(there) else "is not a regular file"

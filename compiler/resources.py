@@ -121,6 +121,11 @@ class Model:
         return named if isinstance(named, str) else None
 
     @property
+    def location(self) -> str:
+        """Where it is loaded from: a folder, or its id on the hub."""
+        return self.path or str(self.id)
+
+    @property
     def name(self) -> str:
         """What a person calls the model: its alias, hub id or folder."""
         alias = self.facts.alias if self.facts is not None and self.known_from == "registry" else None

@@ -207,6 +207,12 @@ class Spec:
         return evolve(label, text=text)
 
     @property
+    def chat_template(self) -> str | None:
+        """The text of the chat template: the spec's own or that of a local model; None where it is not known."""
+        name = self.get("model.chat_template")
+        return self.bundled.get(name, b"").decode("utf-8", "replace") if isinstance(name, str) else self.model.template
+
+    @property
     def sources(self) -> tuple[DataSource, ...]:
         """Every source of data: what is trained on, then the sets that are evaluated on."""
         return (*self.data, *(source for one in self.evaluated for source in one.sources))

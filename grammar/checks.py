@@ -58,9 +58,6 @@ class _Checker:
         train = None if file.train is None else self._train(file.train)
         return evolve(file, train=train, statements=self._statements(file.statements))
 
-    def _text(self, span: Span) -> str:
-        return self.file.source.text[span.start : span.end]
-
     def _train(self, train: Train) -> Train:
         for place, value in (("model", train.model), ("dataset", train.data)):
             if _word(value) is not None:
@@ -95,13 +92,13 @@ class _Checker:
             return evolve(train, options=train.options[:at])
         options = train.options[:at] + train.options[at + 3 :]
         span = Span(word.span.start, unit.span.end)
-        head = f"train {self._text(train.model.span)} on {self._text(train.data.span)}"
-        tail = " with " + " ".join(self._text(option.span) for option in options) if options else ""
+        head = f"train {self.file.source.slice(train.model.span)} on {self.file.source.slice(train.data.span)}"
+        tail = " with " + " ".join(self.file.source.slice(option.span) for option in options) if options else ""
         if train.budget is not None:
             related = (Label(self.file.source, train.budget.span, "the first one"),)
             self._error(codes.MISPLACED_BUDGET, span, "a second budget", "the sentence has one", related)
         else:
-            sentence = f"{head} {self._text(span)}{tail}"
+            sentence = f"{head} {self.file.source.slice(span)}{tail}"
             edits = (Edit(train.span, sentence),)
             label = Label(self.file.source, span)
             code = codes.MISPLACED_BUDGET
@@ -139,9 +136,9 @@ class _Checker:
     def _one_line(self, block: Block) -> None:
         """A list inside a block on one line stays on it, too. Reported for the outermost block."""
         start, end = block.span.start, block.span.end
-        if start < self._written or not block.statements or "\n" not in self._text(block.span):
+        if start < self._written or not block.statements or "\n" not in self.file.source.slice(block.span):
             return
-        if "\n" in self._text(Span(start, block.statements[0].span.start)):
+        if "\n" in self.file.source.slice(Span(start, block.statements[0].span.start)):
             return
         # Most texts are right: what only errors need is loaded when there is one.
         from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
@@ -155,7 +152,7 @@ class _Checker:
         if word == "train":
             first = clause.block.statements[:1] if clause.block is not None else ()
             if first and isinstance(first[0], Setting):
-                typed = file.source.text[first[0].span.start : first[0].span.end]
+                typed = file.source.slice(first[0].span)
                 remedy = f"write `{typed}` on a line of its own: `train` is the sentence, and has no block"
                 self._error(codes.SECOND_SENTENCE, span, "`train` has no block", remedy)
             elif file.train is not None:
@@ -197,7 +194,7 @@ class _Checker:
         if word in WORDS:
             span, remedy = operand.span if name is None else name.span, _BELONGS[word]
             if word == "train" and isinstance(operand, Setting) and isinstance(operand.value, String):
-                typed = self.file.source.text[operand.value.span.start : operand.value.span.end]
+                typed = self.file.source.slice(operand.value.span)
                 remedy = f"what is trained on stands in the sentence: `train MODEL on {typed}`"
             self._error(codes.RESERVED_WORD, span, f"`{word}` is a word of the language and names nothing else", remedy)
         if isinstance(operand, Call):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from xpc.grammar.record import record
 from xpc.grammar.source import Source, Span
 
@@ -17,6 +19,11 @@ class Label:
     source: Source
     span: Span
     text: str = ""
+
+    @property
+    def typed(self) -> str:
+        """What stands at the place in the source."""
+        return self.source.slice(self.span)
 
 
 @record
@@ -39,3 +46,10 @@ class Diagnostic:
     related: tuple[Label, ...] = ()
     help: str | None = None
     edits: tuple[Edit, ...] = ()
+
+
+def applied(text: str, edits: Iterable[Edit]) -> str:
+    """A text with its replacements made."""
+    for edit in sorted(edits, key=lambda one: one.span, reverse=True):
+        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+    return text

@@ -25,6 +25,7 @@ from xpc.grammar.tree import (
     String,
     Train,
     Value,
+    quoted,
 )
 
 WIDTH = 100
@@ -71,7 +72,7 @@ class _Formatter:
         if file.edition is not None:
             parts.append((file.edition.span, f"xpc {file.edition.text}", None))
         if file.extends is not None:
-            parts.append((file.extends.span, f"extends {_string(file.extends)}", None))
+            parts.append((file.extends.span, f"extends {quoted(file.extends.value)}", None))
         if file.train is not None:
             parts.append((file.train.span, self._train(file.train), None))
         parts += [(statement.span, None, statement) for statement in file.statements]
@@ -155,15 +156,14 @@ class _Formatter:
         else:
             first = block.statements[0].span.start if block.statements else done
             inside = self._behind(lines, inside, first)
-        opened = len(lines)
         for setting in moved:
             self._statement(lines, setting, setting.span.end, indent + _INDENT)
         if block is not None:
-            self._body(lines, opened, block, inside, indent + _INDENT)
+            self._body(lines, block, inside, indent + _INDENT)
         lines.append(indent + "}")
         return done if block is None else self._behind(lines, done, following)
 
-    def _body(self, lines: list[str], opened: int, block: Block, at: int, indent: str) -> None:
+    def _body(self, lines: list[str], block: Block, at: int, indent: str) -> None:
         inner: list[str] = []
         for number, statement in enumerate(block.statements):
             more = block.statements[number + 1 : number + 2]
@@ -235,7 +235,7 @@ def _plain(value: Name | Number | String | Ref | Count | Value) -> str:
     if isinstance(value, (Name, Number)):
         return value.text
     if isinstance(value, String):
-        return _string(value)
+        return quoted(value.value)
     if isinstance(value, Count):
         return f"{value.n.text} x {_plain(value.what)}"
     if isinstance(value, Ref):
@@ -248,8 +248,3 @@ def _ref(ref: Ref) -> str:
     part = "" if ref.slice is None else f":{ref.slice}"
     split = "" if ref.split is None else f"[{ref.split}{part}]"
     return ref.name + config + split + ("" if ref.revision is None else f"@{ref.revision}")
-
-
-def _string(string: String) -> str:
-    body = string.value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{body}"'

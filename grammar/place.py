@@ -39,7 +39,7 @@ class Place:
     @property
     def word(self) -> str:
         """The last word that the parser took on this line."""
-        return self.source.text[self.before.start : self.before.end] if self.before else ""
+        return self.source.slice(self.before) if self.before else ""
 
     def error(
         self,

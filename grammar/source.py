@@ -43,6 +43,10 @@ class Source:
     def _starts(self) -> list[int]:
         return _line_starts(self.text)
 
+    def slice(self, span: Span) -> str:
+        """The text at a span."""
+        return self.text[span.start : span.end]
+
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset, both counted from 1."""
         line = bisect_right(self._starts, offset)

@@ -32,6 +32,12 @@ class String:
     value: str
 
 
+def quoted(text: str) -> str:
+    """A text as it is typed: between double quotes, with escapes."""
+    body = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{body}"'
+
+
 @record
 class Ref:
     """`BAAI/Infinity-Instruct:0625[train:20%]@main`; a bare name such as `zero2` has only a name."""
@@ -106,6 +112,11 @@ class Clause:
     head: Call | Ref | String
     operands: tuple[Setting | Value, ...] = ()
     block: Block | None = None
+
+    @property
+    def body(self) -> tuple[Setting | Clause | Value, ...]:
+        """What stands behind the head: on its line, then in its block."""
+        return (*self.operands, *(self.block.statements if self.block is not None else ()))
 
 
 @record

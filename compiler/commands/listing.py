@@ -100,7 +100,7 @@ def _gpus() -> list[Row]:
         {
             "name": one.name,
             "memory_gib": one.memory_gib,
-            "capability": ".".join(map(str, one.capability)),
+            "capability": one.compute_capability,
             "bf16": one.bf16_tflops is not None,
         }
         for one in found
@@ -137,22 +137,20 @@ def _settings() -> list[Row]:
 
 
 def _stacks() -> list[Row]:
-    found = [one for one in map(stacks.load, stacks.names()) if one is not None]
-    return [{"name": one.name, "default": one.name == stacks.DEFAULT, "packages": one.title} for one in found]
+    return [{"name": one.name, "default": one.name == stacks.DEFAULT, "packages": one.title} for one in stacks.every()]
 
 
 def _advisories() -> list[Row]:
     """What versions of the libraries are known to compute wrongly, and which stacks have them."""
     from xpc.compiler.advisories import table
 
-    pinned = [one for one in map(stacks.load, stacks.names()) if one is not None]
     return [
         {
             "name": one.name,
             "versions": " ".join(
                 [one.package, *(f"{word} {at}" for word, at in (("from", one.first), ("before", one.mended)) if at)]
             ),
-            "stacks": ", ".join(stack.name for stack in pinned if one.of(stack)) or "none",
+            "stacks": ", ".join(stack.name for stack in stacks.every() if one.of(stack)) or "none",
             "told": one.rule or one.runtime or "XP940",
             "threads": ", ".join(one.threads),
             "effect": one.effect,

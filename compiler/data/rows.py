@@ -78,6 +78,11 @@ def conversational(source: DataSource) -> bool | None:
     return False if plain else None
 
 
+def all_texts(sources: tuple[DataSource, ...]) -> bool:
+    """Whether every row is known to hold plain text, and none of them messages."""
+    return all(conversational(source) is False for source in sources)
+
+
 def first_columns(path: str, head: bytes) -> list[str] | None:
     """The columns of the first row, or None where they cannot be seen without a reader of the format."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.suggest.lines import LINES
+from xpc.compiler.suggest.example_lines import LINES
 from xpc.compiler.suggest.typed_form import typed
 
 

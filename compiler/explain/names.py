@@ -37,9 +37,8 @@ def _gpu(name: str) -> str:
     gpu = registry.find_gpu(name)
     if gpu is None:
         return ""
-    major, minor = gpu.capability
     halves = "bf16 and fp16" if gpu.capability >= (8, 0) else "fp16, no bf16"
-    return f"{gpu.name}: a GPU of {gpu.memory_gib:g} GiB, compute capability {major}.{minor}: {halves}\n"
+    return f"{gpu.name}: a GPU of {gpu.memory_gib:g} GiB, compute capability {gpu.compute_capability}: {halves}\n"
 
 
 def _dataset(name: str) -> str:
@@ -71,8 +70,7 @@ def _of_choice(name: str) -> str:
     if name in SPREADS:
         parts = ("optimizer states", "gradients", "weights")[: SPREADS[name]]
         return f", spread over the processes: {', '.join(parts) or 'nothing'}"
-    stack = stacks.load(stacks.DEFAULT)
-    own = stack.optimizers.get(name) if stack is not None else None
+    own = stacks.default().optimizers.get(name)
     return f", `optim={own}` of transformers" if own else ""
 
 
@@ -85,22 +83,18 @@ def _reward(name: str) -> str:
 def _choices(name: str) -> str:
     """The settings that have a choice or a loss of that name, for choices that do not stand alone."""
     lines = [f"{name}: a choice of `{row.path}`, {row.doc}\n" for row in BY_PATH.values() if name in row.choices]
-    for target in _targets():
+    for target in stacks.every():
         for method in METHODS:
             if target.refused(method) is None and name in target.losses(method):
                 lines.append(f"{name}: a loss of {method} for {target.name}: `method {method}(loss={name})`\n")
     return "".join(dict.fromkeys(lines))
 
 
-def _targets() -> list[stacks.Stack]:
-    return [target for target in map(stacks.load, stacks.names()) if target is not None]
-
-
 def _arguments(name: str) -> str:
     """What becomes of a library's own argument on each target: the setting that decides it, `extra`, or why it is left
     out."""
     lines: list[str] = []
-    for target in _targets():
+    for target in stacks.every():
         told: dict[str, list[str]] = {}
         for method in METHODS:
             if target.refused(method) is None:

@@ -66,7 +66,7 @@ def value_here(checked: Checked, path: str) -> str:
 def _written(trace: Trace) -> Iterator[tuple[str, str]]:
     """The model, the sources of data, and what `extra` passes on, each with the word that asks for it."""
     spec = trace.spec
-    model = spec.model.path or str(spec.model.id)
+    model = spec.model.location
     yield "model", _entry(f"model = {model}", Origin(SPEC, spec.model.label), trace, ("model.id", "model.path"))
     for at, source in enumerate(spec.data):
         yield "data", _entry(f"data = {described(source)}", Origin(SPEC, source.label), trace, (f"data.sources[{at}]",))

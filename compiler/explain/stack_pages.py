@@ -12,18 +12,17 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from xpc.compiler import advisories, stacks
+from xpc.compiler.explain.explain import EVIDENCE
 from xpc.compiler.explain.reference import first_sentence
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.methods import METHODS
 from xpc.compiler.rules import every
 from xpc.compiler.stacks import Stack, facts
 
-EVIDENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence.json")
-
 
 def page(name: str) -> str:
     """The page of a stack as Markdown."""
-    stack = _stack(name)
+    stack = next(one for one in stacks.every() if one.name == name)
     parts = (_head(stack), _pins(stack), _methods(stack), _differences(stack), _refused(stack), _advised(stack))
     return "\n\n".join(parts) + "\n"
 
@@ -31,13 +30,6 @@ def page(name: str) -> str:
 def file_name(name: str) -> str:
     """The page's name in docs/."""
     return f"stack-{name}.md"
-
-
-def _stack(name: str) -> Stack:
-    found = stacks.load(name)
-    if found is None:
-        raise KeyError(name)
-    return found
 
 
 def _table(*rows: tuple[str, ...]) -> str:
@@ -89,7 +81,7 @@ def _methods(stack: Stack) -> str:
 def _differences(stack: Stack) -> str:
     """The facts of the stack that are different on another, in the words of facts.py."""
     told = _documented()
-    others = [_stack(one) for one in stacks.names() if one != stack.name]
+    others = [one for one in stacks.every() if one is not stack]
     rows = []
     for name, doc in told.items():
         here = getattr(stack.facts, name)

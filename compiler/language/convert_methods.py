@@ -69,7 +69,7 @@ def model(row: Setting, item: Item, node: Value | None) -> object:
     return node
 
 
-CONVERTERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
+READERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "weighted": weighted,
     "targets": targets,
     "share": share,

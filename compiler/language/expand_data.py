@@ -113,7 +113,7 @@ class DataBlocks(Collector):
             if isinstance(node, Setting):
                 self.setting(node, "data")
             elif isinstance(node, Clause):
-                self.row(node.head, [*node.operands, *(node.block.statements if node.block else ())], node)
+                self.row(node.head, [*node.body], node)
             elif isinstance(node, Ref | Call | String):
                 self.row(node, [], Clause(node.span, node))
             else:

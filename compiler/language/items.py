@@ -100,7 +100,7 @@ class Reporter:
 
     def typed(self, span: Span) -> str:
         """What stands at a place, at most 60 characters of it."""
-        return self.source.text[span.start : span.end][:60]
+        return self.source.slice(span)[:60]
 
 
 class Collector(Reporter):

@@ -102,7 +102,7 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
             else:
                 continue
             if isinstance(node, Clause):
-                parts += [*node.operands, *(node.block.statements if node.block else ())]
+                parts += node.body
             for part in parts:
                 if isinstance(part, Setting) and part.name.text == "data":
                     said = part.value.items if isinstance(part.value, List) else (part.value,)

@@ -66,7 +66,7 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
 
 def _said(node: Ref, label: Label, message: str, typed: str, near: str, why: str) -> Diagnostic:
     """With the reference written anew, its part put right."""
-    text = label.source.text[node.span.start : node.span.end]
+    text = label.source.slice(node.span)
     head, _, tail = text.partition("[")
     better = (
         f"{head}[{tail.replace(typed, near, 1) if node.slice is None else tail.replace(':' + typed, ':' + near, 1)}"

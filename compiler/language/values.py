@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, isfinite
 
 from xpc.compiler.language.items import Item
@@ -58,7 +59,8 @@ def _bounded(row: Setting, item: Item, node: Value | None, value: int | float) -
 def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False) -> int:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
-    _bounded_number(row, item, node)
+    if not isfinite(node.value):
+        _bounded(row, item, node, node.value)
     unit = {"K": "k", "m": "M", "b": "B", "ki": "Ki", "mi": "Mi"}.get(node.unit or "", node.unit or "")
     scale = COUNT_UNITS.get(unit, 1)
     if tokens and unit in ("k", "M", "B"):
@@ -88,15 +90,6 @@ def _scaled(row: Setting, item: Item, node: Number, scale: int) -> int | float:
         _bounded(row, item, node, value)
     whole = round(value)
     return whole if scale != 1 and abs(value - whole) < 1e-6 else value
-
-
-def _bounded_number(row: Setting, item: Item, node: Number) -> None:
-    if not isfinite(node.value):
-        _bounded(row, item, node, node.value)
-
-
-def _int(row: Setting, item: Item, node: Value | None) -> object:
-    return _integer(row, item, node)
 
 
 def _tokens(row: Setting, item: Item, node: Value | None) -> object:
@@ -291,8 +284,32 @@ def _duration(row: Setting, item: Item, node: Value | None) -> object:
     return int(seconds)
 
 
-def _itself(row: Setting, item: Item, node: Value | None) -> object:
-    return node
+READERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
+    "flag": _flag,
+    "int": _integer,
+    "tokens": _tokens,
+    "real": _real,
+    "steps_or_share": _count_or_share,
+    "real_or_share": _real_or_share,
+    "every": _every,
+    "rows_or_share": _count_or_share,
+    "choice": _choice,
+    "choices": _choices,
+    "text": _text,
+    "file": _file,
+    "template": _template,
+    "text_or_file": _text_or_file,
+    "path": _text,
+    "name": _name,
+    "repository": _repository,
+    "reals": _reals,
+    "names": _names,
+    "tasks": _names,
+    "sources": _sources,
+    "duration": _duration,
+    "hardware": lambda row, item, node: node,
+}
+"""What reads a value, by the name of its kind; those that only methods and adapters have are in convert_methods.py."""
 
 
 def plain_value(node: Value | None) -> object | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler import registry
+from xpc.compiler import registry, stacks
 from xpc.compiler.explain.reference import first_sentence
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.schema import BY_PATH, CLAUSES, EXTRA_TARGETS, TABLE, bare_choices, children
 from xpc.compiler.language.setting import Setting
 from xpc.compiler.language_server.place import Place, valued
-from xpc.compiler.stacks import STACKS
 from xpc.grammar.record import record
 
 WORDS = ("xpc 1", "train", "extends", "data")
@@ -44,7 +43,7 @@ def _names(place: Place) -> Iterator[Item]:
         yield from (Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train")
         return
     if place.clause == "train":
-        yield from _registered(place)
+        yield from _registered()
         yield from (Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train")
         yield from (_setting(row) for row in TABLE if not row.inner and not row.head)
         yield from _bare()
@@ -70,7 +69,7 @@ def _bare() -> Iterator[Item]:
     yield from (Item(name, name, "value", BY_PATH[path].doc) for name, path in bare_choices().items())
 
 
-def _registered(place: Place) -> Iterator[Item]:
+def _registered() -> Iterator[Item]:
     yield from (Item(one, one, "model") for one in registry.model_names())
     yield from (Item(one, one, "dataset") for one in registry.dataset_names())
 
@@ -78,7 +77,7 @@ def _registered(place: Place) -> Iterator[Item]:
 def _values(row: Setting) -> Iterator[Item]:
     """The legal words of a setting; a number has its example and its default."""
     if row.path == "target":
-        yield from (Item(one, one, "value") for one in STACKS)
+        yield from (Item(one, one, "value") for one in stacks.names())
     elif row.kind is k.HARDWARE:
         yield from (Item(one, f"8 x {one}", "gpu") for one in registry.gpu_names())
         yield Item("cpu", "cpu", "gpu")

@@ -27,9 +27,9 @@ def as_bytes(text: str) -> bytes:
     return HALF.sub("\ufffd", text).encode()
 
 
-def as_source(text: str, name: str = "spec.xp") -> Source:
+def as_source(text: str) -> Source:
     """The text of an editor as the compiler reads it."""
-    return decode(as_bytes(text), name)[0]
+    return decode(as_bytes(text), "spec.xp")[0]
 
 
 def position(source: Source, offset: int, units: Units) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from xpc.compiler.inputs import UsageError, located, read_spec
 from xpc.compiler.locking import state
 from xpc.compiler.locking.environments import ResolveError, requirements, resolve
 from xpc.compiler.locking.hub import Hub, HubError
-from xpc.compiler.locking.written import whole, written
+from xpc.compiler.locking.lock_text import whole, written
 from xpc.compiler.pins import MODEL, Environment, Lock, Pin
 from xpc.compiler.pipeline import Checked, check_text, compile_text
 from xpc.compiler.render import render

@@ -9,10 +9,10 @@ from xpc.compiler.engines.pin import LIST, listed, pin
 from xpc.compiler.lower import environment, model_card
 from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
-from xpc.compiler.lower.document import readme
 from xpc.compiler.lower.launch import launch
 from xpc.compiler.lower.manifest import flash_requirement, manifest, requirements, sealed
 from xpc.compiler.lower.payload import payload
+from xpc.compiler.lower.readme import readme
 from xpc.compiler.lower.specfile import specfile
 from xpc.compiler.lower.trainer_files import trainer_files
 from xpc.compiler.spec import CheckedSpec

@@ -84,7 +84,7 @@ def _named(spec: Spec, meaning: str) -> str:
 
 def _length(spec: Spec) -> dict[str, Json]:
     steps = spec.get("train.steps")
-    if isinstance(steps, int):
+    if steps is not None:
         return {"max_steps": steps, "num_train_epochs": 3.0, "output_dir": spec.text("save")}
     return {"max_steps": -1, "num_train_epochs": spec.real("train.epochs"), "output_dir": spec.text("save")}
 
@@ -147,52 +147,47 @@ def _when(spec: Spec) -> dict[str, Json]:
     eval_name, eval_steps = _strategy_and_steps(spec.amount("eval.every"), evaluated)
     save_name, save_steps = _strategy_and_steps(spec.amount("save.every"), saved)
     log_name, log_steps = _strategy_and_steps(spec.amount("track.every"), 10)
-    trackers = spec.get("track")
-    assert isinstance(trackers, tuple)
-    keep, name = spec.get("save.keep"), spec.get("track.name")
     out: dict[str, Json] = {
         "eval_strategy": eval_name,
         "eval_steps": eval_steps,
         "save_strategy": save_name,
         "save_steps": save_steps,
-        "save_total_limit": keep if isinstance(keep, int) else None,
+        "save_total_limit": spec.get("save.keep"),
         "save_only_model": not spec.flag("save.full_state"),
         "logging_strategy": log_name,
         "logging_steps": log_steps,
-        "report_to": [one for one in trackers if one != "none"],
-        "run_name": name if isinstance(name, str) else spec.name,
+        "report_to": [one for one in spec.names("track") if one != "none"],
+        "run_name": spec.get("track.name") or spec.name,
         "seed": spec.integer("seed"),
     }
     if spec.flag("save.hub"):
         out |= _hub(spec)
     project = spec.get("track.project")
-    if isinstance(project, str) and "project" in spec.fields():
+    if project is not None and "project" in spec.fields():
         out["project"] = project
     return out
 
 
 def _hub(spec: Spec) -> dict[str, Json]:
     """Where and what is pushed. Where there is no argument for the branch, the runtime reads it from `hub`."""
-    private, revision = spec.get("save.hub.private"), spec.get("save.hub.revision")
     out: dict[str, Json] = {
         "push_to_hub": True,
         "hub_model_id": spec.text("save.hub.name"),
         "hub_strategy": spec.text("save.hub.strategy"),
-        "hub_private_repo": private if isinstance(private, bool) else None,
+        "hub_private_repo": spec.get("save.hub.private"),
     }
     if "hub_revision" in spec.fields():
-        out["hub_revision"] = revision if isinstance(revision, str) else None
+        out["hub_revision"] = spec.get("save.hub.revision")
     return out
 
 
 def _data(spec: Spec) -> dict[str, Json]:
     only = spec.get("method.completion_only")
-    workers, eos = spec.get("data.workers"), spec.get("model.eos")
     completions = all(source.shape == "prompt_completion" for source in spec.data)
     out: dict[str, Json] = {
-        "completion_only_loss": only if isinstance(only, bool) else completions,
-        "dataset_num_proc": workers if isinstance(workers, int) else None,
-        "eos_token": eos if isinstance(eos, str) else None,
+        "completion_only_loss": completions if only is None else only,
+        "dataset_num_proc": spec.get("data.workers"),
+        "eos_token": spec.get("model.eos"),
     }
     fields = spec.fields()
     if "assistant_only_loss" in fields:

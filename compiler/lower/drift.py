@@ -12,7 +12,7 @@ from functools import cache
 
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.spec import Spec
-from xpc.compiler.stacks import STACKS, Field, Json, Stack, load
+from xpc.compiler.stacks import Field, Json, Stack, every
 
 QUIET = frozenset(
     ("bf16", "fp16", "tf32", "output_dir", "logging_dir", "run_name", "include_num_input_tokens_seen",
@@ -26,8 +26,7 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
 
     `stated` are the arguments that the bundle states; `cell` makes a text safe for a table.
     """
-    found = [load(name) for name in STACKS if name != spec.stack.name]
-    others = [other for other in found if other is not None and _config(spec, other) in other.configs]
+    others = [other for other in every() if other is not spec.stack and _config(spec, other) in other.configs]
     written = tuple(dict.fromkeys(name for path in spec.values if spec.written(path) for name in BY_PATH[path].args))
     renamed = (_names(spec.stack, spec.config, other, _config(spec, other), written) for other in others)
     named = ["| " + " | ".join(map(cell, row)) + " |" for rows in renamed for row in rows]

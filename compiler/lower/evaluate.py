@@ -34,8 +34,7 @@ HEAD = """\
 
 def tasks(spec: Spec) -> tuple[str, ...]:
     """What the harness is asked for; none where the spec writes no tasks."""
-    found = spec.get("eval.tasks")
-    return harness.expanded(tuple(str(one) for one in found)) if isinstance(found, tuple) else ()
+    return harness.expanded(spec.names("eval.tasks"))
 
 
 def requirement(spec: Spec) -> str:

@@ -14,7 +14,7 @@ PROGRAMS = (".sh", ".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
 def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
     """A line for each thing that runs beside the trainer; a sentence where there is none."""
     lines: list[str] = []
-    model = cell(spec.model.path or str(spec.model.id))
+    model = cell(spec.model.location)
     at = f"commit {cell(str(spec.model.revision))}" if pinned(spec.model.revision) else "no fixed commit: it can change"
     where = "a folder of your own" if spec.model.path is not None else at
     if spec.flag("model.trust_remote_code"):

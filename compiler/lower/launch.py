@@ -166,7 +166,7 @@ def launch(spec: Spec) -> str:
         HEAD.format(
             gbs=spec.integer("batch.gbs"),
             micro=spec.integer("batch.micro"),
-            samples=samples(spec),
+            samples=spec.method.counts,
             accum=spec.integer("batch.accum"),
             readers=readers(spec),
             world=hardware.world,
@@ -218,11 +218,6 @@ def environment(spec: Spec) -> str:
     """What reads `environment.sh`; a virtual environment that it activates is then where python3 is looked for."""
     lines = read(spec, "$here")
     return f"{lines}python=${{PYTHON:-python3}}\n" if lines else ""
-
-
-def samples(spec: Spec) -> str:
-    """What a batch counts: sequences, or what the method makes its loss of."""
-    return spec.method.counts
 
 
 def readers(spec: Spec) -> str:

@@ -90,18 +90,16 @@ class Manifest:
 
 def requirements(spec: Spec) -> str:
     """`requirements.txt`: the exact pins of the target that this run needs."""
-    optimizer, trackers = spec.text("optimizer"), spec.get("track")
-    assert isinstance(trackers, tuple)
     used = {
         "zero": spec.zero_stage > 0,
         "liger": spec.flag("memory.liger") or spec.extra_value("trl", "use_liger_loss") is True,
         "bitsandbytes": bool(spec.bits),
         "lora": spec.lora,
         "math": any(one.name in MATH for one in spec.weighted("method.rewards")),
-        **{name: True for name in trackers if name != "none"},
+        **{name: True for name in spec.names("track") if name != "none"},
     }
     extras = [name for name, wanted in used.items() if wanted]
-    own = package(optimizer)
+    own = package(spec.text("optimizer"))
     pins = spec.stack.requirements(*extras, *([own] if own else []), vllm=spec.flag("method.vllm"))
     lines = [f"{name}=={version}" for name, version in pins.items()]
     return "\n".join(sorted(lines)) + "\n"

@@ -113,8 +113,7 @@ def max_prompt(spec: Spec) -> int | None:
     The runtime leaves out rows with a longer one and says how many. TRL 0.18 cut the beginning off such prompts, and
     with it the system prompt; a trainer that renders conversations itself cannot be given a cut one.
     """
-    value = spec.get("method.max_prompt")
-    return value if isinstance(value, int) and "max_prompt_length" not in spec.fields() else None
+    return None if "max_prompt_length" in spec.fields() else spec.get("method.max_prompt")
 
 
 def lora_section(spec: Spec) -> Adapter | None:
@@ -125,12 +124,11 @@ def lora_section(spec: Spec) -> Adapter | None:
     """
     if not spec.lora:
         return None
-    targets, saved = spec.get("lora.targets"), spec.names("lora.modules_to_save")
     made: Adapter = {
         **_shape(spec),
         "dropout": spec.real("lora.dropout"),
-        "targets": list(targets) if isinstance(targets, tuple) else "all-linear",
-        "modules_to_save": list(saved) or None,
+        "targets": list(spec.names("lora.targets")) or "all-linear",
+        "modules_to_save": list(spec.names("lora.modules_to_save")) or None,
         "adapter_dtype": None if (dtype := adapter_dtype(spec)) is None else DTYPES[dtype],
         "bits": spec.bits,
         "compute_dtype": DTYPES[spec.text("precision")],
@@ -141,7 +139,7 @@ def lora_section(spec: Spec) -> Adapter | None:
     if spec.flag("save.merge"):
         made["merge"] = True
     within = spec.get("lora.within")
-    if isinstance(within, str):
+    if within is not None:
         made["within"] = within
     if spec.continued is not None:
         made["continued"] = {"path": spec.continued.path, "sha256": spec.continued.sha256}
@@ -152,8 +150,8 @@ def _shape(spec: Spec) -> AdapterShape:
     """What the adapters are: low-rank matrices, with the rates of LoRA+ where it is asked for, or rotations."""
     if spec.flag("oft"):
         rank = spec.get("lora.rank")
-        block = None if isinstance(rank, int) else spec.integer("lora.block_size")
-        return {"kind": "oft", "rank": rank if isinstance(rank, int) else None, "block_size": block}
+        block = None if rank is not None else spec.integer("lora.block_size")
+        return {"kind": "oft", "rank": rank, "block_size": block}
     alpha, ratio = spec.real("lora.alpha"), spec.get("lora.lr_ratio")
     return {
         "kind": "lora",

@@ -154,7 +154,7 @@ def _data(spec: Spec) -> Data:
 def _words(spec: Spec) -> Words:
     """What makes a row's prompt of its columns, and where its system prompt stands, where the spec says so."""
     out: Words = {}
-    template, column = _text(spec, "data.prompt_template"), _text(spec, "data.system_column")
+    template, column = _text(spec, "data.prompt_template"), spec.get("data.system_column")
     if template is not None:
         out["prompt_template"] = template
     if column is not None:
@@ -216,4 +216,4 @@ def _run(spec: Spec, divided: Division) -> Run:
         "nan": spec.text("precision.nan"),
         "disk": disk(spec),
     }
-    return {**run, "patience": patience} if isinstance(patience, int) else run
+    return run if patience is None else {**run, "patience": patience}

@@ -12,7 +12,7 @@ HELP = """\
 """
 """A case of a script's first word: prints the lines at its head."""
 
-START = """\
+BASH = """\
 if [ -z "${{BASH_VERSION:-}}" ]; then
   echo "{name}: this is a script for bash: bash {name}" >&2
   exit 2
@@ -21,6 +21,10 @@ set -euo pipefail
 
 script=$(readlink -f -- "${{BASH_SOURCE[0]}}")
 here=${{script%/*}}
+"""
+"""The lines after the head of a script `name`: it runs under bash, from any folder."""
+
+START = """\
 python=${{PYTHON:-python3}}
 {variables}
 if {several}[ "$#" -gt 1 ]; then
@@ -64,7 +68,7 @@ def start(name: str, done: str, flags: Mapping[str, str], several: str = "") -> 
     `name` is the script's file name, `done` what it does to the model ("trained"), `several` the flag that takes words.
     """
     words = f"{', '.join(flags)} and --help"
-    return START.format(
+    return (BASH + START).format(
         name=name,
         done=done,
         several=f'[ "${{1:-}}" != {several} ] && ' if several else "",

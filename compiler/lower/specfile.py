@@ -15,6 +15,7 @@ from xpc.compiler.resources import DataSource, EvalSet
 from xpc.compiler.spec import SPEC, CheckedSpec, Spec, Value
 from xpc.compiler.templates import built_in
 from xpc.grammar.diagnostic import Label
+from xpc.grammar.tree import quoted as quoted
 
 STRUCTURAL = ("train.epochs", "train.steps")
 
@@ -251,12 +252,6 @@ def _amount(amount: Amount) -> str:
         percent = round(amount.value * 100, 10)
         return f"{_real(percent)}%"
     return _real(float(amount.value)) if isinstance(amount.value, float) else str(amount.value)
-
-
-def quoted(text: str) -> str:
-    """A text between quotes, escaped as the language reads it."""
-    out = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{out}"'
 
 
 def _note(value: Value, before: str = "") -> str:

@@ -13,10 +13,10 @@ from xpc.compiler.engines.engine import MEMBERS, engine
 from xpc.compiler.engines.pin import LIST, pin
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower import lower
-from xpc.compiler.lower.document import cell
 from xpc.compiler.lower.manifest import digest, sealed
+from xpc.compiler.lower.readme import cell, finding
 from xpc.compiler.lower.specfile import show
-from xpc.compiler.lower.sweep_launch import LAUNCH
+from xpc.compiler.lower.sweep_launch import launch
 from xpc.compiler.lower.toml_text import value as quoted
 from xpc.compiler.resolve.sweep_member import Member, plain_name
 from xpc.compiler.spec import CheckedSpec, Spec
@@ -49,7 +49,7 @@ def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str
 def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, bytes]:
     """The files beside the members that start them; `pins` are the digests of what each runs, by member in order."""
     texts = {
-        "launch.sh": LAUNCH.format(count=len(pins), last=len(pins) - 1),
+        "launch.sh": launch(len(pins)),
         "members.txt": "".join(f"{one}\n" for one in pins),
     }
     texts.update(engine(specs[0]).sweep_files(specs, name, pins))
@@ -68,7 +68,7 @@ def value(member: Member, path: str) -> str:
     spec = member.spec
     assert spec is not None
     if path == "model":
-        return spec.model.path or str(spec.model.id)
+        return spec.model.location
     row = BY_PATH[path]
     return show(row, spec.get(row.path))
 
@@ -115,7 +115,7 @@ def _readme(first: Spec, members: Sequence[Member], problems: Sequence[Diagnosti
         "",
         "| | |",
         "|---|---|",
-        f"| {title} | {cell(first.model.path or str(first.model.id)) if 'model' not in paths else 'one a member'} |",
+        f"| {title} | {cell(first.model.location) if 'model' not in paths else 'one a member'} |",
         f"| target | {first.stack.name}: {cell(first.stack.title)} |",
         f"| output | {cell(first.text('save').rpartition('/')[0])}, a folder a member |",
         "",
@@ -130,5 +130,5 @@ def _readme(first: Spec, members: Sequence[Member], problems: Sequence[Diagnosti
     shown = [one for one in problems if one.severity != ERROR]
     if shown:
         lines += ["", "## Warnings and notes", ""]
-        lines += sorted(f"- {one.severity} {one.code} {one.slug}: {cell(one.message)}" for one in shown)
+        lines += sorted(map(finding, shown))
     return "\n".join(lines) + "\n"

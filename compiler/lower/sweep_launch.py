@@ -1,6 +1,8 @@
 """`launch.sh` of a sweep: it starts a member's own script, or all of them in turn."""
 
-LAUNCH = """\
+from xpc.compiler.lower.shell import BASH, HELP
+
+HEAD = """\
 #!/usr/bin/env bash
 # Starts runs of this sweep: {count} members, whose names stand in members.txt, numbered from 0 to {last}.
 #
@@ -12,14 +14,8 @@ LAUNCH = """\
 # A member that is started again goes on from its newest complete checkpoint.
 # Exit status: that of the member; with --all 0 when all have trained, 1 when a member failed, 75 when the run was asked
 # to stop; 2 used wrongly.
-if [ -z "${{BASH_VERSION:-}}" ]; then
-  echo "launch.sh: this is a script for bash: bash launch.sh" >&2
-  exit 2
-fi
-set -euo pipefail
-
-script=$(readlink -f -- "${{BASH_SOURCE[0]}}")
-here=${{script%/*}}
+"""
+WORK = """\
 mapfile -t names <"$here/members.txt"
 
 usage() {{
@@ -58,11 +54,7 @@ case "$first" in
     exit 0
     ;;
   --all) ;;
-  --help | -h)
-    sed -n '2,/^[^#]/s/^# \\{{0,1\\}}//p' "$script" # the lines above
-    exit 0
-    ;;
-  -*) usage ;;
+{help}  -*) usage ;;
   *)
     find_member "$first"
     exec "$here/members/$member/launch.sh" "$@"
@@ -111,3 +103,8 @@ if [ "${{#failed[@]}}" -gt 0 ]; then
   exit 1
 fi
 """
+
+
+def launch(members: int) -> str:
+    """The script of a sweep of so many members."""
+    return (HEAD + BASH + WORK).format(count=members, last=members - 1, name="launch.sh", help=HELP)

@@ -106,8 +106,7 @@ class MethodCheck:
         why = nothing_like(BY_PATH[path].name, name)
         told = advice(f"{BY_PATH[path].name} {name}", "")
         near = None if why or told else nearest(name, known)
-        typed = at.source.text[at.span.start : at.span.end]
-        edits = (Edit(at.span, near),) if near and typed == name else ()
+        edits = (Edit(at.span, near),) if near and at.typed == name else ()
         self.problems.report(
             "XP106",
             f"`{name[:60]}` is not a choice of `{BY_PATH[path].name}`",

@@ -68,6 +68,11 @@ class Gpu:
     network_gbs: float
     device_names: tuple[str, ...]
 
+    @property
+    def compute_capability(self) -> str:
+        """The capability as it is written: `8.0`."""
+        return ".".join(map(str, self.capability))
+
 
 @record
 class DatasetFacts:

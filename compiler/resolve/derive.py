@@ -158,8 +158,7 @@ class Derivation(OpenSpec):
             self.set("precision", "fp32", "the CPU computes in fp32", DEFAULT)
             return
         name = "bf16" if gpu.bf16_tflops is not None else "fp32"
-        major, minor = gpu.capability
-        reason = f"compute capability {major}.{minor} {'has' if name == 'bf16' else 'has no'} bf16"
+        reason = f"compute capability {gpu.compute_capability} {'has' if name == 'bf16' else 'has no'} bf16"
         self.set("precision", name, reason, DEFAULT)
         self.note(f"no precision is written: {name} on {gpu.name} ({reason})", f"`precision {name}` states it")
 

@@ -85,7 +85,7 @@ class Sets:
     def _is_trained(self, node: Ref) -> bool:
         """Whether a name is that of the `data` block which is trained on."""
         name = self.loaded.data_name
-        return node.is_name and name is not None and name.source.text[name.span.start : name.span.end] == node.name
+        return node.is_name and name is not None and name.typed == node.name
 
     def _said(self, block: Evaluated, path: str) -> object:
         item = block.items.get(path)

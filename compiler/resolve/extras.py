@@ -212,7 +212,7 @@ def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str
 
 
 @cache
-def owned_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str]:
+def owned_names(stack: Stack, escape: str, method: str) -> frozenset[str]:
     """The target's own names that a setting decides: what a mistyped name of an escape may have meant."""
     own = stack.base_arguments(stack.config(method)) if escape == "trl" else stack.launch_keys(escape)
     return frozenset(name for name in {*own, *OWNED[escape]} if owner(escape, name, method) is not None)

@@ -195,9 +195,7 @@ class _Resolver:
                 help="write "
                 + (f"`target {near}`" if near else " or ".join(f"`target {one}`" for one in stacks.names())),
             )
-            stack = stacks.load(stacks.DEFAULT)
-        if stack is None:
-            raise LookupError(f"the table of {stacks.DEFAULT} is missing from the installation")
+            stack = stacks.default()
         if written is None or stack.name != name:
             self.values["target"] = Value(stack.name, Origin(DEFAULT))
         return stack
@@ -295,7 +293,7 @@ class _Resolver:
         if not (isinstance(name, Ref) and name.is_name):
             from xpc.compiler.suggest.gpu_counts import in_words  # only a wrong spec pays for it
 
-            typed = "" if label is None else label.source.text[label.span.start : label.span.end]
+            typed = "" if label is None else label.typed
             help = in_words(typed.removeprefix("hardware").strip(" =")) or "write `8 x h100-80gb` or `2 x cpu`"
             self.problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)
             return Hardware(None, 1, nodes)
@@ -333,13 +331,13 @@ class _Resolver:
         rows = [Row(node, label)]
         explained = False  # whether another finding says why nothing is known of the header's data
         if loaded.data_name is not None:
-            title = loaded.data_name.source.text[loaded.data_name.span.start : loaded.data_name.span.end]
+            title = loaded.data_name.typed
             named = isinstance(node, Ref) and node.name == title
             replaced = loaded.train_source is loaded.file.source and loaded.data_name.source is not loaded.train_source
             if title != "data" and not named and replaced:
                 pass  # a child's header names other data than its base
             elif title != "data" and not named:
-                written = loaded.train_source.text[node.span.start : node.span.end]
+                written = loaded.train_source.slice(node.span)
                 self.problems.report(
                     "XP119",
                     f"nothing reads the data block `{title[:60]}`",

@@ -28,11 +28,11 @@ def find_source(
     row: Row,
     shape: str | None,
     workspace: Workspace,
-    method: str = DEFAULT,
-    prompt: str | None = None,
-    context: str | None = None,
-    columns: tuple[str, ...] | None = None,
-    roles: tuple[tuple[str, str], ...] = (),
+    method: str,
+    prompt: str | None,
+    context: str | None,
+    columns: tuple[str, ...] | None,
+    roles: tuple[tuple[str, str], ...],
 ) -> tuple[DataSource, list[Diagnostic]]:
     """One source of data with what is known about it.
 
@@ -168,7 +168,7 @@ def _local(
     shape: str | None,
     workspace: Workspace,
     method: str,
-    named: tuple[str, ...] | None = None,
+    named: tuple[str, ...] | None,
 ) -> tuple[DataSource, list[Diagnostic]]:
     path = node.value
     source = DataSource(None, path, label, shape=shape or METHODS[method].shapes[0])
@@ -228,7 +228,6 @@ def _shaped(
                 "XP124",
                 f"the columns of `{source.name[:80]}` are of no known shape",
                 source.label,
-                related=(),
                 help=f"{listed}; {wanted(method, columns)}",
             )
             columns = None

@@ -20,7 +20,7 @@ from xpc.compiler.lower.specfile import plain, show
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import entity, evolve, field, mutable
 from xpc.grammar.source import Source, Span
-from xpc.grammar.tree import Block, Call, Clause, List, Name, Ref, Setting, String, Value
+from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, String, Value
 
 MOST = 10_000
 """Members that a sweep may have."""
@@ -138,13 +138,8 @@ class _Reader(Reporter):
 
     def zip(self, node: Clause | Value) -> None:
         """Lists side by side: as many picks as the lists have values."""
-        body: list[Setting | Clause | Value] = []
         head = node.head if isinstance(node, Clause) else node
-        if isinstance(head, Call):
-            body += head.args
-        if isinstance(node, Clause):
-            block: Block | None = node.block
-            body += [*node.operands, *(block.statements if block else ())]
+        body = [*(head.args if isinstance(head, Call) else ()), *(node.body if isinstance(node, Clause) else ())]
         axes = []
         for one in body:
             if isinstance(one, Setting):
@@ -197,7 +192,7 @@ class _Reader(Reporter):
         """Report what is not a list: a block of lists says which settings it means, each of which has a path."""
         head = node.head if isinstance(node, Clause) else node
         name = head.name.text if isinstance(head, Call) else head.name if isinstance(head, Ref) else ""
-        inside = [*node.operands, *(node.block.statements if node.block else ())] if isinstance(node, Clause) else []
+        inside = [*node.body] if isinstance(node, Clause) else []
         inside += head.args if isinstance(head, Call) else []
         lists = [
             f"{name}.{one.name.text} = {self.typed(one.value.span)}"
@@ -293,7 +288,7 @@ class _Reader(Reporter):
         label = self.label(node.span)
         if path == "model":
             if isinstance(node, Ref | String):
-                return Pick(((path, _safe(self.source_text(node))),), {}, (label,), node)
+                return Pick(((path, _safe(self.out.source.slice(node.span))),), {}, (label,), node)
             self.problem("XP104", f"`{self.typed(node.span)}` is no model", node.span,
                          help="write a registered name, `org/name` or a quoted folder")  # fmt: skip
             return None
@@ -321,14 +316,11 @@ class _Reader(Reporter):
         text = "+".join([shown[0][1], *(f"{one.rpartition('.')[2]}-{said}" for one, said in shown[1:])])
         return Pick(((path, text),), found.items, (label,))
 
-    def source_text(self, node: Value) -> str:
-        return self.out.source.text[node.span.start : node.span.end]
-
     def shown(self, row: schema.Setting, item: Item, value: object) -> str:
         """A value as it stands in a member's name: numbers in one spelling, others as they are typed."""
         if row.kind.name in PLAIN and not isinstance(value, Diagnostic) and value is not None:
             return _safe(plain(value).lower() if row.kind.name == "flag" else show(row, value))
-        return _safe("true" if item.node is None else self.source_text(item.node))
+        return _safe("true" if item.node is None else self.out.source.slice(item.node.span))
 
 
 def _values(count: int) -> str:

@@ -21,29 +21,12 @@ from xpc.compiler.rules import check
 from xpc.compiler.silence import apply as silence
 from xpc.compiler.spec import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
-from xpc.grammar.record import evolve, field, mutable
+from xpc.grammar.record import evolve
 
 LONGEST = 120
 """Letters of a member's name; a longer one is cut, and told apart by a digest."""
 KINDS = 3
 """Findings with one code at one place that are told, where they differ by member."""
-
-
-@mutable
-class Shared(Workspace):
-    """A view of the files that reads each once for all members, and counts for each what it read itself."""
-
-    answers: dict[tuple[str, str, int], Read | str] = field(factory=dict)
-
-    def read(self, written: str, base: str = "", limit: int = 0) -> Read | str:
-        """As `Workspace.read`, answered from what was read before."""
-        key = (written, base, limit)
-        found = self.answers.get(key)
-        if found is None:
-            found = self.answers[key] = super().read(written, base, limit) if limit else super().read(written, base)
-        if isinstance(found, Read):
-            self.reads[found.name] = found.digest
-        return found
 
 
 def members(
@@ -57,19 +40,7 @@ def members(
     out: list[Member] = []
     every: list[list[Diagnostic]] = []
     for index, (picks, name) in enumerate(zip(rows, names, strict=True)):
-        view = Shared(
-            workspace.root,
-            workspace.seen,
-            dict(workspace.reads),
-            workspace.remembers,
-            workspace.copies,
-            workspace.hashes,
-            workspace.lock,
-            workspace.pins,
-            workspace.allow_oom,
-            workspace.named,
-            answers,
-        )
+        view = evolve(workspace, reads=dict(workspace.reads), answers=answers)
         spec, found = resolve(_one(loaded, grid, picks, name), view)
         if spec is not None:
             found += check(spec)

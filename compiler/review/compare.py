@@ -115,7 +115,7 @@ def _shown(path: str, value: Value | None) -> str:
 def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
     """What is no setting of the table: the model, the sources of data, and what `extra` passes on; and apart from
     them, sources whose rows are only read in another way."""
-    names = [each.model.path or str(each.model.id) for each in (one, other)]
+    names = [each.model.location for each in (one, other)]
     found = [Change("model", *names)] if names[0] != names[1] else []
     read: list[Change] = []
     sets = [{each.name: each.sources for each in spec.evaluated} for spec in (one, other)]

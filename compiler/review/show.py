@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-from xpc.compiler.lower.document import cell
+from xpc.compiler.lower.readme import cell
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.compare import ABSENT, Change, Difference, FileChange
 from xpc.compiler.review.pairs import Comparison

@@ -86,7 +86,7 @@ class Opened:
     def side(self, name: str) -> Side:
         """The side, checked under a spec's name: what only comes from a file's name is no difference."""
         if self.workspace is None:
-            return _members(self.folder, name)
+            return _members(self.folder)
         self.workspace.hashes = self.workspace.allow_oom = True  # `check` says whether it may run
         checked = check_text(self.data, name, self.workspace)
         if checked.spec is None:
@@ -105,7 +105,7 @@ def _runs(checked: Checked, folder: str) -> Iterator[Run]:
         yield Run(one.name, one.spec)
 
 
-def _members(folder: str, name: str) -> Side:
+def _members(folder: str) -> Side:
     """The members of a sweep's folder."""
     runs: list[Run] = []
     try:

@@ -23,7 +23,7 @@ from xpc.compiler.review.fmt import formatted
 from xpc.compiler.review.sides import Run
 from xpc.compiler.review.sources import UNSET
 from xpc.compiler.spec import CheckedSpec
-from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 from xpc.grammar.record import mutable, record
 
 TYPE_CHECKING = False
@@ -144,7 +144,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         return render(located(checked.problems, options.file), "full"), 1
     if checked.spec.stack.name == options.target:
         return f"{visible(options.file)} is for {options.target} already\n", 0
-    moved = Upgrade(checked.spec, _moved(checked.spec, data, options.target), name, workspace, [])
+    moved = Upgrade(checked.spec, _moved(checked.spec, options.target), name, workspace, [])
     after, problems = moved.spec(moved.text)
     if after is None:
         errors = [one for one in problems if one.severity == ERROR]
@@ -164,13 +164,13 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     return "".join(f"{visible(line)}\n" for line in lines), 0
 
 
-def _moved(spec: CheckedSpec, data: bytes, target: str) -> str:
+def _moved(spec: CheckedSpec, target: str) -> str:
     """The text with its target replaced, or stated where it is not."""
     text = spec.source.text
     label = spec.values["target"].origin.label
     if label is None or label.source is not spec.source:
         return f"{text.rstrip()}\n\ntarget {target}\n"
-    return text[: label.span.start] + target + text[label.span.end :]
+    return applied(text, [Edit(label.span, target)])
 
 
 def _write(path: str, text: str, name: str) -> str:

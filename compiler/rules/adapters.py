@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 WHEN = adapters
 
 
-def _targets(spec: Spec) -> tuple[str, ...]:
-    value = spec.get("lora.targets")
-    return tuple(str(one) for one in value) if isinstance(value, tuple) else ()
-
-
 @rule("XP438", "packed-weights-cast")
 def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
     """4 bits that are sharded lie in numbers of the type that the model is loaded in, and a cast makes others of them.
@@ -71,9 +66,9 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
     peft does. Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py`,
     `rloo_trainer.py`; executed.
     """
-    heads = [one for one in _targets(spec) if one.rpartition(".")[2] in HEADS]
+    heads = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in HEADS]
     if heads and spec.method.head != "model" and spec.stack.facts.fused_head:
-        others = [one for one in _targets(spec) if one not in heads]
+        others = [one for one in spec.names("lora.targets") if one not in heads]
         yield Finding(
             spec.place("lora.targets", f"`{heads[0]}` is the output head"),
             f"{spec.stack.name} never trains an adapter on `{heads[0]}`",
@@ -92,7 +87,7 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     """
     facts = spec.model.facts
     known = MODULES.get(facts.model_type) if facts is not None else None
-    targets = _targets(spec)
+    targets = spec.names("lora.targets")
     if known is None or facts is None or facts.experts or not targets:
         return
     missing = [one for one in targets if one.rpartition(".")[2] not in (*known, *heads(spec, facts.model_type))]

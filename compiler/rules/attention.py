@@ -7,7 +7,7 @@ from math import gcd
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.families import FLASH, by_name, has_attention, supposed
-from xpc.compiler.rules.rule import Finding, rule, typed, write
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
@@ -35,12 +35,12 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
         return
     place, legal = spec.place("model.attn"), _legal(spec)
     related = (spec.label("hardware", "the hardware"),)
-    word = typed(place)
+    word = place.typed
     if gpu is None:
         yield Finding(place, f"{attn} on the CPU", f"write `attn = {legal}`", related, word.replace(attn, legal))
     elif gpu.capability < (8, 0) or (attn == "flash3" and gpu.capability >= (10, 0)):
         needs = "needs 8.0" if gpu.capability < (8, 0) else "has kernels up to 9.x"
-        fact = f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}; {attn} {needs}"
+        fact = f"{gpu.name} has compute capability {gpu.compute_capability}; {attn} {needs}"
         other = legal if gpu.capability < (8, 0) or not has_attention(spec, "flash2") else "flash2"
         yield Finding(
             spec.place("model.attn", fact),
@@ -73,14 +73,14 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     if known is None or has_attention(spec, attn):
         return
     place = spec.place("model.attn")
-    legal, word = _legal(spec), typed(place)
+    legal = _legal(spec)
     yield Finding(
         place,
         f"{known.model_type} has no {attn} attention"
         + ("" if "sdpa" in known.attention or attn != "sdpa" else " that is right"),
         f"write `attn = {legal}`{by_name(spec)}",
         (spec.model.label,),
-        word.replace(attn, legal) if spec.written("model.attn") else None,
+        place.typed.replace(attn, legal) if spec.written("model.attn") else None,
     )
 
 
@@ -97,7 +97,7 @@ def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
             "flex attention cannot train on the CPU",
             f"write `attn = {legal}`",
             (spec.label("hardware", "the hardware"),),
-            typed(place).replace("flex", legal),
+            place.typed.replace("flex", legal),
         )
 
 
@@ -116,7 +116,7 @@ def flex_before_volta(spec: Spec) -> Iterator[Finding]:
             f"flex attention on {gpu.name}",
             f"write `attn = {legal}`",
             (spec.label("hardware", "the GPU"),),
-            typed(place).replace("flex", legal),
+            place.typed.replace("flex", legal),
         )
 
 
@@ -196,7 +196,7 @@ def attention_target(spec: Spec) -> Iterator[Finding]:
             f"{spec.stack.name} has no {attn}",
             f"write `attn = {other}`",
             (spec.label("target", "the target"),),
-            typed(place).replace(attn, other),
+            place.typed.replace(attn, other),
         )
 
 
@@ -214,7 +214,7 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
             "flash3 leaves out the model's attention dropout",
             "write `attn = flash2`",
             (spec.model.label,),
-            typed(place).replace("flash3", "flash2"),
+            place.typed.replace("flash3", "flash2"),
         )
 
 

@@ -7,7 +7,7 @@ from math import ceil
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import reads
-from xpc.compiler.rules.rule import Finding, rule, typed, write
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve
@@ -60,7 +60,7 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
             help = f"the nearest global batch is gbs={unit} (accumulation 1)"
     primary = spec.label("batch.gbs", text)
     if primary is not None:
-        one_word = typed(primary)
+        one_word = primary.typed
         head = one_word.partition("=")[0]
         yield Finding(
             primary,

@@ -8,7 +8,7 @@ from math import ceil
 from xpc.compiler.data.rows import count
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.rules.conditions import few_rows
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
 WHEN = few_rows
@@ -86,5 +86,5 @@ def everything_dropped(spec: Spec) -> Iterator[Finding]:
             f"{rows} rows are fewer than a micro-batch of {micro} in each of {spec.replicas} processes",
             "write `dataloader_drop_last = false`",
             (spec.label("batch.micro", "the micro-batch"), spec.data[0].label),
-            typed(place).partition("=")[0].rstrip() + " = false",
+            place.typed.partition("=")[0].rstrip() + " = false",
         )

@@ -130,6 +130,18 @@ def _outside(spec: Spec) -> list[str]:
     ]
 
 
+def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
+    """A vLLM server in a job that ends when all of its nodes have; the rule of each launcher of such jobs."""
+    if spec.asks_server:
+        yield Finding(
+            spec.place("method.vllm.mode", f"a {node} that never ends"),
+            f"a {job} cannot end a vLLM server",
+            "write `mode = colocate`, or `launch k8s`",
+            (spec.label("launch", "the launcher"),),
+            replace="mode = colocate" if spec.written("method.vllm.mode") else None,
+        )
+
+
 def image_fault(spec: Spec) -> Iterator[Finding]:
     """What a container's image may not be called; the rule of each launcher that reads one."""
     image = spec.get("launch.image")

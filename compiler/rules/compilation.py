@@ -86,7 +86,7 @@ def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
     gpu = spec.hardware.gpu
     if gpu is None or gpu.capability >= (8, 0):
         return
-    found = _place(spec, f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}")
+    found = _place(spec, f"{gpu.name} has compute capability {gpu.compute_capability}")
     if found is None:
         return
     name, place = found

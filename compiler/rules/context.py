@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.registry.windows import windowed
 from xpc.compiler.rules.conditions import given
-from xpc.compiler.rules.rule import Finding, rule, typed, write
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
@@ -102,7 +102,7 @@ def attention(spec: Spec) -> Iterator[Finding]:
             f"context parallelism with {attn} attention",
             "write `attn = sdpa`",
             (spec.label(SETTING, "the sequence is shared"),),
-            typed(place).replace(attn, "sdpa") if spec.written("model.attn") else None,
+            place.typed.replace(attn, "sdpa") if spec.written("model.attn") else None,
         )
 
 

@@ -51,7 +51,7 @@ def without_turns(spec: Spec) -> Iterator[Finding]:
     The runtime leaves texts as they are, so that the names would be in no row. Source: the runtime's `named_roles.py`.
     """
     path = next((one for one in PATHS if spec.get(one) is not None), None)
-    if path is not None and spec.data and all(rows.conversational(source) is False for source in spec.data):
+    if path is not None and spec.data and rows.all_texts(spec.data):
         yield Finding(
             spec.place(path, "never used"),
             "names of speakers, and no conversation that they could stand in",

@@ -92,8 +92,7 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
     it has never seen; with `assistant_only` nothing of such an answer is learned. A role that the template at hand
     names is taken. Source: chat templates of the registered models; executed.
     """
-    name = spec.get("model.chat_template")
-    text = spec.bundled.get(name, b"").decode("utf-8", "replace") if isinstance(name, str) else spec.model.template
+    text = spec.chat_template
     for source, found in _shaped(spec):
         odd = {
             role: one

@@ -24,18 +24,17 @@ def end_token(spec: Spec) -> Iterator[Finding]:
     """
     if spec.model.eos is None or spec.get("model.eos") is not None or spec.method.shapes[0] == "prompt":
         return
-    name = spec.get("model.chat_template")
-    text = spec.bundled.get(name, b"").decode("utf-8", "replace") if isinstance(name, str) else spec.model.template
+    text = spec.chat_template
     if not text or spec.model.eos in text or "eos_token" in text:
         return
-    if all(rows.conversational(source) is False for source in spec.data):
+    if rows.all_texts(spec.data):
         return
     import re
 
     ends = list(dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<end_of_turn>|</s>", text)))
     token = next((one for one in reversed(ends) if "end" in one or "eo" in one or one == "</s>"), None)
     yield Finding(
-        spec.place("model.chat_template") if isinstance(name, str) else spec.model.label,
+        spec.place("model.chat_template"),
         f"the chat template never writes `{spec.model.eos[:40]}`, the end token of {spec.model.name}",
         f'write `model(eos="{token}")`, if that is how its turns end' if token else "name its end of a turn: `eos`",
     )
@@ -47,7 +46,7 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
 
     The runtime leaves texts as they are (`sources.py`), so the prompt would be in no row.
     """
-    if spec.get("data.system") is not None and all(rows.conversational(source) is False for source in spec.data):
+    if spec.get("data.system") is not None and rows.all_texts(spec.data):
         yield Finding(
             spec.place("data.system", "never used"),
             "there is a system prompt, and no row is a conversation",
@@ -63,7 +62,7 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
     Today, silently: it is saved with the tokenizer, and no row was rendered by it.
     """
     written = spec.written("model.chat_template")
-    if written and all(rows.conversational(source) is False for source in spec.data):
+    if written and rows.all_texts(spec.data):
         yield Finding(
             spec.place("model.chat_template", "saved with the tokenizer, not trained with"),
             "a chat template, and no conversation to render",

@@ -129,7 +129,7 @@ def system_column_of_texts(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("data.system_column") is None or spec.flag("data.chat"):
         return
-    if all(rows.conversational(source) is False for source in spec.data):
+    if rows.all_texts(spec.data):
         yield Finding(
             spec.place("data.system_column", "never used"),
             "system prompts, and no conversation that they could stand in",

@@ -17,17 +17,13 @@ if TYPE_CHECKING:
 WHEN = written("eval.tasks", "eval.allow_code_execution")
 
 TASKS: Final = "eval.tasks"
+"""Names of tasks; one of a file is named by its copy."""
 ALLOW: Final = "eval.allow_code_execution"
 DATA = "DigitalLearningGmbH/MATH-lighteval"
 
 
-def asked(spec: Spec) -> tuple[str, ...]:
-    """The tasks of a spec; a file is named by its copy."""
-    return spec.names(TASKS)
-
-
 def _running(spec: Spec) -> list[str]:
-    return [task for task in asked(spec) if executes(task, spec.bundled)]
+    return [task for task in spec.names(TASKS) if executes(task, spec.bundled)]
 
 
 @rule("XP520", "code-execution-not-allowed")
@@ -57,7 +53,7 @@ def nothing_executed(spec: Spec) -> Iterator[Finding]:
     if spec.flag(ALLOW) and TASKS not in spec.wrong and not _running(spec):
         yield Finding(
             spec.place(ALLOW, "permits it"),
-            "no task executes code" if asked(spec) else "code execution is allowed, and no tasks are written",
+            "no task executes code" if spec.names(TASKS) else "code execution is allowed, and no tasks are written",
             "leave `allow_code_execution` out",
             (spec.label(TASKS),),
         )
@@ -71,7 +67,7 @@ def leaderboard(spec: Spec) -> Iterator[Finding]:
     go, too, and then the harness would end before the first task of the other five. Source: lm-eval 0.4.13,
     tasks/leaderboard/leaderboard.yaml and math/_template_yaml.
     """
-    tasks = asked(spec)
+    tasks = spec.names(TASKS)
     if "leaderboard" in tasks and harness.MATH_HARD not in tasks:
         yield Finding(
             spec.place(TASKS, "five groups: bbh, gpqa, ifeval, mmlu_pro, musr"),
@@ -87,7 +83,7 @@ def withdrawn(spec: Spec) -> Iterator[Finding]:
     Today the harness ends with the loader's exception when the copy is gone. Source: lm-eval 0.4.13,
     tasks/leaderboard/math/_template_yaml.
     """
-    tasks = [task for task in asked(spec) if task.startswith("leaderboard_math_")]
+    tasks = [task for task in spec.names(TASKS) if task.startswith("leaderboard_math_")]
     if tasks:
         yield Finding(
             spec.place(TASKS, f"it reads the copy {DATA}"),
@@ -104,7 +100,7 @@ def scores(spec: Spec) -> Iterator[Finding]:
     results, without a word but transformers' list of missing weights. Source: lm-eval 0.4.13, models/huggingface.py
     (AutoModelForCausalLM).
     """
-    if asked(spec) and spec.get("method") == "reward":
+    if spec.names(TASKS) and spec.get("method") == "reward":
         yield Finding(
             spec.place(TASKS, "they need a text"),
             "a reward model cannot be evaluated by these tasks",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule, typed, write
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 
@@ -22,7 +22,7 @@ WITH_OUTPUT_ROUTER_LOGITS = (
 def _beside(label: Label, more: str) -> str:
     """What stands at a place in a block with a setting more: on a line of its own, or behind a comma on one line."""
     after = label.source.text[label.span.end :].lstrip(" \t")
-    return f"{typed(label)}, {more}" if after[:1] in (",", ")", "}") else f"{typed(label)}\n  {more}"
+    return f"{label.typed}, {more}" if after[:1] in (",", ")", "}") else f"{label.typed}\n  {more}"
 
 
 @rule("XP561", "loader-without-workers")

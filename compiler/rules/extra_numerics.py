@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.rules.conditions import extra
-from xpc.compiler.rules.rule import Finding, rule, typed
+from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 
 WHEN = extra("trl", "accelerate")
 
 FULL_EVAL = ("bf16_full_eval", "fp16_full_eval")
-
-
-def _trl(spec: Spec, name: str) -> object:
-    return spec.extra_value("trl", name)
 
 
 @rule("XP350", "half-precision-evaluation", "warning")
@@ -27,7 +23,7 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
     `precision`, ValueError once training begins. Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`
     `evaluation_loop`, `integrations/deepspeed.py`; executed.
     """
-    asked = [name for name in FULL_EVAL if _trl(spec, name) is True]
+    asked = [name for name in FULL_EVAL if spec.extra_value("trl", name) is True]
     precision, gpu = spec.text("precision"), spec.hardware.gpu
     for name in asked:
         place, severity, dtype = spec.extra_place("trl", name), "error", name[:4]
@@ -55,7 +51,7 @@ def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
     Each of them computes a loss of its own, so the argument is taken and changes nothing. Source: trl 1.16 and 0.18
     `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`, `grpo_trainer.py` (`compute_loss`).
     """
-    method, value = spec.text("method"), _trl(spec, "label_smoothing_factor")
+    method, value = spec.text("method"), spec.extra_value("trl", "label_smoothing_factor")
     if value and method != "sft":
         other = "write `label_smoothing` in `method dpo`, or " if method == "dpo" else ""
         yield Finding(
@@ -74,7 +70,7 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
     6.1 instead of 1.5 at an accumulation of four. Source: transformers 4.52.3 `trainer.py` `compute_loss`,
     `training_step`; executed. transformers 5.23 hands the number of tokens to the smoothed loss.
     """
-    value = _trl(spec, "label_smoothing_factor")
+    value = spec.extra_value("trl", "label_smoothing_factor")
     if not value or spec.text("method") != "sft" or spec.stack.facts.label_smoothing != "not_divided":
         return
     accum, world = spec.integer("batch.accum"), spec.hardware.world
@@ -98,7 +94,7 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     accelerate, which changes nothing. transformers 5 has dropped both. Source: transformers 4.52.3 and 4.57.6
     `trainer.py` (`autocast_smart_context_manager`), `training_args.py`; executed.
     """
-    backend = _trl(spec, "half_precision_backend")
+    backend = spec.extra_value("trl", "half_precision_backend")
     precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed has a half precision of its own
     half = precision == "bf16" or (precision == "fp16" and not own)
     apex = backend == "apex" and (half or spec.stack.facts.apex_always_imported)
@@ -109,10 +105,10 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
             "apex is not in the bundle" if apex else "`cpu_amp` does nothing on a GPU",
             'write `half_precision_backend = "auto"`',
             (spec.label("precision", "the precision"), spec.label("hardware", "the hardware")),
-            typed(place).replace(str(backend), "auto"),
+            place.typed.replace(str(backend), "auto"),
             severity="error" if apex else "warning",
         )
-    if _trl(spec, "use_ipex") is True:
+    if spec.extra_value("trl", "use_ipex") is True:
         yield Finding(
             spec.extra_place("trl", "use_ipex"),
             "Intel's extension for PyTorch is not in the bundle",
@@ -182,4 +178,4 @@ def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
 
 def _batches_continuously(spec: Spec) -> bool:
     name = spec.stack.facts.continuous_batching
-    return bool(name) and _trl(spec, name) is True and not spec.flag("method.vllm")
+    return bool(name) and spec.extra_value("trl", name) is True and not spec.flag("method.vllm")

@@ -88,7 +88,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     """
     from xpc.compiler.registry.linear_layers import HEADS
     from xpc.compiler.rules.modules import MODULES, inside, names, outside
-    from xpc.compiler.rules.tuned import absent
+    from xpc.compiler.rules.trained_parts import absent
 
     family, known = spec.model.model_type or "", spec.model.facts
     layer_modules = spec.names("freeze.layer_modules") if family in MODULES else ()

@@ -50,7 +50,7 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
     gpu = spec.hardware.gpu
     if spec.flag("memory.liger") and gpu is not None and gpu.capability < (7, 0):
         yield Finding(
-            spec.place("memory.liger", f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}"),
+            spec.place("memory.liger", f"{gpu.name} has compute capability {gpu.compute_capability}"),
             f"liger on {gpu.name}, which Triton is not tested on",
             "leave `liger` out",
             (spec.label("hardware", "the GPU"),),

@@ -22,7 +22,7 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
     if gpu is not None and gpu.capability < (7, 5) and wheels:
         torch = spec.stack.pins["torch"]
         yield Finding(
-            spec.place("hardware", f"compute capability {gpu.capability[0]}.{gpu.capability[1]}"),
+            spec.place("hardware", f"compute capability {gpu.compute_capability}"),
             f"the default wheels of torch {torch} have no kernels for {gpu.name}",
             f"install torch {torch} from its {wheels} wheels; the preflight checks it",
         )

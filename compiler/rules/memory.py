@@ -8,7 +8,7 @@ from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import FITS, GIB, HIGH, NO, verdict
 from xpc.compiler.registry import ModelFacts
-from xpc.compiler.rules.rule import Finding, rule, typed, with_number
+from xpc.compiler.rules.rule import Finding, rule, with_number
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import NOTE
 
@@ -169,7 +169,7 @@ def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) 
         f"{spec.model.name} needs {needs} of each GPU in the {held.phase} phase, and {gpu.name} has {gpu.memory_gib:g}",
         _told(ways) or _else(spec),
         (spec.label("hardware", "the card") if written != "hardware" else None,),
-        with_number(typed(place), micro)
+        with_number(place.typed, micro)
         if isinstance(micro, int) and [*first] == ["batch.micro"] == [written]
         else None,
         severity,

@@ -19,7 +19,7 @@ from xpc.compiler.rules.families import (
     runs_flash,
     supposed,
 )
-from xpc.compiler.rules.rule import Finding, rule, typed, with_number, write
+from xpc.compiler.rules.rule import Finding, rule, with_number, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Family
 
@@ -53,13 +53,12 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     if runs_flash(spec) and flash_is_exact(spec) and not cut:
         ways.append("`attn = flash2`")
     place = spec.place("batch.packing", f"attention is {attn}, which does not see where documents end")
-    word = typed(place)
     yield Finding(
         place,
         "packing without flash attention",
         "write " + ", or ".join(ways) if ways else "leave `packing` out",
         (spec.label("model.attn", "the attention"),),
-        mask if mask_is_exact(spec) and not cut and word == "packing" else None,
+        mask if mask_is_exact(spec) and not cut and place.typed == "packing" else None,
     )
 
 
@@ -328,5 +327,5 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
         f"attention over rows of {micro * seq} tokens, of which each sees its own document",
         " or ".join(ways) or "leave `packing` out",
         (spec.label("batch.packing", "packed rows are laid end to end"), spec.label("model.attn", "no flash kernel")),
-        with_number(typed(place), smaller) if smaller and written else None,
+        with_number(place.typed, smaller) if smaller and written else None,
     )

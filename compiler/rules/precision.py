@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.rule import Finding, rule, typed, write
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 SUMMED_IN = ("data_types.grad_accum_dtype", "communication_data_type", "seq_parallel_communication_data_type")
@@ -27,17 +27,16 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
     gpu = spec.hardware.gpu
     if gpu is None or gpu.capability >= (8, 0):
         return
-    fact = f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}; bf16 needs 8.0"
+    fact = f"{gpu.name} has compute capability {gpu.compute_capability}; bf16 needs 8.0"
     related = (spec.label("hardware", "the GPU"),)
     if spec.text("precision") == "bf16":
         place = spec.place("precision", fact)
-        word = typed(place)
         yield Finding(
             place,
             f"bf16 on {gpu.name}, which is older than Ampere",
             "write `precision fp32`, or `precision fp16` for mixed precision",
             related,
-            word.replace("bf16", "fp32"),
+            place.typed.replace("bf16", "fp32"),
         )
     if spec.text("model.dtype") == "bf16":
         yield Finding(
@@ -73,7 +72,7 @@ def bf16_positions(spec: Spec) -> Iterator[Finding]:
     alibi = spec.model.model_type == "falcon" and spec.model.config.get("alibi") is True
     if alibi and gpu is not None and gpu.capability < (8, 0):
         yield Finding(
-            spec.place("hardware", f"compute capability {gpu.capability[0]}.{gpu.capability[1]}; bf16 needs 8.0"),
+            spec.place("hardware", f"compute capability {gpu.compute_capability}; bf16 needs 8.0"),
             f"falcon with ALiBi computes its positions in bf16, and {gpu.name} is older than Ampere",
             "write `hardware` of compute capability 8.0 or later, such as a100-40gb",
             (spec.model.label,),
@@ -105,13 +104,12 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and spec.text("precision") == "fp16":
         place = spec.place("precision", "ignored on a CPU")
-        word = typed(place)
         yield Finding(
             place,
             "fp16 on the CPU trains in fp32",
             "write `precision fp32`",
             (spec.label("hardware", "the hardware"),),
-            word.replace("fp16", "fp32"),
+            place.typed.replace("fp16", "fp32"),
         )
 
 
@@ -253,13 +251,13 @@ def fp16_zero_before_volta(spec: Spec) -> Iterator[Finding]:
     """
     gpu = spec.hardware.gpu
     if gpu is not None and gpu.capability < (7, 0) and spec.zero_stage and spec.text("precision") == "fp16":
-        place = spec.place("precision", f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}")
+        place = spec.place("precision", f"{gpu.name} has compute capability {gpu.compute_capability}")
         yield Finding(
             place,
             f"fp16 with ZeRO on {gpu.name}",
             "write `precision fp32`, or `strategy ddp`",
             (spec.label("strategy", "DeepSpeed asks for 7.0"), spec.label("hardware", "the GPU")),
-            typed(place).replace("fp16", "fp32"),
+            place.typed.replace("fp16", "fp32"),
         )
 
 
@@ -272,11 +270,10 @@ def bf16_zero_on_cpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and spec.zero_stage and spec.text("precision") == "bf16":
         place = spec.place("precision", "not with ZeRO on a CPU")
-        word = typed(place)
         yield Finding(
             place,
             "bf16 with ZeRO on the CPU",
             "write `precision fp32`, or `strategy ddp`",
             (spec.label("strategy", "the strategy"), spec.label("hardware", "the hardware")),
-            word.replace("bf16", "fp32"),
+            place.typed.replace("bf16", "fp32"),
         )

@@ -310,10 +310,7 @@ def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
     Today: ValueError in the trainer's constructor where neither wandb nor comet is installed. Source: trl 0.18
     `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`; trl 1.16 `experimental/orpo`; executed.
     """
-    trackers = spec.get("track")
-    if spec.extra_value("trl", "generate_during_eval") is True and not (
-        isinstance(trackers, tuple) and "wandb" in trackers
-    ):
+    if spec.extra_value("trl", "generate_during_eval") is True and "wandb" not in spec.names("track"):
         yield Finding(
             spec.extra_place("trl", "generate_during_eval", "told to wandb"),
             "`generate_during_eval` without wandb",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.repository_names import fault, nearest_name
 from xpc.compiler.rules.conditions import on
-from xpc.compiler.rules.rule import Finding, rule, typed, write
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = on("save.hub")
@@ -30,7 +30,7 @@ def folder_no_repository(spec: Spec) -> Iterator[Finding]:
             f"the output folder names no repository: {why}" if name else "the output folder has no name",
             f"write `{near}`",
             (spec.label("save", "the folder"),),
-            near if typed(place) == "hub" else None,
+            near if place.typed == "hub" else None,
         )
 
 

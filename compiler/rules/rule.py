@@ -93,15 +93,10 @@ def lacking(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Fi
         )
 
 
-def typed(label: Label) -> str:
-    """What stands at a place, as it was typed: an edit keeps the words around the one that it replaces."""
-    return label.source.text[label.span.start : label.span.end]
-
-
 def _inside_its_block(text: str, label: Label) -> str:
     """`a.b = 1` as it is typed where the key stands in blocks that say its first parts: `b = 1`."""
     name, equals, value = text.partition(" = ")
-    there = typed(label).partition("=")[0].strip()
+    there = label.typed.partition("=")[0].strip()
     return f"{there} = {value}" if equals and there and name.endswith(f".{there}") else text
 
 

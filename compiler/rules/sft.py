@@ -10,20 +10,10 @@ from xpc.compiler.rules.conditions import chosen
 from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
-from xpc.grammar.diagnostic import Label
-from xpc.grammar.record import evolve
 
 WHEN = chosen("method", "sft")
 
 CONVERSATIONS = ("messages", "conversations")
-
-
-def _template(spec: Spec) -> tuple[str, Label] | None:
-    """The chat template that will be used and the place that names it, where the compiler can read it."""
-    name = spec.get("model.chat_template")
-    if isinstance(name, str):
-        return spec.bundled.get(name, b"").decode("utf-8", "replace"), spec.place("model.chat_template")
-    return None if spec.model.template is None else (spec.model.template, spec.model.label)
 
 
 @rule("XP504", "loss-mask-without-turns")
@@ -69,20 +59,20 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
         return
     from xpc.compiler.rules.templates import UNMARKED, trainable
 
-    found = _template(spec)
-    if found is not None:
-        unmarked, place = not trainable(found[0]), found[1]
+    template = spec.chat_template
+    if template is not None:
+        unmarked = not trainable(template)
     else:
-        unmarked, place = bool(spec.model.chat) and spec.model.name.startswith(UNMARKED), spec.model.label
+        unmarked = bool(spec.model.chat) and spec.model.name.startswith(UNMARKED)
     if unmarked:
         from xpc.compiler.templates import alike, native
 
         name = native(spec.model.name)
         family = f"write `chat_template = {name}`, which is its family's with the marks, or " if name else ""
-        if not name and found is not None and (name := alike(found[0])):
+        if not name and template is not None and (name := alike(template)):
             family = f"write `chat_template = {name}`, which has the marks and the same control tokens, or "
         yield Finding(
-            evolve(place, text="has no {% generation %} marks"),
+            spec.place("model.chat_template", "has no {% generation %} marks"),
             "`assistant_only` needs a template that marks the assistant's turns",
             family
             + "put {% generation %} ... {% endgeneration %} around the assistant's text, in a template of your own",
@@ -185,8 +175,8 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
     Today: a warning of trl, and a training loss that looks healthy. Source: trl 1.16 `chat_template_utils.py`
     (`is_chat_template_stop_token_trained`); executed.
     """
-    found = _template(spec) if spec.flag("method.assistant_only") else None
-    if found is None:
+    template = spec.chat_template if spec.flag("method.assistant_only") else None
+    if template is None:
         return
     import re
 
@@ -194,15 +184,15 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
     close = re.compile(r"\{%-?\s*endgeneration\s*-?%\}\s*(?:\{\{-?\s*)?['\"]?(.{0,60})", re.S)
     blocks: list[tuple[str, str]] = []
     at = 0
-    while (start := begin.search(found[0], at)) and (end := close.search(found[0], start.end())):
-        blocks.append((found[0][start.end() : end.start()], end[1]))
+    while (start := begin.search(template, at)) and (end := close.search(template, start.end())):
+        blocks.append((template[start.end() : end.start()], end[1]))
         at = end.start(1)
     ends = r"<[^\s<>{}'\"]{1,40}>|eos_token"
     for inside, after in blocks:
         token = re.match(ends, after)
         if token is not None and re.search(ends, inside) is None:
             yield Finding(
-                evolve(found[1], text=f"{token.group()} stands behind {{% endgeneration %}}"),
+                spec.place("model.chat_template", f"{token.group()} stands behind {{% endgeneration %}}"),
                 "the token that ends the assistant's turn is not learned",
                 f"move {token.group()} in front of {{% endgeneration %}}",
                 (spec.label("method.assistant_only", "only what is marked is learned"),),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.optimizers import CPU_OPTIMIZERS, package
 from xpc.compiler.language.schema import path_of
-from xpc.compiler.rules.rule import Finding, rule, typed, write
+from xpc.compiler.rules.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
@@ -76,13 +76,12 @@ def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and spec.sharded_by_fsdp:
         place = spec.place("strategy", "becomes ddp on a CPU")
-        word = typed(place)
         yield Finding(
             place,
             f"{spec.text('strategy')} on the CPU shards nothing",
             "write `strategy zero3`",
             (spec.label("hardware", "the hardware"),),
-            "zero3" if word.isalnum() else None,
+            "zero3" if place.typed.isalnum() else None,
         )
 
 

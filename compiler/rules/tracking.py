@@ -12,11 +12,6 @@ from xpc.compiler.stacks import able
 WHEN = written("track", "track.name", "track.project")
 
 
-def _trackers(spec: Spec) -> tuple[object, ...]:
-    found = spec.get("track")
-    return found if isinstance(found, tuple) else ()
-
-
 @rule("XP751", "tracker-not-in-the-target")
 def tracker_not_there(spec: Spec) -> Iterator[Finding]:
     """transformers reports to the trackers that it has callbacks for; 4.52 (trl-0.18) has none for trackio.
@@ -24,7 +19,7 @@ def tracker_not_there(spec: Spec) -> Iterator[Finding]:
     Today: ValueError in the trainer's constructor, after the data is tokenized. Source: transformers 4.52
     `integration_utils.py` (`INTEGRATION_TO_CALLBACK`); executed.
     """
-    if "trackio" in _trackers(spec) and not spec.stack.facts.trackio:
+    if "trackio" in spec.names("track") and not spec.stack.facts.trackio:
         yield Finding(
             spec.place("track", "no callback for trackio"),
             f"{spec.stack.name} cannot report to trackio",
@@ -39,7 +34,7 @@ def trackio_project(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `training_args.py` (`project`). LLaMA-Factory refuses it.
     """
-    if "trackio" in _trackers(spec) and spec.get("track.project") is None and spec.stack.facts.trackio:
+    if "trackio" in spec.names("track") and spec.get("track.project") is None and spec.stack.facts.trackio:
         yield Finding(
             spec.place("track", "the project is `huggingface`"),
             "trackio without a project",
@@ -53,7 +48,7 @@ def name_without_tracker(spec: Spec) -> Iterator[Finding]:
 
     Today, silently: `run_name` and `project` are read by the callbacks of trackers alone.
     """
-    if any(one != "none" for one in _trackers(spec)):
+    if any(one != "none" for one in spec.names("track")):
         return
     for path in ("track.name", "track.project"):
         if spec.written(path):

@@ -46,7 +46,7 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
     """
     gpu, needs = spec.hardware.gpu, spec.stack.facts.vllm_capability
     if gpu is not None and _colocated(spec) and gpu.capability < needs:
-        has = f"{gpu.name} has compute capability {gpu.capability[0]}.{gpu.capability[1]}"
+        has = f"{gpu.name} has compute capability {gpu.compute_capability}"
         yield Finding(
             spec.place("method.vllm", f"{has}, vLLM {vllm_version(spec)} needs {needs[0]}.{needs[1]}"),
             f"vLLM on {gpu.name}",

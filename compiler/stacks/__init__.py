@@ -259,17 +259,14 @@ class Stack:
         found = {pre + key: _mapping(record) for pre, part in parts.items() for key, record in _mapping(part).items()}
         return {key: record for key, record in found.items() if "deprecated" not in record}
 
-    def zero_defaults(self, block: str = "zero_optimization") -> dict[str, Json]:
-        """DeepSpeed's defaults of `zero_optimization` (or an offload block), without the deprecated keys."""
-        records = _mapping(_mapping(self.table["library"]["deepspeed"])[block])
+    def zero_defaults(self) -> dict[str, Json]:
+        """DeepSpeed's defaults of `zero_optimization`, without the deprecated keys."""
+        records = _mapping(_mapping(self.table["library"]["deepspeed"])["zero_optimization"])
         entries = {key: _mapping(record) for key, record in records.items()}
         return {key: _copy(record["default"]) for key, record in entries.items() if "deprecated" not in record}
 
     def _policy(self, section: str) -> Mapping[str, Json]:
         return _mapping(self.table["policy"][section])
-
-    def _records(self, config: str) -> Mapping[str, Mapping[str, Json]]:
-        return _records(self, config)
 
 
 def names() -> tuple[str, ...]:
@@ -277,25 +274,36 @@ def names() -> tuple[str, ...]:
     return STACKS
 
 
-@cache
 def load(name: str) -> Stack | None:
     """The stack of that name, None where there is none."""
-    if name not in STACKS:
-        return None
-    path = os.path.join(HERE, name, "stack.json")
-    with open(path, encoding="utf-8") as file:
+    return _read(name) if name in STACKS else None
+
+
+def default() -> Stack:
+    """The stack of a spec that names no target."""
+    return _read(DEFAULT)
+
+
+def every() -> tuple[Stack, ...]:
+    """The supported stacks, by name."""
+    return tuple(map(_read, STACKS))
+
+
+@cache
+def _read(name: str) -> Stack:
+    with open(os.path.join(HERE, name, "stack.json"), encoding="utf-8") as file:
         return Stack(name, json.load(file))
 
 
 def able(can: Callable[[Stack], object]) -> str:
     """The name of a stack that can do something, for helps: the default if it can, else the last by name that can.
     The default where none can."""
-    return next((name for name in (DEFAULT, *reversed(STACKS)) if (stack := load(name)) and can(stack)), DEFAULT)
+    return next((name for name in (DEFAULT, *reversed(STACKS)) if can(_read(name))), DEFAULT)
 
 
 @cache
 def _omitted(stack: Stack, config: str) -> Mapping[str, str]:
-    known, omitted = stack._records(config), stack._policy("omitted")
+    known, omitted = _records(stack, config), stack._policy("omitted")
     out = {name: str(reason) for name, reason in omitted.items() if name in known}
     # Some stand in many classes, and one keeps it only to warn about it: `dataset_num_proc` of rloo in trl 0.24.
     deprecated = (name for name, record in known.items() if "deprecated" in record)
@@ -307,7 +315,7 @@ def _base_arguments(stack: Stack, config: str) -> Mapping[str, Json]:
     omitted, base = stack.omitted(config), stack._policy("base")
     return {
         name: base[name] if name in base else record.get("effective", record["default"])
-        for name, record in stack._records(config).items()
+        for name, record in _records(stack, config).items()
         if name not in omitted
     }
 
@@ -346,7 +354,7 @@ def _family(stack: Stack, model_type: str) -> Family | None:
 
 @cache
 def _fields(stack: Stack, config: str) -> Mapping[str, Field]:
-    return {name: _field(name, record) for name, record in stack._records(config).items()}
+    return {name: _field(name, record) for name, record in _records(stack, config).items()}
 
 
 def _field(name: str, record: Mapping[str, Json]) -> Field:

@@ -31,7 +31,7 @@ def valueless(
     form = f"{equals} {value or example(row)}"
     if value is None and body:
         return message, span, f"a value stands behind `=`, such as `{form}`", None
-    stands = bool(body) or source.text[name.span.start : name.span.end] == name.text
+    stands = bool(body) or source.slice(name.span) == name.text
     return message, span if body else name.span, f"write `{form}`", form if stands else None
 
 
@@ -40,30 +40,29 @@ def listed(row: schema.Setting, body: Sequence[Setting | Clause | Value], source
     if row.kind.name not in LISTS:
         return _of_one(row, body, source)
 
-    def text(span: Span) -> str:
-        return source.text[span.start : span.end]
-
     parts: list[str] = []
     for one in body:
         if isinstance(one, Setting) and isinstance(one.value, Number) and row.kind.name == "weighted":
-            parts.append(f"{one.name.text}(weight={text(one.value.span)})")
-        elif isinstance(one, Setting) and isinstance(one.value, String | Ref) and text(one.value.span) != "true":
-            parts.append(text(one.value.span))
+            parts.append(f"{one.name.text}(weight={source.slice(one.value.span)})")
+        elif (
+            isinstance(one, Setting) and isinstance(one.value, String | Ref) and source.slice(one.value.span) != "true"
+        ):
+            parts.append(source.slice(one.value.span))
         elif isinstance(one, Setting):
             parts.append(one.name.text)
         elif isinstance(one, Clause) and one.block is not None and isinstance(one.head, Ref) and not one.operands:
-            inner = ", ".join(text(part.span) for part in one.block.statements)
+            inner = ", ".join(source.slice(part.span) for part in one.block.statements)
             parts.append(f"{one.head.name}({inner})")
         elif isinstance(one, Clause) and one.operands:
             return None
         else:
-            parts.append(text(one.head.span if isinstance(one, Clause) else one.span))
+            parts.append(source.slice(one.head.span if isinstance(one, Clause) else one.span))
     return f"[{', '.join(parts)}]" if parts else None
 
 
 def _of_one(row: schema.Setting, body: Sequence[Setting | Clause | Value], source: Source) -> str | None:
     """The value of a setting that is no list: `warmup { ratio = 0.03 }`, or both numbers of a pair."""
-    typed = [source.text[one.value.span.start : one.value.span.end] for one in body if isinstance(one, Setting)]
+    typed = [source.slice(one.value.span) for one in body if isinstance(one, Setting)]
     if row.kind.name == "reals":
         return f"[{', '.join(typed)}]" if len(typed) == len(body) == 2 and all(map(NUMBER.fullmatch, typed)) else None
     one = body[0] if len(body) == 1 else None

@@ -131,7 +131,7 @@ def _blocks(source: Source) -> Iterator[Written]:
 
 def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple[tuple[str, str], ...]:
     return tuple(
-        (one.name.text, source.text[one.value.span.start : one.value.span.end])
+        (one.name.text, source.slice(one.value.span))
         for one in body if isinstance(one, Setting)
     )  # fmt: skip
 

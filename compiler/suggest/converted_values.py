@@ -193,10 +193,9 @@ def _quoted(text: str) -> str | None:
 
 def _is_known(row: Setting, node: Value) -> bool:
     """Whether every loss or reward is one that some method has, or a reward is a function of a file."""
-    stack = stacks.load(stacks.DEFAULT)
     known = {*REWARDS, "file"}
-    if row.path != "method.rewards" and stack is not None:
-        known = {name for method in METHODS for name in stack.losses(method)}
+    if row.path != "method.rewards":
+        known = {name for method in METHODS for name in stacks.default().losses(method)}
     parts = node.items if isinstance(node, List) else (node,)
     return bool(parts) and all(
         row.path == "method.rewards" and ".py:" in one.value
@@ -208,5 +207,4 @@ def _is_known(row: Setting, node: Value) -> bool:
 
 def methods_with(loss: str) -> list[str]:
     """The methods that have a loss of a name, in the newest target."""
-    stack = stacks.load(stacks.DEFAULT)
-    return [] if stack is None else [method for method in METHODS if loss in stack.losses(method)]
+    return [method for method in METHODS if loss in stacks.default().losses(method)]

@@ -6,7 +6,7 @@ import re
 
 from xpc.compiler import stacks
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.suggest.lines import LINES
+from xpc.compiler.suggest.example_lines import LINES
 
 VALUE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
 

@@ -58,9 +58,7 @@ def passed(name: str, node: Value | None, typed: str | None, header: bool) -> Pa
     A name that was renamed is written as today's. Keys of accelerate and DeepSpeed are known without what stands before
     them, and only a strategy that reads them can have them: they are told and not typed.
     """
-    stack = stacks.load(stacks.DEFAULT)
-    if stack is None:
-        return None
+    stack = stacks.default()
     value, own = typed if typed is not None else "...", _of_trl(stack, name)
     if own is not None:
         new, method = own
@@ -97,7 +95,7 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
 
 def _of_file(escape: str, name: str) -> str | None:
     """The full name of a key of accelerate.yaml or deepspeed.json that was given whole or by its last part."""
-    keys = _keys(escape)
+    keys = legal_names(stacks.default(), escape)
     full = name.removeprefix("deepspeed_config.").removeprefix("fsdp_config.").removeprefix("deepspeed.")
     found = [one for one in (full, f"fsdp_{full}", f"zero_optimization.{full}") if one in keys]
     ends = [one for one in keys if one.endswith(f".{full}")]
@@ -105,17 +103,9 @@ def _of_file(escape: str, name: str) -> str | None:
 
 
 @cache
-def _keys(escape: str) -> frozenset[str]:
-    stack = stacks.load(stacks.DEFAULT)
-    return frozenset() if stack is None else frozenset(legal_names(stack, escape))
-
-
-@cache
 def names() -> tuple[str, ...]:
     """Every name that `extra` can pass on, by its last part."""
-    stack = stacks.load(stacks.DEFAULT)
-    if stack is None:
-        return ()
+    stack = stacks.default()
     found = {one for method in METHODS if stack.refused(method) is None
              for one in legal_names(stack, "trl", method)}  # fmt: skip
     for escape in ("accelerate", "deepspeed"):

@@ -171,5 +171,5 @@ def _edit(item: Item, name: str, near: str | None) -> Edit | None:
 
 def _said(item: Item, name: str) -> Said:
     node = item.node
-    typed = None if node is None else item.label.source.text[node.span.start : node.span.end][:60]
+    typed = None if node is None else item.label.source.slice(node.span)[:60]
     return Said(name, None, node, typed, item.label)

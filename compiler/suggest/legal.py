@@ -61,7 +61,7 @@ def answer(wrong: Wrong) -> Diagnostic:
         large = isinstance(node, Number) and abs(node.value) >= 2**63  # whatever the setting's own bounds are
         said = "" if large else bounds(row)
         at = Label(at.source, at.span, f"a number{said or ' that is finite and below 2^63'}")
-    typed = "" if node is None else item.label.source.text[node.span.start : node.span.end].strip('"').lower()
+    typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
     unset = left_out(row, typed)
     if unset:
         return report(wrong.code, wrong.message, at, help=unset)
@@ -94,7 +94,7 @@ def answer(wrong: Wrong) -> Diagnostic:
         node, wrong.value = item.node, None  # of which one is wrong
     if isinstance(node, List) and len(node.items) > 1 and row.kind.name in ONE:
         place = " outside of its block" if "." in row.path else ""
-        values = item.label.source.text[node.span.start : node.span.end]
+        values = item.label.source.slice(node.span)
         form = f"sweep {{ {row.path if row.inner else row.name} = {values} }}"
         return report(wrong.code, wrong.message, at, help=f"several values are several runs: write `{form}`{place}")
     value = wrong.value or meant(row, item, node)
@@ -190,7 +190,7 @@ def meant(row: Setting, item: Item, node: Value | None) -> str | None:
     """What was typed in the form of the setting's kind, or None."""
     if node is None:
         return None
-    typed = item.label.source.text[node.span.start : node.span.end]
+    typed = item.label.source.slice(node.span)
     kind = row.kind.name
     sign = LOST_SIGN.fullmatch(typed)
     if isinstance(node, Number) and kind == "flag":
@@ -230,7 +230,7 @@ def meant(row: Setting, item: Item, node: Value | None) -> str | None:
 
 def legal(row: Setting, item: Item, node: Value | None) -> str:
     """What is legal, in words; of a value that is of another kind, with an example."""
-    typed = "" if node is None else item.label.source.text[node.span.start : node.span.end]
+    typed = "" if node is None else item.label.source.slice(node.span)
     if isinstance(node, Number):
         words = told(row, row.name, typed)
         if words.startswith("one of "):

@@ -170,11 +170,9 @@ def _of_targets() -> Iterator[tuple[str, str]]:
     """Names of other versions, and of accelerate's and DeepSpeed's own keys, with the settings that decide them."""
     from xpc.compiler.resolve.extras import OWNED, owner
 
-    for name in stacks.names():
-        stack = stacks.load(name)
-        for old in () if stack is None else stack.renamed:
-            new = stack.rename(old) if stack is not None else None
-            path = owner("trl", new or "")
+    for stack in stacks.every():
+        for old in stack.renamed:
+            path = owner("trl", stack.rename(old) or "")
             if path is not None:
                 yield old, path
     for escape in ("accelerate", "deepspeed"):
@@ -391,6 +389,5 @@ def _choices(row: schema.Setting) -> tuple[tuple[str, str], ...]:
     for name, phrases in CHOICES.get(row.path, {}).items():
         out += [(name, phrase) for phrase in phrases.split("; ")]
     if row.path == "optimizer":
-        loaded = [stacks.load(name) for name in stacks.names()]
-        out += [(name, value) for target in loaded if target is not None for name, value in target.optimizers.items()]
+        out += [named for stack in stacks.every() for named in stack.optimizers.items()]
     return tuple((name, phrase) for name, phrase in out if name in row.choices)

@@ -23,6 +23,7 @@ from xpc.compiler.suggest.flag_values import chosen_head
 from xpc.compiler.suggest.legal import answer, left_out
 from xpc.compiler.suggest.meaning import NEVER, SAME, Meaning, meaning, nearest_elsewhere
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason, reason
+from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import held_out, named_by_value, named_outside, sentence
 from xpc.compiler.suggest.typed_form import Said, typed, value_of, written
 from xpc.grammar.record import evolve, record
@@ -77,10 +78,10 @@ def _outside(said: Said) -> Misnamed:
     exact = meaning(name, exact=True)
     special = bool(rows) and all(row.methods for row in rows)
     if rows and not (exact is not None and (special or exact.path.startswith("train"))):
-        ways = [f"`{written(row, said)}`" for row in rows]
-        alone = written(rows[0], said) if len(rows) == 1 else None
+        ways = [written(row, said) for row in rows]
+        alone = ways[0] if len(ways) == 1 else None
         return Misnamed(
-            "XP102", f"`{name[:60]}` belongs inside a clause", help="write " + _either(ways), edit=alone, whole=True
+            "XP102", f"`{name[:60]}` belongs inside a clause", help="write " + either(ways), edit=alone, whole=True
         )
     path = schema.bare_choices().get(name)
     if path is not None:
@@ -99,48 +100,48 @@ def _outside(said: Said) -> Misnamed:
 
 def _inside(said: Said, clause: str) -> Misnamed:
     name = said.name
-    shown = name[:60]
+    message = f"`{name[:60]}` is not a setting of `{clause}`"
     if name == "train":
-        return Misnamed("XP102", f"`train` is not a setting of `{clause}`", help=HEADER)
+        return Misnamed("XP102", message, help=HEADER)
     if clause in schema.BY_PATH and schema.BY_PATH[clause].kind is FLAG and _is_beside(name, clause):
         return Misnamed(
             "XP102",
-            f"`{shown}` is not a setting of `{clause.rpartition('.')[2]}`",
+            f"`{name[:60]}` is not a setting of `{clause.rpartition('.')[2]}`",
             help=f"write `{name}` on the next line, or after a comma where the block stands on one line",
         )
     instead = of_data(said) if clause == "data" else None
     if instead is not None:
-        return Misnamed("XP101", f"`{shown}` is not a setting of `data`", help=instead)
+        return Misnamed("XP101", message, help=instead)
     form = named_outside(said, clause)
     if form is not None:
-        return Misnamed("XP102", f"`{shown}` is not a setting of `{clause}`", help=form)
+        return Misnamed("XP102", message, help=form)
     chosen = chosen_head(clause, name, said.node, said.typed)
     if chosen is not None:
-        return Misnamed("XP102", f"`{shown}` is not a setting of `{clause}`", help=f"write `{clause} {chosen}`")
+        return Misnamed("XP102", message, help=f"write `{clause} {chosen}`")
     if clause == "data" and name in BEHIND:
         value = (said.typed or "...").strip('"')
         return Misnamed(
             "XP102",
-            f"`{shown}` is not a setting of `data`: it stands behind the dataset's name",
+            f"{message}: it stands behind the dataset's name",
             help=f"write `SOURCE{BEHIND[name].format(value)}` on the source's line",
         )
     alone = chosen_inside(clause, name) if said.node is None else None
     if alone is not None:
-        return _suggested(said, f"`{shown}` is not a setting of `{clause}`", alone, alone, inside=True)
+        return _suggested(said, message, alone, alone, inside=True)
     told = advice(f"{clause} {name}", said.typed or "")
     if told is not None:
-        return Misnamed("XP101", f"`{shown}` is not a setting of `{clause}`", help=told)
+        return Misnamed("XP101", message, help=told)
     together = meaning(f"{clause} {name}", exact=True)  # `limit` in `save` is `save_limit`, and not that of a source
     if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
         if together is None or not _is_in(together.path, clause):
             return _of_a_source(said)
-        return _meant(said, clause, f"`{shown}` is not a setting of `{clause}`", together)
+        return _meant(said, clause, message, together)
     rows = [row for row in schema.TABLE if row.name == name and row.path not in NEVER]
-    nothing = _nothing(f"`{shown}` is not a setting of `{clause}`", f"{clause} {name}")
+    nothing = _nothing(message, f"{clause} {name}")
     if nothing is not None and (clause == "save" or not rows):  # `format` is that of rows everywhere else
         return nothing
     if said.node is not None and f"{clause}.{name}s" in schema.BY_PATH and f"{clause}.{name}" not in schema.BY_PATH:
-        return _meant(said, clause, f"`{shown}` is not a setting of `{clause}`", Meaning(f"{clause}.{name}s", own=True))
+        return _meant(said, clause, message, Meaning(f"{clause}.{name}s", own=True))
     path = schema.bare_choices().get(name)
     if not (rows or path or name in schema.CLAUSES):
         return _unknown(said, clause)
@@ -151,9 +152,7 @@ def _inside(said: Said, clause: str) -> Misnamed:
     exact = meaning(name, exact=True)
     inner = bool(rows) and all(row.inner and row.path.count(".") > 1 for row in rows)
     if inner and exact is not None and exact.path not in [row.path for row in rows]:
-        message = f"`{shown}` is not a setting of `{clause}`"
         return _meant(said, clause, message, exact)  # `max_length` is vLLM's, and an argument of the trainers
-    message = f"`{shown}` is not a setting of `{clause}`"
     if name in schema.CLAUSES:
         row = schema.BY_PATH.get(name)
         form = f"{name} {value_of(row, said)}" if row is not None and said.typed and row.kind is not FLAG else name
@@ -163,12 +162,12 @@ def _inside(said: Said, clause: str) -> Misnamed:
         return Misnamed("XP102", message, help=f"it belongs to `{home}`: write `{name}` outside of `{clause}`")
     if rows[0].path.startswith("train."):
         return Misnamed("XP102", message, help=f"write `for {value_of(rows[0], said)} {name}` in the first line")
-    home, forms = rows[0].path.partition(".")[0], [f"`{written(row, said)}`" for row in rows]
+    home, forms = rows[0].path.partition(".")[0], [written(row, said) for row in rows]
     if home == clause and len(rows) == 1:  # of a block inside of this one
         return _suggested(said, message, written(rows[0], said), inside=True)
     where = f"it belongs to `{home}`: " if len(rows) == 1 else ""
     meant_there = (rows[0].path,) if len(rows) == 1 else ()
-    return Misnamed("XP102", message, help=f"{where}write {_either(forms)} outside of `{clause}`", meant=meant_there)
+    return Misnamed("XP102", message, help=f"{where}write {either(forms)} outside of `{clause}`", meant=meant_there)
 
 
 def _of_a_source(said: Said) -> Misnamed:
@@ -176,10 +175,6 @@ def _of_a_source(said: Said) -> Misnamed:
     where = " for each source" if said.clause == "data" else " in the `data` block, for each source"
     help = f"write `SOURCE({said.name}={said.typed or '...'})`{where}"
     return Misnamed("XP102", f"`{said.name}` belongs to a source", help=help)
-
-
-def _either(forms: list[str]) -> str:
-    return f"{', '.join(forms[:-1])} or {forms[-1]}" if len(forms) > 1 else forms[0]
 
 
 def _is_beside(name: str, flag: str) -> bool:

@@ -68,9 +68,7 @@ def nothing_like(setting: str, choice: str) -> str:
 
 def _of_targets() -> dict[str, str]:
     """What the newest target's trainers lost, and what a bundle does not state of their arguments."""
-    stack = stacks.load(stacks.DEFAULT)
-    if stack is None:
-        return {}
+    stack = stacks.default()
     gone = {
         name: "transformers has removed it" if why == "no equivalent" else why for name, why in stack.removed.items()
     }

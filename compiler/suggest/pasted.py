@@ -15,7 +15,7 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.data_names import TAKEN, of_a_list, of_a_mixture
 from xpc.compiler.suggest.legal import answer
-from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
@@ -225,8 +225,7 @@ def _done(text: str) -> tuple[str | None, str]:
             return text, first
         first = first or found[0].help or found[0].message
         edits = {one.span: one for finding in found for one in finding.edits}
-        for edit in sorted(edits.values(), key=lambda one: one.span.start, reverse=True):
-            text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+        text = applied(text, edits.values())
         if not edits:
             break
     return None, first

@@ -210,5 +210,5 @@ def unquoted(name: str, label: Label, code: str, kind: str) -> Diagnostic:
 
 
 def _quoting(name: str, label: Label) -> tuple[Edit, ...]:
-    stands = label.source.text[label.span.start : label.span.end] == name
+    stands = label.typed == name
     return (Edit(label.span, f'"{name}"'),) if stands else ()

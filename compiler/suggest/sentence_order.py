@@ -72,7 +72,7 @@ def told(found: Sequence[Diagnostic]) -> list[Diagnostic]:
     of_line = [one for one in found if one.code in CODES and _within(one, source, line)]
     if not of_line:
         return [*found]
-    typed = source.text[line.start : line.end]
+    typed = source.slice(line)
     sentence = _read(typed) if len(typed) <= LONGEST else None
     if sentence is None or not _differs(typed, sentence.text):
         return [*found]

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import RunError
@@ -98,7 +98,6 @@ class Node:
     facts: Mapping[str, Any]
     found: list[str]
     line: Line | None = None
-    notes: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:

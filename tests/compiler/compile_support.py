@@ -14,7 +14,7 @@ from functools import lru_cache
 from xpc.compiler.cli import main
 from xpc.compiler.files import Workspace
 from xpc.compiler.pipeline import Checked, check_text, compile_text
-from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.diagnostic import ERROR, Diagnostic, applied
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 NOWHERE = os.path.join(REPOSITORY, "tests", "no-such-folder")
@@ -132,9 +132,7 @@ def value(text: str, path: str, root: str = NOWHERE) -> object:
 
 def edited(text: str, problem: Diagnostic) -> str:
     """The text with the replacements of one diagnostic applied."""
-    for edit in sorted(problem.edits, key=lambda one: one.span.start, reverse=True):
-        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
-    return text
+    return applied(text, problem.edits)
 
 
 def xpc(

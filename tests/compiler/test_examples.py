@@ -12,7 +12,7 @@ from xpc.compiler.explain.explain import explain
 from xpc.compiler.files import Workspace
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting
 from xpc.compiler.pipeline import check_text
-from xpc.compiler.suggest.lines import LINES
+from xpc.compiler.suggest.example_lines import LINES
 from xpc.grammar.diagnostic import ERROR
 
 ROWS = [row for row in TABLE if example(row)]

@@ -10,7 +10,7 @@ from case_support import spec
 from compile_support import REPOSITORY, checked, codes, edited, put, shown, xpc
 
 from xpc.compiler.language.schema import BY_PATH, TABLE
-from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.diagnostic import Diagnostic, applied
 
 HEAD = "train qwen2.5-3b on infinity-instruct with 8 x h100-80gb gbs=64 micro=2"
 
@@ -135,9 +135,7 @@ def test_what_is_told_of_sequences_in_grpo_compiles():
 def fixed(text: str) -> str:
     """A text with every edit of its errors."""
     edits = [edit for one in checked(text).problems if one.severity == "error" for edit in one.edits]
-    for edit in sorted(set(edits), key=lambda edit: edit.span, reverse=True):
-        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
-    return text
+    return applied(text, set(edits))
 
 
 @pytest.mark.parametrize(
@@ -199,9 +197,7 @@ def test_a_word_of_other_languages_is_told_what_is_written_here(line, help):
     for one in found:
         for edit in one.edits:
             text = f"xpc 1\n{HEAD} zero2\n{line}\n"
-            assert not {"XP101", "XP104", "XP106"} & set(
-                codes(checked(text[: edit.span.start] + edit.text + text[edit.span.end :]))
-            )
+            assert not {"XP101", "XP104", "XP106"} & set(codes(checked(applied(text, [edit]))))
 
 
 ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' * 64

@@ -6,7 +6,7 @@ import pytest
 from compile_support import checked
 
 from xpc.compiler import registry
-from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.diagnostic import ERROR, Diagnostic, applied
 
 
 def one(text: str, code: str, folder=None) -> Diagnostic:
@@ -17,8 +17,8 @@ def one(text: str, code: str, folder=None) -> Diagnostic:
 
 
 def edited(text: str, found: Diagnostic) -> str:
-    (edit,) = found.edits
-    return text[: edit.span.start] + edit.text + text[edit.span.end :]
+    assert len(found.edits) == 1
+    return applied(text, found.edits)
 
 
 LINE = "train qwen2.5-3b on infinity-instruct"

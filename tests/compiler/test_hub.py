@@ -12,8 +12,8 @@ from xpc.compiler import stacks
 from xpc.compiler.files import Workspace
 from xpc.compiler.language.repository_names import fault, nearest_name
 from xpc.compiler.lower.arguments import arguments
-from xpc.compiler.lower.document import readme
 from xpc.compiler.lower.payload import payload
+from xpc.compiler.lower.readme import readme
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.stacks import Json
 

@@ -22,7 +22,7 @@ import zlib
 from functools import cache
 
 import pytest
-from compile_support import checked
+from compile_support import checked, edited
 
 from xpc.compiler import registry
 from xpc.compiler.language.convert import convert
@@ -126,12 +126,6 @@ def first(text: str, start: int = 0) -> Diagnostic | None:
     """The finding that speaks of what was typed: a name or a value before what follows from it."""
     found = [one for one in findings(text) if one.primary is not None and one.primary.span.start >= start]
     return min(found, key=lambda one: (one.severity != ERROR, one.code[:3] not in ("XP0", "XP1")), default=None)
-
-
-def edited(text: str, found: Diagnostic) -> str:
-    for edit in sorted(found.edits, key=lambda one: one.span.start, reverse=True):
-        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
-    return text
 
 
 def says(found: Diagnostic, words: str) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from compile_support import checked
 
 from xpc.compiler.suggest.pasted import findings_of
+from xpc.grammar.diagnostic import applied
 
 M = "llama-3.1-8b"
 RIGHT = {
@@ -39,7 +40,7 @@ def test_the_sentence_that_was_meant_is_told(typed):
     (found,) = [one for one in checked(text).problems if one.severity == "error"]
     (edit,) = found.edits
     assert (found.code, edit.text) == ("XP020", RIGHT[typed])
-    mended = text[: edit.span.start] + edit.text + text[edit.span.end :]
+    mended = applied(text, found.edits)
     assert not findings_of(mended)
     assert "# and why" in mended
     assert all(f"`{line}`" in (found.help or "") for line in edit.text.split("\n"))

@@ -17,7 +17,7 @@ from compile_support import checked
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand import expand
-from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.diagnostic import ERROR, Diagnostic, applied
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
 
@@ -73,10 +73,7 @@ def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
     said = match[1] if match else ""
     out = {said, said.partition(" ")[2]}
     if found.edits:
-        edited = text
-        for edit in sorted(found.edits, key=lambda one: one.span.start, reverse=True):
-            edited = edited[: edit.span.start] + edit.text + edited[edit.span.end :]
-        return out | {edit.text for edit in found.edits} | paths(edited)
+        return out | {edit.text for edit in found.edits} | paths(applied(text, found.edits))
     if said.startswith("for "):
         return out | {"train.epochs" if "epoch" in said else "train.steps"}
     if said.startswith("train "):
@@ -251,7 +248,7 @@ def test_an_edit_writes_what_is_legal(written, edited):
     text = f"{LINE} with {written}\n"
     found = first_error(text, 0)
     assert found is not None
-    (edit,) = found.edits
-    after = text[: edit.span.start] + edit.text + text[edit.span.end :]
+    assert len(found.edits) == 1
+    after = applied(text, found.edits)
     assert after == f"{LINE} with {edited}\n"
     assert not [one for one in checked(after).problems if one.severity == ERROR]

@@ -7,7 +7,7 @@ import pytest
 from case_support import spec
 from compile_support import SENTENCE, checked, codes, compiled, edited, errors, of, only, put, shown
 from sweep_support import TWO, UNBATCHED, get, swept
-from test_language import samples
+from test_equivalences import samples
 
 from xpc.compiler.files import Workspace
 from xpc.compiler.language import schema
@@ -366,8 +366,8 @@ def test_rows_of_the_data_are_read_once_for_all(tmp_path, monkeypatch):
     row = '{"messages": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]}\n'
     root = put(tmp_path, {"rows.jsonl": row * 200})
     calls = []
-    real = Files.read
-    monkeypatch.setattr(Files, "read", lambda self, *rest: (calls.append(rest[0]), real(self, *rest))[1])
+    real = Files._read
+    monkeypatch.setattr(Files, "_read", lambda self, *rest: (calls.append(rest[0]), real(self, *rest))[1])
     found = checked(spec(swept(f"lr = [{HUNDREDS}]"), train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), root)
     assert len(found.members) == 100, shown(found)
     assert calls.count("rows.jsonl") == 1

@@ -3,6 +3,7 @@
 import pytest
 
 from xpc.grammar.codes import CODES
+from xpc.grammar.diagnostic import applied
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
@@ -20,10 +21,7 @@ def findings(text):
 
 def fixed(text):
     """The text with the edits of its diagnostics applied."""
-    edits = [edit for found in parse(Source("test.xp", text))[1] for edit in found.edits]
-    for edit in sorted(edits, key=lambda edit: edit.span, reverse=True):
-        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
-    return text
+    return applied(text, [edit for found in parse(Source("test.xp", text))[1] for edit in found.edits])
 
 
 # One case a line reads best here, so this table alone may be wide.

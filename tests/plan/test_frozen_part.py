@@ -6,6 +6,7 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
+import family_models
 import oracle
 import pytest
 import transformers
@@ -49,11 +50,11 @@ def written(text: str) -> Spec:
 def test_the_plan_counts_what_is_trained_and_what_is_kept(name: str) -> None:
     text, exact = PARTS[name]
     spec = written(text)
-    facts = oracle.facts("llama", SHAPE, PERIODS)
+    facts = family_models.facts("llama", SHAPE, PERIODS)
     assert not isinstance(facts, str)
     part = trained_part(spec, facts)
 
-    keys = oracle.config("llama", SHAPE, PERIODS)
+    keys = family_models.config("llama", SHAPE, PERIODS)
     made = transformers.AutoConfig.for_model(keys.pop("model_type"), **keys)
     model = transformers.AutoModelForCausalLM.from_config(made, attn_implementation="sdpa").train()
     again = {"gradient_checkpointing": "reentrant" in text, "gradient_checkpointing_kwargs": {"use_reentrant": True}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-import oracle
+import family_models
 import pytest
 import torch
 from trl.models import enable_selective_activation_checkpointing
@@ -19,7 +19,7 @@ TOKENS = 64
 
 def held(family: str, attention: str, dtype: torch.dtype, selective: bool) -> int:
     """Bytes of the tensors that Python holds between a forward pass and its backward pass."""
-    model = oracle.built(family, SHAPE, 2, attention, dtype)
+    model = family_models.built(family, SHAPE, 2, attention, dtype)
     if selective:
         enable_selective_activation_checkpointing(model)
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -37,7 +37,7 @@ def held(family: str, attention: str, dtype: torch.dtype, selective: bool) -> in
 
 def planned(family: str, element: int, selective: bool) -> float:
     """Bytes of activations that the plan says are kept of the same model."""
-    facts = oracle.facts(family, SHAPE, 2)
+    facts = family_models.facts(family, SHAPE, 2)
     assert not isinstance(facts, str)
     found = memory(Load(
         facts=facts, family=family, engine="none", stage=0, world=1, shard=1, offload=0, element=element,

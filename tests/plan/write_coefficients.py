@@ -14,6 +14,7 @@ import json
 import os
 import sys
 
+import family_models
 import oracle
 
 from xpc.compiler.plan import coefficients
@@ -70,9 +71,9 @@ def main(stack: str, asked: list[str]) -> None:
     versions = {one.__name__: one.__version__.partition("+")[0] for one in (torch, transformers, peft)}
     order = [*FIRST, *(name for name in families() if name not in FIRST)]
     for family in asked or order:
-        why = oracle.facts(family, oracle.shapes(family)[0])
+        why = family_models.facts(family, family_models.shapes(family)[0])
         try:
-            why = why if isinstance(why, str) else oracle.uncounted(family)
+            why = why if isinstance(why, str) else family_models.uncounted(family)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"[:300]
         if isinstance(why, str):

@@ -8,7 +8,7 @@ import pytest
 from recipe_support import RECIPES, bundle, published, spec_for, view_of
 from test_published import TAKEN
 
-from xpc.compiler.lower.document import cell
+from xpc.compiler.lower.readme import cell
 from xpc.compiler.stacks import DEFAULT, load
 
 NEWEST = [recipe for recipe, target in TAKEN if target == DEFAULT]

@@ -242,6 +242,17 @@ def test_a_commit_has_its_bases_and_templates_and_the_data_that_git_does_not_kno
     assert "zero2 -> zero3" in out.split("\n")[0]
 
 
+def test_the_members_of_a_sweep_have_the_files_of_the_commit(repository):
+    with open(os.path.join(repository, "specs", "t.xp"), encoding="utf-8") as handle:
+        put(repository, {"specs/s.xp": handle.read() + "sweep { seed = [1, 2] }\n"})
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "a sweep")
+    done = xpc("diff", "HEAD:specs/s.xp", "specs/s.xp", "--exit-code", cwd=repository)
+    assert (done.returncode, told(done)) == (0, "the same 2 runs\n")
+    put(repository, {"templates/chat.jinja": "{{ messages }}!"})
+    assert "model.chat_template" in told(xpc("diff", "HEAD:specs/s.xp", "specs/s.xp", cwd=repository))
+
+
 @pytest.mark.parametrize(
     ("side", "says"),
     [

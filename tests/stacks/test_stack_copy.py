@@ -42,7 +42,9 @@ def test_a_spec_is_compiled_for_the_copy(package: Path) -> None:
     assert done.stdout.split() == [str(package / "xpc" / "compiler" / "stacks" / "__init__.py"), COPY, COPY]
 
 
-@pytest.mark.parametrize("file", ["test_rules.py", "test_language.py", "test_best.py", "test_hub.py"])
+@pytest.mark.parametrize(
+    "file", ["test_rules.py", "test_language.py", "test_equivalences.py", "test_best.py", "test_hub.py"]
+)
 def test_no_case_fails(package: Path, file: str) -> None:
     done = run(package, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", f"tests/compiler/{file}")
     assert done.returncode == 0, "\n".join(

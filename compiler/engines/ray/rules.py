@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.rules.cluster import endless_server
 from xpc.compiler.rules.conditions import chosen
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -40,11 +41,4 @@ def server(spec: Spec) -> Iterator[Finding]:
     Today: the job waits for the server after the training has ended, and keeps its nodes. Source: ray 2.60
     `train/v2/_internal/execution/controller/controller.py` (a run is finished when every worker has).
     """
-    if spec.asks_server:
-        yield Finding(
-            spec.place("method.vllm.mode", "a worker that never ends"),
-            "a Ray Train job cannot end a vLLM server",
-            "write `mode = colocate`, or `launch k8s`",
-            (spec.label("launch", "the launcher"),),
-            replace="mode = colocate" if spec.written("method.vllm.mode") else None,
-        )
+    yield from endless_server(spec, "worker", "Ray Train job")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.engines.containers import nearest_object_name, object_name_fault
 from xpc.compiler.engines.sky.catalog import BUCKETS, GPUS, is_bucket
-from xpc.compiler.rules.cluster import image_fault
+from xpc.compiler.rules.cluster import endless_server, image_fault
 from xpc.compiler.rules.conditions import chosen
 from xpc.compiler.rules.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -37,14 +37,7 @@ def server(spec: Spec) -> Iterator[Finding]:
 
     A JobSet has a job for the server, waits for its health, and ends it with the training.
     """
-    if spec.asks_server:
-        yield Finding(
-            spec.place("method.vllm.mode", "a node that never ends"),
-            "a task of SkyPilot cannot end a vLLM server",
-            "write `mode = colocate`, or `launch k8s`",
-            (spec.label("launch", "the launcher"),),
-            replace="mode = colocate" if spec.written("method.vllm.mode") else None,
-        )
+    yield from endless_server(spec, "node", "task of SkyPilot")
 
 
 @rule("XP872", "bucket-between-nodes")

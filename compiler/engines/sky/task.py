@@ -7,7 +7,7 @@ from xpc.compiler.engines.pin import check
 from xpc.compiler.engines.restarts import ONCE, TEMPFAIL, requeues, retries
 from xpc.compiler.engines.sky.catalog import GPUS, is_bucket
 from xpc.compiler.engines.yamltext import document
-from xpc.compiler.lower.document import install
+from xpc.compiler.lower.readme import install
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
@@ -52,9 +52,7 @@ def submit(spec: Spec) -> str:
 
 def _secrets(spec: Spec) -> list[str]:
     """Environment variables that the run needs and that nobody writes down."""
-    trackers = spec.get("track")
-    assert isinstance(trackers, tuple)
-    needed = {"HF_TOKEN": spec.flag("save.hub"), "WANDB_API_KEY": "wandb" in trackers}
+    needed = {"HF_TOKEN": spec.flag("save.hub"), "WANDB_API_KEY": "wandb" in spec.names("track")}
     return [name for name, wanted in needed.items() if wanted]
 
 

@@ -11,10 +11,11 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower import environment
 from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.executes import executes
-from xpc.compiler.lower.launch import readers, samples
+from xpc.compiler.lower.launch import readers
 from xpc.compiler.lower.manifest import FLASH_BUILD
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.plan import DOES_NOT_FIT
+from xpc.compiler.resources import DataSource
 from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
 from xpc.compiler.stacks import Json
 from xpc.grammar.diagnostic import Diagnostic
@@ -55,17 +56,11 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         "",
         "| | |",
         "|---|---|",
-        f"| model | {cell(spec.model.path or str(spec.model.id))}{_at(spec.model.revision)} |",
+        f"| model | {cell(spec.model.location)}{_at(spec.model.revision)} |",
         f"| architecture | {_architecture(spec)} |",
+        *(f"| data | {_source(source)} |" for source in spec.data),
         *(
-            f"| data | {cell(_source(source.path or str(source.id), source.config, source.split, source.slice))}"
-            f"{_at(source.revision)}, {source.shape} |"
-            for source in spec.data
-        ),
-        *(
-            f"| evaluated on | {cell(one.name)}: "
-            f"{cell(_source(source.path or str(source.id), source.config, source.split, source.slice))}"
-            f"{_at(source.revision)}, {source.shape} |"
+            f"| evaluated on | {cell(one.name)}: {_source(source)} |"
             for one in spec.evaluated
             for source in one.sources
         ),
@@ -74,7 +69,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         *([f"| trained are | {_frozen(spec)} |"] if spec.flag("freeze") else []),
         f"| hardware | {hardware.nodes} x ({cell(spec.text('hardware'))}) = {hardware.world} "
         f"process{'es' * (hardware.world != 1)} |",
-        f"| batch | {gbs} {samples(spec)} = {micro} x {accum} accumulation x {readers(spec)}, "
+        f"| batch | {gbs} {spec.method.counts} = {micro} x {accum} accumulation x {readers(spec)}, "
         f"{spec.integer('batch.seq')} tokens at most a sequence |",
         f"| strategy | {spec.text('strategy')}, {spec.text('precision')} |",
         *(
@@ -103,14 +98,15 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
     lines += drift(spec, stated, cell)
     if spec.problems:
         lines += ["", "## Warnings and notes", ""]
-        lines += sorted(_finding(one) for one in spec.problems)
+        lines += sorted(map(finding, spec.problems))
     if spec.silenced:
         lines += ["", "## Silenced in the spec", ""]
-        lines += sorted(f"{_finding(one.finding)} ({cell(one.reason)})" for one in spec.silenced)
+        lines += sorted(f"{finding(one.finding)} ({cell(one.reason)})" for one in spec.silenced)
     return "\n".join(lines) + "\n"
 
 
-def _finding(one: Diagnostic) -> str:
+def finding(one: Diagnostic) -> str:
+    """A warning or a note as an entry of a list."""
     return f"- {one.severity} {one.code} {one.slug}: {cell(one.message)}"
 
 
@@ -205,7 +201,7 @@ def _method(spec: Spec) -> str:
         parts.append("rewards " + ", ".join(_share(one) for one in spec.weighted("method.rewards")))
         parts.append(f"by vLLM ({spec.text('method.vllm.mode')})" if spec.flag("method.vllm") else "by transformers")
     limit = spec.get("method.max_prompt")
-    if isinstance(limit, int):
+    if limit is not None:
         kept = "cut to" if "max_prompt_length" in spec.fields() else "left out when longer than"
         parts.append(f"prompts {kept} {limit} tokens")
     return "; ".join(parts)
@@ -214,7 +210,7 @@ def _method(spec: Spec) -> str:
 def _hub(spec: Spec) -> str:
     """Where the model is pushed, and what the machine needs for it."""
     name, revision = spec.text("save.hub.name"), spec.get("save.hub.revision")
-    parts = [f"pushes to {cell(name)}" + (f", branch {cell(revision)}" if isinstance(revision, str) else "")]
+    parts = [f"pushes to {cell(name)}" + (f", branch {cell(revision)}" if revision is not None else "")]
     if spec.flag("save.hub.checkpoint_branches"):
         parts.append("each checkpoint to a branch of its own")
     return "; ".join([*parts, "needs the network, and a token that may write (HF\\_TOKEN, or hf auth login)"])
@@ -225,11 +221,9 @@ def _share(one: Weighted) -> str:
 
 
 def _adapters(spec: Spec) -> str:
-    targets = spec.get("lora.targets")
-    where = ", ".join(targets) if isinstance(targets, tuple) else str(targets)
     base = "" if spec.bits is None else f", over a base of {spec.bits} bits"
     rank, dropout, saved = spec.get("lora.rank"), spec.real("lora.dropout"), spec.names("lora.modules_to_save")
-    where = ", ".join([where, *spec.names("lora.parameters")])
+    where = ", ".join([*(spec.names("lora.targets") or ("all-linear",)), *spec.names("lora.parameters")])
     beside = f"; {cell(', '.join(saved))} trained whole" if saved else ""
     if spec.flag("oft"):
         shape = f"rotations of {spec.get('lora.block_size')} inputs" if rank is None else f"{rank} rotations a layer"
@@ -255,8 +249,11 @@ def _at(revision: str | None) -> str:
     return "" if revision is None else f" at {cell(revision)}"
 
 
-def _source(name: str, config: str | None, split: str, part: str | None) -> str:
-    return f"{name}{'' if config is None else ':' + config}[{split}{'' if part is None else ':' + part}]"
+def _source(source: DataSource) -> str:
+    """A source of data with its split, commit and shape."""
+    config = "" if source.config is None else f":{source.config}"
+    part = "" if source.slice is None else f":{source.slice}"
+    return f"{cell(f'{source.name}{config}[{source.split}{part}]')}{_at(source.revision)}, {source.shape}"
 
 
 def _architecture(spec: Spec) -> str:

@@ -118,14 +118,14 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
     Today: ValueError in the trainer's constructor, after the data is tokenized. Source: peft 0.21
     `utils/transformers_weight_conversion.py`; executed.
     """
-    targets = spec.get("lora.targets")
-    if not isinstance(targets, tuple) or spec.flag("oft"):
+    targets = spec.names("lora.targets")
+    if not targets or spec.flag("oft"):
         return
     pair = names(spec.stack, spec.model.model_type)[:2]
     there = [name for name in pair if name in adapted(spec.stack, spec.model.model_type, targets)]
     if len(there) == 1:
         other = next(name for name in pair if name not in there)
-        every = ", ".join((*map(str, targets), other))
+        every = ", ".join((*targets, other))
         yield Finding(
             spec.place("lora.targets", f"`{there[0]}` and `{other}` are one parameter"),
             f"an adapter of `{there[0]}` without `{other}`",
@@ -141,12 +141,12 @@ def state_space(spec: Spec) -> Iterator[Finding]:
     all-linear names them, too. Today: ValueError in the trainer's constructor, after the data is tokenized. Source:
     peft 0.21 and 0.17.1 `tuners/tuners_utils.py`; executed on each family.
     """
-    legal, targets = STATE_SPACES.get(spec.model.model_type or ""), spec.get("lora.targets")
+    legal, targets = STATE_SPACES.get(spec.model.model_type or ""), spec.names("lora.targets")
     if legal is None:
         return
     wrong: tuple[str, ...] = READ_BY_THE_KERNEL[:1]
-    if isinstance(targets, tuple):
-        wrong = tuple(one for one in READ_BY_THE_KERNEL if one in {str(name).rpartition(".")[2] for name in targets})
+    if targets:
+        wrong = tuple(one for one in READ_BY_THE_KERNEL if one in {name.rpartition(".")[2] for name in targets})
     if wrong:
         yield Finding(
             spec.place("lora.targets", f"`{wrong[0]}` is read by the kernel"),

@@ -1,0 +1,177 @@
+"""The tiny models that the oracle measures: families, the shapes of their layers, adapters and packed weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers
+
+from xpc.compiler.registry import facts_from_config
+from xpc.compiler.registry.types import ModelFacts
+
+FREE = (
+    # hidden, intermediate, heads, kv heads, head width, experts, experts a token
+    (64, 96, 4, 2, 16, 4, 2),
+    (96, 96, 4, 2, 24, 4, 2),
+    (64, 160, 4, 2, 16, 4, 2),
+    (96, 224, 4, 4, 32, 4, 1),
+    (96, 128, 8, 2, 16, 6, 2),
+    (128, 192, 8, 8, 16, 6, 3),
+    (128, 320, 4, 2, 40, 8, 2),
+    (160, 192, 8, 2, 24, 8, 4),
+    (192, 256, 6, 3, 32, 8, 2),
+    (128, 256, 2, 2, 64, 4, 3),
+    (64, 128, 4, 4, 24, 8, 1),
+    (160, 160, 6, 3, 16, 4, 4),
+)
+"""Widths with the ratios of published models and without them: the coefficients must hold for all. None has a single
+head of keys, which torch need not copy for every head under a mask: such a model keeps less than they say."""
+FILLED = (
+    (64, 96, 4, 2), (64, 160, 2, 2), (96, 224, 4, 4), (128, 192, 8, 2), (128, 320, 4, 2), (192, 256, 6, 3),
+    (96, 128, 6, 2), (160, 192, 10, 5), (128, 256, 8, 4), (192, 160, 12, 2),
+)  # fmt: skip
+"""Shapes of families whose heads fill the hidden size: hidden, intermediate, heads, kv heads."""
+ALL_KEYS = ("gpt2", "gpt_neox", "opt")
+"""Families whose heads fill the hidden size, and each has keys."""
+ONE_KEY = ("gpt_bigcode",)
+"""Families whose heads fill the hidden size and share one head of keys."""
+GROUPED = ("falcon", "phi3", "cohere")
+"""Families whose heads fill the hidden size, in groups that share keys."""
+ROTATED_HALF = ("glm", "glm4")
+"""Families that repeat the angles of a half-rotated head in each layer: bytes that grow with a head's width."""
+MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss")
+WINDOWED = ("gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "phi3", "starcoder2")
+"""Families of which some or all layers may slide. They are measured with a window that is longer than the rows."""
+PERIODS = {"gemma3_text": 6, "gemma2": 2, "smollm3": 4, "gpt_oss": 2}
+
+
+def config(family: str, shape: tuple[int, ...], periods: int, window: int = 1024) -> dict[str, Any]:
+    """The keys of a tiny configuration of a family, with `periods` times its pattern of layers."""
+    hidden, intermediate, heads, kv, width, experts, each = shape
+    layers = periods * period(family)
+    if family in ("gpt2", "gpt_bigcode"):
+        return {"model_type": family, "n_embd": hidden, "n_inner": intermediate, "n_head": heads, "n_positions": 256,
+                "n_layer": layers, "vocab_size": 128}  # fmt: skip
+    out: dict[str, Any] = {
+        "model_type": family, "hidden_size": hidden, "intermediate_size": intermediate, "num_attention_heads": heads,
+        "num_key_value_heads": kv, "vocab_size": 128, "max_position_embeddings": 256, "num_hidden_layers": layers,
+    }  # fmt: skip
+    if family not in (*ALL_KEYS, *GROUPED):
+        out["head_dim"] = width
+    if family == "opt":
+        out.update(ffn_dim=intermediate, word_embed_proj_dim=hidden)
+    elif family == "falcon":
+        out.update(ffn_hidden_size=intermediate, num_kv_heads=kv, new_decoder_architecture=True)
+    elif family == "qwen3_moe":
+        out.update(num_experts=experts, num_experts_per_tok=each, moe_intermediate_size=intermediate)
+    elif family in MIXTURES:
+        out.update(num_local_experts=experts, num_experts_per_tok=each)
+    if family in WINDOWED:
+        out["sliding_window"] = window
+    return out
+
+
+def period(family: str) -> int:
+    """Layers after which a family's pattern begins anew."""
+    return PERIODS.get(family, 1)
+
+
+def facts(family: str, shape: tuple[int, ...], periods: int = 1) -> ModelFacts | str:
+    """What the registry's closed forms make of the tiny configuration; a sentence where they have none."""
+    return facts_from_config(config(family, shape, periods), family, family)
+
+
+def shapes(family: str) -> tuple[tuple[int, ...], ...]:
+    """The shapes that a family is measured in: those that its configuration can have."""
+    if family in (*ALL_KEYS, *ONE_KEY, *GROUPED):
+        return tuple(
+            (h, i, heads, heads if family in ALL_KEYS else 1 if family in ONE_KEY else kv, h // heads, 4, 2)
+            for h, i, heads, kv in FILLED
+        )
+    return FREE if family in (*MIXTURES, *ROTATED_HALF) else FREE[:9]
+
+
+def uncounted(family: str) -> str | None:
+    """Why the registry's closed forms are not those of a real model: its parameters are others; None where they are."""
+    shape = shapes(family)[2]
+    known = facts(family, shape)
+    assert not isinstance(known, str), known
+    head = 0 if known.tied else known.vocab * known.hidden
+    real = sum(one.numel() for one in built(family, shape, 1, "eager", torch.bfloat16).parameters())
+    return None if real == known.params - head else f"it has {real} parameters, counted are {known.params - head}"
+
+
+def built(
+    family: str, shape: tuple[int, ...], periods: int, attention: str, dtype: torch.dtype, window: int = 1024
+) -> Any:
+    """The decoder without its head."""
+    keys = config(family, shape, periods, window)
+    made = transformers.AutoConfig.for_model(keys.pop("model_type"), pad_token_id=0, **keys)
+    for name in vars(made):
+        if "att" in name and "drop" in name:
+            setattr(made, name, 0.0)
+    torch.manual_seed(0)
+    return transformers.AutoModel.from_config(made, attn_implementation=attention).to(dtype).train()
+
+
+def flash(_module: Any, query: Any, key: Any, value: Any, _mask: Any, scaling: Any = None, **_: Any) -> Any:
+    """What flash attention keeps: q, k, v as they are, the output and a number a head; a window or a cap adds none."""
+    grouped = query.shape[1] != key.shape[1]
+    out = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=scaling, enable_gqa=grouped
+    )
+    return out.transpose(1, 2), None
+
+
+# transformers looks for the package where a name has "flash" in it
+transformers.AttentionInterface.register("fused", flash)
+if hasattr(transformers, "AttentionMaskInterface"):  # before transformers 4.53 models made their masks themselves
+    transformers.AttentionMaskInterface.register("fused", lambda *_, **__: None)
+
+
+TARGETS = {
+    "qv": ("q_proj", "v_proj", "query_key_value", "c_attn", "qkv_proj"),
+    "qkvo": ("q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "qkv_proj", "query_key_value", "c_attn", "dense",
+             "self_attn.dense"),
+    "all": "all-linear",
+}  # fmt: skip
+
+
+def adapted(model: Any, targets: str, rank: int, dropout: float, fp32: bool, kind: str = "lora") -> Any:
+    """The model with adapters of a kind of `load.KINDS` on the targets; of float32, as PEFT makes them of a base in
+    half precision. The rank of rotations is that of their blocks."""
+    import peft
+
+    made = TARGETS[targets]
+    modules = made if isinstance(made, str) else list(made)
+    config: Any
+    if kind == "oft":
+        config = peft.OFTConfig(r=0, oft_block_size=rank, module_dropout=dropout, target_modules=modules)
+    else:
+        config = peft.LoraConfig(r=rank, lora_dropout=dropout, target_modules=modules, use_dora=kind == "dora")
+    out = peft.get_peft_model(model, config, autocast_adapter_dtype=fp32)
+    if not fp32:
+        out = out.to(torch.bfloat16)
+    return out
+
+
+def packed(model: Any) -> Any:
+    """The model with linear layers of 4 bits, and float32 beside them, as TRL before 1 prepares it for fp16."""
+    import bitsandbytes
+
+    for module in list(model.modules()):
+        for name, layer in list(module.named_children()):
+            fused = type(layer).__name__ == "Conv1D"
+            if isinstance(layer, torch.nn.Linear) or fused:
+                weight = layer.weight.data.T.contiguous() if fused else layer.weight.data
+                made = bitsandbytes.nn.Linear4bit(
+                    weight.shape[1], weight.shape[0], bias=layer.bias is not None, compute_dtype=torch.bfloat16
+                )
+                made.weight = bitsandbytes.nn.Params4bit(weight, requires_grad=False, quant_type="nf4")
+                made.bias = layer.bias
+                setattr(module, name, made.to("cpu"))
+    for one in model.parameters():
+        if one.dtype == torch.bfloat16:
+            one.data = one.data.float()
+    return model
