@@ -154,6 +154,13 @@ PACKING: tuple[Case, ...] = (
     ),
     Case(
         "XP311",
+        of("target trl-0.24", batch=MASK, strategy="zero1"),
+        of(batch=MASK),
+        family("stablelm"),
+        variant="mixed",
+    ),
+    Case(
+        "XP311",
         spec(batch="gbs=128 micro=8 packing(strategy=wrapped, isolate=mask)"),
         spec(batch="gbs=128 micro=8 packing(strategy=bfd, isolate=mask)"),
         variant="wrapped",

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from case_support import spec
 from cases_clusters import ray
-from compile_support import compiled
+from compile_support import checked, compiled, only
 from patience import HUNG
 from whole_lines import whole_lines
 
@@ -58,6 +58,20 @@ def until(seen: Callable[[], object]) -> None:
     while not seen():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("written", "typed"),
+    [
+        ("~/../runs//a", "/mnt/runs/a"),
+        ("s3://mine/./runs", "/mnt/mine/runs"),
+        ("shared\\u0007/x", "/mnt/x"),
+        ("..", "/mnt/shared"),
+    ],
+)
+def test_a_folder_that_is_none_keeps_its_names(written: str, typed: str) -> None:
+    found = only(checked(spec(ray(f'volume="{written}"'))), "XP894")
+    assert [edit.text for edit in found.edits] == [f'volume = "{typed}"']
 
 
 def test_the_numbers_are_those_of_the_spec():
