@@ -20,9 +20,9 @@ WORDS = {
     "with": "before choices and settings in the sentence: `with zero2 gbs=528 bf16`",
     "x": "between a count and a GPU: `hardware 8 x h100-80gb`",
     "xpc": "the edition of the language, on the first line: `xpc 1`",
-    "extends": "`extends \"base.xp\"` above the sentence: the settings of another spec, replaced one by one",
+    "extends": '`extends "base.xp"` above the sentence: the settings of another spec, replaced one by one',
     "zip": "inside of `sweep`, lists that are taken side by side: `zip { gbs = [128, 256], micro = [16, 8] }`",
-    "file": "a file beside the spec: `chat_template = file(\"mine.jinja\")`",
+    "file": 'a file beside the spec: `chat_template = file("mine.jinja")`',
 }
 """The words of the language, which are no settings."""
 AMOUNTS = {"epoch": "once after every epoch", "never": "not at all"}

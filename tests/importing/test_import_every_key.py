@@ -25,7 +25,7 @@ UNSTATED = {
     "ref_model_mixup_alpha", "ref_model_sync_steps", "save_safetensors", "use_cpu", "use_legacy_prediction_loop",
     "vllm_enable_sleep_mode", "vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_mode",
     "vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_server_timeout", "vllm_tensor_parallel_size",
-    "shuffle_dataset",
+    "shuffle_dataset", "dataloader_pin_memory", "use_cache",
 }  # fmt: skip
 """Arguments that are of no effect alone: another decides them (`vllm_mode` without `use_vllm`), the machine does
 (`use_cpu`), or they never changed a number (`logging_dir`)."""
@@ -68,6 +68,7 @@ def test_every_argument_of_the_class(target, method):
     base = table.base_arguments(table.config(method))
     lost: dict[str, object] = {}
     wrong: dict[str, object] = {}
+    unread: list[str] = []
     for name, field in table.fields(table.config(method)).items():
         value = other(field)
         text = head(method) + f"{name}: {json.dumps(value)}\n"
@@ -75,12 +76,14 @@ def test_every_argument_of_the_class(target, method):
         assert unaccounted(draft, yamltext.read(text, "recipe.yaml")) == []
         fates = {one.key: one for one in draft.fates.values() if one.key.partition(".")[0] == name}
         fate = {one.fate for one in fates.values()}
+        unread += [name for one in fates.values() if "no such key" in one.why or "no place" in one.why]
         if fate <= {"irrelevant"} and name in base and base[name] != value and name not in UNSTATED:
             lost[name] = [one.why for one in fates.values()]
         if not draft.wrong and fate <= {"extra", "mapped"}:
             wrong.update(_stated(text, target, method, name, value))
     assert not lost, lost
     assert not wrong, wrong
+    assert not unread, unread
 
 
 def _stated(text: str, target: str, method: str, name: str, value: object) -> dict[str, object]:
