@@ -8,6 +8,8 @@ each kind by tests/proof/test_checkpoint_sizes.py.
 
 from __future__ import annotations
 
+from math import ceil
+
 from xpc.compiler.fused_experts import adapter_layers
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
@@ -81,7 +83,7 @@ def _kept(spec: Spec) -> int:
         return 0
     saves = None
     if every.unit == "count" and every.value >= 1 and isinstance(steps, int):
-        saves = max(1, int(steps // every.value))
+        saves = max(1, ceil(steps / every.value))  # the last step is saved, too
     if isinstance(keep, int):
         return keep + 1 if saves is None else min(keep + 1, saves)
     return saves or UNKNOWN_SAVES
