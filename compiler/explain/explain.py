@@ -32,8 +32,8 @@ def explain(what: str) -> str | None:
         return explain_name(what) or _slug(what)
     from xpc.compiler.explain.names import also
 
-    source = "" if of_source is None else _of_source(of_source)
-    return "\n".join([*filter(None, [also(what, rows), source]), *(_setting(row) for row in rows)])
+    source = [] if of_source is None else [_of_source(of_source)]
+    return "\n".join([*filter(None, [also(what, rows)]), *map(_setting, rows), *source])
 
 
 def _slug(name: str) -> str | None:

@@ -91,7 +91,8 @@ def test_a_clause_is_told_by_its_settings_though_another_setting_has_its_name() 
 
 @pytest.mark.parametrize("name", schema.SOURCE_SETTINGS)
 def test_the_example_of_a_source_is_one_that_check_takes(name, tmp_path) -> None:
-    told = explain(name) or ""
+    told = (explain(name) or "").partition(f"{name} of a source:")[2]
+    assert told
     assert told in (explain(f"data.{name}") or "")
     line = next(line.partition("example")[2].strip() for line in told.splitlines() if "example" in line)
     (tmp_path / "x.xp").write_text(f"train qwen2.5-0.5b on talk for 1 epochs\n{line}\n")

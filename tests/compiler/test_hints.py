@@ -296,3 +296,13 @@ def test_a_line_down_to_a_floor_stays_a_line() -> None:
     assert "schedule.power" not in line.spec.values  # transformers' own, which is 1
     assert one(f"{LINE} with schedule linear(min_lr=0)\n", "XP204").help == "leave `min_lr` out: `linear` ends at 0"
     assert "`schedule cosine`" in (one(f"{LINE} with schedule cosine_with_restarts(min_lr=0)\n", "XP204").help or "")
+
+
+@pytest.mark.parametrize(
+    "line", ["lora targets [q_proj, v_proj]", "optimizer adamw betas [0.9, 0.95]", "lora rank=8 targets [q_proj]"]
+)
+def test_a_list_without_its_equals_sign_gets_one(line) -> None:
+    text = f"xpc 1\n{LINE}\n{line}\n"
+    found = one(text, "XP025")
+    again = edited(text, found)
+    assert not [each for each in checked(again).problems if each.severity == ERROR], again
