@@ -101,7 +101,8 @@ class _Expander(DataBlocks):
         for node in operands:
             last = kept[-1] if kept else None
             counted = isinstance(last, Setting) and isinstance(last.value, Number)
-            if isinstance(node, Ref) and (counted or (isinstance(last, Ref) and node.name in SWITCHED)):
+            switch = isinstance(last, Ref) and isinstance(node, Ref) and node.name in SWITCHED
+            if last is not None and isinstance(node, Ref) and (counted or switch):
                 from xpc.compiler.suggest.without_equals import behind  # a name may follow a setting, and rarely does
 
                 found = behind(last, node, self.file.source.text)
