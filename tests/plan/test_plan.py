@@ -175,6 +175,18 @@ def test_the_last_step_is_saved_too(every, steps, saves):
     assert every.endswith("%") or _kept(spec) == saves
 
 
+@pytest.mark.parametrize(("more", "kept"), [("", 3), ("eval(every=4, patience=2)\ndata(holdout=5%)", 4)])
+def test_the_best_checkpoint_stands_beside_those_that_are_kept(more, kept):
+    """As the runtime keeps it (runtime/features/checkpoint_rotation.py)."""
+    text = (
+        SPEC.format(**WRITTEN)
+        .replace("for 1 epochs", "for 80 steps")
+        .replace('save "out"', 'save "out" every=4 keep=2')
+    )
+    spec = check_text(f"{text}{more}\n".encode(), "run.xp", Workspace(ROOT)).spec
+    assert _kept(spec) == kept
+
+
 @pytest.mark.parametrize("words", ["8 h100", "0 x h100-80gb", "x", ""])
 def test_hardware_that_is_none_is_refused(planned, words):
     with pytest.raises(UsageError, match="names no GPUs"):
