@@ -22,7 +22,8 @@ MANIFEST, SPEC = "bundle.toml", "spec.xp"
 class BundleWorkspace(Workspace):
     """The folder of a bundle. `copies_of` maps names of files as the spec has them to their copies.
 
-    What has no copy, as a model's folder, is looked for beside the bundle, where the spec was.
+    What has no copy, as a model's folder, is looked for beside the bundle, or the sweep that it is a member of, where
+    the spec was.
     """
 
     copies_of: Mapping[str, str] = field(factory=dict)
@@ -34,8 +35,8 @@ class BundleWorkspace(Workspace):
         if copy is not None or name == self.lock:  # a lock that came later is none of this bundle's
             return name, os.path.join(self.root, copy or name)
         inside = os.path.join(self.root, name)
-        beside = os.path.join(os.path.dirname(self.root), name)
-        return name, beside if not os.path.lexists(inside) and os.path.lexists(beside) else inside
+        places = [inside, *(os.path.join(one, name) for one in _beside(self.root))]
+        return name, next((one for one in places if os.path.lexists(one)), inside)
 
     def kind(self, written: str, base: str = "") -> str:
         """As of any workspace; a folder of data has its files among the copies."""
@@ -49,6 +50,14 @@ class BundleWorkspace(Workspace):
         """The copied files below a folder, by their names in it."""
         prefix = name.rstrip("/") + "/"
         return sorted(one[len(prefix) :] for one in self.copies_of if one.startswith(prefix))
+
+
+def _beside(root: str) -> list[str]:
+    """The folder that a bundle lies in, and that of its sweep (`FOLDER/SWEEP.bundle/members/NAME`)."""
+    above = os.path.dirname(root)
+    sweep = os.path.dirname(above)
+    member = os.path.basename(above) == "members" and os.path.exists(os.path.join(sweep, "sweep.toml"))
+    return [above, os.path.dirname(sweep)] if member else [above]
 
 
 def manifest(folder: str) -> dict[str, dict[str, str]] | None:

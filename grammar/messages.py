@@ -311,6 +311,12 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
     if met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
     if met == "LSQB":
+        before = place.before  # `lora targets [q_proj]`; a word that begins the line may be a clause
+        inner = before is not None and text[text.rfind("\n", 0, before.start) + 1 : before.start].strip()
+        if before is not None and inner and re.fullmatch(r"[A-Za-z][\w-]*", place.word):
+            edits = (Edit(Span(before.end, place.span.start), "="),)
+            message, remedy = "a list is the value of a setting", f"write `{place.word}=[...]`"
+            return place.error(codes.UNEXPECTED, message, remedy, edits=edits)
         return place.error(codes.UNEXPECTED, "a list is the value of a setting", "write `name = [...]`")
     if met == "LPAR":
         return _arguments_of_a_reference(place, text)

@@ -6,7 +6,7 @@ import json
 import os
 from textwrap import dedent, fill, indent
 
-from xpc.compiler.explain.lookup import setting_rows
+from xpc.compiler.explain.lookup import setting_rows, source_setting
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.rules import codes, rules
 
@@ -25,14 +25,15 @@ def explain(what: str) -> str | None:
         from xpc.compiler.explain.spec_values import spec_values
 
         return spec_values(path, name)
-    rows = setting_rows(what)
-    if not rows:
+    rows, of_source = setting_rows(what), source_setting(what)
+    if not rows and of_source is None:
         from xpc.compiler.explain.names import explain_name  # a name of the registry or of a library
 
         return explain_name(what) or _slug(what)
     from xpc.compiler.explain.names import also
 
-    return "\n".join([*filter(None, [also(what)]), *(_setting(row) for row in rows)])
+    source = [] if of_source is None else [_of_source(of_source)]
+    return "\n".join([*filter(None, [also(what, rows)]), *map(_setting, rows), *source])
 
 
 def _slug(name: str) -> str | None:
@@ -75,6 +76,17 @@ def _behind(code: str) -> str:
         if word in found:
             out += f"\n{word}\n{indent(chr(10).join(found[word]) or '(without)', '    ')}\n"
     return out
+
+
+def _of_source(row: Setting) -> str:
+    """The text for a setting of one source, which stands in the row of a `data` block that names it."""
+    from xpc.compiler.suggest.typed_form import typed
+
+    ref = "alpaca" if row.name == "context" else "smoltalk"  # rows with a prompt of their own, which a text can follow
+    return (
+        f"{row.name} of a source: {row.doc}\n  takes    {row.kind.phrase}\n"
+        f"  example  data talk {{ {ref}({typed(row, None)}) }}\n"
+    )
 
 
 def _setting(row: Setting) -> str:

@@ -5,15 +5,36 @@ Loaded only where nothing else is known of a name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xpc.compiler import registry, stacks
-from xpc.compiler.language.schema import BY_PATH, OLD_STRATEGIES, REWARDS, SPREADS, Setting, bare_choices
+from xpc.compiler.language.kinds import EVERY
+from xpc.compiler.language.schema import BY_PATH, OLD_STRATEGIES, REWARDS, SPREADS, Setting, bare_choices, owner_of
 from xpc.compiler.methods import METHODS
 from xpc.compiler.resolve import extras
+
+WORDS = {
+    "train": "the sentence that begins a spec: `train qwen2.5-3b on infinity-instruct for 3 epochs with zero2 bf16`",
+    "on": "before the data in the sentence: `train qwen2.5-3b on infinity-instruct`",
+    "for": "before the length of the run in the sentence: `for 3 epochs`, `for 1000 steps`",
+    "with": "before choices and settings in the sentence: `with zero2 gbs=528 bf16`",
+    "x": "between a count and a GPU: `hardware 8 x h100-80gb`",
+    "xpc": "the edition of the language, on the first line: `xpc 1`",
+    "extends": '`extends "base.xp"` above the sentence: the settings of another spec, replaced one by one',
+    "zip": "inside of `sweep`, lists that are taken side by side: `zip { gbs = [128, 256], micro = [16, 8] }`",
+    "file": 'a file beside the spec: `chat_template = file("mine.jinja")`',
+}
+"""The words of the language, which are no settings."""
+AMOUNTS = {"epoch": "once after every epoch", "never": "not at all"}
+"""The words that `every` takes beside a number."""
 
 
 def explain_name(name: str) -> str | None:
     """What is known of a name, or None."""
-    parts = [_model(name), _gpu(name), _dataset(name), _reward(name), _choices(name), _arguments(name)]
+    parts = [
+        *(_word(name), _stack(name), _model(name), _gpu(name), _dataset(name), _reward(name), _choices(name)),
+        _arguments(name),
+    ]
     found = [part for part in parts if part] or [part for part in (_extra_target(name), _foreign(name)) if part]
     return "\n".join(found) or None
 
@@ -52,11 +73,24 @@ def _dataset(name: str) -> str:
     )
 
 
-def also(name: str) -> str:
-    """What else a name is that a setting's choice or the setting itself is called by."""
+def also(name: str, rows: Sequence[Setting]) -> str:
+    """What else a name is that a setting's choice or these settings are called by."""
     chosen = bare_choices().get(name)
     said = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
-    return said + _reward(name)
+    own = owner_of(name)  # `max_length` is a setting of vLLM, and the trainer's name of `batch.seq`
+    return _word(name) + said + _reward(name) + ("" if own is None or own in rows else _arguments(name))
+
+
+def _word(name: str) -> str:
+    return f"{name}: {WORDS[name]}\n" if name in WORDS else ""
+
+
+def _stack(name: str) -> str:
+    stack = stacks.load(name) if name in stacks.names() else None
+    if stack is None:
+        return ""
+    versions = ", ".join(f"{one} {stack.pins[one]}" for one in ("trl", "transformers", "torch") if one in stack.pins)
+    return f"{name}: a stack that bundles are written for, `target {name}`: {versions}\n"
 
 
 def _of_choice(name: str) -> str:
@@ -83,6 +117,9 @@ def _reward(name: str) -> str:
 def _choices(name: str) -> str:
     """The settings that have a choice or a loss of that name, for choices that do not stand alone."""
     lines = [f"{name}: a choice of `{row.path}`, {row.doc}\n" for row in BY_PATH.values() if name in row.choices]
+    if name in AMOUNTS:
+        every = ", ".join(f"`{row.path}`" for row in BY_PATH.values() if row.kind is EVERY)
+        lines.insert(0, f"{name}: {AMOUNTS[name]}, in {every}\n")
     for target in stacks.every():
         for method in METHODS:
             if target.refused(method) is None and name in target.losses(method):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from xpc.compiler.explain.lookup import setting_rows
+from xpc.compiler.explain.lookup import setting_rows, source_setting
 from xpc.compiler.inputs import SpecError, UsageError, read_spec
-from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, children
+from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, children, owner_of
 from xpc.compiler.lower.specfile import show
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.review.sources import described
@@ -32,11 +32,12 @@ def spec_values(path: str, name: str = "") -> str:
     if checked.spec is None:
         raise SpecError(f"{path} has errors; `xpc check {path}` shows them")
     trace = Trace(checked.spec)
-    out = [text for each, text in _written(trace) if each == name or not name]
+    asked = "data" if source_setting(name) is not None else name  # a source's settings are told with the source
+    out = [text for each, text in _written(trace) if each == asked or not name]
     for row in rows:
         if row.path in checked.spec.values:
             out.append(_value(checked, trace, row, path, None if name else MOST))
-        elif len(rows) == 1:
+        elif len(rows) == 1 and not out:
             out.append(f"{row.path} has no value in {path}\n")
     return ("" if name else "\n").join(out) or f"{path} states nothing of `{name}`\n"
 
@@ -44,9 +45,12 @@ def spec_values(path: str, name: str = "") -> str:
 def _rows(name: str) -> list[Setting]:
     if name in WRITTEN:
         return list(children(name))
-    found = setting_rows(name)
-    if found:
-        return found
+    found, own = (
+        setting_rows(name),
+        owner_of(name),
+    )  # `max_length` is a setting of vLLM, and the trainer's name of `seq`
+    if found or source_setting(name) is not None:
+        return [*found, *([own] if own is not None and own not in found else [])]
     from xpc.compiler.suggest.meaning import SAME, meaning
 
     meant = meaning(name)

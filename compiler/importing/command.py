@@ -12,7 +12,7 @@ from xpc.compiler.importing.overrides import Asked, Machines, load, native
 from xpc.compiler.importing.shell import Call, Word, calls
 from xpc.compiler.importing.vicuna import VICUNA
 from xpc.compiler.methods import METHODS
-from xpc.compiler.stacks import DEFAULT
+from xpc.compiler.stacks import DEFAULT, names
 from xpc.grammar.record import evolve, record
 
 Entries = Mapping[str, Entry]
@@ -130,10 +130,23 @@ def _arguments(words: list[Word], file: str) -> tuple[dict[str, Entry], list[Wor
         values = [Word(value, word.line, word.open)] if equals else []
         while words and not words[0].text.startswith("--"):
             values.append(words.pop(0))
+        off = not values and key.startswith("no_") and _switched_off(key[3:])
+        key = key[3:] if off else key
         if key in out:
             raise Unreadable(f"`--{key[:60]}` stands twice", word.line)
-        out[key] = _entry(key, values, file, word.line)
+        out[key] = Entry(key, False, file, word.line) if off else _entry(key, values, file, word.line)
     return out, rest
+
+
+def _switched_off(key: str) -> bool:
+    """Whether the parser of the arguments has `--no_KEY`: transformers' HfArgumentParser makes it of what is on."""
+    stacks = [load(name) for name in names()]
+    return any(
+        key in fields and fields[key].declared is True
+        for stack in stacks
+        for config in stack.configs
+        for fields in [stack.fields(config)]
+    )
 
 
 def _entry(key: str, values: list[Word], file: str, line: int) -> Entry:
@@ -173,8 +186,9 @@ def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch:
         entries = fastchat(draft, entries, line.program, asked)
         source, _ = native({"evaluation_strategy"}, draft.method, None)  # its scripts are of that time
     named = options.get("config_file")
-    if named is not None and launch is None:
-        launch = _file(named, asked)
+    lost = named is not None and launch is None and asked.read(text(named) or "") is None
+    if named is not None and launch is None and not (lost and sharding.missing_launch(draft, named, text(named) or "")):
+        launch = _file(named, asked, "--accelerate")
         draft.mark(named, "mapped", "the file was read")
         draft.read.append(launch)
     launch = _launcher(draft, line, found, launch)
@@ -218,12 +232,12 @@ def _environment(draft: Draft, word: Word, file: str) -> None:
         draft.note(entry, "the environment of the launch")
 
 
-def _file(entry: Entry, asked: Asked) -> dict[str, Entry]:
+def _file(entry: Entry, asked: Asked, option: str = "") -> dict[str, Entry]:
     """A YAML or JSON file that an option names. Raises Unreadable."""
     name = text(entry) or ""
     data = asked.read(name)
     if data is None:
-        raise Unreadable(f"`{name[:80]}` is not there", entry.line)
+        raise Unreadable(f"`{name[:80]}` is not there{option and f'; `{option} FILE` says where it is'}", entry.line)
     body = data.decode("utf-8-sig", "replace")
     return jsontext.read(body, name) if body.lstrip().startswith("{") else yamltext.read(body, name)
 

@@ -294,9 +294,10 @@ class Draft:
         elif entry.value is None:
             self.note(entry, NULL if last in known else "null: it says nothing")
         else:
-            near = nearest(last, known) if self.unknown < SUGGESTED else None
+            near = nearest(last, known) if self.unknown < SUGGESTED and last not in known else None
             self.unknown += 1
             why = "the tool knows no such key, or this version does not"
+            why = "the spec has no place for it" if last in known else why
             self.error(entry, why, f"did you mean `{near}`?" if near else "leave it out if it has no effect")
 
 

@@ -304,6 +304,17 @@ def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
                   "(`--deepspeed FILE` reads it)", entry)  # fmt: skip
 
 
+def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
+    """Whether the name of an accelerate file that is not there speaks of a stage, which the spec then takes."""
+    stage = STAGE.search(name.rpartition("/")[2].lower())
+    if stage is None or "offload" in name:
+        return False
+    draft.put("strategy", zero.STAGES[int(stage[1])], entry)
+    draft.differs("config_file", f"`{name}` is not there: the spec takes the stage of its name, and accelerate's "
+                  "defaults (`--accelerate FILE` reads it)", entry)  # fmt: skip
+    return True
+
+
 def named_file(draft: Draft, entry: Entry, asked: Asked) -> None:
     """A DeepSpeed file that a source names: read where it lies beside the source, else asked for."""
     if entry.mapping:

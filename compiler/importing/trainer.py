@@ -39,6 +39,8 @@ QUIET = {
     "ddp_backend": "nccl on GPUs and gloo on a CPU, from `hardware`",
     "use_cpu": "the device is `hardware`",
     "no_cuda": "the device is `hardware`",
+    "dataloader_pin_memory": "how rows reach the GPU, not what they are: a bundle for GPUs pins them",
+    "use_cache": "keys and values are kept for generation alone, and training keeps none",
     "predict_with_generate": "evaluation computes the loss",
     "cache_dir": "HF_HOME names the cache at the launch",
     "use_fast_tokenizer": "tokenizers are the fast ones",

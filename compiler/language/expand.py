@@ -16,6 +16,7 @@ from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
 
 EITHER = "may be its own, or"
+SWITCHED = ("off", "no", "none", "false", "disabled", "yes", "true", "enabled")
 """Of a setting behind a clause of the sentence that the body has, too."""
 
 
@@ -75,11 +76,10 @@ class _Expander(DataBlocks):
         if isinstance(node, Setting):
             self.setting(node, clause)
             return
-        body: list[Operand | Clause] = [
-            *self.without_units(node.operands),
-            *(node.block.statements if node.block else ()),
-        ]
-        head = node.head
+        head, *operands = self.without_units((node.head, *node.operands)) or (None,)
+        if head is not node.head:
+            return  # a switch and its word, which is reported
+        body: list[Operand | Clause] = [*operands, *(node.block.statements if node.block else ())]
         if isinstance(head, Call):
             body = [*head.args, *body]
             self.named(head.name, body, clause, node.span)
@@ -95,19 +95,20 @@ class _Expander(DataBlocks):
             )
 
     def without_units(self, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        """The items of a line without words behind numbers, `every=10 steps`, which are reported."""
+        """The items of a line without words behind numbers (`every=10 steps`) or switches (`packing off`), which are
+        reported."""
         kept: list[Operand] = []
         for node in operands:
             last = kept[-1] if kept else None
-            if isinstance(last, Setting) and isinstance(last.value, Number) and isinstance(node, Ref) and node.is_name:
-                from xpc.grammar import units  # a name may follow a setting, and rarely does
+            counted = isinstance(last, Setting) and isinstance(last.value, Number)
+            switch = isinstance(last, Ref) and isinstance(node, Ref) and node.name in SWITCHED
+            if last is not None and isinstance(node, Ref) and (counted or switch):
+                from xpc.compiler.suggest.without_equals import behind  # a name may follow a setting, and rarely does
 
-                if units.is_unit(node.name):
-                    count = self.typed(last.value.span)
-                    value = units.one_word(last.name.text, count, node.name)
-                    span = Span(last.value.span.start, node.span.end)
-                    message, help = units.message(count, node.name), units.remedy(value)
-                    self.problem("XP104", message, span, help=help, edit=value)
+                found = behind(last, node, self.file.source.text)
+                if found is not None:
+                    kept = kept if counted else kept[:-1]
+                    self.problem("XP104", found.message, found.span, help=found.help, edit=found.form)
                     continue
             kept.append(node)
         return tuple(kept)

@@ -317,7 +317,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("save", k.PATH, "where checkpoints, metrics and the final model go", head=True, args=("output_dir",)),
     Setting("save.every", k.EVERY, "how often to save a checkpoint", default=k.EPOCH, inner=True,
             args=("save_strategy", "save_steps")),
-    Setting("save.keep", k.INT, "checkpoints kept", inner=True, args=("save_total_limit",), low=1),
+    Setting("save.keep", k.INT, "newest checkpoints that are kept; where a metric says which is the best, that one "
+            "stays, too", inner=True, args=("save_total_limit",), low=1),
     Setting("save.hub", k.FLAG, "push to the hub: `hub`, or `hub = me/model`", default=False,
             args=("push_to_hub",)),
     Setting("save.hub.name", k.REPOSITORY, "repository that is pushed to; unset, the last part of `save`", inner=True,

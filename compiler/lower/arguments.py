@@ -52,7 +52,7 @@ def _extra(spec: Spec) -> dict[str, Json]:
         out["accelerator_config"] = {**base, **json.loads(config)}
     if spec.flag("model.compile") or any(out.get(name) is not None for name in COMPILES):
         out.update(_compiled(out))
-    return {**out, **_best(spec)}
+    return {**out, **best(spec)}
 
 
 def _compiled(said: dict[str, Json]) -> dict[str, Json]:
@@ -62,7 +62,7 @@ def _compiled(said: dict[str, Json]) -> dict[str, Json]:
     return {"torch_compile": True, "torch_compile_backend": said.get("torch_compile_backend") or "inductor"}
 
 
-def _best(spec: Spec) -> dict[str, Json]:
+def best(spec: Spec) -> dict[str, Json]:
     """The metric of checkpoints, schedules and early ends, and its direction, which follows the metric's name."""
     metric = spec.extra_value("trl", "metric_for_best_model")
     asked = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES

@@ -8,7 +8,10 @@ each kind by tests/proof/test_checkpoint_sizes.py.
 
 from __future__ import annotations
 
+from math import ceil
+
 from xpc.compiler.fused_experts import adapter_layers
+from xpc.compiler.lower.arguments import best
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
 from xpc.compiler.lower.optimizer_states import optimizer_states
@@ -75,13 +78,14 @@ def adapters(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _kept(spec: Spec) -> int:
-    """Checkpoints that stand at once: those that are kept, and the next one while it is written."""
+    """Checkpoints that stand at once: those that are kept, the best beside them, and the next while it is written."""
     every, keep, steps = spec.amount("save.every"), spec.get("save.keep"), spec.get("train.steps")
     if every.unit == "never":
         return 0
     saves = None
     if every.unit == "count" and every.value >= 1 and isinstance(steps, int):
-        saves = max(1, int(steps // every.value))
+        saves = max(1, ceil(steps / every.value))  # the last step is saved, too
     if isinstance(keep, int):
-        return keep + 1 if saves is None else min(keep + 1, saves)
+        most = keep + (2 if best(spec) else 1)
+        return most if saves is None else min(most, saves)
     return saves or UNKNOWN_SAVES

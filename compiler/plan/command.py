@@ -15,6 +15,7 @@ from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import calibration_file
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.show import as_json, markdown, text, totals
+from xpc.compiler.registry import find_gpu
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
 from xpc.compiler.spec import Spec
@@ -114,8 +115,9 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, p
 
 
 def _moved(name: str, hardware: str, path: str) -> bytes:
-    """A spec that is the given one on other GPUs: `16 x h100-80gb` is two nodes of eight."""
-    found = re.fullmatch(r"\s*(\d+)\s*x\s*([\w.-]+)\s*", hardware)
+    """A spec that is the given one on other GPUs: `16 x h100-80gb` is two nodes of eight, `h100-80gb` one GPU."""
+    one = find_gpu(hardware.strip())
+    found = re.fullmatch(r"\s*(\d+)\s*x\s*([\w.-]+)\s*", hardware if one is None else f"1 x {one.name}")
     if found is None or not int(found[1]):
         raise UsageError(f"`--on {hardware}` names no GPUs: write --on '8 x a100-80gb'")
     if path == "-":

@@ -168,7 +168,7 @@ def _warmup(spec: Spec, steps: int | None) -> int | None:
 
 
 def _saves(spec: Spec, steps: int | None) -> int | None:
-    """Checkpoints that the run writes."""
+    """Checkpoints that the run writes. The last step is saved, too, wherever others are (DefaultFlowCallback)."""
     every = spec.get("save.every")
     if not isinstance(every, Amount):
         return None
@@ -179,5 +179,5 @@ def _saves(spec: Spec, steps: int | None) -> int | None:
         return None if epochs is None else ceil(float(epochs))
     if steps is None:
         return None
-    apart = every.value if every.unit == "count" else max(1.0, steps * every.value)
-    return int(steps // apart) if apart else None
+    apart = every.value if every.unit == "count" else max(1, ceil(steps * every.value))
+    return ceil(steps / apart) if apart else None

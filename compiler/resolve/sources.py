@@ -191,9 +191,15 @@ def _local(
         return _folder(source, node, shape, workspace, method, named)
     from xpc.compiler.data.rows import first_columns  # a spec of registered data has no use for it
 
+    seen: tuple[list[str], int] | None = None
     try:
         head = workspace.head(path)
-        whole = not path.lower().endswith(".parquet") or head[:4] == workspace.tail(path, 4) == b"PAR1"
+        columnar = path.lower().endswith(".parquet")
+        whole = not columnar or head[:4] == workspace.tail(path, 4) == b"PAR1"
+        if columnar and whole:
+            from xpc.compiler.data.parquet import footer  # most data is of another format
+
+            seen = footer(lambda count: workspace.tail(path, count))
     except OSError as error:
         wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, label, help="make the file readable")]
@@ -201,6 +207,8 @@ def _local(
         wrong = f"`{path[:80]}` is no whole Parquet file: it does not begin and end with PAR1"
         return source, [report("XP114", wrong, label, help="write the file anew, or name another")]
     columns = first_columns(path, head)
+    if seen is not None:
+        columns, source = seen[0], evolve(source, rows=seen[1])
     return _shaped(source, columns, shape, method, named)
 
 
@@ -260,8 +268,8 @@ def _folder(
         return source, [report("XP110", f"`{path[:80]}` holds no data", label, help=help)]
     first = (folders.of_split(tuple(names), source.split) or names)[0]
     found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, workspace, method, named)
-    parts = tuple(evolve(found, path=f"{path}/{one}", found=None) for one in names)
-    return evolve(found, path=node.value, parts=parts), problems
+    parts = tuple(evolve(found, path=f"{path}/{one}", found=None, rows=None) for one in names)
+    return evolve(found, path=node.value, parts=parts, rows=None), problems
 
 
 def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) -> Diagnostic:

@@ -170,10 +170,14 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
         return
     floor, name, lr = spec.amount("schedule.min_lr"), spec.text("schedule"), spec.real("optimizer.lr")
     if name not in WITH_FLOOR:
+        help = "write `schedule cosine`, or leave `min_lr` out"
+        if name == "linear":
+            line = "write `schedule polynomial`, a straight line down to `min_lr` unless `power` is written, or"
+            help = f"{line} leave `min_lr` out" if floor.value else "leave `min_lr` out: `linear` ends at 0"
         yield Finding(
             spec.place("schedule.min_lr"),
             f"`schedule {name}` has no final learning rate",
-            "write `schedule cosine`, or leave `min_lr` out",
+            help,
             (spec.label("schedule", "the schedule"),),
         )
         return

@@ -35,9 +35,17 @@ def split_not_there(spec: Spec) -> Iterator[Finding]:
     for source, split, label in _asked(spec):
         if source.of_split(split):
             continue
-        there = folders.splits(tuple(part.inside(source) for part in source.parts))
+        names = tuple(part.inside(source) for part in source.parts)
+        there = folders.splits(names)
         known = f"its files are called {', '.join(there)}"
         help = f"{known}; write `split = {there[-1]}`, or name files like that" if split != "train" and there else known
+        lost = next(
+            (one for one in names if "/" not in one and split != "train" and folders.of_split((one,), split)), ""
+        )
+        if lost and there:
+            help = (
+                f"`{lost[:60]}` is not read beside folders that are called {', '.join(there)}: move it into `{split}/`"
+            )
         yield Finding(label, f"`{source.name[:80]}` has no file of the split `{split[:40]}`", help)
 
 

@@ -46,6 +46,41 @@ def parted(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operan
     return kept, found
 
 
+@record
+class Behind:
+    """What is said of a word behind a setting: `every=10 steps`, `packing off`."""
+
+    span: Span
+    message: str
+    help: str
+    form: str | None
+
+
+OFF = ("off", "no", "none", "false", "disabled")
+
+
+def behind(last: Operand, node: Ref, text: str) -> Behind | None:
+    """The finding for a name behind a setting of a number or behind a switch, or None where it means nothing there."""
+    if isinstance(last, Setting) and units.is_unit(node.name):
+        count = text[last.value.span.start : last.value.span.end]
+        value = units.one_word(last.name.text, count, node.name)
+        span = Span(last.value.span.start, node.span.end)
+        return Behind(span, units.message(count, node.name), units.remedy(value), value)
+    if not isinstance(last, Ref) or not last.is_name or not _is_switch(last.name, node.name):
+        return None
+    form = f"{last.name}=false" if node.name in OFF else last.name
+    message = f"`{last.name}` is a switch: alone it is on, and `{last.name}=false` is off"
+    return Behind(Span(last.span.start, node.span.end), message, f"write `{form}`", form)
+
+
+def _is_switch(name: str, word: str) -> bool:
+    """Whether a word behind a name switches it on or off; `lora false` is legal as it is."""
+    row = schema.BY_PATH.get(name)
+    if row is not None or name in schema.CLAUSES or name in ("qlora", "oft"):
+        return (name in schema.ADAPTERS or (row is not None and row.kind is FLAG)) and word not in ("true", "false")
+    return any(row.kind is FLAG and row.name == name for row in schema.TABLE)
+
+
 WHEN = {"epochs": "epoch", "steps": "100"} | dict.fromkeys(("true", "yes", "on", "epoch"), "epoch")
 WHEN |= dict.fromkeys(("false", "no", "off", "none", "never"), "never")
 NUMBERED = {"eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "batch": "gbs"}

@@ -152,7 +152,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             if "loss" in event:
                 losses.append(float(event["loss"]))
         total = max(total, seconds)
-        evaluation, held = next(iter(bundle.step("last_told", path)), (None, ""))
+        evaluation, held = next(iter(bundle.step("last_told", path, state)), (None, ""))
         facts = {
             "bundle": bundle.digest,
             "steps": state.global_step,

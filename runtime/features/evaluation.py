@@ -204,10 +204,16 @@ def line(bundle: Bundle, event: Mapping[str, Any]) -> str:
     return ""
 
 
-def last_told(bundle: Bundle, path: str) -> tuple[dict[str, Any] | None, str]:
-    """The last evaluation for summary.json, and its line for a reader. Raises OSError."""
+def last_told(bundle: Bundle, path: str, state: Any) -> tuple[dict[str, Any] | None, str]:
+    """The last evaluation for summary.json, and its line for a reader; with a line for the best where its weights are
+    those that are saved. Raises OSError."""
     evaluation = last(path)
-    return evaluation, told(bundle, evaluation or {})
+    line = told(bundle, evaluation or {})
+    if evaluation and bundle.arguments.get("load_best_model_at_end") and state.best_model_checkpoint is not None:
+        evaluation |= {"best_step": state.best_global_step, "best": state.best_metric}
+        metric = "eval_" + str(bundle.arguments["metric_for_best_model"]).removeprefix("eval_")
+        line += f"best       {metric} {state.best_metric:.4f} at step {state.best_global_step}: its weights are saved\n"
+    return evaluation, line
 
 
 def last(path: str) -> dict[str, Any] | None:

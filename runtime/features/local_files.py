@@ -12,14 +12,18 @@ def model_folder(bundle: Bundle, model: str) -> str:
 
 
 def find(folder: str, path: str) -> str:
-    """A local file or folder of the spec of the bundle in ``folder``: under $XPC_DATA_ROOT, beside the bundle, or here.
+    """A local file or folder of the spec of the bundle in ``folder``: under $XPC_DATA_ROOT, beside the bundle (or the
+    sweep that it is a member of), or here.
 
     Raises RunError that names every place that was tried.
     """
     if os.path.isabs(path):
         places = [path]
     else:
-        roots = [os.environ.get("XPC_DATA_ROOT"), os.path.dirname(folder), os.getcwd()]
+        above = os.path.dirname(folder)
+        sweep = os.path.dirname(above) if os.path.basename(above) == "members" else ""
+        sweep = os.path.dirname(sweep) if os.path.exists(os.path.join(sweep, "sweep.toml")) else ""
+        roots = [os.environ.get("XPC_DATA_ROOT"), above, sweep, os.getcwd()]
         places = [os.path.join(root, path) for root in roots if root]
     for place in places:
         if os.path.exists(place):

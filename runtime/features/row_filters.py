@@ -55,7 +55,7 @@ def repeated(whole: Any) -> Any:
         if key not in seen:
             seen.add(key)
             kept.append(index)
-    return _told(whole, whole.select(kept) if len(kept) < len(whole) else whole, "they were there before")
+    return _told(whole, whole.select(kept) if len(kept) < len(whole) else whole, "they are the same as earlier ones")
 
 
 def _told(whole: Any, kept: Any, why: str) -> Any:

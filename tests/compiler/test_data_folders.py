@@ -197,6 +197,15 @@ def test_a_folder_to_evaluate_on_is_its_test_split(tmp_path: Path) -> None:
     assert data["evaluation"]["sets"][0]["sources"][0]["split"] == "test"
 
 
+def test_a_file_that_folders_of_splits_hide_is_named(tmp_path: Path) -> None:
+    root = put(tmp_path, {"rows/train/a.jsonl": ROW * 6, "rows/test.jsonl": ROW * 2})
+    found = only(checked(text("eval(every=epoch, split=test)"), root), "XP580")
+    assert found.help == "`test.jsonl` is not read beside folders that are called train: move it into `test/`"
+    os.makedirs(os.path.join(root, "rows", "test"))
+    os.rename(os.path.join(root, "rows", "test.jsonl"), os.path.join(root, "rows", "test", "test.jsonl"))
+    assert not errors(checked(text("eval(every=epoch, split=test)"), root))
+
+
 def test_what_is_no_data_folder_is_refused(tmp_path: Path) -> None:
     root = put(tmp_path, {"empty/README.md": "x", "rows/a.jsonl": ROW * 9})
     assert errors(checked(text(data='"empty"'), root)) == ["XP110"]

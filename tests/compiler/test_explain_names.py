@@ -6,6 +6,7 @@ import pytest
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.cli import COMMANDS, main
+from xpc.compiler.explain import names
 from xpc.compiler.explain.explain import explain
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES
@@ -79,3 +80,45 @@ def test_a_name_of_two_things_is_told_as_both_and_a_choice_as_what_it_does() -> 
     assert METHODS["kto"].doc in told["kto"]
     assert "the same as `strategy fsdp(reshard=true)`" in told["full_shard"]
     assert "a mapping, which `extra accelerate` cannot write" in told["fp8_config"]
+
+
+def test_a_clause_is_told_by_its_settings_though_another_setting_has_its_name() -> None:
+    for clause in schema.CLAUSES:
+        if clause not in schema.BY_PATH:
+            told = explain(clause) or ""
+            assert [row.path for row in schema.children(clause) if f"{row.path}: " not in told] == [], clause
+
+
+@pytest.mark.parametrize("name", schema.SOURCE_SETTINGS)
+def test_the_example_of_a_source_is_one_that_check_takes(name, tmp_path) -> None:
+    told = (explain(name) or "").partition(f"{name} of a source:")[2]
+    assert told
+    assert told in (explain(f"data.{name}") or "")
+    line = next(line.partition("example")[2].strip() for line in told.splitlines() if "example" in line)
+    (tmp_path / "x.xp").write_text(f"train qwen2.5-0.5b on talk for 1 epochs\n{line}\n")
+    assert main(["check", str(tmp_path / "x.xp")]) == 0
+
+
+def test_a_setting_that_is_another_ones_name_in_the_library_is_told_as_both() -> None:
+    told = explain("max_length") or ""
+    assert "`batch.seq` decides it" in told
+    assert "method.vllm.max_length: " in told
+
+
+def test_words_of_the_language_stacks_and_amounts_are_told() -> None:
+    assert [name for name in (*names.WORDS, *names.AMOUNTS, *stacks.names()) if not explain(name)] == []
+    assert "save.every" in (explain("never") or "")
+    assert "transformers" in (explain("trl-0.18") or "")
+
+
+def test_what_a_spec_says_of_them(tmp_path, capsys) -> None:
+    page = tmp_path / "x.xp"
+    page.write_text(
+        "train qwen2.5-0.5b on talk for 1 epochs with 1 x h100-80gb seq=64\n"
+        "data talk { smoltalk(take=5%), holdout=10 }\neval every=7\n"
+    )
+    for name, text in (("eval", "eval.every = 7"), ("take", "take 5%"), ("max_length", "batch.seq = 64")):
+        assert main(["explain", f"{page}:{name}"]) == 0
+        told = capsys.readouterr().out
+        assert text in told
+        assert "has no value" not in told

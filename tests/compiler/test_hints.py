@@ -286,3 +286,23 @@ def test_named_columns_say_the_shape_where_their_number_is_that_of_one(tmp_path,
     found = checked(f"train qwen2.5-3b on rows for 1 epochs\nmethod {method}\n{data}", str(tmp_path))
     unknown = [one for one in found.problems if one.code == "XP124"]
     assert [one.shape for one in found.spec.sources] == [shape] if shape else unknown
+
+
+def test_a_line_down_to_a_floor_stays_a_line() -> None:
+    found = one(f"{LINE} with schedule linear(min_lr=10%)\n", "XP204")
+    assert "`schedule polynomial`" in (found.help or "")
+    line = checked(f"{LINE} with schedule polynomial(min_lr=10%)\n")
+    assert not [each for each in line.problems if each.severity == ERROR]
+    assert "schedule.power" not in line.spec.values  # transformers' own, which is 1
+    assert one(f"{LINE} with schedule linear(min_lr=0)\n", "XP204").help == "leave `min_lr` out: `linear` ends at 0"
+    assert "`schedule cosine`" in (one(f"{LINE} with schedule cosine_with_restarts(min_lr=0)\n", "XP204").help or "")
+
+
+@pytest.mark.parametrize(
+    "line", ["lora targets [q_proj, v_proj]", "optimizer adamw betas [0.9, 0.95]", "lora rank=8 targets [q_proj]"]
+)
+def test_a_list_without_its_equals_sign_gets_one(line) -> None:
+    text = f"xpc 1\n{LINE}\n{line}\n"
+    found = one(text, "XP025")
+    again = edited(text, found)
+    assert not [each for each in checked(again).problems if each.severity == ERROR], again

@@ -115,6 +115,27 @@ def test_a_configuration_and_what_overrides_it(tmp_path):
     assert any(one.fate == "irrelevant" and one.key == "learning_rate" for one in found.draft.fates.values())
 
 
+def test_the_line_of_trls_own_page_for_dpo():
+    """`--no_KEY` switches off what is on by itself, and accelerate's file lies in a checkout of TRL."""
+    dpo = "trl/scripts/dpo.py --model_name_or_path Qwen/Qwen2-0.5B --dataset_name trl-lib/ultrafeedback_binarized"
+    told = f"{dpo} --no_remove_unused_columns --no-dataloader-pin-memory --bf16"
+    found = line(f"accelerate launch --config_file examples/accelerate_configs/deepspeed_zero3.yaml {told}")
+    assert found.arguments["remove_unused_columns"] is False
+    assert found.fates["dataloader_pin_memory"] == "irrelevant"
+    assert "strategy zero3\n" in found.text
+    assert "config_file" in found.draft.differences
+    assert any("no such key" in one for one in line(f"accelerate launch {dpo} --no_such_thing").messages)
+    with pytest.raises(Unreadable, match="`--accelerate FILE`"):
+        line(f"accelerate launch --config_file multi_gpu.yaml {dpo}")
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_arguments_that_the_machine_decides_are_read(value):
+    text = f"python sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name a/b --use_cache {value}"
+    found = line(f"{text} --dataloader_pin_memory {value}")
+    assert {found.fates[one] for one in ("dataloader_pin_memory", "use_cache")} == {"irrelevant"}
+
+
 def test_fastchat_masks_questions_with_a_template_of_its_own():
     found = line(
         "torchrun --nproc_per_node=4 fastchat/train/train_mem.py --model_name_or_path lmsys/vicuna-7b-v1.5 "

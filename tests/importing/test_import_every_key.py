@@ -25,11 +25,13 @@ UNSTATED = {
     "ref_model_mixup_alpha", "ref_model_sync_steps", "save_safetensors", "use_cpu", "use_legacy_prediction_loop",
     "vllm_enable_sleep_mode", "vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_mode",
     "vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_server_timeout", "vllm_tensor_parallel_size",
-    "shuffle_dataset",
+    "shuffle_dataset", "dataloader_pin_memory", "use_cache",
 }  # fmt: skip
 """Arguments that are of no effect alone: another decides them (`vllm_mode` without `use_vllm`), the machine does
 (`use_cpu`), or they never changed a number (`logging_dir`)."""
 
+ALONE = {"loss_weights", "dataset_text_field"}
+"""Arguments that are read beside others alone: the losses that are weighed, and texts, which distill has none of."""
 ELSEWHERE = {
     "use_liger_kernel": ("model", "liger"), "pad_token": ("tokenizer", "pad_token"),
     "trust_remote_code": ("model", "trust_remote_code"),
@@ -68,6 +70,7 @@ def test_every_argument_of_the_class(target, method):
     base = table.base_arguments(table.config(method))
     lost: dict[str, object] = {}
     wrong: dict[str, object] = {}
+    unread: list[str] = []
     for name, field in table.fields(table.config(method)).items():
         value = other(field)
         text = head(method) + f"{name}: {json.dumps(value)}\n"
@@ -75,12 +78,15 @@ def test_every_argument_of_the_class(target, method):
         assert unaccounted(draft, yamltext.read(text, "recipe.yaml")) == []
         fates = {one.key: one for one in draft.fates.values() if one.key.partition(".")[0] == name}
         fate = {one.fate for one in fates.values()}
+        own = fates[name].why if name in fates else ""
+        unread += [name] if "no such key" in own or "has no place for it" in own else []
         if fate <= {"irrelevant"} and name in base and base[name] != value and name not in UNSTATED:
             lost[name] = [one.why for one in fates.values()]
         if not draft.wrong and fate <= {"extra", "mapped"}:
             wrong.update(_stated(text, target, method, name, value))
     assert not lost, lost
     assert not wrong, wrong
+    assert set(unread) <= ALONE, unread
 
 
 def _stated(text: str, target: str, method: str, name: str, value: object) -> dict[str, object]:

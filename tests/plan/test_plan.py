@@ -17,8 +17,12 @@ import pytest
 import ranges
 import utilisation
 
+from xpc.compiler.files import Workspace
 from xpc.compiler.inputs import UsageError
+from xpc.compiler.lower.disk import _kept
+from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import GIB, coefficients, command
+from xpc.compiler.plan.experiment import _saves as saved
 from xpc.compiler.plan.load import Adapters
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.plan.time import TABLE, range_of
@@ -154,6 +158,33 @@ def test_other_hardware_is_planned_beside(planned):
     assert small["per_gpu"]["peak_allocated_bytes"]["value"] > large["per_gpu"]["peak_allocated_bytes"]["value"]
     assert small["steps"] == large["steps"] == 1000
     assert small["hours"]["value"] > large["hours"]["value"]
+
+
+def test_a_gpu_alone_is_one_as_in_a_spec(planned):
+    facts = json.loads(planned("--on", "h200", "--format", "json", more="zero3", batch="micro=1 seq=512")[0])
+    assert (facts["gpus"], facts["gpu"]) == (1, "h200")
+
+
+@pytest.mark.parametrize(("every", "steps", "saves"), [("4", 10, 3), ("5", 10, 2), ("30", 10, 1), ("30%", 10, 4)])
+def test_the_last_step_is_saved_too(every, steps, saves):
+    """As transformers does (DefaultFlowCallback); the space on the disk is asked for as many."""
+    text = SPEC.format(**WRITTEN).replace("for 1 epochs", f"for {steps} steps")
+    text = text.replace('save "out"', f'save "out" every={every}')
+    spec = check_text(text.encode(), "run.xp", Workspace(ROOT)).spec
+    assert saved(spec, steps) == saves
+    assert every.endswith("%") or _kept(spec) == saves
+
+
+@pytest.mark.parametrize(("more", "kept"), [("", 3), ("eval(every=4, patience=2)\ndata(holdout=5%)", 4)])
+def test_the_best_checkpoint_stands_beside_those_that_are_kept(more, kept):
+    """As the runtime keeps it (runtime/features/checkpoint_rotation.py)."""
+    text = (
+        SPEC.format(**WRITTEN)
+        .replace("for 1 epochs", "for 80 steps")
+        .replace('save "out"', 'save "out" every=4 keep=2')
+    )
+    spec = check_text(f"{text}{more}\n".encode(), "run.xp", Workspace(ROOT)).spec
+    assert _kept(spec) == kept
 
 
 @pytest.mark.parametrize("words", ["8 h100", "0 x h100-80gb", "x", ""])

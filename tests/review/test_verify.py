@@ -1,5 +1,6 @@
 """`xpc verify`: a bundle compiles again to the same bytes, and what somebody changed in it is named."""
 
+import json
 import os
 import shutil
 import stat
@@ -146,6 +147,17 @@ def test_a_sweep_and_one_member_of_it(tmp_path):
     edited(tmp_path, "t.bundle/members/lr=2e-06/trainer_args.json", b"2e-06", b"3e-06")
     status, told = verified("t.bundle", cwd=root)
     assert (status, "members/lr=2e-06/trainer_args.json" in told) == (1, True)
+
+
+def test_a_model_beside_a_sweep_is_found_from_everywhere(tmp_path):
+    config = {"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    config |= {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 4096}
+    swept = spec("sweep {\n  lr = [1e-6, 2e-6]\n}", train='"tiny" on capybara for 1 epochs')
+    root = put(tmp_path / "made", {"t.xp": swept, "tiny/config.json": json.dumps(config)})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    assert verified(os.path.join(root, "t.bundle"), cwd=tmp_path)[0] == 0
+    os.rename(os.path.join(root, "tiny"), tmp_path / "tiny")  # two above is the place of another sweep
+    assert verified(os.path.join(root, "t.bundle"), cwd=tmp_path)[0] == 1
 
 
 @pytest.mark.parametrize("launch", ["", "launch slurm(time=1h)\n"])

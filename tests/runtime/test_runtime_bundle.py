@@ -68,6 +68,16 @@ def test_a_local_file_is_found_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     assert local_data.place_of(bundle, "d.jsonl", "data/copy.jsonl") == str(tmp_path / "bundle/data/copy.jsonl")
 
 
+def test_a_local_file_of_a_sweeps_member_is_found_beside_the_sweep(tmp_path: Path) -> None:
+    folder = tmp_path / "s.bundle" / "members" / "lr=1e-06"
+    folder.mkdir(parents=True)
+    (tmp_path / "tiny").mkdir()
+    with pytest.raises(RunError, match="was not found"):
+        local_files.find(str(folder), "tiny")
+    (tmp_path / "s.bundle" / "sweep.toml").write_text("")
+    assert local_files.find(str(folder), "tiny") == str(tmp_path / "tiny")
+
+
 def test_a_bundled_name_never_leads_out(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not inside the bundle"):
         made(tmp_path).inside("../secret")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from runtime_bundles import ROOT, environment, plan, source, write
@@ -32,6 +33,22 @@ def test_the_metrics_file_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
 
 def made(tmp_path: Path, pins: str = "") -> Bundle:
     return read(write(str(tmp_path), plan("tiny", [source("d.jsonl")]), pins))
+
+
+def test_the_best_evaluation_is_told_where_its_weights_are_saved(tmp_path: Path) -> None:
+    from xpc.runtime.features.evaluation import last_told
+
+    bundle, path = made(tmp_path), str(tmp_path / "metrics.jsonl")
+    events = [{"step": 2, "eval_loss": 4.0}, {"step": 4, "eval_loss": 5.0}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    state = SimpleNamespace(best_global_step=2, best_metric=4.0, best_model_checkpoint="out/checkpoint-2")
+    assert last_told(bundle, path, state) == ({"step": 4, "eval_loss": 5.0}, "eval loss  5.0000\n")
+    bundle.arguments.update(load_best_model_at_end=True, metric_for_best_model="loss")
+    found, line = last_told(bundle, path, state)
+    assert found == {"step": 4, "eval_loss": 5.0, "best_step": 2, "best": 4.0}
+    assert line.endswith("best       eval_loss 4.0000 at step 2: its weights are saved\n")
+    (tmp_path / "metrics.jsonl").write_text("")
+    assert last_told(bundle, path, state) == (None, "")
 
 
 def test_versions_are_held_against_the_pins(tmp_path: Path) -> None:

@@ -1,0 +1,99 @@
+"""The columns and the number of rows of a Parquet file, by its footer: Thrift's compact protocol, read as far as that.
+
+https://parquet.apache.org/docs/file-format/ and https://github.com/apache/thrift/blob/master/doc/specs: no reader of
+Parquet is installed where specs are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+MOST = 2**24
+"""Longest footer that is read, bytes."""
+DEEP = 16
+"""Most structs within each other; a footer has four."""
+SCHEMA, ROWS = 2, 3
+"""The fields of FileMetaData that are wanted."""
+NAME, CHILDREN = 4, 5
+"""Those of a SchemaElement."""
+
+
+def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
+    """The columns and the number of rows of the file whose last bytes `tail` gives; None where they cannot be seen."""
+    try:
+        size = int.from_bytes(tail(8)[:4], "little")
+        return None if size > MOST else _facts(_Compact(tail(size + 8)[:-8]))
+    except (IndexError, KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _facts(data: _Compact) -> tuple[list[str], int]:
+    found: dict[int, object] = {}
+    for number, value in data.fields(0):
+        found[number] = value
+        if number >= ROWS:
+            break
+    schema, rows = found[SCHEMA], found[ROWS]
+    if not isinstance(schema, list) or not isinstance(rows, int) or rows < 0:
+        raise ValueError("no footer of Parquet")
+    names, at = [], 1
+    for _ in range(schema[0][CHILDREN]):
+        names.append(schema[at][NAME].decode("utf-8"))
+        left = 1
+        while left:  # what is inside of the column
+            left += schema[at].get(CHILDREN, 0) - 1
+            at += 1
+    return names, rows
+
+
+class _Compact:
+    """Values of Thrift's compact protocol, one after another."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def fields(self, depth: int) -> Iterator[tuple[int, object]]:
+        """The fields of a struct by their numbers."""
+        if depth > DEEP:
+            raise ValueError("too deep")
+        last = 0
+        while head := self._byte():
+            last = last + (head >> 4) if head >> 4 else self._signed()
+            yield last, self._value(head & 15, depth)
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def _number(self) -> int:
+        out = shift = 0
+        while shift < 64:
+            one = self._byte()
+            out |= (one & 127) << shift
+            if one < 128:
+                return out
+            shift += 7
+        raise ValueError("a number without an end")
+
+    def _signed(self) -> int:
+        found = self._number()
+        return (found >> 1) ^ -(found & 1)
+
+    def _value(self, kind: int, depth: int) -> object:
+        if kind in (1, 2):
+            return kind == 1
+        if kind == 3:
+            return self._byte()
+        if kind in (4, 5, 6):
+            return self._signed()
+        if kind == 8:
+            size = self._number()
+            self.at += size
+            return self.data[self.at - size : self.at]
+        if kind in (9, 10):
+            head = self._byte()
+            size, inner = head >> 4 if head >> 4 < 15 else self._number(), head & 15
+            return [self._value(3 if inner in (1, 2) else inner, depth) for _ in range(size)]  # a byte each, at least
+        if kind == 12:
+            return dict(self.fields(depth + 1))
+        raise ValueError("a kind that no footer has")

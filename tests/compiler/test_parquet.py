@@ -1,0 +1,71 @@
+"""A local Parquet file is read as its columns say, and its rows are counted, without a reader of Parquet."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from case_support import spec, trained
+from compile_support import checked
+
+from xpc.compiler.data.parquet import footer
+from xpc.compiler.data.rows import count
+from xpc.grammar.diagnostic import ERROR
+
+TURNS = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+TABLES: dict[str, dict[str, list[Any]]] = {
+    "text": {"text": ["Two and two is four."] * 40},
+    "messages": {"id": list(range(40)), "messages": [TURNS] * 40, "score": [0.5] * 40, "good": [True] * 40},
+    "prompt_completion": {"completion": [" 4"] * 40, "prompt": ["2 + 2 ="] * 40},
+}
+
+
+def written(folder: Path, columns: dict[str, list[Any]], name: str = "rows.parquet", **more: Any) -> bytes:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table(columns), folder / name, **more)
+    return (folder / name).read_bytes()
+
+
+def read(data: bytes) -> tuple[list[str], int] | None:
+    return footer(lambda size: data[-size:])
+
+
+@pytest.mark.parametrize("shape", TABLES)
+def test_the_shape_and_the_count_are_those_of_the_file(tmp_path: Path, shape: str) -> None:
+    written(tmp_path, TABLES[shape])
+    found = checked(spec(train=trained('qwen2.5-3b on "rows.parquet"'), batch="gbs=8 micro=1"), tmp_path)
+    assert not [one for one in found.problems if one.severity == ERROR]
+    (source,) = found.spec.data
+    assert (source.shape, source.found, count(source)) == (shape, tuple(TABLES[shape]), 40)
+
+
+def test_columns_of_no_shape_are_refused_and_named(tmp_path: Path) -> None:
+    written(tmp_path, {"question": ["2?"], "reply": ["2."]})
+    found = checked(spec(train=trained('qwen2.5-3b on "rows.parquet"')), tmp_path)
+    (one,) = [one for one in found.problems if one.code == "XP124"]
+    assert "question, reply" in (one.help or "")
+
+
+def test_files_of_a_folder_are_counted_by_themselves_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    for name, rows in (("a.parquet", 3), ("b.parquet", 5)):
+        written(tmp_path / "d", {"text": ["x"] * rows}, name)
+    (source,) = checked(spec(train=trained('qwen2.5-3b on "d"')), tmp_path).spec.data
+    assert (source.shape, count(source)) == ("text", None)
+
+
+def test_footers_of_every_kind_and_damaged_ones(tmp_path: Path) -> None:
+    whole = written(tmp_path, TABLES["messages"], compression="gzip", row_group_size=3, version="1.0")
+    assert read(whole) == (["id", "messages", "score", "good"], 40)
+    size = int.from_bytes(whole[-8:-4], "little")
+    rng = random.Random(7)
+    for _ in range(2000):
+        data = bytearray(whole)
+        for _ in range(rng.randrange(1, 4)):
+            data[-8 - rng.randrange(1, size)] = rng.randrange(256)
+        read(bytes(data))
+    for hostile in (b"", b"PAR1", b"\xff" * 64 + b"\x38\0\0\0PAR1", b"\x29\xf1" + b"\xff" * 9 + b"\x0b\0\0\0PAR1",
+                    b"\x1c" * 99 + b"\x63\0\0\0PAR1", b"\0\0\0\x7fPAR1"):  # fmt: skip
+        assert read(hostile) is None
