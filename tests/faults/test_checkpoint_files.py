@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from hashlib import sha256
 from types import SimpleNamespace
 
 import pytest
@@ -104,6 +105,9 @@ def test_a_large_file_is_hashed_in_parts(tmp_path: object, monkeypatch: pytest.M
     parts = checkpoint_integrity.seal(folder, 0)["model.safetensors"]
     assert parts[0] == one[0] == 51
     assert parts[1] != one[1]
+    written = b"model.safetensors" * 3
+    hashes = [sha256(written[start : start + 16]).digest() for start in range(0, 51, 16)]
+    assert parts[1] == sha256(b"".join(hashes)).hexdigest()
 
 
 class Losses:
