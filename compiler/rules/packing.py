@@ -103,7 +103,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
             why = f"{spec.stack.name} does not read position ids into its mask"
         elif known is None:
             why = "the model's family is not known"
-        elif known.packing in ("exact", "unaware"):  # elsewhere, or nowhere
+        elif known.packing == "unaware":
             why = f"{known.model_type} builds it without position ids"
         else:
             why = _own_state(spec, known)
