@@ -11,11 +11,13 @@ from xpc.grammar.source import Source, Span
 
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]*(:[A-Za-z0-9_.\-]+)?")
 _WORD = r"[A-Za-z0-9_.\-]"
-_BRACKETS = re.compile(rf'\[\s*"?\s*({_WORD}*?)\s*(?:\[\s*)?(:?)\s*((?:{_WORD}|%)*)\s*(?:\]\s*)?"?\s*\]')
+_PART = rf"((?:{_WORD}|%)*+)"
+_BRACKETS = re.compile(rf'\[\s*+"?+\s*+{_PART}\s*+(?:\[\s*+)?+(:?+)\s*+{_PART}\s*+(?:\]\s*+)?"?+\s*+\]')
+"""Nothing is given back: a bracket before a thousand blanks is looked at once."""
 _BEHIND = re.compile(rf"[ \t]+({_WORD}+)(?:\[\s*:|:)\s*((?:{_WORD}|%)+)\s*\]?(?=\s|$)")
-_TWO_WORDS = re.compile(rf"({_REF.pattern})[ \t]+{_WORD}+\Z".replace("(:", "(?::"))
+_TWO_WORDS = re.compile(rf"(?<![\w.\-/:])({_REF.pattern})[ \t]+{_WORD}+\Z".replace("(:", "(?::"))
 _SETTING = re.compile(rf"\bsplit[ \t]*=[ \t]*{_WORD}+\Z")
-_OTHER = re.compile(r"\[[^\[\]\n]*(?:\[[^\[\]\n]*\])?[^\[\]\n]*\]")
+_OTHER = re.compile(r"\[[^\[\]\n]*+(?:\[[^\[\]\n]*+\][^\[\]\n]*+)?\]")
 SPLITS = ("train", "test", "validation", "val", "dev", "eval")
 _FORM = "write `[train:20%]` or `[train:1000]` directly behind the dataset: the first rows of a split"
 
@@ -44,8 +46,12 @@ def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentenc
         return None if other is None or '"' in other[0] else _said(source, Span(at, other.end()), _FORM, ())
     if bracketed:
         split, colon, part = match.groups()
-        if not split and not colon:
-            split, part = (part, "") if "%" not in part else ("", part)
+        if "%" in split:
+            if colon or part:
+                return None
+            split, part = "", split
+        elif not split and not colon and "%" not in part:
+            split, part = part, ""
         if before.end < at and not (colon or "%" in part or in_sentence):
             return None
     else:

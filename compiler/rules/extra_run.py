@@ -20,14 +20,17 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
     """`jit_mode_eval` traces the model for an evaluation, and a traced model answers with a plain dict.
 
     sft's loss reads `logits` from the answer. Today: AttributeError at the first evaluation, after the steps before it.
-    transformers 4.57 cannot trace the mask of any model: it warns, and evaluates as without the argument. transformers
-    5 has dropped it. Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18
+    transformers 4.57 cannot trace a mask that it makes: it warns, and evaluates as without the argument. Flash
+    attention over flattened rows has none: RuntimeError "forward() expected at most 4 argument(s)". transformers 5 has
+    dropped the argument. Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18
     `sft_trainer.py` `compute_loss`; executed.
     """
-    asked = spec.extra_value("trl", "jit_mode_eval") is True and spec.stack.facts.traced_evaluation
+    flat = spec.flag("batch.packing") or spec.flag("batch.padding_free")
+    traced = spec.stack.facts.traced_evaluation or (flat and spec.text("model.attn").startswith("flash"))
+    asked = spec.extra_value("trl", "jit_mode_eval") is True and traced
     if asked and spec.get("method") == "sft" and spec.amount("eval.every") != NEVER:
         yield Finding(
-            spec.extra_place("trl", "jit_mode_eval", "a traced model has no `logits`"),
+            spec.extra_place("trl", "jit_mode_eval", "a traced model answers with a plain dict"),
             "sft cannot evaluate a traced model",
             write("jit_mode_eval = false"),
             (spec.label("eval.every", "the evaluation"),),

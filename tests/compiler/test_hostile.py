@@ -296,6 +296,14 @@ def test_long_lists_and_many_rows():
     assert "XP004" in errors(checked(spec("optimizer adamw(betas=[" + "0.9, " * 100_000 + "0.9])")))
 
 
+@pytest.mark.parametrize("blank", [" ", "\n", "\x0b", "[", "a", "%", " %"])
+@pytest.mark.parametrize(
+    "before", ["train qwen2.5-3b on capybara[", 'train qwen2.5-3b on "rows.jsonl"[', "xpc 1\nsplit = test["]
+)
+def test_a_bracket_before_many_of_one_character(before, blank):
+    assert "XP0" in " ".join(errors(checked(before + blank * 3000 + "\n")))
+
+
 def test_edits_of_hostile_texts_stay_inside_the_text():
     text = "train qwen2.5-3bb on infinity-instrct with ligre zer02 bf61 gsb=12\n"
     for one in checked(text).problems:
