@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 MOST = 2**24
 """Longest footer that is read, bytes."""
 DEEP = 16
-"""Most structs within each other; a footer has four."""
+"""Most structs and lists within each other; a footer has eight."""
 SCHEMA, ROWS = 2, 3
 """The fields of FileMetaData that are wanted."""
 NAME, CHILDREN = 4, 5
@@ -54,8 +54,6 @@ class _Compact:
 
     def fields(self, depth: int) -> Iterator[tuple[int, object]]:
         """The fields of a struct by their numbers."""
-        if depth > DEEP:
-            raise ValueError("too deep")
         last = 0
         while head := self._byte():
             last = last + (head >> 4) if head >> 4 else self._signed()
@@ -80,6 +78,8 @@ class _Compact:
         return (found >> 1) ^ -(found & 1)
 
     def _value(self, kind: int, depth: int) -> object:
+        if depth > DEEP:
+            raise ValueError("too deep")
         if kind in (1, 2):
             return kind == 1
         if kind == 3:
@@ -93,7 +93,8 @@ class _Compact:
         if kind in (9, 10):
             head = self._byte()
             size, inner = head >> 4 if head >> 4 < 15 else self._number(), head & 15
-            return [self._value(3 if inner in (1, 2) else inner, depth) for _ in range(size)]  # a byte each, at least
+            kind = 3 if inner in (1, 2) else inner  # a byte each, at least
+            return [self._value(kind, depth + 1) for _ in range(size)]
         if kind == 12:
             return dict(self.fields(depth + 1))
         raise ValueError("a kind that no footer has")

@@ -69,3 +69,9 @@ def test_footers_of_every_kind_and_damaged_ones(tmp_path: Path) -> None:
     for hostile in (b"", b"PAR1", b"\xff" * 64 + b"\x38\0\0\0PAR1", b"\x29\xf1" + b"\xff" * 9 + b"\x0b\0\0\0PAR1",
                     b"\x1c" * 99 + b"\x63\0\0\0PAR1", b"\0\0\0\x7fPAR1"):  # fmt: skip
         assert read(hostile) is None
+
+
+@pytest.mark.parametrize("kind", [b"\x19", b"\x1c", b"\x19\x1c"])
+def test_a_footer_of_values_within_values_without_end_is_none(kind: bytes) -> None:
+    body = kind * 5000
+    assert read(b"PAR1" + body + len(body).to_bytes(4, "little") + b"PAR1") is None
