@@ -153,7 +153,7 @@ def test_without_a_trained_model_it_is_a_sentence(colours: str, evaluate: Evalua
 
 def test_a_run_of_another_bundle_is_not_evaluated(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
     bundle = compiled(spec(ASKED), colours, os.path.join(colours, "other.bundle"))
-    put(str(tmp_path), {"out/config.json": "{}", "out/a.safetensors": "", f"out/{MARKER}": '{"bundle": "sha256:0"}'})
+    put(str(tmp_path), {"out/config.json": "{}", "out/a.safetensors": "", f"out/{MARKER}": '{"bundle": "sha256:0"}\n'})
     done = evaluate(bundle, str(tmp_path), DEFAULT)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith("holds a run of another bundle; its own evaluate.sh evaluates it")
