@@ -52,7 +52,8 @@ def cuda_dropout() -> Iterator[None]:
 
 def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> int:
     """Bytes that a forward pass of one sequence keeps from layer `first` on, parameters left out, each storage once."""
-    own = {p.untyped_storage().data_ptr() for p in (*model.parameters(), *model.buffers())}
+    storages = [one.untyped_storage() for one in (*model.parameters(), *model.buffers())]
+    own = {one.data_ptr(): one for one in storages}  # alive: bitsandbytes packs anew, and an address is soon another's
     kept: dict[int, tuple[int, torch.Tensor]] = {}
     before: list[int] = []
     after: list[int] = []
