@@ -68,6 +68,17 @@ class DataSource:
         """What a person calls the source: its hub id, file or folder."""
         return self.id or self.path or ""
 
+    @property
+    def kind(self) -> str:
+        """What its rows become: conversations of either spelling are one kind, texts and turns are two."""
+        shape = "messages" if self.shape == "conversations" else self.shape
+        return f"{shape} as turns" if self.chat else shape
+
+
+def kinds(mixture: Sequence[DataSource]) -> tuple[str, ...]:
+    """The kinds of the rows that these sources make together."""
+    return tuple(dict.fromkeys(source.kind for source in mixture))
+
 
 def known_rows(data: Sequence[DataSource]) -> int:
     """Rows that these sources give a run, as far as they are counted; a source of unknown length counts none."""

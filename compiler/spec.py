@@ -24,7 +24,7 @@ from xpc.compiler.language.setting import (
 from xpc.compiler.methods import METHODS, Method
 from xpc.compiler.methods.method import generates_itself
 from xpc.compiler.methods.micro_batch import means_over_micro_batch
-from xpc.compiler.resources import AdapterFolder, DataSource, EvalSet, Hardware, Model
+from xpc.compiler.resources import AdapterFolder, DataSource, EvalSet, Hardware, Model, kinds
 from xpc.compiler.stacks import Field, Stack
 from xpc.grammar.diagnostic import ERROR, Label
 from xpc.grammar.record import evolve, field, record
@@ -227,6 +227,11 @@ class Spec:
             for one in dict.fromkeys((source.split, *also)):
                 found += source.of_split(one)
         return tuple(found)
+
+    @property
+    def mixes_shapes(self) -> bool:
+        """Whether rows of several kinds are joined: to train on, or in one evaluation set."""
+        return any(len(kinds(mixture)) > 1 for mixture in (self.data, *(one.sources for one in self.evaluated)))
 
     @property
     def evaluates(self) -> bool:

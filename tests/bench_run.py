@@ -51,22 +51,30 @@ class Run:
 
     def __init__(self, command: Sequence[str], folder: str, log: str, environment: dict[str, str]) -> None:
         os.makedirs(os.path.join(folder, "out"), exist_ok=True)
-        path, before, self.first = os.path.join(folder, log), _processors(), 0.0
+        path, before, size, times = os.path.join(folder, log), _processors(), 0, list[float]()
         began = time.perf_counter()
         with open(os.path.join(folder, "said"), "w", encoding="utf-8") as said:
             process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
             while process.poll() is None:
-                if not self.first and os.path.exists(path) and os.path.getsize(path):
-                    self.first = time.perf_counter() - began
+                if os.path.exists(path) and os.path.getsize(path) != size:
+                    size = os.path.getsize(path)
+                    times += [time.perf_counter() - began] * (_steps(path) - len(times))
                 time.sleep(0.02)
         self.whole = time.perf_counter() - began
         if process.returncode:
             with open(os.path.join(folder, "said"), encoding="utf-8") as said:
                 sys.exit(f"{command[0]} ended with {process.returncode}:\n{said.read()[-3000:]}")
         self.processors = _processors() - before
+        self.first, self.rate = times[0], (len(times) - 1) / (times[-1] - times[0])
         with open(path, encoding="utf-8") as handle:
             events = [json.loads(line) for line in handle]
         self.losses = [event["loss"] for event in events if "loss" in event]
+
+
+def _steps(path: str) -> int:
+    """The steps that are logged: whole lines with a loss, of which the end of a run has one more under another name."""
+    with open(path, "rb") as handle:
+        return sum(b'"loss"' in line for line in handle if line.endswith(b"\n"))
 
 
 def _processors() -> float:
@@ -120,9 +128,9 @@ def main() -> None:
             "script": lambda: Run(script, ready({}), "out/metrics.jsonl", environment),
         }
         if options.llamafactory:
-            words = [options.llamafactory, "-m", "llamafactory.cli", "train", "run.json"]
+            words = [options.llamafactory, "-m", "llamafactory.cli", "train", "run.yaml"]
             ways["llamafactory"] = lambda: Run(
-                words, ready({"run.json": json.dumps(factory)}), "out/trainer_log.jsonl", environment
+                words, ready({"run.yaml": json.dumps(factory)}), "out/trainer_log.jsonl", environment
             )
         found: dict[str, list[Run]] = {name: [] for name in ways}
         for _ in range(options.runs):
@@ -135,7 +143,7 @@ def main() -> None:
             first, whole, used = (
                 statistics.median(getattr(one, kind) for one in runs) for kind in ("first", "whole", "processors")
             )
-            rate = (options.steps - 1) / statistics.median(one.whole - one.first for one in runs)
+            rate = statistics.median(one.rate for one in runs)
             print(f"{name:16} {first:11.1f} {whole:8.1f} {used:11.1f} {rate:8.2f}")
         same = all(one.losses == other.losses for one in found["bundle"] for other in found["script"])
         print(f"losses of the bundle {'are' if same else 'ARE NOT'} those of the script to the last digit")

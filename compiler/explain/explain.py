@@ -82,7 +82,8 @@ def _of_source(row: Setting) -> str:
     """The text for a setting of one source, which stands in the row of a `data` block that names it."""
     from xpc.compiler.suggest.typed_form import typed
 
-    ref = "alpaca" if row.name == "context" else "smoltalk"  # rows with a prompt of their own, which a text can follow
+    # A prompt of its own can be a turn, and a text can follow it.
+    ref = "alpaca" if row.name in ("context", "chat") else "smoltalk"
     return (
         f"{row.name} of a source: {row.doc}\n  takes    {row.kind.phrase}\n"
         f"  example  data talk {{ {ref}({typed(row, None)}) }}\n"

@@ -10,7 +10,6 @@ from xpc.compiler.importing import axolotl_templates, corpus
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, text, whole, words
 from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.methods import METHODS
 from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import record
 
@@ -64,11 +63,11 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
     system = named.get("default_system_message")
     word = "" if entry is None or entry.empty else str(text(entry))
     own = body is not None and not body.empty
-    shape = _shape(draft)
+    shapes = corpus.formats(draft)
     renders = _renders(draft)
     fallback = word.startswith("tokenizer_default_fallback_")
     known = registry.find_model(draft.model)
-    more = shape in ("messages", "conversations") and marks != Learned(entry=marks.entry)
+    more = not {"messages", "conversations"}.isdisjoint(shapes) and marks != Learned(entry=marks.entry)
     if body is not None and own:
         _jinja(draft, body, asked)
     elif body is not None:
@@ -92,7 +91,7 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
     elif given:
         draft.note(entry, "the tokenizer's own" if not own else "the source's own")
     elif not renders:
-        draft.note(entry, f"rows of {shape} are rendered by no template")
+        draft.note(entry, f"rows of {shapes[0]} are rendered by no template")
     elif fallback and known is None:
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(
@@ -126,13 +125,10 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
     return False
 
 
-def _shape(draft: Draft) -> str:
-    return draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
-
-
 def _renders(draft: Draft) -> bool:
     """Whether a chat template renders the rows."""
-    return _shape(draft) in ("messages", "conversations", "preference", "unpaired", "prompt")
+    rendered = {"messages", "conversations", "preference", "unpaired", "prompt"}
+    return not rendered.isdisjoint(corpus.formats(draft))
 
 
 def told(draft: Draft, named: Entries) -> None:

@@ -66,7 +66,6 @@ QUIET_SOURCE = {
 def data(draft: Draft, named: Entries, asked: Asked) -> None:
     """The sources, the holdout, the template and the loss mask."""
     listed, raw = named.get("datasets"), named.get("pretraining_dataset")
-    shapes: dict[str, Entry] = {}
     if draft.sources:
         for one in (listed, raw):
             if one is not None:
@@ -75,8 +74,9 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
         for entry in (listed, raw):
             parts = [] if entry is None or entry.empty else entry.items
             for one in parts:
-                _source(draft, one, entry is raw, shapes, named)
+                _source(draft, one, entry is raw, named)
                 _system_column(draft, one.mapping.get("path"), asked)
+        corpus.in_common(draft)
     if not draft.sources:
         draft.warn(listed, "no data is named", "`--data` names it")
     axolotl_evaluation.held(draft, named)
@@ -112,8 +112,8 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
     draft.default("seed", 42, "not set: axolotl's own")
 
 
-def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry], named: Entries) -> None:
-    """One data set; `shapes` are those of the sets before it, of which a spec has one."""
+def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
+    """One data set."""
     table = axolotl_keys.known(draft, entry.mapping, "datasets.")
     path = table.get("path", entry if isinstance(entry.value, str) else None)
     if path is None:
@@ -141,22 +141,17 @@ def _source(draft: Draft, entry: Entry, raw: bool, shapes: dict[str, Entry], nam
         draft.error(files, "a spec names one file or folder")
     found = corpus.source(draft, name, table.get("name"), table.get("split"))
     shape, columns = _shape(draft, table, word, kind or entry)
-    if shape:
-        shapes.setdefault(shape, kind or entry)
-    if len(shapes) > 1 and shape != next(iter(shapes)):
-        draft.error(kind or entry, f"the rows of another source are {next(iter(shapes))}",
-                    "a spec's sources are of one shape: write a spec for each, or bring the rows into one")  # fmt: skip
-    elif shape and (
+    stated = shape and (
         shape != METHODS[draft.method].shapes[0]
         or (columns and draft.method == "sft")
         or (found is not None and found.ref.startswith('"'))  # a file that may be where the run will be
-    ):
-        draft.put("data.format", shape, kind)
+    )
     if kind is not None and (kind.file, kind.key) not in draft.fates:
         draft.mark(kind, "mapped", f"data {{ format = {shape} }}")
     if found is not None:
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
-        draft.sources.append(Source(ref, columns, axolotl_rows.part(draft, table, named) or found.take))
+        part = axolotl_rows.part(draft, table, named) or found.take
+        draft.sources.append(Source(ref, columns, part, format=shape if stated else "", place=kind))
     _rest(draft, table)
 
 
@@ -371,16 +366,11 @@ def _mask(draft: Draft, named: Entries, marked: bool) -> None:
     """The loss is on answers unless `train_on_inputs` says otherwise; `marked` turns are those of the template."""
     entry = named.get("train_on_inputs")
     whole = entry is not None and boolean(entry) is True
-    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
-    path = {
-        "prompt_completion": "method.completion_only",
-        "alpaca": "method.completion_only",
-        "text": "",
-    }.get(shape, "method.assistant_only")
-    if draft.method != "sft" or not path:
-        if entry is not None:
-            draft.note(entry, "there are no answers apart" if not path else f"{draft.method} does not read it")
-    elif entry is not None and not entry.empty:
-        draft.put(path, marked or not whole, entry)
-    else:
-        draft.put(path, True, None, "not set: axolotl trains on answers")
+    paths = corpus.masks(draft)
+    if entry is not None and (draft.method != "sft" or not paths):
+        draft.note(entry, f"{draft.method} does not read it" if paths else "there are no answers apart")
+    for path in paths if draft.method == "sft" else ():
+        if entry is not None and not entry.empty:
+            draft.put(path, (marked and path == "method.assistant_only") or not whole, entry)
+        else:
+            draft.put(path, True, None, "not set: axolotl trains on answers")

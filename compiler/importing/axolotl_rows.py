@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from xpc.compiler.importing import corpus
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.entries import Entry, boolean, integer
 from xpc.compiler.language.kinds import Amount
@@ -69,14 +70,16 @@ def long(draft: Draft, named: Entries) -> None:
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
     word = "drop" if way is None or way.empty else str(way.value).lower()
     most = (integer(length) if length is not None else None) or 512
-    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
+    shapes = corpus.formats(draft)
     _prepared(draft, as_it_is)
-    if shape == "text":
-        if draft.settings.get("batch.packing") is None or draft.settings["batch.packing"].text != "true":
-            draft.differs(
-                "sequence_len",
-                "axolotl goes on in a further row with what is left of a longer text, the spec keeps its beginning",
-            )
+    packs = draft.has("batch.packing") and draft.settings["batch.packing"].text == "true"
+    if "text" in shapes and not (packs and len(shapes) == 1):
+        draft.differs(
+            "sequence_len",
+            "axolotl goes on in a further row with what is left of a longer text, the spec "
+            + ("keeps its beginning" if len(shapes) == 1 or word == "truncate" else "leaves the text out"),
+        )
+    if shapes == ("text",):
         if way is not None:
             draft.note(way, "plain text goes on in further rows")
     elif METHODS[draft.method].generates:

@@ -13,6 +13,7 @@ from xpc.compiler.importing.entries import Entry, boolean, number, text, words
 from xpc.compiler.importing.model import reference
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.methods import METHODS
+from xpc.grammar.record import evolve
 
 Entries = Mapping[str, Entry]
 
@@ -59,6 +60,36 @@ def corpus(draft: Draft, named: Entries) -> None:
         draft.warn(None, "no data is named", "`--data` names it")
     _evaluation(draft, named, plain=bool(one is not None and not one.empty and mixture is None))
     _rows(draft, named)
+
+
+def formats(draft: Draft) -> tuple[str, ...]:
+    """The formats of the rows that are trained on: those of sources, or that of all of them."""
+    whole = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
+    return tuple(dict.fromkeys(one.format or whole for one in draft.sources)) or (whole,)
+
+
+def in_common(draft: Draft) -> None:
+    """What all sources say of their rows becomes a setting of the data; sources that differ keep what they say."""
+    turned = [one for one in draft.sources if one.chat]
+    if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
+        draft.put("data.chat", True, turned[0].place)
+        draft.sources = [evolve(one, chat=False) for one in draft.sources]
+    if len(formats(draft)) == 1:
+        for one in draft.sources:
+            if one.format:
+                draft.put("data.format", one.format, one.place)
+        draft.sources = [evolve(one, format="") for one in draft.sources]
+    if len({one.context for one in draft.sources}) == 1:
+        for one in draft.sources:
+            if one.context is not None:
+                draft.put("data.context", one.context, one.place)
+        draft.sources = [evolve(one, context=None) for one in draft.sources]
+
+
+def masks(draft: Draft) -> tuple[str, ...]:
+    """The settings that say for the rows of sft what of them is learned: none for texts."""
+    of = {"prompt_completion": "method.completion_only", "alpaca": "method.completion_only", "text": ""}
+    return tuple(dict.fromkeys(path for one in formats(draft) if (path := of.get(one, "method.assistant_only"))))
 
 
 def everything(draft: Draft, entry: Entry, why: str) -> None:

@@ -66,12 +66,19 @@ class Written:
 
 @record
 class Source:
-    """A source of data: a reference or a quoted path as typed, with its columns, share and most rows."""
+    """A source of data: a reference or a quoted path as typed, with its columns, share and most rows.
+
+    `format`, `context` and `chat` are its own where the sources differ; `place` is the key that says what its rows are.
+    """
 
     ref: str
     columns: tuple[str, ...] = ()
     take: Amount | None = None
     limit: int | None = None
+    format: str = ""
+    context: str | None = None
+    chat: bool = False
+    place: Entry | None = None
 
 
 @mutable

@@ -135,7 +135,12 @@ def _below(path: str) -> tuple[Setting, ...]:
 def _data(draft: Draft, sources: list[Source]) -> list[str]:
     inner: list[str] = []
     for one in sources:
-        lines = [f"columns = {_bare(plain(one.columns))}"] if one.columns else []
+        lines = [f"format = {one.format}"] if one.format else []
+        if one.columns:
+            lines.append(f"columns = {_bare(plain(one.columns))}")
+        if one.context is not None:
+            lines.append(f"context = {_bare(plain(one.context))}")
+        lines += ["chat"] * one.chat
         if one.take is not None:
             lines.append(f"take = {_take(one)}")
         if one.limit is not None:

@@ -10,7 +10,7 @@ from xpc.compiler.importing import model as models
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
 from xpc.compiler.importing.llamafactory_own import OWN, About
-from xpc.compiler.importing.llamafactory_sets import Rows, rows
+from xpc.compiler.importing.llamafactory_sets import rows
 from xpc.compiler.importing.llamafactory_templates import llamafactory_template, templates
 from xpc.compiler.importing.overrides import Asked, named_table
 from xpc.compiler.lower.specfile import quoted
@@ -45,9 +45,9 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
         _second(draft, second, asked)
     elif listed is not None and not listed.empty:
         info = _information(asked, base)
-        shapes: list[Rows] = []
         for name in words(listed) or []:
-            _source(draft, listed, name, base, info, most, stage, shapes)
+            _source(draft, listed, name, base, info, most, stage)
+        corpus.in_common(draft)
     else:
         draft.warn(listed, "no data is named", "`--data` names it")
     _masks(draft, named, stage)
@@ -112,11 +112,10 @@ def _masks(draft: Draft, named: Entries, stage: str) -> None:
         return
     stated = draft.settings.pop("method.assistant_only", None)
     whole = stated is not None and stated.text == "false"
-    shape = draft.settings["data.format"].text if draft.has("data.format") else METHODS["sft"].shapes[0]
-    path = "method.completion_only" if shape in ("alpaca", "prompt_completion") else "method.assistant_only"
-    draft.put(
-        path, not whole, None if stated is None else stated.entry, "LLaMA-Factory trains on answers" * (not whole)
-    )
+    for path in corpus.masks(draft):
+        draft.put(
+            path, not whole, None if stated is None else stated.entry, "LLaMA-Factory trains on answers" * (not whole)
+        )
 
 
 def _template(draft: Draft, named: Entries, stage: str) -> None:
@@ -210,6 +209,7 @@ def _second(draft: Draft, entry: Entry, asked: Asked) -> None:
     draft.mark(entry, "mapped", "data")
     for one in table.values():
         _of_the_file(draft, one)
+    corpus.in_common(draft)
 
 
 def _of_the_file(draft: Draft, entry: Entry) -> None:
@@ -229,12 +229,8 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
     )
     if not shape:
         draft.error(how or entry, "no shape of a spec holds such rows", "write the rows as messages")
-    elif how is not None:
-        draft.put("data.format", shape, how)
-        if shape == "alpaca":
-            draft.put("data.chat", True, how)
     if found is not None:
-        draft.sources.append(found)
+        draft.sources.append(evolve(found, format=shape if how is not None else "", chat=shape == "alpaca", place=how))
 
 
 def _holdout(draft: Draft, named: Entries, asked: Asked, base: str, stage: str, most: int | None) -> None:
@@ -297,8 +293,8 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
 """What a stage needs of rows that no dataset_info.json speaks of, and the words for it."""
 
 
-def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None, stage: str,
-            shapes: list[Rows]) -> None:  # fmt: skip
+def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None,
+            stage: str) -> None:  # fmt: skip
     """One name of `dataset`: what `dataset_info.json` says, or a file of that name."""
     about = info.get(name)
     ref = _reference(name, folder, about or {})
@@ -313,17 +309,9 @@ def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[st
     if found is None:
         draft.sources.append(Source(ref, (), None, most))
         return
-    if shapes and (shapes[0].shape, shapes[0].chat, shapes[0].context) != (found.shape, found.chat, found.context):
-        draft.error(entry, f"`{name}` holds {found.shape}, and the set before it {shapes[0].shape}",
-                    "a spec's sources are of one shape: bring the rows into one")  # fmt: skip
-    shapes.append(found)
-    if found.shape != METHODS[draft.method].shapes[0] or found.columns or ref.startswith('"'):
-        draft.put("data.format", found.shape, entry)
-    if found.chat:
-        draft.put("data.chat", True, entry)
-    if found.context is not None:
-        draft.put("data.context", found.context, entry)
-    draft.sources.append(Source(ref, found.columns, None, most))
+    stated = found.shape != METHODS[draft.method].shapes[0] or found.columns or ref.startswith('"')
+    shape = found.shape if stated else ""
+    draft.sources.append(Source(ref, found.columns, None, most, shape, found.context, found.chat, entry))
 
 
 def _reference(name: str, folder: str, about: About) -> str:

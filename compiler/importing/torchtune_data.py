@@ -68,6 +68,7 @@ def data(draft: Draft, entries: Entries) -> None:
     shapes: list[Rows] = []
     for one in [] if listed is None or draft.sources else listed.items:
         _source(draft, one, shapes)
+    corpus.in_common(draft)
     if listed is not None and not shapes and draft.sources:
         corpus.everything(draft, listed, "`--data` names another")
     elif not draft.sources:
@@ -119,12 +120,8 @@ def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
     if (METHODS[draft.method].shapes[0] == "preference") != (rows.shape == "preference"):
         draft.error(made, f"{draft.method} does not train on rows of {rows.shape}")
         return
-    if shapes and shapes[0].shape != rows.shape:
-        draft.error(made, f"the rows of another source are {shapes[0].shape}", "a spec's sources are of one shape")
     shapes.append(rows)
     _reference(draft, rows, inside, made)
-    if rows.shape != METHODS[draft.method].shapes[0]:
-        draft.put("data.format", rows.shape, made)
     _loss(draft, rows, inside.get("train_on_input"))
     for key in ("packed", "new_system_prompt"):
         one = inside.get(key)
@@ -163,10 +160,6 @@ def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
         "preference": "renders pairs by the tokenizer's chat template, or joins texts",
     }.get(rows.shape, "renders them by the tokenizer's chat template")
     draft.differs("tokenizer", TEMPLATE.format(words))
-    known = find_model(draft.model)
-    texts = rows.shape == "prompt_completion" or "prompt" in rows.columns
-    if texts and (known is None or known.chat):
-        draft.put("data.chat", True)
 
 
 def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
@@ -221,7 +214,11 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
     own = tuple(rows.columns.values())
     kept = {"alpaca": tuple(ALPACA.values()), "text": ("text",), "messages": ("messages",),
             "conversations": ("conversations",), "preference": ("chosen", "rejected")}.get(rows.shape)  # fmt: skip
-    draft.sources.append(evolve(found, columns=() if own == kept else own))
+    shape = rows.shape if rows.shape != METHODS[draft.method].shapes[0] else ""
+    known, columns = find_model(draft.model), () if own == kept else own
+    texts = rows.shape == "prompt_completion" or "prompt" in rows.columns
+    chat = texts and (known is None or known.chat)
+    draft.sources.append(evolve(found, columns=columns, format=shape, chat=chat, place=made))
     if rows.source == "lvwerra/stack-exchange-paired" and place is None:
         draft.differs(
             "dataset", "torchtune reads the folder data/rl of the repository, the spec all of it (`--data` names a "

@@ -135,6 +135,8 @@ class DataBlocks(Collector):
         for part in body:
             if isinstance(part, Setting) and part.name.text in schema.SOURCE_SETTINGS:
                 items.append(Item(part.name.text, part.value, self.label(part.span)))
+            elif (flag := _flag(part)) is not None:
+                items.append(Item(flag, None, self.label(part.span)))
             else:
                 name = part.name if isinstance(part, Setting) else None
                 text = name.text if name else self.typed(part.span)
@@ -161,3 +163,11 @@ class DataBlocks(Collector):
         typed = self.typed(value.span)
         name = "ratio" if "." in typed else ""
         return f"take = {reworded(schema.SOURCE_SETTINGS['take'], name, value, typed) or typed}"
+
+
+def _flag(part: Operand | Clause) -> str | None:
+    """The setting of a source that a bare name means: it is true then."""
+    node = part.head if isinstance(part, Clause) and not part.body else part
+    name = node.name if isinstance(node, Ref) and node.is_name else ""
+    row = schema.SOURCE_SETTINGS.get(name)
+    return name if row is not None and row.kind is FLAG else None

@@ -17,6 +17,7 @@ from xpc.compiler.language.optimizers import NAMES as OPTIMIZERS
 from xpc.compiler.language.setting import ROLE_SETTINGS, Path
 from xpc.compiler.language.setting import Setting as Setting
 from xpc.compiler.methods import DEFAULT, METHODS, readers
+from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,8 +141,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.context", k.NAME, "column whose text follows the prompt after an empty line, where it has any",
             inner=True),
     _of_methods("data.chat", k.FLAG, "columns of text become turns of a conversation: the prompt the user's, the "
-                                     "answer "
-                "the assistant's", default=False, inner=True),
+                "answer the assistant's", default=False, inner=True),
     # method
     Setting("method", k.CHOICE, "what is trained for", default=DEFAULT, head=True,
             choices=tuple(METHODS)),
@@ -361,8 +361,10 @@ BY_PATH: Mapping[str, Setting] = {row.path: row for row in TABLE}
 CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")
 EXTRA_TARGETS = ("trl", "accelerate", "deepspeed")
 SOURCE_SETTINGS = {
+    "chat": evolve(BY_PATH["data.chat"], inner=False),
     "columns": Setting("data.columns", k.NAMES, "columns that are read"),
     "context": Setting("data.context", k.NAME, "column whose text follows the prompt"),
+    "format": evolve(BY_PATH["data.format"], inner=False),
     "limit": Setting("data.limit", k.INT, "most rows that are read, from the beginning", low=1),  # type: ignore[arg-type]
     "take": Setting("data.take", k.ROWS_OR_SHARE, "rows that are used", low=0),  # type: ignore[arg-type]
 }

@@ -109,8 +109,8 @@ def _rows(amount: Amount | None) -> Rows | None:
     return {"fraction": amount.value} if amount.unit == "share" else {"rows": int(amount.value)}
 
 
-def _source(source: DataSource) -> Source:
-    return {
+def _source(spec: Spec, source: DataSource) -> Source:
+    out: Source = {
         "id": source.id,
         "config": source.config,
         "split": source.split,
@@ -131,11 +131,14 @@ def _source(source: DataSource) -> Source:
         "take": _rows(source.take),
         "limit": source.limit,
     }
+    if spec.mixes_shapes:
+        out["kind"] = source.kind
+    return out
 
 
 def _data(spec: Spec) -> Data:
     return {
-        "sources": [_source(source) for source in spec.data],
+        "sources": [_source(spec, source) for source in spec.data],
         "seed": spec.integer("data.seed"),
         "shuffle": spec.flag("data.shuffle"),
         "holdout": _rows(spec.get("data.holdout")),
@@ -171,7 +174,9 @@ def _evaluation(spec: Spec) -> Evaluation | None:
         return None
     return {
         "named": bool(spec.sets),
-        "sets": [{"name": one.name, "sources": [_source(source) for source in one.sources]} for one in spec.evaluated],
+        "sets": [
+            {"name": one.name, "sources": [_source(spec, source) for source in one.sources]} for one in spec.evaluated
+        ],
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from xpc.compiler.data.shapes import as_chat
 from xpc.compiler.engines.engine import engine
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.kinds import Amount, Weighted
@@ -33,7 +34,7 @@ def specfile(spec: CheckedSpec) -> str:
     lines += [f"train {model} on {_corpus(spec)} for {budget}{note}", ""]
     lines += _data(spec)
     for one in spec.evaluated:
-        lines += _evaluated(one)
+        lines += _evaluated(spec, one)
     adapters = [name for name in ADAPTERS if name in spec.values]
     adapter = spec.adapter if spec.lora or not adapters else adapters[0]
     out = _left_out(spec)
@@ -145,15 +146,25 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
 
 
 def _data(spec: Spec) -> list[str]:
-    out = [f"data {_corpus(spec)} {{", *_sources(spec.data)]
-    shapes = {source.wording or source.shape for source in spec.data}
-    if "data.format" not in spec.values and len(shapes) == 1:
-        out.append(f"  format = {next(iter(shapes))}  # registry, or the first row")
+    stated = spec.get("data.format") or _one_format(spec.data)
+    out = [f"data {_corpus(spec)} {{", *_sources(spec, spec.data, stated)]
+    if "data.format" not in spec.values and stated is not None:
+        out.append(f"  format = {stated}  # registry, or the first row")
     for row in TABLE:
         if row.path in spec.values and row.clause == "data":
             value = spec.values[row.path]
             out.append(f"  {row.name} = {show(row, value.value)}{_note(value)}")
     return [*out, "}", ""]
+
+
+def _one_format(sources: tuple[DataSource, ...]) -> str | None:
+    """The format of all sources; None where they have several."""
+    found = {_format(source) for source in sources}
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _format(source: DataSource) -> str:
+    return source.wording or source.shape
 
 
 def _corpus(spec: Spec) -> str:
@@ -164,10 +175,15 @@ def _corpus(spec: Spec) -> str:
     return name
 
 
-def _sources(sources: tuple[DataSource, ...]) -> list[str]:
+def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> list[str]:
+    """The sources of a block; `stated` is the format that the block has for all of them."""
     out = []
     for source in sources:
-        inside = [f"take = {_amount(source.take)}"] if source.take is not None else []
+        inside = [] if _format(source) == stated else [f"format = {_format(source)}"]
+        if source.chat != (spec.flag("data.chat") and as_chat(source).chat):
+            inside.append(f"chat = {str(source.chat).lower()}")
+        if source.take is not None:
+            inside.append(f"take = {_amount(source.take)}")
         if source.limit is not None:
             inside.append(f"limit = {source.limit}")
         if source.only and source.columns is not None:
@@ -181,12 +197,12 @@ def _sources(sources: tuple[DataSource, ...]) -> list[str]:
     return out
 
 
-def _evaluated(one: EvalSet) -> list[str]:
+def _evaluated(spec: Spec, one: EvalSet) -> list[str]:
     """A block of rows that `eval` names."""
-    shapes = {source.wording or source.shape for source in one.sources}
-    shape = [f"  format = {next(iter(shapes))}"] if len(shapes) == 1 else []
+    stated = _one_format(one.sources)
+    shape = [] if stated is None else [f"  format = {stated}"]
     prompt = [] if one.prompt is None else [f"  prompt = {quoted(one.prompt)}"]
-    return [f"data {one.name} {{", *_sources(one.sources), *shape, *prompt, "}", ""]
+    return [f"data {one.name} {{", *_sources(spec, one.sources, stated), *shape, *prompt, "}", ""]
 
 
 def ref(source: DataSource) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from xpc.compiler import registry
-from xpc.compiler.data.shapes import as_chat
 from xpc.compiler.files import Workspace
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
@@ -110,12 +109,13 @@ class Sets:
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if prompt is None and not known and not row.items:
             prompt, context = text_of(self.values, "data.prompt"), context or text_of(self.values, "data.context")
-        roles = roles_of(self.values)
-        source, found = find_source(row, shape, self.workspace, method, prompt, context, columns, roles)
+        turns = self.values.get("data.chat")
+        roles, chat = roles_of(self.values), turns is not None and turns.value is True
+        source, found = find_source(row, shape, self.workspace, method, prompt, context, columns, roles, chat)
         first = self.trained[0]
         if shape is None and not known and source.found is None:
             again, other = find_source(
-                row, first.wording or first.shape, self.workspace, method, prompt, context, columns, roles
+                row, first.wording or first.shape, self.workspace, method, prompt, context, columns, roles, chat
             )
             alike = (
                 first.only and not again.only and set(first.columns or ()) <= set(again.found or first.columns or ())
@@ -125,8 +125,6 @@ class Sets:
             if alike or again.found is None:
                 source, found = again, other
         self.problems += found
-        chat = self.values.get("data.chat")
-        source = as_chat(source) if chat is not None and chat.value is True else source
         held = (one for one in ("test", "validation") if source.parts and source.of_split(one))
         return evolve(source, split=next(held, source.split))
 

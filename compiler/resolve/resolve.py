@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.data.contents import bundle_name
-from xpc.compiler.data.shapes import as_chat
 from xpc.compiler.files import Read, Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import Problems
@@ -365,11 +364,19 @@ class _Resolver:
         sources: list[DataSource] = []
         for row in rows:
             source, problems = find_source(
-                row, shape, self.workspace, method or "sft", column, context, columns, roles_of(self.values)
+                row,
+                shape,
+                self.workspace,
+                method or "sft",
+                column,
+                context,
+                columns,
+                roles_of(self.values),
+                self._flag("data.chat"),
             )
             if "data.prompt_template" in self.values and context is None and source.wording is None:
                 source = evolve(source, context=None)  # the template says where it stands
-            sources.append(as_chat(source) if self._flag("data.chat") else source)
+            sources.append(source)
             if rows is not loaded.rows and explained:
                 problems = [one for one in problems if one.code != "XP110"]
             told = any(one.code == "XP111" for one in self.problems)  # once is enough

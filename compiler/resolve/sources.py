@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.data.contents import contents
-from xpc.compiler.data.shapes import ALPACA, INPUT, SHAPES, columns_of, in_words, of_count
+from xpc.compiler.data.shapes import ALPACA, INPUT, SHAPES, as_chat, columns_of, in_words, of_count
 from xpc.compiler.files import DATA_FORMATS, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.convert import convert
@@ -33,15 +33,14 @@ def find_source(
     context: str | None,
     columns: tuple[str, ...] | None,
     roles: tuple[tuple[str, str], ...],
+    chat: bool,
 ) -> tuple[DataSource, list[Diagnostic]]:
     """One source of data with what is known about it.
 
-    `shape` is `data { format = ... }`, `prompt`, `context` and `columns` its settings of that name, when written; a
-    source's own go before them. `roles` are the names of speakers that the spec has. Reinforcement
+    `shape` is `data { format = ... }`, `prompt`, `context`, `columns` and `chat` its settings of that name, when
+    written; a source's own go before them. `roles` are the names of speakers that the spec has. Reinforcement
     reads nothing but the prompt, so there a prompt column is the shape.
     """
-    if shape is None and prompt is not None and METHODS[method].shapes[0] == "prompt":
-        shape = "prompt"
     problems = Problems()
     settings: dict[str, object] = {}
     for item in row.items:
@@ -61,6 +60,10 @@ def find_source(
             settings[item.path] = value
     node = row.ref
     of_source, take, own = settings.get("columns"), settings.get("take"), settings.get("context")
+    of_row = settings.get("format", shape)
+    shape = of_row if isinstance(of_row, str) else None
+    if shape is None and prompt is not None and METHODS[method].shapes[0] == "prompt":
+        shape = "prompt"
     named = of_source if isinstance(of_source, tuple) else columns
     read_as = "prompt_completion" if shape == "alpaca" else shape
     if isinstance(node, String):
@@ -82,6 +85,12 @@ def find_source(
     if source.parts:
         read = {name: getattr(source, name) for name in ("shape", "columns", "only", "context", "wording", "roles")}
         source = evolve(source, parts=tuple(evolve(part, **read) for part in source.parts))
+    if settings.get("chat", chat) is True:
+        source = as_chat(source)
+    if settings.get("chat") is True and not source.chat:
+        place = next(item.label for item in row.items if item.path == "chat")
+        wrong_shape = f"rows of {source.shape} have no texts that `chat` makes turns of"
+        problems.report("XP124", wrong_shape, place, help="leave `chat` out")
     source, last = contents(source, workspace)
     return source, [*problems, *more, *last]
 

@@ -105,17 +105,23 @@ def training_on_test(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP508", "mixed-shapes")
 def mixed_shapes(spec: Spec) -> Iterator[Finding]:
-    """The parts of a mixture are concatenated, so their rows must have one shape.
+    """The parts of a mixture are concatenated, so their rows must have one shape; those of sft are made to tokens
+    before.
 
     Conversations in either form count as one: the runtime maps from/value to messages.
     """
+    if spec.text("method") == "sft":
+        return
     for mixture in (spec.data, *(one.sources for one in spec.evaluated)):
-        shapes = {("messages" if s.shape in CONVERSATIONS else s.shape): s for s in mixture}
+        shapes = {source.kind: source for source in mixture}
         if len(shapes) < 2:
             continue
         first, second, *_ = shapes.values()
         yield Finding(
-            second.label, f"a mixture of {first.shape} and {second.shape}", "keep rows of one shape", (first.label,)
+            second.label,
+            f"a mixture of {in_words(first.shape)} and {in_words(second.shape)}",
+            "keep rows of one shape: sft alone mixes them",
+            (first.label,),
         )
 
 

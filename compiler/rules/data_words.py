@@ -32,9 +32,9 @@ def _asked(source: DataSource) -> str | None:
     return None
 
 
-def _lacking(spec: Spec, names: Sequence[str]) -> tuple[DataSource, str] | None:
+def _lacking(sources: Sequence[DataSource], names: Sequence[str]) -> tuple[DataSource, str] | None:
     """The first file that was read and has no such column, with the column."""
-    for source in spec.files:
+    for source in sources:
         found = rows.survey(source)
         if found is None or source.found is None or not found.rows:
             continue
@@ -62,9 +62,10 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("data.prompt_template") is None:
         return
+    apart = any(_asked(source) is None for source in spec.data) and spec.mixes_shapes
     for source in spec.data:
         why = _asked(source)
-        if why is not None:
+        if why is not None and not (apart and "prompt" not in SHAPES.get(source.shape, ())):
             yield Finding(
                 spec.place("data.prompt_template", "makes no prompt"), why, "leave `prompt_template` out, or train on "
                 "rows that have a prompt and a completion", (source.label,),
@@ -102,7 +103,7 @@ def template_column(spec: Spec) -> Iterator[Finding]:
         for name in dict.fromkeys(COLUMN.findall(text))
         if f"set {name} =" not in text and f"{name} is defined" not in text
     ]
-    lacking = _lacking(spec, names)
+    lacking = _lacking([source for source in spec.files if _asked(source) is None], names)
     if lacking is not None:
         source, name = lacking
         yield _not_there(source, name, spec.place("data.prompt_template", name))
@@ -116,8 +117,9 @@ def system_column(spec: Spec) -> Iterator[Finding]:
     runtime's `worded_rows.py`.
     """
     name = spec.get("data.system_column")
-    lacking = _lacking(spec, (name,) if isinstance(name, str) else ())
-    if lacking is not None:
+    each = [_lacking([source], (name,) if isinstance(name, str) else ()) for source in spec.files]
+    lacking = next((one for one in each if one is not None), None)
+    if lacking is not None and (None not in each or not spec.mixes_shapes):  # of a mixture one may be without
         yield _not_there(*lacking, spec.place("data.system_column", "not there"))
 
 

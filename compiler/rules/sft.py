@@ -22,16 +22,16 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
 
     Today `completion_only` on conversations masks nothing and trains on everything, silently (both targets);
     `assistant_only` on text is a ValueError after loading. Prompts and completions may be conversations too. Source:
-    trl 1.16 and 0.18 `sft_trainer.py`; executed.
+    trl 1.16 and 0.18 `sft_trainer.py`; executed. In a mixture of shapes each is for the rows that have its shape.
     """
-    for source in spec.sources:
-        if spec.flag("method.completion_only") and source.shape != "prompt_completion":
-            path: FlagPath = "method.completion_only"
-            what = "prompts with completions"
-        elif spec.flag("method.assistant_only") and source.shape not in CONVERSATIONS and _is_plain(source):
-            path, what = "method.assistant_only", "conversations"
-        else:
-            continue
+    path: FlagPath = "method.completion_only"
+    what, wrong = "prompts with completions", [one for one in spec.sources if one.shape != "prompt_completion"]
+    if not spec.flag(path):
+        path, what = "method.assistant_only", "conversations"
+        wrong = [one for one in spec.sources if one.shape not in CONVERSATIONS and _is_plain(one)]
+    if not spec.flag(path) or (spec.mixes_shapes and len(wrong) < len(spec.sources)):
+        return
+    for source in wrong:
         yield Finding(
             spec.place(path, f"needs {what}"),
             f"`{path[7:]}` on rows of {source.shape}",

@@ -109,7 +109,10 @@ class File(TypedDict):
 
 
 class Source(TypedDict):
-    """A source of data: an id of the hub, or a local file or folder. `columns` are in the order of the shape."""
+    """A source of data: an id of the hub, or a local file or folder. `columns` are in the order of the shape.
+
+    `kind` is what its rows become, where sources of the run become different things.
+    """
 
     id: str | None
     config: str | None
@@ -127,6 +130,7 @@ class Source(TypedDict):
     wording: str | None
     take: Rows | None
     limit: NotRequired[int | None]
+    kind: NotRequired[str]
 
 
 class EvaluationSet(TypedDict):

@@ -13,6 +13,11 @@ Mapped = Callable[..., Any]
 def build(bundle: Bundle, parts: list[Any], mapped: Mapped) -> tuple[Any, Any]:
     """The training set out of the mapped rows of its sources, and the evaluation set: None, rows, or `Sets` of them."""
     data = bundle.data
+    if bundle.uses("mixed_shapes"):
+        from . import mixed_shapes
+
+        parts = [mixed_shapes.marked(*one) for one in zip(data["sources"], parts, strict=True)]
+        mapped = mixed_shapes.marking(mapped)
     filtered = None
     if bundle.uses("row_filters") and data.get("unique"):
         from .row_filters import repeated

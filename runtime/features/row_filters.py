@@ -1,24 +1,31 @@
 """Rows that are left out before training: those with too long a prompt, those too short, too long or repeated."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from ..core.bundle import Bundle
 from ..core.errors import RunError, say
+
+Own = Callable[[Mapping[str, Any]], dict[str, Any]] | None
+"""Gives a row of a mixture of shapes as it was before."""
 
 
 def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
     """The rows with none of too long a prompt, none that is too short, and none that is too long."""
     longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
-    most = bundle.data.get("max_tokens")
+    most, own = bundle.data.get("max_tokens"), cast(Own, None)
+    if bundle.uses("mixed_shapes"):
+        from . import mixed_shapes
+
+        own = mixed_shapes.own
     if longest is not None:
         rows = long_prompts(rows, tokenizer, longest, use)
     if shortest is not None:
-        rows = short_rows(rows, tokenizer, shortest, use)
+        rows = short_rows(rows, tokenizer, shortest, use, own)
     if most is not None:
-        rows = long_rows(rows, tokenizer, most, use)
+        rows = long_rows(rows, tokenizer, most, use, own)
     return rows
 
 
@@ -30,17 +37,17 @@ def long_prompts(whole: Any, tokenizer: Any, limit: int, use: str) -> Any:
     return _told(whole, kept, f"their prompts have over {limit} tokens")
 
 
-def short_rows(whole: Any, tokenizer: Any, least: int, use: str) -> Any:
+def short_rows(whole: Any, tokenizer: Any, least: int, use: str, own: Own = None) -> Any:
     """The rows that have at least ``least`` tokens, rendered as the trainer renders them; says how many have fewer."""
-    kept = whole.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least}, desc=None)
+    kept = whole.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least, "own": own}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every row has fewer than {least} tokens: there are no rows to {use}")
     return _told(whole, kept, f"they have fewer than {least} tokens")
 
 
-def long_rows(whole: Any, tokenizer: Any, most: int, use: str) -> Any:
+def long_rows(whole: Any, tokenizer: Any, most: int, use: str, own: Own = None) -> Any:
     """The rows that have at most ``most`` tokens with every answer of theirs; says how many have more."""
-    kept = whole.filter(_short_enough, fn_kwargs={"tokenizer": tokenizer, "most": most}, desc=None)
+    kept = whole.filter(_short_enough, fn_kwargs={"tokenizer": tokenizer, "most": most, "own": own}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every row has more than {most} tokens: there are no rows to {use}")
     return _told(whole, kept, f"they have more than {most} tokens")
@@ -72,13 +79,13 @@ def _prompt_fits(row: Mapping[str, Any], tokenizer: Any, limit: int) -> bool:
     return _rendered(row, prompt, tokenizer, prompt[-1]["role"] != "assistant") <= limit
 
 
-def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int) -> bool:
-    return min(_lengths(row, tokenizer, "")) >= least
+def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int, own: Own) -> bool:
+    return min(_lengths(own(row) if own else row, tokenizer, "")) >= least
 
 
-def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int) -> bool:
+def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int, own: Own) -> bool:
     """The trainer ends a text by the end-of-sequence token, which counts here."""
-    return max(_lengths(row, tokenizer, tokenizer.eos_token or "")) <= most
+    return max(_lengths(own(row) if own else row, tokenizer, tokenizer.eos_token or "")) <= most
 
 
 def _lengths(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:

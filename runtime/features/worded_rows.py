@@ -30,6 +30,8 @@ def _read(
     if template is not None:
         from . import paired_rows
 
+        if source["shape"] not in paired_rows.SHAPES:  # of a mixture
+            return _read(to_row, None, column, source, row, index, system, **how)
         row = {**row, paired_rows.columns(source, list(row))["prompt"]: _prompt(template, row, where)}
     if column is not None:
         own = row.get(column)

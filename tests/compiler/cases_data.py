@@ -22,6 +22,8 @@ PAIRED = {
     "pairs3.jsonl": PAIR.replace("4", "6") * 4,
 }
 OWN, PAIRS = trained('qwen2.5-3b on "rows.jsonl"'), trained('qwen2.5-3b on "pairs.jsonl"')
+JUDGED = json.dumps({"prompt": "2 + 2?", "completion": "4", "label": True}) + "\n"
+JUDGED += json.dumps({"prompt": "2 + 2?", "completion": "fish", "label": False}) + "\n"
 SEVERAL = 'eval(data=["held.jsonl", "far.jsonl"])'
 """Rows to train on, and two sets to evaluate on."""
 LONG = json.dumps({"prompt": "why " * 600, "completion": "because"}) + "\n"
@@ -106,8 +108,9 @@ DATA = (
     Case("XP507", on("infinity-instruct[test]"), on("infinity-instruct[train]")),
     Case(
         "XP508",
-        on("mix", data("infinity-instruct", "oasst-guanaco", name="mix")),
-        on("mix", data("infinity-instruct", "capybara", name="mix")),
+        on("mix", "method kto", data('"judged.jsonl"', '"pairs.jsonl"', name="mix")),
+        on("mix", "method kto", data('"judged.jsonl"', '"judged2.jsonl"', name="mix")),
+        {"judged.jsonl": JUDGED * 40, "judged2.jsonl": JUDGED.replace("fish", "3") * 4, "pairs.jsonl": PAIR * 40},
     ),
     Case("XP509", spec("data(shuffle=false)", "target trl-0.18"), spec("data(shuffle=false)")),
     Case(

@@ -184,10 +184,27 @@ def test_a_fallback_is_for_tokenizers_without_a_template():
 
 
 @pytest.mark.parametrize("kinds", [("alpaca", "chat_template"), ("chat_template", "alpaca")])
-def test_two_shapes_in_one_mixture_are_refused_in_either_order(kinds):
+def test_two_shapes_in_one_mixture_keep_each_its_own(kinds):
     found = ax(rows=f"    type: {kinds[0]}\n  - path: org/more\n    type: {kinds[1]}\n")
-    assert any("of one shape" in one or "another source" in one for one in found.messages)
-    assert found.draft.wrong
+    assert not found.draft.wrong
+    assert not found.errors
+    shapes = [source["shape"] for source in found.payload["data"]["sources"]]
+    assert shapes == [{"alpaca": "prompt_completion", "chat_template": "messages"}[kind] for kind in kinds]
+    assert "  completion_only\n" in found.text
+    assert "  assistant_only\n" in found.text
+    assert found.payload["arguments"]["completion_only_loss"] is True
+
+
+def test_instructions_beside_conversations_become_turns_where_the_tool_has_turns(tmp_path):
+    (tmp_path / "data").mkdir()
+    rows = {"a": {"file_name": "a.json"}, "b": {"file_name": "b.json", "formatting": "sharegpt"}}
+    (tmp_path / "data" / "dataset_info.json").write_text(json.dumps(rows))
+    found = lf(root=str(tmp_path), text=LF.replace("identity", "a,b"))
+    assert not found.errors
+    assert [(one["shape"], one["wording"]) for one in found.payload["data"]["sources"]] == [
+        ("prompt_completion", "chat"), ("conversations", None),
+    ]  # fmt: skip
+    assert (found.arguments["completion_only_loss"], found.arguments["assistant_only_loss"]) == (True, True)
 
 
 def test_a_deepspeed_file_by_name_holds_what_the_tools_own_does():

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from token_support import alike, cases, laid, records, trained_on
+from token_support import alike, cases, laid, laid_together, records, trained_on
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +79,23 @@ def test_a_bundle_trains_on_the_tools_tokens(tool: str, name: str, tmp_path: Pat
         assert not alike(theirs, ours), "the import says a difference where there is none"
     else:
         assert alike(theirs, ours), (theirs, ours, found.text)
+
+
+TOGETHER = {
+    "axolotl": ("chatml", "alpaca", "completion of another column"),
+    "llamafactory": ("alpaca by qwen", "sharegpt by qwen", "messages with tags", "a column of system prompts"),
+}
+"""Cases of several shapes whose data a file may have together."""
+
+
+@pytest.mark.parametrize("tool", sorted(TOGETHER))
+def test_a_mixture_of_shapes_has_the_tools_tokens_of_each(tool: str, tmp_path: Path) -> None:
+    found = laid_together([cases(tool)[name] for name in TOGETHER[tool]], tool, str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert not found.errors, found.errors
+    theirs = [row for name in TOGETHER[tool] for row in records(tool)[name]["rows"]]
+    ours = trained_on(found, str(tmp_path))
+    assert alike(theirs, ours), (theirs, ours, found.text)
 
 
 def test_every_case_has_a_record() -> None:

@@ -38,6 +38,27 @@ def laid(case: Case, tool: str, folder: str) -> Imported:
     return imported(text, "--hardware", "1 x cpu", name=os.path.join(folder, "recipe.yaml"), root=folder)
 
 
+def laid_together(parts: list[Case], tool: str, folder: str) -> Imported:
+    """One file whose data are those of several cases of one tokenizer, imported beside its model and rows."""
+    first = parts[0]
+    first.lay(tool, folder)
+    data, about, sets = os.path.join(folder, "data" * (tool == "llamafactory")), {}, []
+    for number, case in enumerate(parts):
+        assert case.tokenizer == first.tokenizer
+        name = f"rows{number}"
+        with open(os.path.join(data, f"{name}.jsonl"), "w", encoding="utf-8") as handle:
+            handle.writelines(json.dumps(row) + "\n" for row in case.rows)
+        about[name] = {"file_name": f"{name}.jsonl", **case.about}
+        sets.append({"path": f"{name}.jsonl", **case.dataset})
+    keys = {key: one for case in parts for key, one in case.source(tool).items()}
+    if tool == "llamafactory":
+        with open(os.path.join(data, "dataset_info.json"), "w", encoding="utf-8") as handle:
+            json.dump(about, handle)
+    keys |= {"dataset": ",".join(about)} if tool == "llamafactory" else {"datasets": sets}
+    name = os.path.join(folder, "recipe.yaml")
+    return imported(json.dumps(keys), "--hardware", "1 x cpu", name=name, root=folder)
+
+
 def trained_on(found: Imported, folder: str) -> list[dict[str, Any]]:
     """The rows of the bundle's trainer, each through its collator, in the form of the tool's records."""
     from xpc.runtime.core import arguments, run

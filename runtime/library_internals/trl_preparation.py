@@ -1,0 +1,22 @@
+"""How trl's SFT trainer makes tokens of rows (trl 0.18 to 1.16)."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Prepared:
+    """What a trainer gets that has rows made to tokens in a way of its own."""
+
+    def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
+        """The rows as tokens; ``prepare`` is trl's way, of rows, arguments, whether they are packed, and a name."""
+        raise NotImplementedError
+
+    def _prepare_dataset(
+        self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
+    ) -> Any:
+        def prepare(rows: Any, args: Any, packing: bool, name: str) -> Any:
+            return super(Prepared, self)._prepare_dataset(  # type: ignore[misc]
+                rows, processing_class, args, packing, formatting_func, name
+            )
+
+        return self.prepare_rows(dataset, args, packing, dataset_name, prepare)

@@ -1,0 +1,135 @@
+"""Mixtures of rows of several shapes: each row is the tokens, and is learned, as in a run over its own source alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emitted import put
+from method_runs import Warm
+from stacks import REPOSITORY
+from tiny_runs import lines, spec
+
+from xpc.compiler.stacks import DEFAULT, STACKS, load
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = os.path.join(REPOSITORY, "tests", "support", "prepared_rows.py")
+ASKED = [{"role": "user", "content": "What colour is it?"}]
+FILES = {
+    "mixed-talk.jsonl": lines(
+        [{"messages": [*ASKED, {"role": "assistant", "content": f"Number {i} is red."}]} for i in range(5)]
+    ),
+    "mixed-pairs.jsonl": lines(
+        [{"prompt": f"Number {i} is", "completion": " blue." * (i + 1)} for i in (0, 1, 2, 3, 3)]
+    ),
+    "mixed-alpaca.jsonl": lines(
+        [{"instruction": "Name the colour.", "input": f"number {i}", "output": "Green."} for i in range(3)]
+    ),
+    "mixed-text.jsonl": lines(
+        [{"text": f"Number {i} is red, and number {i + 1} is blue." * (1 + i % 2)} for i in range(6)]
+    ),
+}
+SOURCES = {
+    "talk": '"mixed-talk.jsonl"',
+    "pairs": '"mixed-pairs.jsonl"',
+    "alpaca": '"mixed-alpaca.jsonl" { format = alpaca, chat }',
+    "text": '"mixed-text.jsonl" { format = text }',
+}
+
+
+def data(*names: str, more: str = "") -> str:
+    """A block of these sources."""
+    return "data mix {\n" + "".join(f"  {SOURCES[name]}\n" for name in names) + f"{more}}}"
+
+
+def prepared(warm: Warm, target: str, cwd: str, *texts: str) -> list[dict[str, Any]]:
+    """What the trainers of these specs' bundles have to train on."""
+    put(warm.place, FILES)
+    bundles = [warm.compiled(text, f"mixed-{target}-{number}") for number, text in enumerate(texts)]
+    answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
+    assert answer["status"] == [0], answer["err"][-3000:]
+    return [json.loads(line[5:]) for line in answer["out"].splitlines() if line.startswith("ROWS ")]
+
+
+def sorted_rows(*found: dict[str, Any]) -> list[str]:
+    return sorted(json.dumps(row) for one in found for row in one["rows"])
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_each_row_is_learned_as_its_own_shape_is(warm: Warm, tmp_path: Path, target: str) -> None:
+    masks = load(target).facts.assistant_only_loss
+    more = () if not masks else ("method sft(assistant_only)",)
+    of = {"talk": more, "pairs": (), "alpaca": (), "text": ()}
+    alone = [
+        spec(data(name), *of[name], data="mix", length="1 step", target=target, sizes="gbs=1 micro=1 seq=40")
+        for name in SOURCES
+    ]
+    whole = spec(data(*SOURCES), *more, data="mix", length="1 step", target=target, sizes="gbs=1 micro=1 seq=40")
+    *parts, mixed = prepared(warm, target, str(tmp_path), *alone, whole)
+    assert [len(one["rows"]) for one in parts] == [5, 5, 3, 6]
+    assert sorted_rows(mixed) == sorted_rows(*parts)
+    masked = [any(-100 in row["labels"] for row in one["rows"]) for one in parts]
+    assert masked == [masks, True, True, False]
+    told = ("rows", "tokens", "cut_rows", "cut_tokens")
+    assert {name: mixed["counted"][name] for name in told} == {
+        name: sum(one["counted"][name] for one in parts) for name in told
+    }
+    assert mixed["counted"]["cut_rows"] > 0
+
+
+def test_the_order_is_that_of_one_shape(warm: Warm, tmp_path: Path) -> None:
+    ordered = "  shuffle = false\n"
+    sizes = "gbs=1 micro=1 seq=64"
+    alone = [spec(data(name, more=ordered), data="mix", length="1 step", sizes=sizes) for name in ("text", "pairs")]
+    texts = [
+        spec(data("text", "pairs", more=ordered), data="mix", length="1 step", sizes=sizes),
+        spec(data("text", "pairs", more="  seed = 3\n"), data="mix", length="1 step", sizes=sizes),
+    ]
+    text, pairs, mixed, shuffled = prepared(warm, DEFAULT, str(tmp_path), *alone, *texts)
+    assert mixed["rows"] == text["rows"] + pairs["rows"]
+    import datasets
+
+    order = datasets.Dataset.from_dict({"at": list(range(11))}).shuffle(seed=3)["at"]
+    assert shuffled["rows"] == [mixed["rows"][at] for at in order]
+
+
+def test_rows_of_several_shapes_are_filtered_held_out_and_packed_together(warm: Warm, tmp_path: Path) -> None:
+    sizes, loss = "gbs=1 micro=1 seq=64", "method sft(assistant_only, completion_only)"
+    alone = [spec(data(name), data="mix", length="1 step", sizes=sizes) for name in ("talk", "pairs", "text")]
+    texts = [
+        spec(data("talk", "pairs", "text", more=more), loss, *rest, data="mix", length="1 step", sizes=sizes,
+             batch=batch)
+        for more, rest, batch in (
+            ("  unique\n  min_tokens = 14\n  max_tokens = 50\n", (), " packing(isolate=mask)"),
+            ("  holdout = 3\n", ("eval(every=1)",), ""),
+        )
+    ]  # fmt: skip
+    talk, pairs, text, packed, held = prepared(warm, DEFAULT, str(tmp_path), *alone, *texts)
+    lengths = [[len(row["input_ids"]) for row in one["rows"]] for one in (talk, pairs, text)]
+    ends = (0, 1, 1)  # the token that trl ends a text with, which `min_tokens` does not count
+    kept = [one for end, part in zip(ends, lengths, strict=True) for one in part if one - end >= 14 and one <= 50]
+    repeated = pairs["rows"][-1]
+    assert pairs["rows"].count(repeated) == 2
+    kept.remove(len(repeated["input_ids"]))
+    assert (len(kept), sum(kept)) == (packed["counted"]["rows"], packed["counted"]["tokens"])
+    assert 0 < len(kept) < sum(map(len, lengths)) - 3
+    assert sum(len(row["input_ids"]) for row in packed["rows"]) == sum(kept)
+    assert len(packed["rows"]) < len(kept)
+    assert (len(held["rows"]), held["evaluated"]) == (sum(map(len, lengths)) - 3, 3)
+
+
+def test_a_mixture_of_shapes_trains_and_is_evaluated_on_two_processes(warm: Warm, tmp_path: Path) -> None:
+    put(warm.place, FILES)
+    held = 'data held {\n  "mixed-text.jsonl" { format = text }\n  "mixed-talk.jsonl"\n}'
+    text = spec(data("talk", "pairs", "alpaca", "text"), held, "eval(data=held, every=3, micro=2)", data="mix",
+                hardware="2 x cpu", length="6 steps", sizes="gbs=8 micro=2 seq=64")  # fmt: skip
+    run = warm.train(text, "mixed-two", DEFAULT, str(tmp_path), world=2)
+    assert run.summary["data"]["rows"] == 19
+    losses, evaluated = run.values("loss"), run.values("eval_loss")
+    assert losses[-1] < losses[0]
+    assert len(evaluated) == 2
+    assert evaluated[1] < evaluated[0]
