@@ -112,10 +112,28 @@ class Scene:
 
     @cached_property
     def rows(self) -> Any:
-        """The training rows, in the shape of the bundle's first source."""
-        shape = self.job["shape"] or self.plan["data"]["sources"][0]["shape"]
+        """The training rows, in the shape of the bundle's first source; in all shapes where a checked bundle has
+        several."""
+        sources = self.plan["data"]["sources"]
+        if self.job.get("checked") and not self.job.get("library") and not self.job["shape"]:
+            kinds = {one["kind"]: one for one in sources if one.get("kind")}
+            if len(kinds) > 1:
+                return self._mixed(list(kinds.values()))
+        return self._alike(sources[0])
+
+    def _mixed(self, sources: list[dict[str, Any]]) -> Any:
+        """Rows of several shapes, as the runtime puts them together."""
+        sys.path.append(REPOSITORY)
+        import datasets
+        from runtime.features import mixed_shapes
+
+        parts = [mixed_shapes.marked(one, self._alike(one)) for one in sources]
+        return datasets.concatenate_datasets(parts).shuffle(seed=0).select(range(self.job["rows"]))
+
+    def _alike(self, source: dict[str, Any]) -> Any:
+        shape = self.job["shape"] or source["shape"]
         made = tiny_models.rows(shape, self.job["rows"])
-        if self.plan["data"]["sources"][0].get("wording") == "chat":
+        if source.get("wording") == "chat":
             made = made.map(tiny_models.as_turns)
         if shape == "prompt" and self.job.get("checked"):  # what the registered rewards compare with
             made = made.add_column("solution", made["answer"][:])

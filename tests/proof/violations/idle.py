@@ -43,7 +43,7 @@ PROOFS: tuple[Proof, ...] = (
           text=rewards("true", strategy="ddp"), legal=rewards("false", strategy="ddp"), variant="ddp"),
     Proof("S20", "XP644", at="load", raises="ValueError", match="Unrecognized configuration class",
           legal=spec("method reward", OLD, train="qwen2.5-3b on ultrafeedback-binarized for 1 epochs")),
-    Proof("T21", "XP508", at="load", measure="idle.mixture", raises="TypeError", match="NoneType"),
+    Proof("T21", "XP508", at="load", measure="idle.mixture", raises="AttributeError", match="'NoneType' object has no attribute 'endswith'"),
     Proof("T22", "XP509", at="init", measure="rows.order", expect={"sampler": "RandomSampler"},
           legal=spec("data(shuffle=false)", "method kto", OLD, train=KTO)),
     Proof("S21", "XP601", at="init", measure="rows.masked", expect={"masked": 0},
