@@ -125,6 +125,7 @@ class Scene:
         """Rows of several shapes, as the runtime puts them together."""
         sys.path.append(REPOSITORY)
         import datasets
+
         from runtime.features import mixed_shapes
 
         parts = [mixed_shapes.marked(one, self._alike(one)) for one in sources]
