@@ -73,7 +73,8 @@ CODES: dict[str, tuple[str, str, str]] = {
         "model-facts",
         "error",
         "A local model directory needs a config.json that states the architecture; so does a file given as "
-        "`model { config = file(...) }`.",
+        "`model { config = file(...) }`. A warning where not even the folder above it is here: the model may be where "
+        "the run will be, and only there.",
     ),
     "XP119": ("unused-data", "error", "A `data` block has another name than the one after `on`, so nothing reads it."),
     "XP120": (

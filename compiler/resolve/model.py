@@ -12,6 +12,7 @@ from xpc.compiler.registry import ModelFacts
 from xpc.compiler.resolve.names import is_hub_id, unquoted
 from xpc.compiler.resources import Model
 from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
 
 WEIGHTS = (
@@ -42,7 +43,11 @@ def find_model(
             problems.report("XP108", f"the model's path cannot be used: {wrong}", label)
         elif facts is None and not problems:
             read = workspace.read(node.value.rstrip("/") + "/config.json")
-            if isinstance(read, str):
+            if isinstance(read, str) and _is_elsewhere(node.value, workspace):
+                why = f"`{node.value[:80]}` is not here: the run will look for it, and its architecture is not checked"
+                gives = '`model(config=file("config.json"))` gives the architecture'
+                problems.append(evolve(report("XP118", why, label, help=gives), severity="warning"))
+            elif isinstance(read, str):
                 why, help = _no_config(node.value, read, workspace)
                 problems.report("XP118", why, label, help=help)
             else:
@@ -95,6 +100,14 @@ def find_model(
             help='`config = file("config.json")` gives the architecture',
         )
     return Model(label, node.name, None, revision, facts, known, chat, config=said), problems
+
+
+def _is_elsewhere(path: str, workspace: Workspace) -> bool:
+    """Whether not even the folder that a model's folder lies in is here: then it may be where the run will be. A model
+    of the hub in quotes is none."""
+    above, _, _ = path.rstrip("/").rpartition("/")
+    named = is_hub_id(path) or path.startswith("~") or "://" in path
+    return bool(above) and not named and not workspace.kind(above)
 
 
 def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems) -> bool:

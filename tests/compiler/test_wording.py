@@ -166,6 +166,24 @@ def test_quoted_hub_ids_are_told_from_paths():
     ]
 
 
+@pytest.mark.parametrize(
+    ("path", "severity"),
+    [
+        ("/models/of-others/qwen", "warning"),
+        ("../of-others/qwen", "warning"),
+        ("qwen", "error"),
+        ("./qwen", "error"),
+        ("~/models/qwen", "error"),
+        ("s3://models/qwen", "error"),
+    ],
+)
+def test_a_model_of_another_machine_is_looked_for_by_the_run(tmp_path, path, severity):
+    (tmp_path / "here").mkdir()
+    text = f'train "{path}" on infinity-instruct for 1 epochs with 1 x h100-80gb bf16 gbs=8 micro=1 seq=1024\n'
+    found = checked(text, str(tmp_path / "here"))
+    assert [one.severity for one in found.problems if one.code == "XP118"] == [severity]
+
+
 def test_explain_knows_clauses_choices_and_settings_of_sources():
     told = {name: explain(name) for name in ("memory", "zero2", "columns")}
     assert "memory.checkpointing:" in (told["memory"] or "")
