@@ -37,8 +37,8 @@ def architecture(draft: Draft, asked: Asked) -> None:
     if alias is None:
         draft.warn(
             None,
-            f"`{folder}` is not here, and its name is that of no registered model: its architecture is not checked, and "
-            "a folder beside the spec must be there when it compiles",
+            f"`{folder}` is not here, and its name is that of no registered model: its architecture is not checked, "
+            "and a folder beside the spec must be there when it compiles",
             "`--model` names another, and `model(config=file(...))` the folder's own config.json",
         )
         return

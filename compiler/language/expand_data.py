@@ -11,11 +11,15 @@ from xpc.grammar.tree import Call, Clause, File, Name, Ref, Setting, String, Val
 
 Operand = Setting | Value
 
-SOURCE_WORDS = dict.fromkeys(
-    ("weight", "fraction", "samples", "num_samples", "rows", "ratio", "proportion", "probability", "prob", "percent",
+SOURCE_WORDS = {
+    **dict.fromkeys(("shape", "type", "formatting", "kind", "style", "schema"), "format"),
+    **dict.fromkeys(("column", "field", "fields", "keys", "column_map", "field_messages"), "columns"),
+    **dict.fromkeys(("conversational", "turns", "as_turns", "chatty"), "chat"),
+    **dict.fromkeys((
+     "weight", "fraction", "samples", "num_samples", "rows", "ratio", "proportion", "probability", "prob", "percent",
      "percentage", "share", "mix", "amount", "count", "max_samples", "max_rows", "max_examples", "num_rows", "size"),
-    "take",
-)  # fmt: skip
+    "take"),
+}  # fmt: skip
 """What other tools call the settings of a source."""
 
 

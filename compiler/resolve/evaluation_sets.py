@@ -11,7 +11,7 @@ from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.schema import BY_PATH, OF_A_BLOCK
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import Wrong
-from xpc.compiler.resolve.sources import find_source, roles_of
+from xpc.compiler.resolve.sources import Reading, find_source, roles_of
 from xpc.compiler.resources import DataSource, EvalSet
 from xpc.compiler.spec import Value, text_of
 from xpc.grammar.diagnostic import Label
@@ -63,7 +63,7 @@ class Sets:
         if block is None and isinstance(node, Ref) and self._is_trained(node):
             return EvalSet(node.name, place, tuple(evolve(one, label=place) for one in self.trained))
         if block is None:
-            return EvalSet(_title(node), place, (self._source(Row(node, place), None, None, None),))
+            return EvalSet(_title(node), place, (self._source(Row(node, place), self._alone()),))
         assert isinstance(node, Ref)
         if not block.rows:
             self.problems.report(
@@ -78,8 +78,10 @@ class Sets:
             for path in ("data.format", "data.prompt", "data.context")
         )
         columns = named if isinstance(named := said["data.columns"], tuple) else None
-        sources = tuple(self._source(row, shape, prompt, context, columns) for row in block.rows)
-        return EvalSet(node.name, place, sources, prompt)
+        how = evolve(
+            self._alone(), shape=shape, prompt=prompt, context=context, columns=columns, several=len(block.rows) > 1
+        )
+        return EvalSet(node.name, place, tuple(self._source(row, how) for row in block.rows), prompt)
 
     def _is_trained(self, node: Ref) -> bool:
         """Whether a name is that of the `data` block which is trained on."""
@@ -96,27 +98,22 @@ class Sets:
             return None
         return value
 
-    def _source(
-        self,
-        row: Row,
-        shape: str | None,
-        prompt: str | None,
-        context: str | None,
-        columns: tuple[str, ...] | None = None,
-    ) -> DataSource:
-        """One source. What neither the spec, nor the registry, nor its first row says is as in the training rows."""
-        method = text_of(self.values, "method") or "sft"
-        known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
-        if prompt is None and not known and not row.items:
-            prompt, context = text_of(self.values, "data.prompt"), context or text_of(self.values, "data.context")
+    def _alone(self) -> Reading:
+        """How rows are read of which no block says anything."""
         turns = self.values.get("data.chat")
-        roles, chat = roles_of(self.values), turns is not None and turns.value is True
-        source, found = find_source(row, shape, self.workspace, method, prompt, context, columns, roles, chat)
+        method, chat = text_of(self.values, "method") or "sft", turns is not None and turns.value is True
+        return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat)
+
+    def _source(self, row: Row, block: Reading) -> DataSource:
+        """One source. What neither the spec, nor the registry, nor its first row says is as in the training rows."""
+        known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
+        if block.prompt is None and not known and not row.items:
+            asked, context = (text_of(self.values, path) for path in ("data.prompt", "data.context"))
+            block = evolve(block, prompt=asked, context=block.context or context)
+        source, found = find_source(row, block)
         first = self.trained[0]
-        if shape is None and not known and source.found is None:
-            again, other = find_source(
-                row, first.wording or first.shape, self.workspace, method, prompt, context, columns, roles, chat
-            )
+        if block.shape is None and not known and source.found is None:
+            again, other = find_source(row, evolve(block, shape=first.wording or first.shape))
             alike = (
                 first.only and not again.only and set(first.columns or ()) <= set(again.found or first.columns or ())
             )

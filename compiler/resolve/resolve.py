@@ -16,7 +16,7 @@ from xpc.compiler.plan import CHOSEN
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.extra_values import extra_values
 from xpc.compiler.resolve.model import find_model, vocabulary
-from xpc.compiler.resolve.sources import find_source, roles_of
+from xpc.compiler.resolve.sources import Reading, find_source, roles_of
 from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
 from xpc.compiler.spec import DEFAULT, DERIVED, SPEC, Origin, Spec, Value, text_of
 from xpc.compiler.stacks import Stack
@@ -361,19 +361,13 @@ class _Resolver:
         )
         listed = self.values.get("data.columns")
         columns = None if listed is None or not isinstance(listed.value, tuple) else listed.value
+        block = Reading(
+            self.workspace, method or "sft", shape, column, context, columns, roles_of(self.values),
+            self._flag("data.chat"), len(rows) > 1,
+        )  # fmt: skip
         sources: list[DataSource] = []
         for row in rows:
-            source, problems = find_source(
-                row,
-                shape,
-                self.workspace,
-                method or "sft",
-                column,
-                context,
-                columns,
-                roles_of(self.values),
-                self._flag("data.chat"),
-            )
+            source, problems = find_source(row, block)
             if "data.prompt_template" in self.values and context is None and source.wording is None:
                 source = evolve(source, context=None)  # the template says where it stands
             sources.append(source)

@@ -20,27 +20,34 @@ from xpc.compiler.resolve.names import is_hub_id, unquoted
 from xpc.compiler.resources import DataSource
 from xpc.compiler.spec import Value
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
-from xpc.grammar.record import evolve
+from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Ref, String
 
 
-def find_source(
-    row: Row,
-    shape: str | None,
-    workspace: Workspace,
-    method: str,
-    prompt: str | None,
-    context: str | None,
-    columns: tuple[str, ...] | None,
-    roles: tuple[tuple[str, str], ...],
-    chat: bool,
-) -> tuple[DataSource, list[Diagnostic]]:
+@record
+class Reading:
+    """How a block's rows are read: `shape` (its `format`), `prompt`, `context`, `columns` and `chat` as it states them.
+
+    A source's own go before them. `roles` are the names of speakers; `several` says that other sources stand beside.
+    """
+
+    workspace: Workspace
+    method: str
+    shape: str | None = None
+    prompt: str | None = None
+    context: str | None = None
+    columns: tuple[str, ...] | None = None
+    roles: tuple[tuple[str, str], ...] = ()
+    chat: bool = False
+    several: bool = False
+
+
+def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
     """One source of data with what is known about it.
 
-    `shape` is `data { format = ... }`, `prompt`, `context`, `columns` and `chat` its settings of that name, when
-    written; a source's own go before them. `roles` are the names of speakers that the spec has. Reinforcement
-    reads nothing but the prompt, so there a prompt column is the shape.
+    Reinforcement reads nothing but the prompt, so there a prompt column is the shape.
     """
+    workspace, method, prompt = block.workspace, block.method, block.prompt
     problems = Problems()
     settings: dict[str, object] = {}
     for item in row.items:
@@ -60,32 +67,34 @@ def find_source(
             settings[item.path] = value
     node = row.ref
     of_source, take, own = settings.get("columns"), settings.get("take"), settings.get("context")
-    of_row = settings.get("format", shape)
-    shape = of_row if isinstance(of_row, str) else None
+    stated = settings.get("format", block.shape)
+    shape = stated if isinstance(stated, str) else None
     if shape is None and prompt is not None and METHODS[method].shapes[0] == "prompt":
         shape = "prompt"
-    named = of_source if isinstance(of_source, tuple) else columns
+    named = of_source if isinstance(of_source, tuple) else block.columns
     read_as = "prompt_completion" if shape == "alpaca" else shape
     if isinstance(node, String):
-        source, more = _local(node, row.label, read_as, workspace, method, named)
+        source, more = _local(node, row.label, read_as, block, named)
     else:
-        source, more = _remote(node, row.label, read_as, workspace, method)
-    apart = source.shape == "prompt" and prompt is not None and (named is columns or prompt in (source.found or ()))
+        source, more = _remote(node, row.label, read_as, block)
+    apart = (
+        source.shape == "prompt" and prompt is not None and (named is block.columns or prompt in (source.found or ()))
+    )
     if named is not None and prompt is not None and apart and prompt not in named:
         named = (prompt, *named)
-    source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else context)
+    source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else block.context)
     problems += wrong if all(one.code != "XP124" for one in more) else []  # of no known shape: said once
     if isinstance(take, Amount):
         source = evolve(source, take=take)
     most = settings.get("limit")
     if isinstance(most, int):
         source = evolve(source, limit=most, rows=None if source.rows is None else min(source.rows, most))
-    if roles:
-        source = evolve(source, roles=roles)
+    if block.roles:
+        source = evolve(source, roles=block.roles)
     if source.parts:
         read = {name: getattr(source, name) for name in ("shape", "columns", "only", "context", "wording", "roles")}
         source = evolve(source, parts=tuple(evolve(part, **read) for part in source.parts))
-    if settings.get("chat", chat) is True:
+    if settings.get("chat", block.chat) is True:
         source = as_chat(source)
     if settings.get("chat") is True and not source.chat:
         place = next(item.label for item in row.items if item.path == "chat")
@@ -106,10 +115,8 @@ def names_of(value: object) -> tuple[str, ...]:
     return tuple(str(name) for name in value) if isinstance(value, tuple) else ()
 
 
-def _remote(
-    node: Ref, label: Label, shape: str | None, workspace: Workspace, method: str
-) -> tuple[DataSource, list[Diagnostic]]:
-    source, found = _of_the_hub(node, label, shape, workspace, method)
+def _remote(node: Ref, label: Label, shape: str | None, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
+    source, found = _of_the_hub(node, label, shape, block)
     if node.slice is None and not source.split.isdigit():
         return source, found
     from xpc.compiler.language.slices import part
@@ -118,9 +125,8 @@ def _remote(
     return evolve(source, slice=cut), wrong + found
 
 
-def _of_the_hub(
-    node: Ref, label: Label, shape: str | None, workspace: Workspace, method: str
-) -> tuple[DataSource, list[Diagnostic]]:
+def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
+    workspace, method = block.workspace, block.method
     entry = registry.find_dataset(node.name)
     id, part = (node.name, node.config) if entry is None else (entry.id, node.config or entry.config)
     pin = None if workspace.pins is None else workspace.pins.find("dataset", id, node.revision, part)
@@ -149,7 +155,7 @@ def _of_the_hub(
         node.name, None, label, node.config, node.split or "train", node.slice, revision, shape or usual
     )
     if pin is not None and pin.columns and not node.is_name:
-        known, found = _shaped(source, pin.columns, shape, method)
+        known, found = _shaped(source, pin.columns, shape, block)
         return evolve(known, rows=None if node.slice else pin.rows.get(known.split)), found
     if not node.is_name and "/" in node.name:
         path = unquoted(node.name, label, "XP110", "XP111", workspace)
@@ -175,11 +181,10 @@ def _local(
     node: String,
     label: Label,
     shape: str | None,
-    workspace: Workspace,
-    method: str,
+    block: Reading,
     named: tuple[str, ...] | None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    path = node.value
+    path, workspace, method = node.value, block.workspace, block.method
     source = DataSource(None, path, label, shape=shape or METHODS[method].shapes[0])
     wrong = plain_text(path)
     if wrong:
@@ -197,7 +202,7 @@ def _local(
     if not kind:
         return source, [_not_here(path, label, shape, workspace)]
     if kind == "folder":
-        return _folder(source, node, shape, workspace, method, named)
+        return _folder(source, node, shape, block, named)
     from xpc.compiler.data.rows import first_columns  # a spec of registered data has no use for it
 
     seen: tuple[list[str], int] | None = None
@@ -218,18 +223,18 @@ def _local(
     columns = first_columns(path, head)
     if seen is not None:
         columns, source = seen[0], evolve(source, rows=seen[1])
-    return _shaped(source, columns, shape, method, named)
+    return _shaped(source, columns, shape, block, named)
 
 
 def _shaped(
     source: DataSource,
     columns: Sequence[str] | None,
     shape: str | None,
-    method: str,
+    block: Reading,
     named: tuple[str, ...] | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
     """The source with the shape that its columns show where none is written, or else those that the spec names."""
-    problems = Problems()
+    problems, method = Problems(), block.method
     if shape is None and columns is not None:
         order = SHAPES if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
         found = next((name for name in order if set(SHAPES[name]) <= set(columns)), None)
@@ -245,7 +250,7 @@ def _shaped(
                 "XP124",
                 f"the columns of `{source.name[:80]}` are of no known shape",
                 source.label,
-                help=f"{listed}; {wanted(method, columns)}",
+                help=f"{listed}; {wanted(method, columns, source.label.typed * block.several)}",
             )
             columns = None
         else:
@@ -258,15 +263,14 @@ def _folder(
     source: DataSource,
     node: String,
     shape: str | None,
-    workspace: Workspace,
-    method: str,
+    block: Reading,
     named: tuple[str, ...] | None,
 ) -> tuple[DataSource, list[Diagnostic]]:
     """A folder with its files. The first row of the first file to train on says what all of them are."""
     from xpc.compiler.data import folders
 
     path, label = node.value.rstrip("/") or "/", source.label
-    names = workspace.walk(path)
+    names = block.workspace.walk(path)
     if isinstance(names, str):
         return source, [report("XP114", names, label, help="name a folder that holds files of rows, and no others")]
     names = [
@@ -276,7 +280,7 @@ def _folder(
         help = "a data folder holds files of rows: " + ", ".join(DATA_FORMATS)
         return source, [report("XP110", f"`{path[:80]}` holds no data", label, help=help)]
     first = (folders.of_split(tuple(names), source.split) or names)[0]
-    found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, workspace, method, named)
+    found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, block, named)
     parts = tuple(evolve(found, path=f"{path}/{one}", found=None, rows=None) for one in names)
     return evolve(found, path=node.value, parts=parts, rows=None), problems
 

@@ -65,7 +65,7 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             source.label,
             f"{method} cannot {'train' if source in spec.data else 'evaluate'} on {in_words(source.shape)}",
-            advice(method, source),
+            advice(method, source, source.label.typed * (len(spec.data) > 1)),
             (spec.label("method", "the method"),),
         )
 

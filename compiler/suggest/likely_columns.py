@@ -51,9 +51,16 @@ def form(method: str, columns: Iterable[str]) -> str | None:
     return None
 
 
-def advice(method: str, source: DataSource) -> str:
-    """What to write where a method cannot train on the shape of a source."""
-    found = form(method, source.found or source.columns or ())
+def _of(ref: str, written: str | None) -> str | None:
+    """The `data` of all sources, or where others stand beside (`ref` is what is typed for this one) of this source."""
+    if written is None or not ref or not written.startswith("data(format="):
+        return written
+    return f"{ref} {{ {written[len('data(') : -1].replace('=', ' = ')} }}"
+
+
+def advice(method: str, source: DataSource, ref: str) -> str:
+    """What to write where a method cannot train on the shape of a source; `ref` names it where others stand beside."""
+    found = _of(ref, form(method, source.found or source.columns or ()))
     if METHODS[method].shapes[0] == "prompt":
         told = ": the other columns go to the reward functions" if METHODS[method].grouped else ""
         if found:
@@ -75,9 +82,10 @@ def _of_registry(method: str) -> str:
     return min(fitting)[2]
 
 
-def wanted(method: str, columns: Iterable[str]) -> str:
-    """What to write for rows of no known shape: the columns that look like one, or what a row holds."""
-    found = form(method, columns)
+def wanted(method: str, columns: Iterable[str], ref: str) -> str:
+    """What to write for rows of no known shape: the columns that look like one, or what a row holds; `ref` names the
+    source where others stand beside."""
+    found = _of(ref, form(method, columns))
     if found is not None:
         return f"write `{found}`"
     if method == "sft":

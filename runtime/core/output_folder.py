@@ -40,6 +40,9 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     held = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     if not held or (held == [MARKER] and not _lines(folder)):
         return None, []  # the second: killed before its marker was whole, which is the first thing that a run writes
+    if held == [MARKER] and other(bundle) is not None:  # it was refused before its first step: there is nothing to lose
+        _free(folder)
+        return None, ["no complete checkpoint to go on from: starting anew"]
     if run["resume"] != "auto":
         raise RunError(f"{folder} is not empty and this bundle does not resume; name another output folder or empty it")
     differs = other(bundle)
@@ -47,8 +50,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         raise RunError(f"{folder} is not empty and holds no run of a bundle; name another output folder or empty it")
     if differs:
         raise RunError(f"{folder} holds a run of another bundle{differs}; name another output folder or empty it")
-    if _in_use(folder):
-        raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
+    _free(folder)
     unfinished(bundle)
     states = bundle.parts("states")[0].states  # of this strategy's checkpoints
     checkpoint, notes = newest_complete(folder, run["world_size"], states, digests)
@@ -130,10 +132,11 @@ def _lock(handle: IO[str], patience: float = 0) -> bool:
             return True
 
 
-def _in_use(folder: str) -> bool:
+def _free(folder: str) -> None:
     try:
         with open(os.path.join(folder, MARKER), "a", encoding="utf-8") as handle:
-            return not _lock(handle, PATIENCE)
+            if not _lock(handle, PATIENCE):
+                raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
     except OSError as error:
         raise RunError(f"cannot write to {folder}: {error.strerror}") from error
 

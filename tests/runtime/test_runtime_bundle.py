@@ -305,8 +305,16 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     assert output_folder._held is not None
     output_folder._held.close()  # as the end of its process does
     assert output_folder.begin(bundle) == (None, ["no complete checkpoint to go on from: starting anew"])
+    # One that was refused before its first step has left nothing, and a mended spec may take its place.
+    assert output_folder.begin(other) == (None, ["no complete checkpoint to go on from: starting anew"])
+    never = made(tmp_path, "never", output_dir=str(out), per_device_eval_batch_size=4)
+    never.run["resume"] = "never"
+    assert output_folder.begin(never)[0] is None
+    (out / "metrics.jsonl").write_text("")
     with pytest.raises(RunError, match=r"a run of another bundle: arguments.seed was \S+ and is 7; name"):
         output_folder.begin(other)
+    with pytest.raises(RunError, match="does not resume"):
+        output_folder.begin(never)
     recorded(checkpoint(out, 4))
     assert output_folder.begin(bundle) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
     others = {"save_steps": 3, "save_total_limit": 1, "logging_steps": 7, "ddp_timeout": 60}
