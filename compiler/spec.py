@@ -309,9 +309,12 @@ class Spec:
 
     @property
     def learns_from_micro(self) -> bool:
-        """Whether the size of a micro-batch is part of what is learned: of some losses a part is a mean over one, kto
-        estimates its KL term from the rows of one, and distillation that generates one by one draws by it."""
+        """Whether the size of a micro-batch is part of what is learned: of some losses a part is a mean over one, and
+        the whole where DeepSpeed shares sequences; kto estimates its KL term from the rows of one, and distillation
+        that generates one by one draws by it."""
         name = self.text("method")
+        if self.ulysses:
+            return True
         drawn = self.teacher is not None and generates_itself(self.method, self.get)
         if (name == "kto" and self.losses == ("kto",)) or (drawn and not self.stack.facts.distill_rounds):
             return True
@@ -333,6 +336,20 @@ class Spec:
     def context_parallel(self) -> int:
         """Processes that share one sequence; 1 where each has its own."""
         return self.get("strategy.context_parallel") or 1
+
+    @property
+    def ulysses(self) -> bool:
+        """Whether processes of a DeepSpeed run share sequences: each has all tokens of some heads in attention."""
+        return self.context_parallel > 1 and self.zero_stage > 0
+
+    @property
+    def shared_multiple(self) -> int:
+        """Tokens of which a sequence that processes share has a multiple: torch splits it in two pieces for each,
+        DeepSpeed in one. Of CPUs all have one length, for gloo gathers none of several."""
+        size = self.context_parallel
+        if not self.ulysses:
+            return 2 * size
+        return size * -(-self.integer("batch.seq") // size) if self.on_cpu else size
 
     @property
     def replicas(self) -> int:

@@ -11,6 +11,7 @@ from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.entries import Entry, boolean, integer, text, words
 from xpc.compiler.importing.overrides import Asked, Machines, named_table
 from xpc.compiler.importing.tool_files import FILES
+from xpc.compiler.lower.accelerate import ATTENTION
 from xpc.compiler.stacks import able
 
 Entries = Mapping[str, Entry]
@@ -61,6 +62,7 @@ def accelerate(draft: Draft, table: Entries, asked: Asked, found: Machines) -> N
                 named_file(draft, named, asked)
         else:
             draft.default("strategy", "zero2", "not set: accelerate's default")
+        ulysses(draft, table.get("parallelism_config"))
     elif name == "FSDP" and kind is not None:
         draft.mark(kind, "mapped", "strategy")
         mesh(draft, table.get("parallelism_config"))
@@ -102,13 +104,11 @@ def _unused(draft: Draft, table: Entries, name: str) -> None:
     for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "fp8_config",
                 "dynamo_config", "mpirun_config", "ipex_config"):  # fmt: skip
         block = table.get(key)
-        if block is None or name == BLOCKS.get(key):
+        if block is None or name == BLOCKS.get(key) or (key, name) == ("parallelism_config", "DEEPSPEED"):
             continue
         for one in block.mapping.values() or [block]:
             if one.key.endswith("sp_size") and (integer(one) or 1) > 1:
-                draft.error(
-                    one, "the language has no Ulysses parallelism", "`context_parallel` shares sequences under FSDP2"
-                )
+                draft.error(one, f"{name} has no Ulysses parallelism", "`context_parallel` shares sequences under ZeRO")
             elif key in ("fp8_config", "dynamo_config") and not one.off and one.value not in ("NO", "no"):
                 draft.error(one, "a bundle's accelerate.yaml has no such block")
             else:
@@ -216,6 +216,26 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
             draft.error(one, f"the FSDP of {draft.stack.name} has no such key, or a bundle states it otherwise")
 
 
+def ulysses(draft: Draft, block: Entry | None) -> None:
+    """`parallelism_config` beside DeepSpeed: processes that share a sequence."""
+    table = {} if block is None else block.mapping
+    for key, one in table.items():
+        name, value = key.removeprefix("parallelism_config_"), integer(one)
+        if name == "sp_size" and value is not None and value > 1:
+            draft.put("strategy.context_parallel", value, one)
+        elif name == "sp_attn_implementation" and not one.empty:
+            attention = next((own for own, theirs in ATTENTION.items() if theirs == text(one)), None)
+            if attention is None:
+                draft.error(one, "processes share sequences by sdpa, flash_attention_2 or flash_attention_3")
+            else:
+                draft.default("model.attn", attention, "the attention that shares sequences")
+                draft.mark(one, "mapped", "model.attn")
+        elif name in ("cp_size", "tp_size") and value is not None and value > 1:
+            draft.error(one, "under DeepSpeed processes share sequences by `sp_size` alone")
+        else:
+            draft.note(one, "a bundle states what its target needs")
+
+
 def mesh(draft: Draft, block: Entry | None) -> None:
     """`parallelism_config`: hybrid sharding and context parallelism; tensor parallelism is not in the language."""
     table = {
@@ -239,7 +259,7 @@ def mesh(draft: Draft, block: Entry | None) -> None:
         elif key.startswith(("cp_", "sp_")) and key not in ("sp_size",):
             draft.note(one, "a bundle states what its target needs")
         else:
-            draft.error(one, "the language has no tensor and no Ulysses parallelism")
+            draft.error(one, "the language has no tensor parallelism, and Ulysses' under ZeRO alone")
 
 
 def trainer_fsdp(draft: Draft, named: Entries) -> None:

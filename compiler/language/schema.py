@@ -224,7 +224,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("strategy.reshard", k.FLAG, "free gathered parameters after the forward pass (FSDP)"),
     Setting("strategy.shard", k.INT, "ranks that share one copy of the model (hsdp)", low=1),
     Setting("strategy.state_dict", k.CHOICE, "form of checkpoints (FSDP)", choices=("full", "sharded"), bare=False),
-    Setting("strategy.context_parallel", k.INT, "ranks that share one sequence (FSDP2)", low=1, high=MAX_PROCESSES),
+    Setting("strategy.context_parallel", k.INT, "processes that share one sequence (FSDP2, ZeRO)", low=1,
+            high=MAX_PROCESSES),
     Setting("strategy.activation_checkpointing", k.FLAG, "never legal; use `memory { checkpointing }`"),
     # precision
     Setting("precision", k.CHOICE, "dtype of the computation", head=True, choices=("bf16", "fp16", "fp32", "fp8"),

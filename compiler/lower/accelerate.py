@@ -9,6 +9,14 @@ from xpc.compiler.stacks import Json
 
 FSDP1_STRATEGY = {True: "FULL_SHARD", False: "SHARD_GRAD_OP"}
 HYBRID_STRATEGY = {True: "HYBRID_SHARD", False: "HYBRID_SHARD_ZERO2"}
+ATTENTION = {
+    "flash2": "flash_attention_2",
+    "flash3": "flash_attention_3",
+    "sdpa": "sdpa",
+    "eager": "eager",
+    "flex": "flex_attention",
+}
+"""The names that transformers has for kinds of attention."""
 
 
 def distributed_type(spec: Spec) -> str:
@@ -53,6 +61,8 @@ def accelerate(spec: Spec) -> dict[str, Json]:
     else:
         precision = spec.text("precision")
         out["mixed_precision"] = precision if precision in ("bf16", "fp16") else "no"
+    if spec.ulysses:
+        out["parallelism_config"] = _ulysses(spec)
     if kind == "FSDP":
         out["fsdp_config"] = _fsdp(spec)
         mesh = _mesh(spec)
@@ -91,6 +101,23 @@ def _mesh(spec: Spec) -> dict[str, Json] | None:
         out["parallelism_config_cp_backend"] = "torch"
         out["parallelism_config_cp_comm_strategy"] = "allgather"
     return dict(sorted(out.items()))
+
+
+def _ulysses(spec: Spec) -> dict[str, Json]:
+    """The processes of a DeepSpeed run by groups that share a sequence; what shards is all of them, by ZeRO itself.
+
+    Source: accelerate 1.15 `parallelism_config.py`, `utils/dataclasses.py` (`DeepSpeedSequenceParallelConfig`).
+    """
+    return {
+        "parallelism_config_cp_size": 1,
+        "parallelism_config_dp_replicate_size": spec.replicas,
+        "parallelism_config_dp_shard_size": 1,
+        "parallelism_config_sp_attn_implementation": ATTENTION[spec.text("model.attn")],
+        "parallelism_config_sp_backend": "deepspeed",
+        "parallelism_config_sp_seq_length_is_variable": True,
+        "parallelism_config_sp_size": spec.context_parallel,
+        "parallelism_config_tp_size": 1,
+    }
 
 
 def _fsdp(spec: Spec) -> dict[str, Json]:

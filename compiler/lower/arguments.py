@@ -102,8 +102,7 @@ def _batch(spec: Spec) -> dict[str, Json]:
         "padding_free": spec.flag("batch.padding_free"),
     }
     if spec.context_parallel > 1:
-        # torch splits a sequence in two pieces a rank; one that does not divide is sharded unevenly.
-        out["pad_to_multiple_of"] = 2 * spec.context_parallel
+        out["pad_to_multiple_of"] = spec.shared_multiple
     if packing and "packing_strategy" in spec.fields():
         out["packing_strategy"] = spec.text("batch.packing.strategy")
     mean = spec.get("batch.mean")

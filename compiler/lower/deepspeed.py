@@ -20,7 +20,8 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
     if not spec.zero_stage:
         raise ValueError(f"{spec.text('strategy')} does not use DeepSpeed")
     out: dict[str, Json] = {
-        "train_batch_size": spec.integer("batch.gbs"),
+        # Where processes share a sequence, transformers wants each counted, and accelerate corrects the number later.
+        "train_batch_size": spec.integer("batch.gbs") * spec.context_parallel,
         "train_micro_batch_size_per_gpu": spec.integer("batch.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),
         "gradient_clipping": spec.real("optimizer.clip"),

@@ -27,14 +27,16 @@ def division(
     extra: Iterable[str] = (),
 ) -> Division:  # fmt: skip
     """The section of trainer_args.json. ``extra`` are the keys of `extra deepspeed`."""
-    if distributed_type == "DEEPSPEED":
+    ulysses = distributed_type == "DEEPSPEED" and context_parallel > 1
+    if distributed_type == "DEEPSPEED" and not ulysses:
         processes = _of_shards(arguments, extra)
     else:
         processes = _of_processes(distributed_type, fsdp1, context_parallel)
+    means = ulysses or _means(method, arguments)
     return {
         "step": _of_any(method, arguments),
         "processes": processes,
-        "micro": "a part of its loss is a mean over each micro-batch" if _means(method, arguments) else None,
+        "micro": "a part of its loss is a mean over each micro-batch" if means else None,
     }
 
 
@@ -66,7 +68,7 @@ def _of_processes(distributed_type: str, fsdp1: bool, context_parallel: int) -> 
     """Why another number of processes cannot read the checkpoints."""
     if distributed_type == "FSDP" and fsdp1:
         return "FSDP1 was not seen to load what another number of processes has saved"
-    if distributed_type == "FSDP" and context_parallel > 1:
+    if context_parallel > 1:
         return "processes share each sequence (`context_parallel`)"
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.setting import Path
-from xpc.compiler.lower.accelerate import distributed_type, is_fsdp1
+from xpc.compiler.lower.accelerate import ATTENTION, distributed_type, is_fsdp1
 from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.deepspeed import deepspeed_extension, deepspeed_optimizer
 from xpc.compiler.lower.disk import disk
@@ -21,14 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.runtime.core.payload import Data, Division, Evaluation, Hub, Model, Payload, Rows, Run, Source, Words
     from xpc.runtime.core.payload import Stack as StackSection
-
-ATTENTION = {
-    "flash2": "flash_attention_2",
-    "flash3": "flash_attention_3",
-    "sdpa": "sdpa",
-    "eager": "eager",
-    "flex": "flex_attention",
-}
 
 
 def payload(spec: Spec) -> Payload:

@@ -204,8 +204,10 @@ def _batch(spec: Spec) -> tuple[int, int]:
 
 
 def _evaluated(spec: Spec) -> float:
-    """Tokens of a micro-batch of evaluation, as a share of one of training."""
-    return (spec.get("eval.micro") or 0) / spec.integer("batch.micro") if spec.evaluates else 0.0
+    """Tokens of a micro-batch of evaluation, as a share of one of training. DeepSpeed shares sequences in training
+    alone (accelerate's `disable_in_eval`)."""
+    whole = spec.context_parallel if spec.ulysses else 1
+    return whole * (spec.get("eval.micro") or 0) / spec.integer("batch.micro") if spec.evaluates else 0.0
 
 
 def _attention(spec: Spec, micro: int, flattened: bool) -> str:

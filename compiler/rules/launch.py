@@ -30,12 +30,13 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP802", "torchrun-without-the-yaml")
 def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
-    """FSDP is described in accelerate.yaml, which `accelerate launch` reads and torchrun does not.
+    """FSDP is described in accelerate.yaml, which `accelerate launch` reads and torchrun does not; so are the groups of
+    processes that share a sequence.
 
     Started by torchrun the run would be plain DDP; the runtime stops it, after every process has loaded torch.
     Source: accelerate 1.15 `commands/launch.py` (the file becomes environment variables).
     """
-    if spec.text("launch.launcher") == "torchrun" and spec.sharded_by_fsdp:
+    if spec.text("launch.launcher") == "torchrun" and (spec.sharded_by_fsdp or spec.ulysses):
         yield Finding(
             spec.place("launch.launcher", "does not read accelerate.yaml"),
             f"{spec.text('strategy')} cannot be started by torchrun",

@@ -97,6 +97,9 @@ class Facts:
     """The strategies of the language that can be launched."""
     fsdp2: bool
     context_parallel: bool
+    """Whether ranks of FSDP2 can share a sequence."""
+    sequence_parallel: Names
+    """Families of which processes of DeepSpeed can share a sequence (Ulysses, accelerate's `sp_backend`)."""
     parallelism_config: bool
     """Whether accelerate's configuration has a block of that name."""
     hsdp: Literal["fsdp1", "parallelism_config"]

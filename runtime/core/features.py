@@ -51,7 +51,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "states": ("deepspeed", "fsdp", "plain_checkpoints"),
     "without_checkpoint": ("weights_only",),
     # tokenizer, rows, model, trainer
-    "deprecations": ("deepspeed", "checkpointing_warning"),
+    "deprecations": ("deepspeed", "checkpointing_warning", "library_internals.ulysses"),
     "tokenizer_loaded": ("executed_files", "added_tokens", "special_tokens"),
     "reader": ("local_data",),
     "why_unreadable": ("local_data",),
@@ -71,7 +71,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     ),
     "bases": ("distillation", "evaluation"),
     "trainer_maker": ("trainer_parts",),
-    "trainer_built": ("library_internals.epoch_order", "tied_weights"),
+    "trainer_built": ("library_internals.epoch_order", "library_internals.ulysses", "tied_weights"),
     # training
     "missed": ("evaluation",),
     "before_first_step": ("evaluation", "deepspeed"),
@@ -93,8 +93,8 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "optim_target_modules", "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit", "use_vllm",
     ),
     "run": (
-        "deepspeed_optimizer", "device", "distributed_type", "division", "full_state", "gpu", "nan", "nodes",
-        "patience", "processes_per_node", "world_size", "zero_stage",
+        "context_parallel", "deepspeed_optimizer", "device", "distributed_type", "division", "full_state", "gpu", "nan",
+        "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
     ),
 }  # fmt: skip
 """What `uses` reads of the two sections that hold the most else."""
@@ -257,6 +257,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
         "tied_weights": not zero,
         "torch_exit_barrier": nodes,
+        "ulysses": zero and run.get("context_parallel", 1) > 1,
         "weight_dtypes": no_bfloat16 or wide,
         "weights_only": run.get("full_state") is False,
         "worded_rows": data.get("prompt_template") or data.get("system_column"),

@@ -1,4 +1,4 @@
-"""Cases of context parallelism (XP414 to XP419, XP490, XP491)."""
+"""Cases of context parallelism (XP414 to XP419, XP490, XP495 to XP498)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from cases_numerics import SMALL
 from cases_strategy import extra
 
 LINES = "gbs=128 micro=2"
+WEIGHED = "gbs=128 micro=16 mean=local_tokens"
+ON_CPUS = {"hardware": "4 x cpu", "precision": "fp32", "batch": "gbs=8 micro=2 mean=local_tokens"}
+WINDOWS = "mistral-7b-instruct-v0.1 on infinity-instruct for 3 epochs"
+HALF = "qwen2.5-0.5b on infinity-instruct for 3 epochs"
 PROMPTS = "qwen2.5-3b on deepmath-103k for 3 epochs"
 
 CASES: tuple[Case, ...] = (
     Case("XP414", spec(strategy="ddp(context_parallel=2)", train=SMALL), spec(strategy="fsdp(context_parallel=2)")),
     Case(
-        "XP414", spec(strategy="zero2(context_parallel=2)"), spec(strategy="fsdp(context_parallel=8)"), variant="zero"
+        "XP414",
+        spec("target trl-0.24", strategy="zero1(context_parallel=2)", train=SMALL),
+        spec(strategy="zero1(context_parallel=2)", train=SMALL, batch=WEIGHED),
+        variant="zero",
     ),
     Case(
         "XP414",
@@ -21,6 +28,43 @@ CASES: tuple[Case, ...] = (
         variant="target",
     ),
     Case("XP415", spec(strategy="fsdp(context_parallel=3)"), spec(strategy="fsdp(context_parallel=4)")),
+    Case(
+        "XP415",
+        spec(strategy="zero1(context_parallel=2)", **ON_CPUS),
+        spec(strategy="zero1(context_parallel=4)", **ON_CPUS),
+        variant="groups-of-cpus",
+    ),
+    Case(
+        "XP416",
+        spec("model(attn=eager)", strategy="zero2(context_parallel=2)", batch=WEIGHED),
+        spec("model(attn=flash2)", strategy="zero2(context_parallel=2)", batch=WEIGHED),
+        variant="zero",
+    ),
+    Case(
+        "XP495",
+        spec(strategy="zero3(context_parallel=2)", train="falcon-7b on oasst-guanaco for 3 epochs", batch=WEIGHED),
+        spec(strategy="zero3(context_parallel=2)", batch=WEIGHED),
+    ),
+    Case(
+        "XP495",
+        spec(strategy="zero3(context_parallel=8)", train=HALF, batch=WEIGHED),
+        spec(strategy="zero3(context_parallel=2)", train=HALF, batch=WEIGHED),
+        variant="heads",
+    ),
+    Case(
+        "XP496",
+        spec("method sft(loss=dft)", strategy="zero2(context_parallel=2)", batch=WEIGHED),
+        spec("method sft(loss=nll)", strategy="zero2(context_parallel=2)", batch=WEIGHED),
+    ),
+    Case(
+        "XP496",
+        spec(extra("trl", "label_smoothing_factor = 0.1"), strategy="zero2(context_parallel=2)", batch=WEIGHED),
+        spec(strategy="zero2(context_parallel=2)", batch=WEIGHED),
+        variant="smoothing",
+    ),
+    Case(
+        "XP497", spec(strategy="zero2(context_parallel=2)"), spec(strategy="zero2(context_parallel=2)", batch=WEIGHED)
+    ),
     Case(
         "XP415",
         spec("nodes 2", strategy="hsdp(shard=2, context_parallel=2)", batch=LINES),
@@ -85,6 +129,23 @@ CASES: tuple[Case, ...] = (
         spec(extra("trl", "pad_to_multiple_of = 6"), strategy="fsdp(context_parallel=2)"),
         spec(extra("trl", "pad_to_multiple_of = 12"), strategy="fsdp(context_parallel=2)"),
         variant="unbalanced",
+    ),
+    Case(
+        "XP498",
+        spec(strategy="zero3(reduce_scatter=false, context_parallel=2)", batch=WEIGHED),
+        spec(strategy="zero3(context_parallel=2)", batch=WEIGHED),
+    ),
+    Case(
+        "XP490",
+        spec(extra("trl", "pad_to_multiple_of = 11"), strategy="zero2(context_parallel=2)", batch=WEIGHED),
+        spec(extra("trl", "pad_to_multiple_of = 12"), strategy="zero2(context_parallel=2)", batch=WEIGHED),
+        variant="zero",
+    ),
+    Case(
+        "XP418",
+        spec(strategy="zero3(context_parallel=2)", train=WINDOWS, batch=WEIGHED),
+        spec(strategy="zero3(context_parallel=2)", train=WINDOWS.replace("0.1", "0.3"), batch=WEIGHED),
+        variant="zero",
     ),
     Case(
         "XP120",

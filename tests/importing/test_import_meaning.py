@@ -219,13 +219,19 @@ def test_attention_does_not_date_a_file():
     assert found.draft.stack.name == "trl-1.16"
 
 
-def test_ulysses_is_refused_and_not_left_out():
+def test_ulysses_is_context_parallel_under_zero_and_refused_elsewhere():
     file = (
-        "distributed_type: DEEPSPEED\nparallelism_config:\n  parallelism_config_sp_size: 2\n"
-        "deepspeed_config:\n  zero_stage: 2\n"
+        "distributed_type: DEEPSPEED\nnum_processes: 8\nparallelism_config:\n  parallelism_config_sp_size: 2\n"
+        "  parallelism_config_sp_backend: deepspeed\n  parallelism_config_sp_attn_implementation: flash_attention_2\n"
+        "deepspeed_config:\n  zero_stage: 3\n"
     )
-    found = imported(file, "--model", "Qwen/Qwen2.5-3B", "--data", "org/rows", *HARDWARE)
-    assert any("Ulysses" in one for one in found.messages)
+    given = ("--model", "Qwen/Qwen2.5-3B", "--data", "org/rows", *HARDWARE)
+    found = imported(file, *given)
+    assert not found.draft.wrong, found.messages
+    assert found.payload["run"]["context_parallel"] == 2
+    assert found.payload["model"]["attn_implementation"] == "flash_attention_2"
+    plain = imported(file.replace("DEEPSPEED", "MULTI_GPU"), *given)
+    assert any("Ulysses" in one for one in plain.messages)
 
 
 INFO = {

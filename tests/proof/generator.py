@@ -39,7 +39,7 @@ FITTING: Mapping[str, tuple[str, ...]] = {
     "strategy.reduce_scatter": ("zero1", "zero2", "zero3"), "strategy.contiguous_gradients": ("zero2", "zero3"),
     "strategy.offload": ("zero1", "zero2", "zero3", "fsdp"), "strategy.reshard": ("fsdp", "hsdp"),
     "strategy.state_dict": ("fsdp", "fsdp1", "hsdp"), "strategy.shard": ("hsdp",),
-    "strategy.context_parallel": ("fsdp",),
+    "strategy.context_parallel": ("fsdp", "zero1", "zero2", "zero3"),
     "schedule.min_lr": ("cosine", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy"), "schedule.decay": ("wsd",),
     "schedule.max_lr": ("greedy",), "schedule.warmup_lr": ("cosine",), "schedule.decay_type": ("wsd",),
     "schedule.cycles": ("cosine_with_restarts",), "schedule.power": ("polynomial",),

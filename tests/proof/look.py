@@ -171,7 +171,8 @@ def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
         "clip": config.gradient_clipping, "fp16": half[0], "bf16": half[1],
     }  # fmt: skip
     wanted = {
-        "stage": run["zero_stage"], "train_batch_size": run["gbs"], "micro": run["micro"],
+        "stage": run["zero_stage"], "micro": run["micro"],
+        "train_batch_size": run["gbs"] * run.get("context_parallel", 1),
         "accumulation": run["accumulation"], "clip": args.max_grad_norm, "fp16": args.fp16, "bf16": args.bf16,
     }  # fmt: skip
     problems += [f"DeepSpeed reads {k}={v}, stated {wanted[k]}" for k, v in seen.items() if v != wanted[k]]

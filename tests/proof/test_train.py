@@ -176,6 +176,45 @@ def test_a_mixture_packed_held_out_and_templated(train: Callable[..., Run], plac
     assert [name for name in os.listdir(run.out) if name.startswith("checkpoint")] == ["checkpoint-6"]
 
 
+@pytest.mark.parametrize("strategy", ["zero1(", "zero2(", "zero3(", "zero2(reduce_scatter=false, "])
+def test_processes_that_share_sequences_train_as_one_over_epochs_and_starts(
+    warm: Warm, tmp_path: Path, strategy: str
+) -> None:
+    """DeepSpeed's own loader of such sequences loses the first step of each epoch but the first, and goes on at no row;
+    its gradient is as many times that of the loss as processes share one."""
+    sizes, save = "gbs=8 micro=4 seq=32 mean=local_tokens", 'save "out" every=10 keep=2'
+    alone = spec(length="20 steps", sizes=sizes, save=save)  # 8 an epoch
+    shared = spec(length="20 steps", sizes=sizes, save=save, hardware="2 x cpu",
+                  strategy=f"{strategy}context_parallel=2)")  # fmt: skip
+    (tmp_path / "one").mkdir()
+    one = warm.launch(warm.compiled(alone, "alone"), str(tmp_path / "one"))
+    bundle = warm.compiled(shared, f"shared-{strategy[:5]}-{len(strategy)}")
+    whole = warm.launch(bundle, str(tmp_path))
+    assert whole.done.returncode == 0, whole.said
+    assert len(whole.losses) == 20
+    assert whole.losses == pytest.approx(one.losses, abs=1e-4)
+    norms = [[event["grad_norm"] for event in run.metrics] for run in (one, whole)]
+    assert norms[1] == pytest.approx(norms[0], rel=1e-3)
+    assert [event["tokens"] for event in whole.metrics] == [event["tokens"] for event in one.metrics]
+    weights = (tmp_path / "out" / "model.safetensors").read_bytes()
+    for path in (tmp_path / "out").iterdir():
+        if path.name not in ("metrics.jsonl", "xpc_run.json", "checkpoint-10"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    again = warm.launch(bundle, str(tmp_path))
+    assert "going on from checkpoint-10" in again.done.stdout
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == weights
+
+
+def test_processes_that_share_sequences_are_started_as_such(warm: Warm, tmp_path: Path) -> None:
+    text = spec(
+        hardware="2 x cpu", strategy="zero1(context_parallel=2)", sizes="gbs=8 micro=4 seq=32 mean=local_tokens"
+    )
+    bundle = warm.compiled(text, "shared-alone")
+    answer = warm.of(DEFAULT).run(bundle, str(tmp_path), world=2, XPC_PREFLIGHT="passed")
+    assert 0 not in answer["status"]
+    assert "2 processes share a sequence, of which accelerate was not told" in answer["out"] + answer["err"]
+
+
 def test_processes_that_tokenize_change_nothing(train: Callable[..., Run]) -> None:
     """The compiler chooses `data.workers` for runs on GPUs: counts of rows, losses and weights are equal."""
     left = []

@@ -91,3 +91,21 @@ def test_the_families_that_have_no_positions_beyond_their_context(name: str) -> 
 def _number(error: float | str) -> float:
     """An error, or nothing where the family has no flash attention or is refused."""
     return error if isinstance(error, float) else 0.0
+
+
+@pytest.mark.parametrize("name", stacks.names())
+def test_the_families_of_which_processes_can_share_a_sequence(name: str) -> None:
+    """By DeepSpeed's Ulysses; of a family with windows the tiny model has none that is shorter than its row."""
+    stated = set(stacks.load(name).facts.sequence_parallel)
+    if not stated:
+        return
+    script = os.path.join(os.path.dirname(SCRIPT), "shared_sequences.py")
+    done = subprocess.run(
+        [interpreter(name), script], input=json.dumps(list(registry.families())), capture_output=True, text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {family for family, error in found.items() if isinstance(error, float) and error < EXACT} == stated
+    mixed = {family: error for family, error in found.items() if isinstance(error, float) and error >= EXACT}
+    assert all(error > MIXED for error in mixed.values()), mixed

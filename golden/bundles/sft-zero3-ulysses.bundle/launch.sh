@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Starts this run. README.md says what it trains; the files beside this script hold every value that it uses.
+#
+#   global batch   32 = 1 sequences x 8 accumulation x 4 groups of 2 processes that share a sequence
+#   processes      8 = 1 node x 8
+#   strategy       zero3, bf16, on 8 x h100-80gb
+#   target         trl-1.16
+#
+#   ./launch.sh                          train, or go on from the newest complete checkpoint
+#   ./launch.sh --preflight              check this machine against the bundle, and stop
+#   ./launch.sh --dry-run                print the command, and stop
+#   ./launch.sh --stage DIR [--wheels]   fetch models and rows (and packages) for machines without a network
+#   ./launch.sh --help                   print this, and stop
+#
+# Nothing else is accepted. Read from the environment:
+#
+#   PYTHON               the interpreter of the run (python3)
+#   XPC_STAGED           a folder that --stage has filled: models and rows are read from there, and no hub is asked
+#   XPC_DATA_ROOT        where data files and model folders that are not in the bundle are looked for first
+#   XPC_RETRIES          how often a run that has lost a process is started again (3)
+#   MASTER_PORT          a port of node 0 that is free (found where none is named)
+#   PYTORCH_ALLOC_CONF   settings of torch's memory of GPUs (expandable_segments:True)
+#
+# Exit status: 0 trained, now or before; 75 asked to stop, the same command goes on; 1 something is wrong, and a message
+# says what; 2 used wrongly; 76, 128 and more: a process was lost, or what it needs, and the same command goes on.
+if [ -z "${BASH_VERSION:-}" ]; then
+  echo "launch.sh: this is a script for bash: bash launch.sh" >&2
+  exit 2
+fi
+set -euo pipefail
+
+script=$(readlink -f -- "${BASH_SOURCE[0]}")
+here=${script%/*}
+python=${PYTHON:-python3}
+dry_run=false
+only_preflight=false
+only_stage=false
+
+if [ "${1:-}" != --stage ] && [ "$#" -gt 1 ]; then
+  echo "launch.sh: one argument at most; what is trained is decided by the bundle, not by flags" >&2
+  exit 2
+fi
+case "${1:-}" in
+  "") ;;
+  --dry-run) dry_run=true ;;
+  --preflight) only_preflight=true ;;
+  --stage) only_stage=true ;;
+  --help | -h)
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script" # the lines above
+    exit 0
+    ;;
+  *)
+    printf 'launch.sh: unknown argument %q; only --dry-run, --preflight, --stage and --help are accepted\n' "$1" >&2
+    exit 2
+    ;;
+esac
+
+if [ "$only_stage" = true ]; then
+  exec "$python" "$here/stage.py" "${@:2}"
+fi
+
+number() {
+  case "$2" in
+    *[!0-9]* | "")
+      printf 'launch.sh: %s must be a number, not %q\n' "$1" "$2" >&2
+      exit 2
+      ;;
+  esac
+}
+
+# Times that a run is started again whose process has died, from its newest checkpoint; not one that says what is wrong.
+export XPC_RETRIES="${XPC_RETRIES:-3}"
+number XPC_RETRIES "$XPC_RETRIES"
+
+port=${MASTER_PORT:-0}
+number MASTER_PORT "$port"
+
+# Segments that grow leave fewer gaps in a GPU's memory where rows have many lengths.
+if [ -z "${PYTORCH_ALLOC_CONF:-}${PYTORCH_CUDA_ALLOC_CONF:-}" ]; then
+    export PYTORCH_ALLOC_CONF=expandable_segments:True
+fi
+
+command=(
+  "$python" "$here/trainer/launcher.py" accelerate.commands.launch
+  --config_file "$here/accelerate.yaml"
+  --main_process_port "$port"
+  "$here/trainer/main.py"
+)
+
+if [ "$dry_run" = true ]; then
+  printf '%q ' "${command[@]}"
+  printf '\n'
+  exit 0
+fi
+if ! command -v "$python" >/dev/null; then
+  printf '%s: there is no program %q; PYTHON names the interpreter of the run\n' "${script##*/}" "$python" >&2
+  exit 2
+fi
+
+# A folder that launch.sh --stage has filled: models and rows are read from there, and no hub is asked.
+if [ -n "${XPC_STAGED:-}" ]; then
+  "$python" "$here/stage.py" "$XPC_STAGED" --missing
+  XPC_STAGED=$(readlink -f -- "$XPC_STAGED")
+  export XPC_STAGED HF_HUB_CACHE="$XPC_STAGED/hub" HF_HUB_OFFLINE=1
+  unset TRANSFORMERS_CACHE # which transformers before 5 prefers
+fi
+
+# All checks in one plain process; the launcher makes those before a launch itself.
+if [ "$only_preflight" = true ]; then
+  exec "$python" "$here/trainer/main.py" --preflight
+fi
+exec "${command[@]}"

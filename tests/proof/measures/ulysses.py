@@ -1,0 +1,104 @@
+"""What DeepSpeed's Ulysses, and what stands around it in accelerate, transformers and TRL, make of a bundle whose
+processes share sequences. One process stands for the group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import look
+
+
+def _mesh(scene: Any) -> Any:
+    from accelerate.parallelism_config import ParallelismConfig
+
+    with look.environment(**scene.launched["environment"]):
+        return ParallelismConfig()
+
+
+def mesh(scene: Any) -> dict[str, Any]:
+    """The groups of the file, as accelerate reads them. Raises what it raises."""
+    found = _mesh(scene)
+    return {"ranks": found.sp_size, "attention": found.sp_handler.sp_attn_implementation}
+
+
+@contextmanager
+def _group(size: int) -> Iterator[Any]:
+    """DeepSpeed's module, to which this process is a group of so many."""
+    import deepspeed.runtime.sequence_parallel.parallel_state_sp as mpu
+    from deepspeed.runtime.sequence_parallel import ulysses_sp
+
+    def gathered(out: list[Any], one: Any, group: Any = None) -> None:
+        for at in range(len(out)):
+            out[at] = one
+
+    with (
+        patch.multiple(
+            ulysses_sp.dist, get_world_size=lambda *_: size, get_rank=lambda *_: 0, all_gather=gathered,
+            all_gather_object=gathered,
+        ),
+        patch.multiple(ulysses_sp, register_all_to_all_group=lambda *_: None, _dim_zero_all_to_all=lambda _, one: one),
+        patch.multiple(mpu, initialize_sequence_parallel=lambda **_: None, get_sequence_parallel_group=lambda: None),
+    ):  # fmt: skip
+        yield ulysses_sp
+
+
+def heads(scene: Any) -> dict[str, Any]:
+    """The heads of the spec's model, divided as DeepSpeed does. Raises what it raises."""
+    from xpc.compiler.registry import find_model
+
+    facts = find_model(scene.plan["model"]["id"])
+    assert facts is not None
+    with _group(_mesh(scene).sp_size) as found:
+        made = found.UlyssesSPAttentionHF(
+            None, 1, facts.heads, facts.head_dim, facts.kv_heads, facts.layers, None, True
+        )
+    return {"heads": made.local_q_head_count}
+
+
+def chunks(scene: Any) -> dict[str, Any]:
+    """The pieces that DeepSpeed's loader makes of the collator's first batch. Raises what it raises."""
+    import torch
+
+    size, trainer = _mesh(scene).sp_size, scene.trainer
+    trainer.data_collator.return_position_ids = True
+    batch = next(iter(trainer.get_train_dataloader()))
+    batch = {name: batch[name] for name in ("input_ids", "labels", "position_ids")}
+    with _group(size) as found:
+        loader = found.UlyssesSPDataLoaderAdapter([batch], 0, None, size, torch.device("cpu"))
+        return {"length": next(loader)["input_ids"].shape[1]}
+
+
+def attention(scene: Any) -> dict[str, Any]:
+    """The largest change of a logit of a tiny model with short windows, once DeepSpeed stands in for attention."""
+    import tiny_models
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    torch.manual_seed(0)
+    config = tiny_models.config(scene.family)
+    if hasattr(config, "sliding_window"):
+        config.sliding_window = 4
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval().float()
+    tokens, places = torch.randint(3, 120, (1, 16)), torch.arange(16)[None]
+    plain = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    with _group(1) as found, torch.no_grad():
+        whole = model(input_ids=tokens, position_ids=places, use_cache=False).logits
+        try:
+            found.UlyssesSPAttentionHF.register_with_transformers(model, "sdpa", 2, 1)
+            other = model(input_ids=tokens, position_ids=places, use_cache=False).logits
+        finally:
+            ALL_ATTENTION_FUNCTIONS["sdpa"] = plain
+    return {"changed": float((whole - other).abs().max() / whole.std())}
+
+
+def trainer(scene: Any) -> dict[str, Any]:
+    """The trainer, to which accelerate says that processes share sequences. Raises what it raises."""
+    from accelerate.parallelism_config import ParallelismConfig
+
+    named = {name: one for name, one in scene.launched["environment"].items() if "PARALLELISM_CONFIG" in name}
+    with look.environment(**named), patch.object(ParallelismConfig, "_validate_accelerator", lambda *_: None):
+        return {"counted": scene.trainer.model_accepts_loss_kwargs}

@@ -1,0 +1,96 @@
+"""Whether two processes that share a sequence by DeepSpeed's Ulysses compute what one computes alone, family by family;
+run by test_stack_families.py.
+
+JSON in: a list of `model_type`s. JSON out: for each of them the largest error of a logit of a tiny model, or the name
+and message of the exception in its way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from typing import Any
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["DS_ACCELERATOR"] = "cpu"
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path += [HERE, os.path.join(os.path.dirname(HERE), "proof")]
+LENGTH = 16
+
+
+def error(model_type: str, rank: int) -> float | str:
+    """The whole sequence against the half of this process, as the data loader of a run cuts it."""
+    import tiny_models
+    import torch
+    from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF
+    from transformers import AutoModelForCausalLM
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    torch.manual_seed(0)
+    try:
+        model = AutoModelForCausalLM.from_config(tiny_models.config(model_type), attn_implementation="sdpa")
+    except (ValueError, ImportError) as found:
+        return f"{type(found).__name__}: {found}"
+    model = model.eval().float()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.1)
+    tokens = torch.randint(3, 120, (1, LENGTH), generator=torch.Generator().manual_seed(0))
+    places = torch.arange(LENGTH)[None]
+    mine = slice(rank * LENGTH // 2, (rank + 1) * LENGTH // 2)
+    plain = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    try:
+        with torch.no_grad():
+            whole = model(input_ids=tokens, position_ids=places, use_cache=False).logits
+            UlyssesSPAttentionHF.register_with_transformers(model, "sdpa", 2, 1)
+            half = model(input_ids=tokens[:, mine], position_ids=places[:, mine], use_cache=False).logits
+    except Exception as found:  # whatever a family's code makes of what it was not written for
+        return f"{type(found).__name__}: {found}"
+    finally:
+        ALL_ATTENTION_FUNCTIONS["sdpa"] = plain
+    return float((whole[:, mine] - half).abs().max())
+
+
+def process(rank: int, names: list[str], port: int, told: Any) -> None:
+    """One of the two."""
+    warnings.simplefilter("ignore")
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1")
+    os.environ["MASTER_PORT"] = str(port)
+    import deepspeed
+    import torch
+    from deepspeed.runtime.sequence_parallel import parallel_state_sp
+    from transformers import logging
+
+    logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    deepspeed.init_distributed("gloo", auto_mpi_discovery=False)
+    parallel_state_sp.initialize_sequence_parallel(sequence_parallel_size=2)
+    parallel_state_sp.initialize_sequence_parallel = lambda **_: None  # once a process, and each model asks for it
+    for name in names:
+        told.put((name, error(name, rank)))
+
+
+def main() -> None:
+    """Reads the names and prints the worse of what both processes say."""
+    import torch.multiprocessing as processes
+    from ports import free_port
+
+    names = json.load(sys.stdin)
+    told = processes.get_context("spawn").Queue()
+    running = processes.spawn(process, (names, free_port(), told), nprocs=2, join=False)
+    found: dict[str, list[float | str]] = {name: [] for name in names}
+    for _ in range(2 * len(names)):
+        name, one = told.get(timeout=300)
+        found[name].append(one)
+    while not running.join():
+        pass
+    worst = {
+        name: next((one for one in both if isinstance(one, str)), None) or max(both) for name, both in found.items()
+    }
+    print(json.dumps(worst))
+
+
+if __name__ == "__main__":
+    main()
