@@ -66,7 +66,7 @@ def conversational(source: DataSource) -> bool | None:
     """Whether rows hold messages and not plain text; None where that cannot be seen."""
     if source.shape in ("messages", "conversations") or source.chat:
         return True
-    if source.shape == "text":
+    if source.shape == "text" or source.wording is not None:
         return False
     found = survey(next(iter(source.of_split(source.split)), source))
     if found is not None and found.talks is not None:

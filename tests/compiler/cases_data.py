@@ -105,6 +105,13 @@ DATA = (
         {**TINY, "marked.jinja": MARKED},
         variant="local",
     ),
+    Case(
+        "XP504",
+        on('"rows.jsonl"', "method sft(assistant_only)", "data(format=alpaca)"),
+        on('"rows.jsonl"', "method sft(assistant_only)", "data(format=alpaca, chat)"),
+        {"rows.jsonl": json.dumps({"instruction": "2 + 2?", "output": "4"}) + "\n"},
+        variant="alpaca",
+    ),
     Case("XP507", on("infinity-instruct[test]"), on("infinity-instruct[train]")),
     Case(
         "XP508",

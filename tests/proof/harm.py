@@ -151,7 +151,7 @@ class Watch:
         zero = bool(self.plan["arguments"].get("deepspeed"))
         half = {"bfloat16"} if values["bf16"] else {"float16"} if values["fp16"] else set()
         lora = self.plan.get("lora") or {}
-        zeroed = self.scene.job.get("unpacked") and self.plan["run"]["zero_stage"] == 3
+        zeroed = zero and self.scene.job.get("unpacked") and self.plan["run"]["zero_stage"] == 3
         if zeroed:  # no bitsandbytes here: the base that stands in is of ZeRO-3's type (XP573), and packed ones are not
             base = "float32" if not half else next(iter(half))
         quantized, stated = lora.get("bits"), lora.get("adapter_dtype")

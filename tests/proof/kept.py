@@ -23,9 +23,14 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     lora = plan.get("lora") or {}
     if lora.get("bits") and not job["bits"]:
         plan["lora"] = {**lora, "bits": None, "adapter_dtype": None}
+    for name in ("warmup_ratio", "warmup_steps"):  # of so few steps nothing would be left behind a long one
+        if values.get("lr_scheduler_type") == "polynomial" and 0.5 < (values.get(name) or 0) < 1:
+            more[name] = 0
     if values.get("use_transformers_continuous_batching"):
         _little_memory()
     if run["gpu"] is None:
+        if values.get("use_vllm"):  # its server is elsewhere, and its package not here
+            more["use_vllm"] = False
         values.update(more)
         return {}
     accumulation = int(values.get("gradient_accumulation_steps") or 1)
@@ -59,6 +64,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     if job["zero"] and values.get("deepspeed"):
         if values.get("fp16"):  # DeepSpeed casts all weights to fp16, which it does not do here
             plan["model"] = {**plan["model"], "dtype": "float32"}
+            if lora.get("adapter_dtype"):
+                plan["lora"] = {**plan["lora"], "adapter_dtype": "float32"}
         more.update(deepspeed=_deepspeed(plan, job, more), use_cpu=False)
     return more
 
@@ -81,6 +88,7 @@ def _deepspeed(plan: dict[str, Any], job: dict[str, Any], more: dict[str, Any]) 
     stated["fp16"] = {"enabled": False}
     zero = stated["zero_optimization"]
     zero.update(overlap_comm=False)
+    stated.get("aio", {}).pop("use_gds", None)  # GPUDirect Storage
     for name in ("offload_optimizer", "offload_param"):
         zero.pop(name, None)
     made = stated.get("optimizer")

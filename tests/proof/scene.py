@@ -148,7 +148,13 @@ class Scene:
         if sets:
             from datasets import DatasetDict
 
-            rows = DatasetDict({one["name"]: self.rows.select(range(4)) for one in sets["sets"]})
+            made = {one["name"]: self.rows.select(range(4)) for one in sets["sets"]}
+            rows = DatasetDict(made)
+            if self.job.get("checked") and not self.job.get("library"):
+                sys.path.append(REPOSITORY)
+                from runtime.features.mixture import Sets
+
+                rows = Sets(made)
             return rows if sets["named"] else next(iter(rows.values()))
         return self.rows.select(range(4)) if data["holdout"] or data["eval_split"] else None
 
