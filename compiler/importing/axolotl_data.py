@@ -125,30 +125,37 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         "completion" if raw and (kind is None or kind.value == "pretrain") else "" if kind is None else str(text(kind))
     )
     files = table.get("data_files")
-    name = path
-    if files is not None and path.value in ("json", "csv", "parquet", "text") and len(files.items) == 1:
-        name = files.items[0]
+    names = [path]
+    if files is not None and path.value in ("json", "csv", "parquet", "text") and files.items:
+        names = list(files.items)  # one after the other, as the reader of datasets joins them
         draft.mark(path, "mapped", "the file says what it is")
         draft.mark(files, "mapped", "data")
-    elif files is not None and len(files.items) == 1 and (inside := corpus.inside(path, files.items[0])) is not None:
-        name = inside
-        draft.mark(path, "mapped", "the folder of the file")
+    elif files is not None and files.items and all(inside := [corpus.inside(path, one) for one in files.items]):
+        names = [one for one in inside if one is not None]
+        draft.mark(path, "mapped", "the folder of the files" if len(names) > 1 else "the folder of the file")
         draft.mark(files, "mapped", "data")
     elif files is not None and len(files.items) == 1 and isinstance(files.items[0].value, str):
         draft.note(files, "every file of the dataset is read")
         draft.warn(files, "every file of the dataset is read, and the source names one", "`--data` names a local copy")
     elif files is not None and not files.empty:
         draft.error(files, "a spec names one file or folder")
-    found = corpus.source(draft, name, table.get("name"), table.get("split"))
+    shards = table.get("shards")
+    if len(names) > 1 and shards is not None and not shards.off:
+        draft.error(
+            shards, "a part of several files together is no part of each", "name a file of these rows by `--data`"
+        )
+    each = [corpus.source(draft, name, table.get("name"), table.get("split")) for name in names]
     shape, columns = _shape(draft, table, word, kind or entry)
-    stated = shape and (
-        shape != METHODS[draft.method].shapes[0]
-        or (columns and draft.method == "sft")
-        or (found is not None and found.ref.startswith('"'))  # a file that may be where the run will be
-    )
     if kind is not None and (kind.file, kind.key) not in draft.fates:
         draft.mark(kind, "mapped", f"data {{ format = {shape} }}")
-    if found is not None:
+    for found in each:
+        if found is None:
+            continue
+        stated = shape and (
+            shape != METHODS[draft.method].shapes[0]
+            or (columns and draft.method == "sft")
+            or found.ref.startswith('"')  # a file that may be where the run will be
+        )
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
         part = axolotl_rows.part(draft, table, named) or found.take
         draft.sources.append(Source(ref, columns, part, format=shape if stated else "", place=kind))

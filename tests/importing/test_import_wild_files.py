@@ -191,8 +191,17 @@ def test_the_file_of_a_local_folder_is_the_one_that_is_read() -> None:
         found = imported(text, *HARDWARE)
         assert not found.errors
         assert found.payload["data"]["sources"][0]["path"] == said
-    several = AXOLOTL.replace("tatsu-lab/alpaca", "./data\n    data_files: [a.jsonl, b.jsonl]")
-    assert imported(several, *HARDWARE).draft.wrong
+    for folder, said in (("./data", "./data/{}"), ("json", "{}")):
+        several = AXOLOTL.replace("tatsu-lab/alpaca", f"{folder}\n    data_files: [a.jsonl, b.jsonl]")
+        found = imported(several, *HARDWARE)
+        assert not found.draft.wrong
+        assert not found.errors
+        paths = [source["path"] for source in found.payload["data"]["sources"]]
+        assert paths == [said.format(name) for name in ("a.jsonl", "b.jsonl")]
+    of_the_hub = AXOLOTL.replace("tatsu-lab/alpaca", "org/rows\n    data_files: [a.jsonl, b.jsonl]")
+    assert imported(of_the_hub, *HARDWARE).draft.wrong
+    shared = several.replace("    type: alpaca\n", "    type: alpaca\n    shards: 4\n")
+    assert imported(shared, *HARDWARE).draft.wrong
 
 
 def test_dpo_has_its_loss_under_axolotls_names() -> None:
