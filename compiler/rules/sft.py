@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.resources import DataSource
@@ -24,20 +24,25 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
     `assistant_only` on text is a ValueError after loading. Prompts and completions may be conversations too. Source:
     trl 1.16 and 0.18 `sft_trainer.py`; executed. In a mixture of shapes each is for the rows that have its shape.
     """
-    path: FlagPath = "method.completion_only"
-    what, wrong = "prompts with completions", [one for one in spec.sources if one.shape != "prompt_completion"]
-    if not spec.flag(path):
-        path, what = "method.assistant_only", "conversations"
-        wrong = [one for one in spec.sources if one.shape not in CONVERSATIONS and _is_plain(one)]
-    if not spec.flag(path) or (spec.mixes_shapes and len(wrong) < len(spec.sources)):
-        return
-    for source in wrong:
-        yield Finding(
-            spec.place(path, f"needs {what}"),
-            f"`{path[7:]}` on rows of {source.shape}",
-            f"leave `{path[7:]}` out",
-            (source.label,),
-        )
+    asked: tuple[tuple[FlagPath, str, Callable[[DataSource], bool]], ...] = (
+        ("method.completion_only", "prompts with completions", lambda one: one.shape != "prompt_completion"),
+        ("method.assistant_only", "conversations", lambda one: one.shape not in CONVERSATIONS and _is_plain(one)),
+    )
+    told: list[DataSource] = []
+    for path, what, lacks in asked:
+        wrong = [one for one in spec.sources if lacks(one)] if spec.flag(path) else []
+        if spec.mixes_shapes and len(wrong) < len(spec.sources):
+            continue
+        for source in wrong:
+            if source in told:
+                continue
+            told.append(source)
+            yield Finding(
+                spec.place(path, f"needs {what}"),
+                f"`{path[7:]}` on rows of {source.shape}",
+                f"leave `{path[7:]}` out",
+                (source.label,),
+            )
 
 
 def _is_plain(source: DataSource) -> bool:

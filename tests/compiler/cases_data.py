@@ -107,6 +107,12 @@ DATA = (
     ),
     Case(
         "XP504",
+        on("alpaca", "method sft(assistant_only, completion_only)"),
+        on("alpaca", "method sft(completion_only)"),
+        variant="both",
+    ),
+    Case(
+        "XP504",
         on('"rows.jsonl"', "method sft(assistant_only)", "data(format=alpaca)"),
         on('"rows.jsonl"', "method sft(assistant_only)", "data(format=alpaca, chat)"),
         {"rows.jsonl": json.dumps({"instruction": "2 + 2?", "output": "4"}) + "\n"},

@@ -23,8 +23,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     lora = plan.get("lora") or {}
     if lora.get("bits") and not job["bits"]:
         plan["lora"] = {**lora, "bits": None, "adapter_dtype": None}
-    for name in ("warmup_ratio", "warmup_steps"):  # of so few steps nothing would be left behind a long one
-        if values.get("lr_scheduler_type") == "polynomial" and 0.5 < (values.get(name) or 0) < 1:
+    for name in ("warmup_ratio", "warmup_steps"):  # of so few steps nothing may be left behind it
+        if values.get("lr_scheduler_type") == "polynomial" and 0 < (values.get(name) or 0) < 1:
             more[name] = 0
     if values.get("use_transformers_continuous_batching"):
         _little_memory()
@@ -62,6 +62,7 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         flash.install()
         more["attn_implementation"] = FLASH
     if job["zero"] and values.get("deepspeed"):
+        more.update(fp16_full_eval=False)
         if values.get("fp16"):  # DeepSpeed casts all weights to fp16, which it does not do here
             plan["model"] = {**plan["model"], "dtype": "float32"}
             if lora.get("adapter_dtype"):
@@ -89,6 +90,8 @@ def _deepspeed(plan: dict[str, Any], job: dict[str, Any], more: dict[str, Any]) 
     zero = stated["zero_optimization"]
     zero.update(overlap_comm=False)
     stated.get("aio", {}).pop("use_gds", None)  # GPUDirect Storage
+    for name in [name for name in zero if name.startswith("zero_quantized_")]:  # kernels for GPUs (XP571)
+        zero[name] = False
     for name in ("offload_optimizer", "offload_param"):
         zero.pop(name, None)
     made = stated.get("optimizer")
