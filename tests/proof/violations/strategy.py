@@ -240,7 +240,7 @@ LAUNCH: tuple[Proof, ...] = (
     Proof("N07", "XP106", case="XP106-bfloat16", at="launch", onto="legal", legal=two(), text=two().replace("bf16", "bfloat16"),
           yaml={"mixed_precision": "bfloat16"}, raises="ValueError", match="mixed_precision"),
     Proof("N08", "XP414", case="XP414-zero", at="launch", measure="strategy.flags", raises="ValueError",
-          match="use_parallelism_config"),
+          legal=spec("target trl-0.24", strategy="fsdp(context_parallel=8)"), match="use_parallelism_config"),
     Proof("N16", "XP120", at="launch", text=cpu(extra("trl", 'ddp_backend = "mpi"'), strategy="ddp"),
           legal=cpu(strategy="ddp"), arguments={"ddp_backend": "mpi"}, measure="strategy.group", raises="ValueError",
           match="(?i)mpi|backend"),
