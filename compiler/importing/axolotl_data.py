@@ -148,6 +148,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     shape, columns = _shape(draft, table, word, kind or entry)
     if kind is not None and (kind.file, kind.key) not in draft.fates:
         draft.mark(kind, "mapped", f"data {{ format = {shape} }}")
+    part = axolotl_rows.part(draft, table, named)
     for found in each:
         if found is None:
             continue
@@ -157,8 +158,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
             or found.ref.startswith('"')  # a file that may be where the run will be
         )
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
-        part = axolotl_rows.part(draft, table, named) or found.take
-        draft.sources.append(Source(ref, columns, part, format=shape if stated else "", place=kind))
+        draft.sources.append(Source(ref, columns, part or found.take, format=shape if stated else "", place=kind))
     _rest(draft, table)
 
 

@@ -88,8 +88,13 @@ def in_common(draft: Draft) -> None:
 
 def masks(draft: Draft) -> tuple[str, ...]:
     """The settings that say for the rows of sft what of them is learned: none for texts."""
+    return tuple(dict.fromkeys(path for one in formats(draft) if (path := mask(one))))
+
+
+def mask(shape: str) -> str:
+    """The setting that says for rows of a shape of sft what of them is learned: "" for texts."""
     of = {"prompt_completion": "method.completion_only", "alpaca": "method.completion_only", "text": ""}
-    return tuple(dict.fromkeys(path for one in formats(draft) if (path := of.get(one, "method.assistant_only"))))
+    return of.get(shape, "method.assistant_only")
 
 
 def everything(draft: Draft, entry: Entry, why: str) -> None:

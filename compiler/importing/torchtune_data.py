@@ -229,12 +229,7 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
 def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
     """Whether questions are learned, too."""
     whole = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
-    path = {
-        "alpaca": "method.completion_only",
-        "prompt_completion": "method.completion_only",
-        "text": "",
-        "preference": "",
-    }.get(rows.shape, "method.assistant_only")
+    path = "" if rows.shape == "preference" else corpus.mask(rows.shape)
     if path:
         draft.put(path, not whole, entry, "" if entry is not None else "not set: torchtune's own")
     elif entry is not None:

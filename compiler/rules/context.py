@@ -186,8 +186,9 @@ def method(spec: Spec) -> Iterator[Finding]:
 def padding(spec: Spec) -> Iterator[Finding]:
     """Ranks that share a sequence need pieces of one length, and two pieces each to have the same work.
 
-    The bundle pads to twice the ranks. A multiple of the ranks alone leaves the first one with the early tokens, which
-    attend to little (a warning); any other gives pieces of different lengths, which ring attention cannot exchange.
+    Under FSDP the bundle pads to twice the ranks. A multiple of the ranks alone leaves the first one with the early
+    tokens, which attend to little (a warning); any other gives pieces of different lengths, which ring attention cannot
+    exchange. Under ZeRO it pads to the ranks, and on CPUs to `seq` rounded up to them.
     Source: torch 2.13 `_context_parallel/_load_balancer.py`, `_attention.py`; executed: pieces of 17 and 16 tokens.
     """
     size, multiple = spec.context_parallel, spec.extra_value("trl", "pad_to_multiple_of")
@@ -224,7 +225,7 @@ def heads(spec: Spec) -> Iterator[Finding]:
             f"leave `context_parallel` out, or write `strategy fsdp(context_parallel={size})`",
             (spec.model.label,),
         )
-    elif facts is not None and (facts.heads % size or (facts.kv_heads % size and size % facts.kv_heads)):
+    elif facts is not None and not _fits(facts.heads, facts.kv_heads, size):
         shares = max(one for one in range(1, size + 1) if _fits(facts.heads, facts.kv_heads, one))
         yield Finding(
             spec.place(SETTING, f"{facts.heads} heads, {facts.kv_heads} of keys"),

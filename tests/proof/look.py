@@ -40,6 +40,14 @@ def environment(**variables: str) -> Iterator[None]:
         os.environ.update(before)
 
 
+def parallelism(scene: Any) -> Any:
+    """accelerate's own reading of how the launched processes share the work."""
+    from accelerate.parallelism_config import ParallelismConfig
+
+    with environment(**scene.launched["environment"]):
+        return ParallelismConfig()
+
+
 def plain(value: Any) -> Any:
     """A value as JSON has it: enumerations by their value, configurations as mappings, tuples as lists."""
     value = getattr(value, "value", value)

@@ -44,19 +44,12 @@ def prefetching(scene: Any) -> dict[str, Any]:
     return {"version": plugin.fsdp_version}
 
 
-def _mesh(scene: Any) -> Any:
-    from accelerate.parallelism_config import ParallelismConfig
-
-    with look.environment(**scene.launched["environment"]):
-        return ParallelismConfig()
-
-
 def mesh(scene: Any) -> dict[str, Any]:
     """The device mesh of all processes, as accelerate would check and build it. Raises what it raises."""
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    found, world = _mesh(scene), scene.plan["run"]["world_size"]
+    found, world = look.parallelism(scene), scene.plan["run"]["world_size"]
 
     class Accelerator:
         """Stands for the accelerator of an FSDP2 run of this many processes."""
@@ -77,7 +70,7 @@ def mesh(scene: Any) -> dict[str, Any]:
 def mesh_of_the_arguments(scene: Any) -> dict[str, Any]:
     """The trainer's configuration class with the mesh of the file as its argument. Raises what it raises."""
     made = look.config_class(scene.plan)(**{**scene.plan["arguments"], "use_cpu": True, "bf16": False,
-                                            "parallelism_config": _mesh(scene)})  # fmt: skip
+                                            "parallelism_config": look.parallelism(scene)})  # fmt: skip
     return {"ranks": made.parallelism_config.cp_size}
 
 
@@ -110,7 +103,7 @@ def shared_inputs(scene: Any) -> dict[str, Any]:
     """The first batch, prepared as the trainer does where ranks share a sequence. Raises what it raises."""
     from types import SimpleNamespace
 
-    found = _mesh(scene)
+    found = look.parallelism(scene)
     trainer = scene.trainer
     batch = next(iter(trainer.get_train_dataloader()))
     trainer.accelerator = SimpleNamespace(parallelism_config=found, maybe_context_parallel=lambda **_: None)
@@ -122,7 +115,7 @@ def pieces(scene: Any) -> dict[str, Any]:
     """The lengths of the pieces that each rank gets of the collator's first batch, by torch's own splitting."""
     from torch.distributed.tensor.experimental._context_parallel._load_balancer import _create_default_load_balancer
 
-    found = _mesh(scene)
+    found = look.parallelism(scene)
     batch = next(iter(scene.trainer.get_train_dataloader()))
     length, ranks = batch["input_ids"].shape[1], found.cp_size
     import torch

@@ -11,16 +11,9 @@ from unittest.mock import patch
 import look
 
 
-def _mesh(scene: Any) -> Any:
-    from accelerate.parallelism_config import ParallelismConfig
-
-    with look.environment(**scene.launched["environment"]):
-        return ParallelismConfig()
-
-
 def mesh(scene: Any) -> dict[str, Any]:
     """The groups of the file, as accelerate reads them. Raises what it raises."""
-    found = _mesh(scene)
+    found = look.parallelism(scene)
     return {"ranks": found.sp_size, "attention": found.sp_handler.sp_attn_implementation}
 
 
@@ -51,7 +44,7 @@ def heads(scene: Any) -> dict[str, Any]:
 
     facts = find_model(scene.plan["model"]["id"])
     assert facts is not None
-    with _group(_mesh(scene).sp_size) as found:
+    with _group(look.parallelism(scene).sp_size) as found:
         made = found.UlyssesSPAttentionHF(
             None, 1, facts.heads, facts.head_dim, facts.kv_heads, facts.layers, None, True
         )
@@ -62,7 +55,7 @@ def chunks(scene: Any) -> dict[str, Any]:
     """The pieces that DeepSpeed's loader makes of the collator's first batch. Raises what it raises."""
     import torch
 
-    size, trainer = _mesh(scene).sp_size, scene.trainer
+    size, trainer = look.parallelism(scene).sp_size, scene.trainer
     trainer.data_collator.return_position_ids = True
     batch = next(iter(trainer.get_train_dataloader()))
     batch = {name: batch[name] for name in ("input_ids", "labels", "position_ids")}
