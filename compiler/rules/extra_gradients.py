@@ -1,8 +1,9 @@
-"""`extra deepspeed`: what it says of gradients and of the precision of states (XP44x and XP493)."""
+"""`extra deepspeed`: what it says of gradients and of the precision of states (XP44x, XP491 and XP493)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from xpc.compiler.rules.conditions import extra
 from xpc.compiler.rules.extra_deepspeed import ZERO, is_on, named
@@ -102,6 +103,25 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
                 write(f"{name} = {neutral}", ", or `reduce_scatter = false` in `strategy`"),
                 (spec.label("strategy", "the strategy"), spec.label("strategy.reduce_scatter")),
             )
+
+
+@rule("XP491", "accumulation-left-to-the-caller")
+def accumulation_left(spec: Spec) -> Iterator[Finding]:
+    """`managed_gradient_accumulation = false` leaves it to DeepSpeed's caller to say when a step is due.
+
+    accelerate calls the engine the other way: it names the boundary before each backward pass. Today: AssertionError in
+    the first step, after the model is loaded. Source: deepspeed 0.19.8 `runtime/engine.py`
+    `set_gradient_accumulation_boundary`, accelerate 1.15 `utils/deepspeed.py` `DeepSpeedEngineWrapper.backward`;
+    executed.
+    """
+    name: Final = "managed_gradient_accumulation"
+    if spec.zero_stage and spec.extra_value("deepspeed", name) is False:
+        yield Finding(
+            spec.extra_place("deepspeed", name, "accelerate names the boundary"),
+            "accelerate does not accumulate gradients by itself",
+            write(f"{name} = true"),
+            (spec.label("strategy", "the strategy"),),
+        )
 
 
 @rule("XP448", "gradient-norm-off")

@@ -59,17 +59,19 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
 def gathered_objects(spec: Spec) -> Iterator[Finding]:
     """`eval_use_gather_object` gathers the losses of an evaluation as objects, which come back as single numbers.
 
-    transformers joins arrays, and a single number is none. Today: ValueError "zero-dimensional arrays cannot be
-    concatenated" at the first evaluation of more than one process, after the steps before it. Source: accelerate 1.15
-    `utils/operations.py` `gather_object`, transformers 5.23, 4.57.6 and 4.52.3 `trainer.py` `evaluation_loop`;
-    executed on all.
+    transformers joins arrays, and a single number is none. Today: where all rows are one batch of the processes,
+    ValueError "zero-dimensional arrays cannot be concatenated" at the first evaluation, after the steps before it. Of
+    more batches it keeps as many numbers as the last one has rows, so that the first evaluation's loss is the mean over
+    a part of them, without a word, unless the last is full. Source: accelerate 1.15 `utils/operations.py`
+    `gather_object`, transformers 5.23, 4.57.6 and 4.52.3 `trainer.py` `evaluation_loop`, `trainer_pt_utils.py`
+    `nested_concat`; executed on all.
     """
     name: Final = "eval_use_gather_object"
     several = spec.hardware.world > 1 and spec.amount("eval.every") != NEVER
     if several and spec.extra_value("trl", name) is True:
         yield Finding(
             spec.extra_place("trl", name, "losses become single numbers"),
-            "several processes cannot evaluate with losses that are gathered as objects",
+            "the losses of several processes are not averaged where they are gathered as objects",
             write(f"{name} = false"),
             (spec.label("eval.every", "the evaluation"), spec.label("hardware", "the hardware")),
         )

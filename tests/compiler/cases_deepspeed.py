@@ -117,6 +117,11 @@ CASES: tuple[Case, ...] = (
         variant="prescale",
     ),
     Case(
+        "XP491",
+        spec(extra("deepspeed", "managed_gradient_accumulation = false"), strategy="zero2"),
+        spec(extra("deepspeed", "managed_gradient_accumulation = true"), strategy="zero2"),
+    ),
+    Case(
         "XP448",
         spec(zero("compute_grad_norm = false"), strategy="zero2"),
         spec(zero("compute_grad_norm = false"), "optimizer adamw(clip=0)", strategy="zero2"),

@@ -74,6 +74,10 @@ class Watch:
         if any(hasattr(one, "ds_id") for one in weights.values()):
             import deepspeed
 
+            for one in weights.values():
+                # Where trl 0.18 runs a reward model twice before it goes back, the first trained layer's norm stays
+                # marked as in use; DeepSpeed takes the marks away when the next step begins.
+                one.ds_active_sub_modules.clear()
             with deepspeed.zero.GatheredParameters(list(weights.values())):
                 return {name: one.detach().clone() for name, one in weights.items()}
         for name, one in weights.items():

@@ -45,6 +45,11 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     if shards and plan["model"]["dtype"] == "float16":  # which the engine casts, or steps over a float32 copy of
         plan["model"] = {**plan["model"], "dtype": "bfloat16" if values.get("bf16") else "float32"}
     lora = plan.get("lora") or {}
+    if shards and lora and not lora.get("bits"):  # ZeRO-3 alone gives adapters the type of what it shards
+        plan["lora"] = {**lora, "adapter_dtype": "float32"}
+        lora = plan["lora"]
+    if plan["model"]["dtype"] == "float16" and values.get("bf16"):
+        _wide_norms()
     if lora.get("compute_dtype") == "float16":
         plan["lora"] = {**plan["lora"], "compute_dtype": "float32"}
         if plan["model"]["dtype"] == "float16":  # what is not quantized meets the others without autocast
@@ -77,6 +82,22 @@ def _little_memory() -> None:
 
     seen = psutil.virtual_memory
     psutil.virtual_memory = lambda: seen()._replace(total=2 << 30)
+
+
+def _wide_norms() -> None:
+    """LayerNorm under autocast in float32, as a GPU's autocast computes it; the CPU's kernel takes no fp16 weights
+    beside bf16 numbers."""
+    import torch
+
+    plain = torch.nn.functional.layer_norm
+
+    def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+        if not torch.is_autocast_enabled("cpu"):
+            return plain(input, normalized_shape, weight, bias, eps)
+        weight, bias = (None if one is None else one.float() for one in (weight, bias))
+        return plain(input.float(), normalized_shape, weight, bias, eps)
+
+    torch.nn.functional.layer_norm = layer_norm
 
 
 def _deepspeed(plan: dict[str, Any], job: dict[str, Any], more: dict[str, Any]) -> str:
