@@ -19,6 +19,20 @@ METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 NAMES = {"epoch": "epochs", "steps": "steps"}
 SPEED = ("loss", "runtime", "samples_per_second", "steps_per_second")
 """What every evaluation answers."""
+FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
+"""What the functions of registered rewards are called in metrics, where it is not the name and `_reward`."""
+
+
+def reported(spec: Spec) -> tuple[str, ...] | None:
+    """The metrics of an evaluation beside loss and speed; None where a function of the spec's own may log others."""
+    known = spec.stack.facts.evaluation_metrics.get(spec.text("method"))
+    if not known or not spec.method.grouped:
+        return known
+    rewards = spec.weighted("method.rewards")
+    if any(one.file is not None for one in rewards):
+        return None
+    functions = dict.fromkeys(FUNCTIONS.get(one.name, f"{one.name}_reward") for one in rewards)
+    return (*known, *(f"rewards/{name}/{value}" for name in functions for value in ("mean", "std")))
 
 
 def _loads_best(spec: Spec) -> bool:
@@ -112,12 +126,12 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     """The metric that checkpoints are chosen by must be one that an evaluation of the method answers.
 
     Today: KeyError at the first evaluation, hours after the start. No trainer of a bundle has a function for more
-    metrics. sft and grpo of trl 0.18 show theirs and do not return them. Of an sft schedule that steps with a metric
-    XP243 speaks, of one that names no set of several XP526. Source: transformers 5.23 and 4.52.3
-    `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log` of each trainer; executed for each method.
+    metrics, but a reward function of the spec's own may log some in trl 1.16. sft and grpo of trl 0.18 show theirs and
+    do not return them. Of an sft schedule that steps with a metric XP243 speaks, of one that names no set of several
+    XP526. Source: transformers 5.23 and 4.52.3 `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log` of each
+    trainer, 1.16 `GRPOTrainer._log_metric`; executed for each method.
     """
-    metric, method = spec.extra_value("trl", METRIC), spec.text("method")
-    known = spec.stack.facts.evaluation_metrics.get(method)
+    metric, method, known = spec.extra_value("trl", METRIC), spec.text("method"), reported(spec)
     stepping = method == "sft" and spec.text("schedule") in METRIC_SCHEDULES
     if not isinstance(metric, str) or known is None or not _evaluates(spec) or stepping or spec.sets:
         return

@@ -47,14 +47,14 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
     first evaluation, hours after the start. Source: transformers 5.23 and 4.52.3 `Trainer.evaluate`,
     `Trainer._determine_best_metric`; executed.
     """
-    metric, method = spec.extra_value("trl", METRIC), spec.text("method")
+    metric = spec.extra_value("trl", METRIC)
     stepping, best = spec.text("schedule") in METRIC_SCHEDULES, spec.extra_value("trl", LOAD) is True
     asked = isinstance(metric, str) or stepping or best or spec.get("eval.patience") is not None
     if not spec.sets or spec.amount("eval.every") == NEVER or not asked:
         return
-    from xpc.compiler.rules.best_model import SPEED
+    from xpc.compiler.rules.best_model import SPEED, reported
 
-    known = spec.stack.facts.evaluation_metrics.get(method)
+    known = reported(spec)
     said = str(metric).removeprefix("eval_") if isinstance(metric, str) else ""
     for name in spec.sets:
         if said.startswith(f"{name}_") and (known is None or said[len(name) + 1 :] in (*SPEED, *known)):

@@ -1,4 +1,4 @@
-"""`extra trl`: evaluation, columns, and what TRL reads of a row (XP274, XP275, XP277 to XP279, XP690, XP694)."""
+"""`extra trl`: evaluation, columns, and what TRL reads of a row (XP274, XP275, XP277 to XP279, XP690, XP694, XP695)."""
 
 from __future__ import annotations
 
@@ -135,6 +135,23 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
             write(f"{name} = false"),
             (spec.label("method.rewards", "the rewards"),),
             severity="error" if reads else "warning",
+        )
+
+
+@rule("XP695", "columns-kept-anyway")
+def columns_kept(spec: Spec) -> Iterator[Finding]:
+    """Some trainers need columns that no model takes, and turn `remove_unused_columns` off again.
+
+    Today: a warning in the log, and another value than the one that is stated. Source: the trainers that
+    `keeps_columns` of a stack names, such as trl 1.16 `experimental/orpo/orpo_trainer.py`; executed.
+    """
+    name, method = "remove_unused_columns", spec.text("method")
+    if method in spec.stack.facts.keeps_columns and spec.extra_value("trl", name) is True:
+        yield Finding(
+            spec.extra_place("trl", name, "turned off by the trainer"),
+            f"{method} keeps all columns whatever `{name}` says",
+            write(f"{name} = false"),
+            (spec.label("method", "the method"),),
         )
 
 

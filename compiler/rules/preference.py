@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.conditions import preferences
 from xpc.compiler.rules.rule import Finding, rule, write
@@ -323,16 +324,21 @@ def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
 def grouped_pairs(spec: Spec) -> Iterator[Finding]:
     """Rows are grouped by the length of their `input_ids`, and prepared pairs have none: they hold two answers.
 
-    Today: ValueError when training begins, after the data is tokenized; kto on trl 0.18 has the name. Source:
-    transformers 5.23 and 4.52 `trainer_pt_utils.LengthGroupedSampler`; executed for dpo, orpo, reward and kto.
+    Today: ValueError when training begins, after the data is tokenized; kto before trl 1 raises at its first
+    evaluation, because its rows are grouped there alone. Source: transformers 5.23, 4.57.6 and 4.52.3
+    `trainer_pt_utils.LengthGroupedSampler`, 4.57.6 and 4.52.3 `Trainer._get_eval_sampler`; executed for dpo, orpo,
+    reward and kto.
     """
     strategy = spec.extra_value("trl", "train_sampling_strategy")
     grouped = strategy == "group_by_length"
     name = "train_sampling_strategy" if strategy is not None else "group_by_length"
+    older = spec.extra_value("trl", "group_by_length") is True
     if _method(spec, "kto"):
-        wrong = grouped and spec.losses != ("kto",)
+        evaluated = spec.amount("eval.every") != NEVER
+        older = older and evaluated and spec.extra_value("trl", "use_legacy_prediction_loop") is not True
+        wrong = older or (grouped and spec.losses != ("kto",))
     else:
-        wrong = grouped or strategy == "batch_rebalance" or spec.extra_value("trl", "group_by_length") is True
+        wrong = grouped or older or strategy == "batch_rebalance"
     if wrong:
         better = "train_sampling_strategy = random" if strategy is not None else "group_by_length = false"
         yield Finding(

@@ -131,8 +131,8 @@ class Facts:
     end_token_of_any_column: bool
     """Whether sft adds the end token to a text column of any name."""
     evaluation_metrics: Mapping[str, Names]
-    """The metrics that an evaluation of a method returns beside loss and speed. A method that is not named may return
-    whatever its reward functions like."""
+    """The metrics that an evaluation of a method may return beside loss, speed and those of its reward functions. Of a
+    method that is not named they are not known."""
     fused_head: bool
     """Whether the loss multiplies by the weight of `lm_head` itself, past an adapter on it."""
     keeps_columns: Names

@@ -48,6 +48,24 @@ CASES: tuple[Case, ...] = (
         spec(HELD, EPOCHS, "method dpo", *extra('metric_for_best_model = "rewards/accuracies"'), train=PAIRS),
         variant="dpo",
     ),
+    Case(
+        "XP512",
+        spec(
+            HELD,
+            EPOCHS,
+            "method grpo(rewards=[accuracy])",
+            *extra('metric_for_best_model = "rewards/accuracy/mean"'),
+            train=trained("qwen2.5-3b on deepmath-103k"),
+        ),
+        spec(
+            HELD,
+            EPOCHS,
+            "method grpo(rewards=[accuracy])",
+            *extra('metric_for_best_model = "rewards/accuracy_reward/mean"'),
+            train=trained("qwen2.5-3b on deepmath-103k"),
+        ),
+        variant="rewards",
+    ),
     Case("XP793", spec("eval(patience=2)"), spec(HELD, "eval(every=epoch, patience=2)", *extra(BEST))),
     Case(
         "XP794",

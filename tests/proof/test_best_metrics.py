@@ -10,12 +10,15 @@ import pytest
 from case_support import spec, trained
 
 from xpc.compiler import stacks
-from xpc.compiler.rules.best_model import SPEED
+from xpc.compiler.language.schema import REWARDS
+from xpc.compiler.rules.best_model import FUNCTIONS, SPEED
+from xpc.runtime.features.rewards import MADE, PLAIN
 
 pytestmark = pytest.mark.slow
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
-CONDITIONAL = {"aux_loss", "nll_loss", "rewards/margins"}
-"""Of a mixture of experts, of a loss with a likelihood beside it, and of kto where both kinds of answers are held."""
+CONDITIONAL = {"aux_loss", "nll_loss", "rewards/margins", "kl", "policy_loss", "entropy_coef", "cispo_clip_ratio"}
+"""Of a mixture of experts, of a loss with a likelihood beside it, of kto where both kinds of answers are held, of a
+divergence that counts, of losses and coefficients of grpo that a spec may write; `vespo` and `sampling` are, too."""
 METRICS = {name: stacks.load(name).facts.evaluation_metrics for name in stacks.names()}
 EACH = [(target, method) for target, methods in METRICS.items() for method in methods]
 
@@ -31,8 +34,10 @@ def provers() -> Iterator[dict[str, prove.Prover]]:
 
 def text(method: str, target: str) -> str:
     """A spec of the method that holds rows out."""
-    around = {"sft": {}, "grpo": {"train": trained("qwen2.5-3b on deepmath-103k")}}.get(method, {"train": PAIRS})
-    clause = "method grpo(rewards=format)" if method == "grpo" else f"method {method}"
+    prompts = {"train": trained("qwen2.5-3b on deepmath-103k")}
+    around = {"sft": {}, "grpo": prompts, "rloo": prompts, "distill": prompts}.get(method, {"train": PAIRS})
+    more = {"grpo": "(rewards=format)", "rloo": "(rewards=format)", "distill": "(teacher=qwen2.5-7b)"}
+    clause = f"method {method}{more.get(method, '')}"
     return spec(clause, "data(holdout=5%)", f"target {target}", **around)
 
 
@@ -50,5 +55,13 @@ def test_metrics_are_those_of_the_trainer(
     answer = provers[target].answers([one])[one["id"]]
     assert answer["raised"] is None, answer["raised"]
     names, known = set(answer["measured"]["names"]), {*SPEED[:1], *METRICS[target][method]}
+    if method in ("grpo", "rloo"):  # what stands in for the reward has another name
+        names = {one for one in names if not one.startswith("rewards/")}
     assert names <= known
-    assert known - names <= CONDITIONAL
+    assert {one for one in known - names if not one.startswith(("vespo/", "sampling/"))} <= CONDITIONAL
+
+
+def test_rewards_are_logged_by_the_names_of_their_functions() -> None:
+    made = {name: function.__name__ for name, function in PLAIN.items()}
+    made |= {name: make().__name__ for name, make in MADE.items()}
+    assert {name: FUNCTIONS.get(name, f"{name}_reward") for name in REWARDS} == made

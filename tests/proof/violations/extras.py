@@ -79,7 +79,16 @@ RANGES: tuple[Proof, ...] = (
           raises="ValueError", match="cache_implementation", variant="cache"),
 )  # fmt: skip
 
-GATHERED = ("data(holdout=50%)", "eval(every=1)", extra("eval_use_gather_object = true"))
+EVALUATED = ("data(holdout=50%)", "eval(every=1)")
+GATHERED = (*EVALUATED, extra("eval_use_gather_object = true"))
+
+
+def metered(method: str, metric: str) -> str:
+    """A spec of completions whose best checkpoint is chosen by a metric."""
+    clause = f"{method}(rewards=[accuracy], generations=2, max_completion=8)"
+    return small(*EVALUATED, extra(f'metric_for_best_model = "{metric}"'), method=clause, **ONLINE)
+
+
 MEETING: tuple[Proof, ...] = (
     Proof("C25", "XP274", at="load", measure="numbers.step", common=EVERY_STEP, raises="AttributeError", match="logits",
           text=small(OLD, "data(holdout=5%)", "eval(every=1)", extra("jit_mode_eval = true")),
@@ -112,6 +121,19 @@ MEETING: tuple[Proof, ...] = (
     Proof("D86", "XP477", at="train", raises="RuntimeError", match="expect_autograd_hooks_",
           text=small(STATIC, hardware="2 x cpu", batch="gbs=8 micro=2"),
           legal=small(STATIC, hardware="2 x cpu", batch="gbs=4 micro=2")),
+    *(Proof("C35", "XP695", at="init", warns="should set `remove_unused_columns=False`", target=target,
+            variant=f"{method}-{target.partition('-')[2]}",
+            text=small(f"target {target}", extra("remove_unused_columns = true"), method=method, **PAIRS),
+            legal=small(f"target {target}", method=method, **PAIRS))
+      for target in STACKS for method in ("kto", "orpo") if (method, target) != ("kto", DEFAULT)),
+    *(Proof("R22", "XP642", at="train", raises="ValueError", match="automatically infer lengths", target=target,
+            variant=f"evaluated-{target.partition('-')[2]}",
+            text=small(f"target {target}", *EVALUATED, extra("group_by_length = true"), method="kto", **PAIRS),
+            legal=small(f"target {target}", extra("group_by_length = true"), method="kto", **PAIRS))
+      for target in STACKS if target != DEFAULT),
+    *(Proof("E04", "XP512", at="train", raises="KeyError", match="not found in the evaluation metrics", shape="prompt",
+            variant=f"{method}-{metric}", text=metered(method, metric), legal=metered(method, "reward"))
+      for method in ("grpo", "rloo") for metric in ("accuracy", "rewards/accuracy/mean")),
     Proof("C28", "XP690", at="load", measure="online.solved", raises="TypeError", match="solution",
           text=small(extra("remove_unused_columns = true"), method=GRPO.format(""), **ONLINE),
           legal=small(method=GRPO.format(""), **ONLINE)),
