@@ -28,10 +28,15 @@ def reported(spec: Spec) -> tuple[str, ...] | None:
     known = spec.stack.facts.evaluation_metrics.get(spec.text("method"))
     if not known or not spec.method.grouped:
         return known
-    rewards = spec.weighted("method.rewards")
-    if any(one.file is not None for one in rewards):
-        return None
-    functions = dict.fromkeys(FUNCTIONS.get(one.name, f"{one.name}_reward") for one in rewards)
+    functions = []
+    for one in spec.weighted("method.rewards"):
+        if one.file is not None:
+            from xpc.compiler.rules.reward_files import head, may_log
+
+            code = spec.bundled.get(one.file, b"")
+            if one.function is None or head(code, one.function) is None or may_log(code):
+                return None
+        functions.append(one.function or FUNCTIONS.get(one.name, f"{one.name}_reward"))
     return (*known, *(f"rewards/{name}/{value}" for name in functions for value in ("mean", "std")))
 
 
@@ -126,10 +131,10 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     """The metric that checkpoints are chosen by must be one that an evaluation of the method answers.
 
     Today: KeyError at the first evaluation, hours after the start. No trainer of a bundle has a function for more
-    metrics, but a reward function of the spec's own may log some in trl 1.16. sft and grpo of trl 0.18 show theirs and
-    do not return them. Of an sft schedule that steps with a metric XP243 speaks, of one that names no set of several
-    XP526. Source: transformers 5.23 and 4.52.3 `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log` of each
-    trainer, 1.16 `GRPOTrainer._log_metric`; executed for each method.
+    metrics, but in trl 1.16 a reward function of the spec's own may log any with `log_metric`. sft and grpo of trl 0.18
+    show theirs and do not return them. Of an sft schedule that steps with a metric XP243 speaks, of one that names no
+    set of several XP526. Source: transformers 5.23 and 4.52.3 `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log`
+    of each trainer, 1.16 `GRPOTrainer._log_metric`; executed for each method.
     """
     metric, method, known = spec.extra_value("trl", METRIC), spec.text("method"), reported(spec)
     stepping = method == "sft" and spec.text("schedule") in METRIC_SCHEDULES

@@ -101,13 +101,15 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
     launch. Today: TypeError, once the model is loaded and the first completions are generated. Source: trl 1.16, 0.24
     and 0.18 `grpo_trainer.py` (`_calculate_rewards`); executed.
     """
+    from xpc.compiler.rules.reward_files import head
+
     given = spec.stack.facts.reward_given
     for reward in spec.weighted("method.rewards"):
-        head = _head(spec.bundled.get(reward.file or "", b""), reward.function or "")
-        if head is None:
+        known = head(spec.bundled.get(reward.file or "", b""), reward.function or "")
+        if known is None:
             continue
         place = spec.place("method.rewards")
-        takes, needs, others = head
+        takes, needs, others = known
         for source in spec.data:
             first, *rest = source.columns or ("prompt",)
             columns = (
@@ -132,25 +134,6 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
                     f"begin the function with `def {reward.function}({arguments}):`",
                 )
                 break
-
-
-def _head(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
-    """What a function takes by name, which of it has no default, and whether it takes others; None where not known."""
-    import ast  # only functions of a file pay for it
-    import warnings
-
-    if not code:
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = [one for one in ast.parse(code).body if getattr(one, "name", None) == name]
-    if len(found) != 1 or not isinstance(found[0], ast.FunctionDef | ast.AsyncFunctionDef) or found[0].decorator_list:
-        return None
-    head = found[0].args
-    named = [one.arg for one in head.args]
-    needs = {*named[: len(named) - len(head.defaults)]} | {one.arg for one in head.posonlyargs}
-    needs |= {one.arg for one, default in zip(head.kwonlyargs, head.kw_defaults, strict=True) if default is None}
-    return [*named, *(one.arg for one in head.kwonlyargs)], needs, head.kwarg is not None
 
 
 @rule("XP663", "rewards-of-no-weight")

@@ -12,6 +12,15 @@ SHORT = "qwen2.5-3b on infinity-instruct for 20 steps"
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 
 
+QUIET = "def even(completions, **_):\n    return [float(len(one) % 2 == 0) for one in completions]\n"
+TELLING = """\
+def even(completions, log_metric=None, **_):
+    found = [float(len(one) % 2 == 0) for one in completions]
+    log_metric("share", sum(found) / len(found))
+    return found
+"""
+
+
 def best(evaluated: str, saved: str, *more: str) -> str:
     """A spec that loads its best checkpoint, with the two intervals."""
     return spec(HELD, f"eval(every={evaluated})", *more, *extra(BEST), save=f'save "out/run" every={saved}')
@@ -65,6 +74,25 @@ CASES: tuple[Case, ...] = (
             train=trained("qwen2.5-3b on deepmath-103k"),
         ),
         variant="rewards",
+    ),
+    Case(
+        "XP512",
+        spec(
+            HELD,
+            EPOCHS,
+            'method grpo(rewards=["quiet.py:even"])',
+            *extra('metric_for_best_model = "share"'),
+            train=trained("qwen2.5-3b on deepmath-103k"),
+        ),
+        spec(
+            HELD,
+            EPOCHS,
+            'method grpo(rewards=["telling.py:even"])',
+            *extra('metric_for_best_model = "share"'),
+            train=trained("qwen2.5-3b on deepmath-103k"),
+        ),
+        {"quiet.py": QUIET, "telling.py": TELLING},
+        variant="own-reward",
     ),
     Case("XP793", spec("eval(patience=2)"), spec(HELD, "eval(every=epoch, patience=2)", *extra(BEST))),
     Case(

@@ -36,6 +36,7 @@ MODELS: Mapping[str, int] = {
 LOCAL: Mapping[str, tuple[str, ...]] = {
     "sft": ("messages", "pairs", "text", "shared"), "dpo": ("preference",), "orpo": ("preference",),
     "kto": ("unpaired",), "reward": ("preference",), "grpo": ("prompt",), "rloo": ("prompt",),
+    "distill": ("prompt", "pairs"),
 }  # fmt: skip
 EVALUATED = "held-"
 """What the names of files begin with that hold rows to evaluate on, one for each method."""
@@ -43,9 +44,12 @@ FILES = {**FILES, **{f"{EVALUATED}{method}.jsonl": FILES[f"{names[0]}.jsonl"] fo
 SHAPES: Mapping[str, tuple[str, ...]] = {
     "sft": ("messages", "conversations", "prompt_completion", "text"), "dpo": ("preference",), "orpo": ("preference",),
     "kto": ("unpaired", "preference"), "reward": ("preference",), "grpo": ("prompt",), "rloo": ("prompt",),
+    "distill": ("prompt", "prompt_completion"),
 }  # fmt: skip
 """Shapes of data that a method trains on."""
-METHODS: Mapping[str, int] = {"sft": 60, "dpo": 12, "orpo": 4, "kto": 5, "reward": 5, "grpo": 10, "rloo": 4}
+METHODS: Mapping[str, int] = {
+    "sft": 57, "dpo": 12, "orpo": 4, "kto": 5, "reward": 5, "grpo": 10, "rloo": 4, "distill": 4,
+}  # fmt: skip
 STRATEGIES: Mapping[str, int] = {
     "ddp": 22, "zero1": 6, "zero2": 18, "zero3": 14, "fsdp": 14, "fsdp1": 5, "hsdp": 4, "full_shard": 2,
     "shard_grad_op": 1, "no_shard": 1, "hybrid_shard": 1, "hybrid_shard_zero2": 1,
@@ -68,6 +72,7 @@ OFTEN: Mapping[str, float] = {
     "optimizer.weight_decay": 0.2, "optimizer.clip": 0.2, "save.every": 0.25, "track.every": 0.2, "track.name": 0.15,
     "lora.rank": 0.7, "lora.alpha": 0.5, "lora.targets": 0.4, "method.beta": 0.4, "method.loss": 0.3,
     "method.generations": 0.5, "method.max_completion": 0.5, "method.max_prompt": 0.2, "method.rewards": 0.95,
+    "method.teacher": 0.95,
     "model.attn": 0.2, "model.dtype": 0.08, "precision": 0.85, "strategy": 0.9, "optimizer": 0.75, "schedule": 0.6,
     "save": 0.9, "track": 0.3, "seed": 0.3, "launch": 0.15, "batch.packing": 0.16, "batch.padding_free": 0.04,
     "data.holdout": 0.15, "eval.every": 0.15, "data.shuffle": 0.06, "strategy.offload": 0.08, "method.vllm": 0.2,
@@ -117,7 +122,8 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "method.temperature": ("0.7", "0.9", "1"), "method.top_p": ("0.9", "1"), "method.top_k": ("0", "50"),
     "method.min_p": ("0.05", "0"), "method.repetition_penalty": ("1", "1.05"), "method.iterations": ("1", "2", "4"),
     "method.steps_per_generation": ("1", "2", "4"), "method.epsilon": ("0.2", "0.1"),
-    "method.epsilon_high": ("0.28", "0.3"), "method.delta": ("1.5", "4"), "method.label_smoothing": ("0.1", "0"),
+    "method.epsilon_high": ("0.28", "0.3"),
+    "method.lmbda": ("1", "0.5", "0"), "method.delta": ("1.5", "4"), "method.label_smoothing": ("0.1", "0"),
     "method.rpo": ("1", "0.5"), "method.desirable": ("1", "1.33"), "method.undesirable": ("1", "0.75"),
     "method.center": ("0.01",), "method.sync_reference.every": ("64", "512"),
     "method.sync_reference.mixup": ("0.6", "0.9"), "method.vllm.gpu_memory": ("30%", "70%"),

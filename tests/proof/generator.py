@@ -66,6 +66,7 @@ class Draft:
     stack: Stack
     tidy: bool
     method: str = "sft"
+    model: str = ""
     gpu: Gpu | None = None
     world: int = 1
     states: float = 0.0
@@ -138,7 +139,7 @@ class Draft:
             if not self.tidy or self.gpu is None or self.states / self.world < ROOM * self.gpu.memory_gib:
                 break
             model = pick(draw, drawn.MODELS)
-        facts = registry.find_model(model)
+        facts, self.model = registry.find_model(model), model
         shapes = drawn.SHAPES[self.method]
         hub = [name for name in registry.dataset_names() if _shape(name) in shapes]
         self.local = self.chance(0.35) or not hub
@@ -302,6 +303,8 @@ class Draft:
             names = [f'"{one}.jsonl"' for one in drawn.LOCAL[self.method]]
             own = self.draw.choice([*names, f'"{drawn.EVALUATED}{self.method}.jsonl"'])
             return own if self.chance(0.7) else f'[{own}, "{drawn.EVALUATED}{self.method}.jsonl"]'
+        if row.path == "method.teacher":  # one of the same vocabulary; else any
+            return self.model if self.chance(0.9) else self.draw.choice(registry.model_names())
         if row.path in drawn.POOLS:
             return self.draw.choice(drawn.POOLS[row.path])
         if name in (k.CHOICE.name, k.CHOICES.name):

@@ -1,0 +1,30 @@
+"""What is read of a file of reward functions; nothing of it is executed. Only specs that have one load this."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+
+
+def _body(code: bytes) -> list[ast.stmt]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(code).body
+
+
+def head(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
+    """What a function takes by name, which of it has no default, and whether it takes others; None where not known."""
+    found = [one for one in _body(code) if getattr(one, "name", None) == name] if code else []
+    if len(found) != 1 or not isinstance(found[0], ast.FunctionDef | ast.AsyncFunctionDef) or found[0].decorator_list:
+        return None
+    given = found[0].args
+    named = [one.arg for one in given.args]
+    needs = {*named[: len(named) - len(given.defaults)]} | {one.arg for one in given.posonlyargs}
+    needs |= {one.arg for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None}
+    return [*named, *(one.arg for one in given.kwonlyargs)], needs, given.kwarg is not None
+
+
+def may_log(code: bytes) -> bool:
+    """Whether a function of the file could log metrics: it names trl's `log_metric`, or hands on all it is given."""
+    calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)
