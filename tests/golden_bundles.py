@@ -86,10 +86,11 @@ def main() -> int:
         if entry.removesuffix(".bundle") not in SPECS:
             shutil.rmtree(os.path.join(GOLDEN, entry))
     for name in SPECS:
-        out = os.path.join(GOLDEN, f"{name}.bundle")
-        shutil.rmtree(out, ignore_errors=True)
-        write(decisions(compiled(name)), out)
-        print(f"wrote golden/bundles/{name}.bundle")
+        out, wanted = os.path.join(GOLDEN, f"{name}.bundle"), decisions(compiled(name))
+        if kept(name) != wanted:
+            shutil.rmtree(out, ignore_errors=True)
+            write(wanted, out)
+            print(f"wrote golden/bundles/{name}.bundle")
     return 0
 
 

@@ -27,10 +27,14 @@ SEPARATOR = "=" * 100
 
 
 def golden(case: Case) -> str:
-    """The whole file of a case: the spec, the files that it names, and the output."""
+    """The whole file of a case: the spec, the files that it names, and the output. Raises ValueError for a case that is
+    not refused by its code any more."""
     with ExitStack() as kept:
         root = placed(case.files, lambda: kept.enter_context(tempfile.TemporaryDirectory()))
         found = checked_once(case.rejected, root)
+    codes = [one.code for one in found.problems]
+    if case.code not in codes:
+        raise ValueError(f"the case {case.title} gives {', '.join(codes) or 'nothing'}, and not {case.code}")
     texts = {name: one if isinstance(one, str) else one.decode("utf-8", "replace") for name, one in case.files.items()}
     files = "".join(f"{SEPARATOR} {name}\n{counted(text)}" for name, text in texts.items())
     return f"{case.rejected}{files}{SEPARATOR}\n{render(found.problems, 'full')}"
@@ -49,7 +53,11 @@ def goldens() -> dict[str, str]:
 
 def main() -> int:
     os.makedirs(FOLDER, exist_ok=True)
-    wanted = goldens()
+    try:
+        wanted = goldens()
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
     for name in sorted({*os.listdir(FOLDER)} - {*wanted}):
         os.unlink(os.path.join(FOLDER, name))
         print(f"removed {name}")

@@ -346,6 +346,8 @@ def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
         rest = text.removeprefix(name).lstrip()
         if rest != text and rest.startswith("="):
             text = rest[1:].lstrip()
+    if path in ("train.epochs", "train.steps"):  # `for 3 epochs` in the sentence
+        text = text.removeprefix("for ").removesuffix(f" {path.partition('.')[2]}")
     whole = len(found.edits) == 1 and found.edits[0].span == span
     if not whole or not text or ("=" in text and "(" not in text):
         return evolve(found, edits=())

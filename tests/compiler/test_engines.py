@@ -10,12 +10,13 @@ import pytest
 from case_support import spec
 from cases_clusters import k8s, ray, sky
 from cases_slurm import slurm
-from compile_support import REPOSITORY, compiled, put
+from compile_support import REPOSITORY, checked, compiled, put, shown
 from test_imports import imported
 
 from xpc.compiler.engines import ENGINES, OF_ALL
 from xpc.compiler.engines.engine import named, readers
 from xpc.compiler.language.schema import children
+from xpc.grammar.diagnostic import ERROR
 
 LAUNCH = {"local": "launch local", "slurm": slurm(), "k8s": k8s(), "sky": sky("volume=runs"), "ray": ray()}
 ROOMS = os.path.join("compiler", "engines")
@@ -83,3 +84,22 @@ def test_an_engine_only_adds_files(engine):
     plain, files = compiled(spec()), compiled(spec(LAUNCH[engine]))
     assert {name: data for name, data in plain.items() if name not in told}.items() <= files.items()
     assert bool(set(files) - set(plain)) is (engine != "local")
+
+
+@pytest.mark.parametrize("engine", sorted({*ENGINES} - {"local"}))
+def test_an_engine_of_a_cluster_submits_a_sweep_itself(engine):
+    """The command of the default starts every member on the machine where it is typed."""
+    assert "sweep_command" in vars(type(named(engine))), "override sweep_command, or refuse sweeps"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_starts_the_server_of_completions_or_says_who_does(engine):
+    text = spec("method grpo(generations=8, rewards=[accuracy], vllm(mode=server))", LAUNCH[engine],
+                train="qwen2.5-3b on deepmath-103k for 3 epochs", hardware="8 x h100-80gb")  # fmt: skip
+    found = checked(text)
+    if found.spec is None:
+        assert [one.code for one in found.problems if one.severity == ERROR] in (["XP871"], ["XP895"]), shown(found)
+        return
+    files = compiled(text)
+    started = [name for name, data in files.items() if not name.startswith("trainer/") and b"vllm_server.py" in data]
+    assert started or engine == "local", "start trainer/vllm_server.py, or refuse mode=server as XP895 does"

@@ -71,9 +71,10 @@ def edit_answers(one: Diagnostic, case: Case, found: Checked, root: str) -> None
         return
     assert one.primary is not None
     after = checked(edited(one.primary.source.text, one), root)
-    assert case.code not in codes(after), shown(after)
+    said = f"the spec once {case.code}'s edit is made:\n{edited(one.primary.source.text, one)}\n{shown(after)}"
+    assert case.code not in codes(after), said
     if errors(found) in ([], [case.code]):
-        assert after.spec is not None, shown(after)
+        assert after.spec is not None, said
 
 
 def help_compiles(one: Diagnostic, case: Case, found: Checked, root: str) -> None:
@@ -84,9 +85,10 @@ def help_compiles(one: Diagnostic, case: Case, found: Checked, root: str) -> Non
     after = typed_in(case.rejected, one)
     assert after is not None, f"no setting: {one.help}"
     again = checked(after, root)
-    assert case.code not in errors(again) or len(of(found, case.code)) > 1, f"{one.help}\n{after}\n{shown(again)}"
+    said = f"the spec once {case.code}'s help is typed in ({one.help}):\n{after}\n{shown(again)}"
+    assert case.code not in errors(again) or len(of(found, case.code)) > 1, said
     if len(errors(found)) == 1:
-        assert again.spec is not None, f"{one.help}\n{after}\n{shown(again)}"
+        assert again.spec is not None, said
 
 
 def passes(case: Case, root: str) -> None:

@@ -223,6 +223,12 @@ def test_an_edit_at_a_value_writes_a_value():
     assert set(errors(found)) == {"XP104", "XP106"}
 
 
+def test_an_edit_of_the_length_writes_a_number():
+    text = spec(swept("train.epochs = [0, 3]"), train="qwen2.5-3b on infinity-instruct")
+    assert only(checked(text), "XP202").help == "write `3`"
+    assert "[3, 3]" in edited(text, only(checked(text), "XP202"))
+
+
 def test_all_that_is_wrong_is_said_in_one_run():
     found = checked(
         spec(
