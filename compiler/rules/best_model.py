@@ -19,6 +19,8 @@ METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 NAMES = {"epoch": "epochs", "steps": "steps"}
 SPEED = ("loss", "runtime", "samples_per_second", "steps_per_second")
 """What every evaluation answers."""
+SHOWN = 12
+"""Metrics that a label lists."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
 """What the functions of registered rewards are called in metrics, where it is not the name and `_reward`."""
 
@@ -37,7 +39,7 @@ def reported(spec: Spec) -> tuple[str, ...] | None:
             if one.function is None or head(code, one.function) is None or may_log(code):
                 return None
         functions.append(one.function or FUNCTIONS.get(one.name, f"{one.name}_reward"))
-    return (*known, *(f"rewards/{name}/{value}" for name in functions for value in ("mean", "std")))
+    return (*(f"rewards/{name}/{value}" for name in functions for value in ("mean", "std")), *known)
 
 
 def _loads_best(spec: Spec) -> bool:
@@ -140,12 +142,17 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     stepping = method == "sft" and spec.text("schedule") in METRIC_SCHEDULES
     if not isinstance(metric, str) or known is None or not _evaluates(spec) or stepping or spec.sets:
         return
-    if metric.removeprefix("eval_") not in (*SPEED, *known):
-        shown = ", ".join(("loss", *(name for name in known if name != "aux_loss")))
+    said = metric.removeprefix("eval_")
+    if said not in (*SPEED, *known):
+        from xpc.compiler.suggest.nearest import nearest  # only a wrong name pays for it
+
+        meant = next((name for name in known if said and said in name), None) or nearest(said, known) or "loss"
+        names = ["loss", *(name for name in known if name != "aux_loss")]
+        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} others" if len(names) > SHOWN else "")
         yield Finding(
             spec.extra_place("trl", METRIC, f"it reports {shown}"),
             f"an evaluation of {method} has no metric `{metric[:60]}`",
-            write(f'{METRIC} = "loss"'),
+            write(f'{METRIC} = "{meant}"'),
             (spec.label("method", "the method"), spec.label("target", "the target")),
         )
 
