@@ -1,4 +1,4 @@
-"""Adapters of layers that are no plain linear layers: fused experts and state spaces (XP460 to XP463, XP473)."""
+"""Adapters of layers that are no plain linear layers: fused experts and state spaces (XP460 to XP463, XP473, XP484)."""
 
 from __future__ import annotations
 
@@ -154,4 +154,23 @@ def state_space(spec: Spec) -> Iterator[Finding]:
             f"write `targets = [{legal}]`" + ("" if spec.written("lora.targets") else " in `lora`"),
             (spec.model.label,),
             f"targets = [{legal}]" if spec.written("lora.targets") else None,
+        )
+
+
+@rule("XP484", "base-that-is-not-packed")
+def never_packed(spec: Spec) -> Iterator[Finding]:
+    """transformers 5 packs plain linear layers and no others; falcon's are of a class of their own.
+
+    Today, silently: the base stays as it is, in 16 or 32 bits, and takes four times the memory. Source: transformers
+    5.23 `integrations/bitsandbytes.py` (`replace_with_bnb_linear`), `models/falcon/modeling_falcon.py`
+    (`FalconLinear`); executed. transformers 4 packs them.
+    """
+    if spec.bits and spec.model.model_type in spec.stack.facts.never_packed:
+        other = able(lambda one: spec.model.model_type not in one.facts.never_packed)
+        written = spec.written("lora.bits")
+        yield Finding(
+            spec.place("lora.bits" if written else "qlora", "nothing would be packed"),
+            f"{spec.stack.name} cannot hold {spec.model.model_type} in {spec.bits} bits",
+            ("leave `bits` out" if written else "write `lora` instead") + f", or write `target {other}`",
+            (spec.model.label, spec.label("target", "the target")),
         )

@@ -1,4 +1,4 @@
-"""Distillation from a teacher (XP645 to XP652)."""
+"""Distillation from a teacher (XP645 to XP653)."""
 
 from __future__ import annotations
 
@@ -160,4 +160,20 @@ def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
             "tokens are added that the teacher does not know",
             "leave `tokens` out",
             (spec.label("method.teacher", "the teacher"),),
+        )
+
+
+@rule("XP653", "adapters-of-a-student-under-zero3")
+def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
+    """A student with adapters generates, and ZeRO-3 before deepspeed 0.19 then misses modules in what it has recorded.
+
+    Today: IndexError "pop from an empty deque" in the first step. Source: deepspeed 0.18.2 and 0.16.8
+    `zero/partitioned_param_coordinator.py` (`record_parameters`); executed on both, and all weights train.
+    """
+    if spec.zero_stage == 3 and spec.lora and not spec.stack.facts.distill_adapters_under_zero3:
+        yield Finding(
+            spec.place("strategy", "misses modules once the student has generated"),
+            f"adapters of a student cannot be trained under zero3 of {spec.stack.name}",
+            write("zero2") if spec.written("strategy") else "write `strategy zero2`",
+            (spec.label("method", "the method"), spec.label("target", "the target")),
         )

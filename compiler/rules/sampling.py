@@ -1,4 +1,4 @@
-"""Methods whose model generates completions while it trains (XP439, XP665, XP666, XP673, XP675)."""
+"""Methods whose model generates completions while it trains (XP439, XP665, XP666, XP673, XP675, XP676)."""
 
 from __future__ import annotations
 
@@ -53,6 +53,27 @@ def recomputed_otherwise(spec: Spec) -> Iterator[Finding]:
             f"{spec.stack.name} recomputes in the reentrant way once it has generated",
             write("reentrant = true", ", or `memory(checkpointing=false)`"),
             (spec.label("method", "generates completions"),),
+        )
+
+
+@rule("XP676", "completions-without-a-cache")
+def without_a_cache(spec: Spec) -> Iterator[Finding]:
+    """trl 0.18 generates while layers are recomputed, and the layers of some families are then handed no cache.
+
+    Each new token sees itself alone. Today, silently: completions that have nothing to do with their prompts; with
+    `attn = eager` of opt, and with gpt_bigcode, RuntimeError at the first. Source: trl 0.18 `models/utils.py`
+    (`unwrap_model_for_generation`), transformers 4.52.3 `models/opt/modeling_opt.py` and the others; executed for each
+    family. Later ones switch recomputation off to generate.
+    """
+    path: Final = "memory.checkpointing"
+    alone = spec.method.grouped and generates_itself(spec.method, spec.get) and spec.flag(path)
+    if alone and spec.model.model_type in spec.stack.facts.recomputed_generation:
+        other = able(lambda one: spec.model.model_type not in one.facts.recomputed_generation)
+        yield Finding(
+            spec.place(path, "no cache while it generates"),
+            f"{spec.model.model_type} forgets the prompt where {spec.stack.name} generates and recomputes",
+            f"write `memory(checkpointing=false)`, or `target {other}`",
+            (spec.model.label, spec.label("method", "generates completions")),
         )
 
 

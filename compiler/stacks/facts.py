@@ -216,6 +216,13 @@ class Facts:
     """Whether a colocated vLLM quantizes its model like the one that is trained."""
 
     # Importing configurations written for it
+    distill_adapters_under_zero3: bool
+    """Whether a student's adapters can be trained under ZeRO-3 once the student has generated."""
+    recomputed_generation: Names
+    """Families that are handed no cache where a trainer generates while layers are recomputed: each token of a
+    completion sees itself alone."""
+    never_packed: Names
+    """Families whose layers are no plain linear layers, so that transformers packs nothing of them in 4 or 8 bits."""
     generation_ends_reentrant: bool
     """Whether recomputation is the reentrant way once a trainer has generated, whatever was stated."""
     zero3_cannot_draw: Names

@@ -1,4 +1,4 @@
-"""Cases of distillation (XP645 to XP652)."""
+"""Cases of distillation (XP645 to XP653)."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ CASES: tuple[Case, ...] = (
     Case("XP650", distill("", OLD, strategy="fsdp1"), distill("", OLD, strategy="zero3")),
     Case("XP651", distill("", MIDDLE, "memory(liger)"), distill("", MIDDLE)),
     Case("XP652", distill("", 'model(tokens=["<think>"])'), distill()),
+    Case("XP653", distill("", OLD, "lora", strategy="zero3"), distill("", OLD, "lora", strategy="zero2")),
     Case("XP665", distill("temperature=0"), distill("temperature=1"), variant="distill"),
     Case("XP666", distill(on='qwen2.5-0.5b on "few.jsonl"', hardware="1 x h100-80gb", strategy="ddp",
                           batch="gbs=8 micro=8"),

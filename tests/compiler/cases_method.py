@@ -152,6 +152,10 @@ ADAPTERS = (
     Case("XP479", spec("qlora(dora)", strategy="zero3"), spec("lora(dora)", strategy="zero3")),
     Case("XP479", on_cpu("lora(bits=8, dora)", strategy="ddp"), on_cpu("lora(bits=4, dora)", strategy="ddp"),
          variant="cpu"),
+    Case("XP484", spec("qlora", train=trained("falcon-7b on alpaca")),
+         spec("qlora", MID, train=trained("falcon-7b on alpaca"))),
+    Case("XP484", spec("lora(bits=8)", train=trained("falcon-7b on alpaca")),
+         spec("lora", train=trained("falcon-7b on alpaca")), variant="eight"),
     Case("XP459", spec("lora", "memory {", "  checkpointing(reentrant=false)", "}", strategy="zero3"),
          spec("lora", strategy="zero3")),
 )  # fmt: skip

@@ -71,6 +71,8 @@ ONLINE = (
     Case("XP664", grpo("sync_reference"), grpo("sync_reference, beta=0.04")),
     Case("XP675", grpo("", "target trl-0.24", "memory(checkpointing(reentrant=false))"),
          grpo("", "target trl-0.24", "memory(checkpointing(reentrant=true))")),
+    Case("XP676", grpo("", "target trl-0.18", "memory(checkpointing=true)", on="opt-125m on deepmath-103k"),
+         grpo("", "target trl-0.18", "memory(checkpointing=false)", on="opt-125m on deepmath-103k")),
     Case("XP439", grpo("", "target trl-0.24", EVALUATED, method="rloo", strategy="zero3", batch="gbs=256 micro=16"),
          grpo("", "target trl-0.24", EVALUATED, method="rloo", strategy="zero3")),
     Case("XP439", grpo("iterations=2", "target trl-0.18", EVALUATED, strategy="zero3", batch="gbs=256 micro=16"),

@@ -154,7 +154,8 @@ What it still cannot see:
 - the scale of the loss of `grpo` and `rloo`, and of others beside dropout, NEFTune, label smoothing, losses other
   than the cross-entropy for `sft`, ZeRO-3 and FSDP; the gradient's beside all of ZeRO; packed rows under ZeRO-3 and
   FSDP
-- real data and real weights: rows are tiny, and rewards are called but their numbers are replaced by ones that differ
+- real data and real weights: rows are tiny, and rewards are called but their numbers are replaced by ones that differ;
+  the teacher of `distill` is the student, more certain of everything
 - a spec that several codes refuse, or one whose proofs measure a silent harm, is not looked at past the checker
 """
 

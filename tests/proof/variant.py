@@ -36,8 +36,9 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
         changes.update(torch_compile=False, torch_compile_backend=None, torch_compile_mode=None)
     if not job.get("stop"):
         changes["max_steps"] = job["steps"]
-    if isinstance(values.get("max_completion_length"), int):
-        changes["max_completion_length"] = min(values["max_completion_length"], LONG_ENOUGH)
+    for name in ("max_completion_length", "max_new_tokens"):
+        if isinstance(values.get(name), int):
+            changes[name] = min(values[name], LONG_ENOUGH)
     if run["gpu"] is not None:
         changes = {**HARDWARE, **SMALL, **changes}
         if job["processes"] > 1 and "fsdp" not in keep:

@@ -88,6 +88,20 @@ def test_the_families_that_have_no_positions_beyond_their_context(name: str) -> 
     assert ending == set(FIXED_POSITIONS) & set(known(name))
 
 
+@pytest.mark.parametrize("name", stacks.names())
+def test_the_families_that_forget_their_prompt_where_layers_are_recomputed(name: str) -> None:
+    forgetful = {family for family, found in known(name).items() if found["forgets"]}
+    assert forgetful == set(stacks.load(name).facts.recomputed_generation)
+
+
+@pytest.mark.parametrize("name", stacks.names())
+def test_the_families_of_which_nothing_is_packed_in_four_bits(name: str) -> None:
+    counted = {family: found["packs"] for family, found in known(name).items() if found["packs"] is not None}
+    assert counted or not stacks.load(name).facts.quantized_on_cpu
+    if counted:
+        assert {family for family, count in counted.items() if not count} == set(stacks.load(name).facts.never_packed)
+
+
 def _number(error: float | str) -> float:
     """An error, or nothing where the family has no flash attention or is refused."""
     return error if isinstance(error, float) else 0.0

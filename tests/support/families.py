@@ -3,7 +3,8 @@
 JSON in: a list of `model_type`s. JSON out: for each of them `known` (transformers has it), the flags of its class, and
 for every attention that a CPU can stand in for the largest error of a logit of the second of two packed documents, or
 the name and message of the exception by which the library refuses it; `ends`, whether a row longer than the context
-raises. What else goes wrong ends the program, and the
+raises; `forgets`, whether completions are others where layers are recomputed; `packs`, how many layers are made of 4
+bits. What else goes wrong ends the program, and the
 last lines of the standard error name the family. No family may take much memory: MEMORY bounds all of them.
 """
 
@@ -74,6 +75,94 @@ def error(model_type: str, attention: str) -> float | str:
     return largest
 
 
+def undropped(model: Any) -> Any:
+    """The model with every dropout at 0."""
+    import torch
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name in [name for name, value in vars(module).items() if "drop" in name and isinstance(value, float)]:
+            setattr(module, name, 0.0)
+    return model
+
+
+def completed(model: Any, recomputed: bool) -> list[Any]:
+    """Two likeliest completions: of the model by itself, and as a trainer lets it write them while it trains.
+
+    A prompt is padded, so that a token which sees itself alone writes something else.
+    """
+    import torch
+    from accelerate import Accelerator
+    from transformers import GenerationConfig
+    from trl.models.utils import unwrap_model_for_generation
+
+    ids = torch.randint(3, 120, (2, 6), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids)
+    mask[1, :2] = 0
+    asked = GenerationConfig(max_new_tokens=8, do_sample=False, pad_token_id=0, eos_token_id=None)
+
+    def write() -> Any:
+        with torch.no_grad():
+            return model.generate(ids, attention_mask=mask, generation_config=asked)
+
+    out = [undropped(model).eval() and write()]
+    model.train()
+    if recomputed:
+        model.config.use_cache = False  # as trl's trainers set it beside recomputation
+        model.gradient_checkpointing_enable()
+    with unwrap_model_for_generation(model, Accelerator(cpu=True)) as model:
+        return [*out, write()]
+
+
+def forgets(model_type: str) -> bool | None:
+    """Whether a trainer's completions are other ones, or none, where layers are recomputed; None where it cannot be
+    seen: nothing is recomputed, or the tiny model writes nothing at all."""
+    import tiny_models
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    def made() -> Any:
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(tiny_models.config(model_type))
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=0.2)
+        return model
+
+    if not made().supports_gradient_checkpointing:
+        return None
+    try:
+        plain = completed(made(), False)
+    except (IndexError, RuntimeError, ValueError, AttributeError, TypeError):
+        return None
+    if not torch.equal(*plain):
+        return None
+    try:
+        return not torch.equal(*completed(made(), True))
+    except (IndexError, RuntimeError):
+        return True
+
+
+def packs(model_type: str) -> int | None:
+    """How many layers of a family transformers replaces by ones of 4 bits; None without bitsandbytes."""
+    import importlib.util
+
+    import tiny_models
+    import torch
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    if importlib.util.find_spec("bitsandbytes") is None:
+        return None
+    from transformers.integrations import replace_with_bnb_linear
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(tiny_models.config(model_type))
+    asked = BitsAndBytesConfig(load_in_4bit=True)
+    model = replace_with_bnb_linear(model, modules_to_not_convert=["lm_head"], quantization_config=asked)
+    return sum(type(module).__name__ == "Linear4bit" for module in model.modules())
+
+
 POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 """The names that configurations have for the length of their context."""
 
@@ -128,7 +217,8 @@ def main() -> None:
             continue
         print(model_type, file=sys.stderr, flush=True)  # the last one is that of an error, or of a kill
         errors = {one: error(model_type, one) for one in NAMES}
-        out[model_type] = {"known": True, **flags(model_type), "errors": errors, "ends": ends(model_type)}
+        more = {"forgets": forgets(model_type), "packs": packs(model_type)}
+        out[model_type] = {"known": True, **flags(model_type), "errors": errors, "ends": ends(model_type), **more}
     print(json.dumps(out))
 
 

@@ -217,3 +217,12 @@ def trained(scene: Any) -> dict[str, Any]:
     trainer = bundled.trainer(scene)
     trainer.train()
     return {"steps": trainer.state.global_step}
+
+
+def unpacked(scene: Any) -> dict[str, Any]:
+    """Weights that are packed where 4 bits are asked for."""
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    asked = BitsAndBytesConfig(load_in_4bit=True)
+    model = AutoModelForCausalLM.from_pretrained(tiny_models.model(scene.family), quantization_config=asked)
+    return {"packed": sum(type(one).__name__ == "Params4bit" for one in model.parameters())}

@@ -129,3 +129,11 @@ def own(scene: Any) -> dict[str, Any]:
     tiny_models.reward = lambda index: own[reward["function"]]
     scene.trainer.train()
     return {"steps": scene.trainer.state.global_step}
+
+
+def remembered(scene: Any) -> dict[str, Any]:
+    """Whether a completion of training is the model's own; with recomputation where the bundle has it."""
+    import torch
+    from families import completed
+
+    return {"alike": torch.equal(*completed(scene.model, bool(scene.args.gradient_checkpointing)))}

@@ -46,6 +46,8 @@ PROOFS: tuple[Proof, ...] = (
           text=on_cpu("qlora(dora)", **SMALL), legal=on_cpu("lora(dora)", **SMALL)),
     Proof("Q45", "XP479", case="XP479-cpu", at="load", measure="adapters.trained", raises="AttributeError",
           match="unsqueeze", variant="cpu"),
+    Proof("Q53", "XP484", at="config", measure="adapters.unpacked", expect={"packed": 0},
+          legal=spec("qlora", train="qwen2.5-3b on alpaca for 3 epochs")),
     Proof("Q46", "XP931", at="init", measure="continued.loaded", raises="RuntimeError", match="size mismatch",
           payload={"lora.rank": 8}, onto="legal"),
     Proof("Q49", "XP934", at="init", measure="continued.reference", expect={"apart": True},

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from prove import Proof
 
+from xpc.compiler.stacks import DEFAULT, STACKS
+
 OLD = "trl-0.18"
+
+
+def student(strategy: str) -> str:
+    """A student with adapters on the CPU."""
+    return f"""xpc 1
+train qwen2.5-0.5b on deepmath-103k for 2 steps
+hardware cpu
+strategy {strategy}
+precision fp32
+batch gbs=2 micro=2
+method distill(teacher=qwen2.5-1.5b, max_completion=8)
+lora
+save "out/run" every=never
+"""
+
 
 PROOFS: tuple[Proof, ...] = (
     Proof("G33", "XP645", at="train", raises="AttributeError", match="NoneType"),
@@ -17,5 +34,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("G37", "XP649", raises="ValueError", match="beta must be in"),
     Proof("G37", "XP649", target=OLD, raises="ValueError", match="beta must be in", variant="0.18"),
     Proof("G38", "XP650", needs="several GPUs"),
+    *(Proof("G45", "XP653", at="train", target=target, shape="messages", raises="IndexError", match="empty deque",
+            text=student("zero3"), legal=student("zero2"), variant=target.partition("-")[2])
+      for target in STACKS if target != DEFAULT),
     Proof("G39", "XP651", needs="a GPU"),
 )  # fmt: skip

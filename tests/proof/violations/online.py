@@ -20,6 +20,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("G01", "XP660", raises="ValueError", match="divisible by num_generations"),
     Proof("G01", "XP660", target="trl-0.18", raises="ValueError", match="evenly divisible", variant="0.18"),
     Proof("G01", "XP660", case="XP660-default", raises="ValueError", match="divisible by num_generations", variant="rloo"),
+    Proof("G44", "XP676", at="load", measure="online.remembered", expect={"alike": False}),
     Proof("G04", "XP107", case="XP107-generations", onto="legal", arguments={"num_generations": 1}, raises="ValueError",
           match="at least 2 generations"),
     Proof("G05", "XP661", raises="ValueError", match="global eval batch size"),

@@ -280,6 +280,16 @@ def adapted(target: str) -> Proof:
 EXPERTS = (
     Proof("D97", "XP571", at="load", raises="ValueError", match="not been implemented on CPU"),
     Proof(
+        "D97",
+        "XP571",
+        at="train",
+        raises="ValueError",
+        match="not been implemented on CPU",
+        text=cpu(zero("zero_quantized_gradients = true"), strategy="zero3"),
+        legal=cpu(strategy="zero3"),
+        variant="gradients",
+    ),
+    Proof(
         "D98",
         "XP572",
         at="load",
