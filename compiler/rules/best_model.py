@@ -138,9 +138,12 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     set of several XP526. Source: transformers 5.23 and 4.52.3 `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log`
     of each trainer, 1.16 `GRPOTrainer._log_metric`; executed for each method.
     """
-    metric, method, known = spec.extra_value("trl", METRIC), spec.text("method"), reported(spec)
+    metric, method = spec.extra_value("trl", METRIC), spec.text("method")
     stepping = method == "sft" and spec.text("schedule") in METRIC_SCHEDULES
-    if not isinstance(metric, str) or known is None or not _evaluates(spec) or stepping or spec.sets:
+    if not isinstance(metric, str) or not _evaluates(spec) or stepping or spec.sets:
+        return
+    known = reported(spec)
+    if known is None:
         return
     said = metric.removeprefix("eval_")
     if said not in (*SPEED, *known):

@@ -142,8 +142,9 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
 def columns_kept(spec: Spec) -> Iterator[Finding]:
     """Some trainers need columns that no model takes, and turn `remove_unused_columns` off again.
 
-    Today: a warning in the log, and another value than the one that is stated. Source: the trainers that
-    `keeps_columns` of a stack names, such as trl 1.16 `experimental/orpo/orpo_trainer.py`; executed.
+    Today: another value than the one that is stated; kto's and orpo's trainers say so in the log, distillation's does
+    not. Source: the trainers that `keeps_columns` of a stack names, such as trl 1.16
+    `experimental/orpo/orpo_trainer.py` and trl 0.24 `gkd_trainer.py`; executed for kto and orpo.
     """
     name, method = "remove_unused_columns", spec.text("method")
     if method in spec.stack.facts.keeps_columns and spec.extra_value("trl", name) is True:

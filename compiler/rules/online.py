@@ -101,11 +101,13 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
     launch. Today: TypeError, once the model is loaded and the first completions are generated. Source: trl 1.16, 0.24
     and 0.18 `grpo_trainer.py` (`_calculate_rewards`); executed.
     """
-    from xpc.compiler.rules.reward_files import head
-
     given = spec.stack.facts.reward_given
     for reward in spec.weighted("method.rewards"):
-        known = head(spec.bundled.get(reward.file or "", b""), reward.function or "")
+        if reward.file is None:
+            continue
+        from xpc.compiler.rules.reward_files import head
+
+        known = head(spec.bundled.get(reward.file, b""), reward.function or "")
         if known is None:
             continue
         place = spec.place("method.rewards")

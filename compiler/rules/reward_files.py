@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import warnings
+from functools import cache
 
 
+@cache
 def _body(code: bytes) -> list[ast.stmt]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -4,8 +4,8 @@ JSON in: a list of `model_type`s. JSON out: for each of them `known` (transforme
 for every attention that a CPU can stand in for the largest error of a logit of the second of two packed documents, or
 the name and message of the exception by which the library refuses it; `ends`, whether a row longer than the context
 raises; `forgets`, whether completions are others where layers are recomputed; `packs`, how many layers are made of 4
-bits. What else goes wrong ends the program, and the
-last lines of the standard error name the family. No family may take much memory: MEMORY bounds all of them.
+bits. What else goes wrong ends the program, and the last lines of the standard error name the family. No family may
+take much memory: MEMORY bounds all of them.
 """
 
 from __future__ import annotations
@@ -36,22 +36,29 @@ def refusal(found: Exception) -> str:
     return f"{type(found).__name__}: {found}"
 
 
-def error(model_type: str, attention: str) -> float | str:
-    """Packed against apart: the row carries what the target's own collator gives it."""
+def drawn(model_type: str, std: float, **options: Any) -> Any:
+    """The family's tiny model in evaluation, with weights so large that what a token sees shows in its logits."""
     import tiny_models
     import torch
     from transformers import AutoModelForCausalLM
-    from trl.trainer import sft_trainer
 
     torch.manual_seed(0)
-    try:
-        model = AutoModelForCausalLM.from_config(tiny_models.config(model_type), attn_implementation=NAMES[attention])
-    except (ValueError, ImportError) as found:
-        return refusal(found)
-    model = model.eval().float()
+    model = AutoModelForCausalLM.from_config(tiny_models.config(model_type), **options).eval().float()
     for parameter in model.parameters():
         if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.1)
+            torch.nn.init.normal_(parameter, std=std)
+    return model
+
+
+def error(model_type: str, attention: str) -> float | str:
+    """Packed against apart: the row carries what the target's own collator gives it."""
+    import torch
+    from trl.trainer import sft_trainer
+
+    try:
+        model = drawn(model_type, 0.1, attn_implementation=NAMES[attention])
+    except (ValueError, ImportError) as found:
+        return refusal(found)
     generator = torch.Generator().manual_seed(0)
     lengths = (7, 9)
     documents = [torch.randint(3, 120, (1, length), generator=generator) for length in lengths]
@@ -102,44 +109,34 @@ def completed(model: Any, recomputed: bool) -> list[Any]:
     mask[1, :2] = 0
     asked = GenerationConfig(max_new_tokens=8, do_sample=False, pad_token_id=0, eos_token_id=None)
 
-    def write() -> Any:
+    def written(by: Any) -> Any:
         with torch.no_grad():
-            return model.generate(ids, attention_mask=mask, generation_config=asked)
+            return by.generate(ids, attention_mask=mask, generation_config=asked)
 
-    out = [undropped(model).eval() and write()]
+    alone = written(undropped(model).eval())
     model.train()
     if recomputed:
         model.config.use_cache = False  # as trl's trainers set it beside recomputation
         model.gradient_checkpointing_enable()
-    with unwrap_model_for_generation(model, Accelerator(cpu=True)) as model:
-        return [*out, write()]
+    with unwrap_model_for_generation(model, Accelerator(cpu=True)) as unwrapped:
+        return [alone, written(unwrapped)]
 
 
 def forgets(model_type: str) -> bool | None:
     """Whether a trainer's completions are other ones, or none, where layers are recomputed; None where it cannot be
     seen: nothing is recomputed, or the tiny model writes nothing at all."""
-    import tiny_models
     import torch
-    from transformers import AutoModelForCausalLM
 
-    def made() -> Any:
-        torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(tiny_models.config(model_type))
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                torch.nn.init.normal_(parameter, std=0.2)
-        return model
-
-    if not made().supports_gradient_checkpointing:
+    if not drawn(model_type, 0.2).supports_gradient_checkpointing:
         return None
     try:
-        plain = completed(made(), False)
+        plain = completed(drawn(model_type, 0.2), False)
     except (IndexError, RuntimeError, ValueError, AttributeError, TypeError):
         return None
     if not torch.equal(*plain):
         return None
     try:
-        return not torch.equal(*completed(made(), True))
+        return not torch.equal(*completed(drawn(model_type, 0.2), True))
     except (IndexError, RuntimeError):
         return True
 

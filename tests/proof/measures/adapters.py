@@ -31,13 +31,24 @@ def packed(scene: Any) -> dict[str, Any]:
     return {"trains": True}
 
 
-def experts(scene: Any) -> dict[str, Any]:
-    """Whether the weights of the MLP are packed, be they one or a mixture's; its router aside."""
-    import torch
+def _in_four_bits(scene: Any) -> Any:
+    """The tiny model, loaded with 4 bits asked for."""
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     asked = BitsAndBytesConfig(load_in_4bit=True)
-    model = AutoModelForCausalLM.from_pretrained(tiny_models.model(scene.family), quantization_config=asked)
+    return AutoModelForCausalLM.from_pretrained(tiny_models.model(scene.family), quantization_config=asked)
+
+
+def unpacked(scene: Any) -> dict[str, Any]:
+    """How many weights are packed where 4 bits are asked for."""
+    return {"packed": sum(type(one).__name__ == "Params4bit" for one in _in_four_bits(scene).parameters())}
+
+
+def experts(scene: Any) -> dict[str, Any]:
+    """Whether the weights of the MLP are packed, be they one or a mixture's; its router aside."""
+    import torch
+
+    model = _in_four_bits(scene)
     found = {one.dtype for name, one in model.named_parameters() if ".mlp." in name and ".gate." not in name}
     return {"packed": found == {torch.uint8}}
 
@@ -217,12 +228,3 @@ def trained(scene: Any) -> dict[str, Any]:
     trainer = bundled.trainer(scene)
     trainer.train()
     return {"steps": trainer.state.global_step}
-
-
-def unpacked(scene: Any) -> dict[str, Any]:
-    """Weights that are packed where 4 bits are asked for."""
-    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
-
-    asked = BitsAndBytesConfig(load_in_4bit=True)
-    model = AutoModelForCausalLM.from_pretrained(tiny_models.model(scene.family), quantization_config=asked)
-    return {"packed": sum(type(one).__name__ == "Params4bit" for one in model.parameters())}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prove import Proof
 
+from violations.extras import small
 from xpc.compiler.stacks import DEFAULT, STACKS
 
 OLD = "trl-0.18"
@@ -11,16 +12,8 @@ OLD = "trl-0.18"
 
 def student(strategy: str) -> str:
     """A student with adapters on the CPU."""
-    return f"""xpc 1
-train qwen2.5-0.5b on deepmath-103k for 2 steps
-hardware cpu
-strategy {strategy}
-precision fp32
-batch gbs=2 micro=2
-method distill(teacher=qwen2.5-1.5b, max_completion=8)
-lora
-save "out/run" every=never
-"""
+    method = "distill(teacher=qwen2.5-1.5b, max_completion=8)"
+    return small("lora", method=method, on="deepmath-103k", strategy=strategy, batch="gbs=2 micro=2")
 
 
 PROOFS: tuple[Proof, ...] = (
