@@ -18,8 +18,9 @@ from urllib.request import Request, urlopen
 
 from xpc.compiler.inputs import UsageError
 from xpc.compiler.render import render
+from xpc.compiler.render.visible import visible
 from xpc.compiler.review.pairs import pair
-from xpc.compiler.review.revision import git
+from xpc.compiler.review.repository import Repository, find
 from xpc.compiler.review.show import as_text, headline
 from xpc.compiler.review.sides import Side, opened
 from xpc.grammar.record import record
@@ -44,8 +45,12 @@ class Entry:
 
 def entries(folder: str, base: str) -> Iterator[Entry]:
     """Every spec of a repository that is new, gone, broken or another run than at a commit. Raises UsageError."""
-    fork = (git(folder, "merge-base", base, "HEAD") or base.encode()).decode().strip()
-    before, after = (_specs(folder, revision) for revision in (fork, "HEAD"))
+    repository = find(folder)
+    if repository is None:
+        raise UsageError(f"{folder} is in no git repository")
+    start, head = (_commit(repository, revision) for revision in (base, "HEAD"))
+    fork = (repository.git("merge-base", start, head) or start.encode()).decode().strip()
+    before, after = (_specs(repository, folder, commit) for commit in (fork, head))
     for path in sorted({*before, *after}):
         if path not in after:
             yield Entry(path, "is gone", "")
@@ -65,13 +70,19 @@ def entries(folder: str, base: str) -> Iterator[Entry]:
                 yield Entry(path, headline(found), as_text(found).partition("\n")[2].strip("\n"))
 
 
-def _specs(folder: str, revision: str) -> set[str]:
-    """The specs of a commit: files `.xp` with a `train` sentence, outside of bundles."""
-    if git(folder, "cat-file", "-e", f"{revision}^{{commit}}") is None:
+def _commit(repository: Repository, revision: str) -> str:
+    found = repository.commit(revision)
+    if found is None:
         raise UsageError(f"git knows no commit {revision} here; a workflow needs `fetch-depth: 0`")
-    listed = git(folder, "grep", "-lzE", "^[[:space:]]*train[[:space:]]", revision, "--", "*.xp")
-    paths = [os.fsdecode(one).partition(":")[2] for one in (listed or b"").split(b"\0")]
-    return {path for path in paths if path and ".bundle/" not in path}
+    return found
+
+
+def _specs(repository: Repository, folder: str, commit: str) -> set[str]:
+    """The specs of a commit below a folder: files `.xp` with a `train` sentence, outside of bundles."""
+    plain = ("--no-textconv", "--no-recurse-submodules", "--no-color")  # whatever the repository's configuration says
+    listed = repository.git("grep", *plain, "-lzE", "^[[:space:]]*train[[:space:]]", commit, "--", "*.xp")
+    names = (listed or b"").split(b"\0")
+    return set(repository.below(folder, b"\0".join(one.partition(b":")[2] for one in names)))
 
 
 def _side(written: str) -> Side:
@@ -176,7 +187,7 @@ def main(environment: Mapping[str, str], base: str) -> int:
     try:
         found = list(entries(".", base))
     except UsageError as error:
-        print(f"xpc: {error}", file=sys.stderr)
+        print(visible(f"xpc: {error}"), file=sys.stderr)
         return 2
     print(f"comment: {publish(comment(found), environment, bool(found))}")
     return int(any(one.broken for one in found))

@@ -12,14 +12,15 @@ from contextlib import contextmanager, suppress
 
 from xpc.compiler.files import Workspace
 from xpc.compiler.inputs import UsageError
+from xpc.compiler.review.repository import Repository, find
 from xpc.grammar.record import field, mutable
 
 
 @mutable
 class RevisionWorkspace(Workspace):
-    """The folder of a spec in a commit. `tree` is the working tree, `mirror` where its files of `commit` are put."""
+    """The folder of a spec in a commit. `mirror` is where the files of `commit` are put."""
 
-    tree: str = ""
+    repository: Repository = field(kw_only=True)
     mirror: str = ""
     commit: str = ""
     there: dict[str, str] = field(factory=dict)
@@ -35,33 +36,33 @@ class RevisionWorkspace(Workspace):
         return name, self.there[inside]
 
     def _put(self, inside: str, path: str) -> str:
-        kind = git(self.tree, "cat-file", "-t", f"{self.commit}:{inside}")
+        git = self.repository.git
+        kind = git("cat-file", "-t", f"{self.commit}:{inside}")
         if kind == b"blob\n":
-            data = git(self.tree, "cat-file", "blob", f"{self.commit}:{inside}")
+            data = git("cat-file", "blob", f"{self.commit}:{inside}")
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as handle:
                 handle.write(data or b"")
         elif kind == b"tree\n":
-            listed = git(self.tree, "ls-tree", "-r", "-z", "--name-only", f"{self.commit}:{inside}")
+            listed = git("ls-tree", "-r", "-z", "--name-only", f"{self.commit}:{inside}")
             for one in (listed or b"").split(b"\0"):
-                if one:
-                    below = os.fsdecode(one)
+                below = os.fsdecode(one)
+                if one and ".." not in below.split("/"):  # a forged tree may hold that, and git lists it
                     self.there[f"{inside}/{below}"] = self._put(f"{inside}/{below}", os.path.join(path, below))
-        elif not git(self.tree, "--literal-pathspecs", "ls-files", "--", inside):
-            return os.path.join(self.tree, inside)
+        else:
+            _refuse_partial(self.repository, self.commit, inside)
+            if not git("--literal-pathspecs", "ls-files", "--", inside):
+                return os.path.join(self.repository.top, inside)
         return path
 
 
-def git(folder: str, *arguments: str) -> bytes | None:
-    """What git prints, None where it fails. Raises UsageError where there is no git."""
-    import subprocess  # a side of most comparisons is no commit
-
-    command = ["git", "-C", folder, *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
-    except OSError as error:
-        raise UsageError(f"git cannot be run: {error.strerror}") from error
-    return done.stdout if done.returncode == 0 else None
+def _refuse_partial(repository: Repository, commit: str, inside: str) -> None:
+    """Raises UsageError where a commit has a file that could not be read: a partial clone lacks its content, and git
+    may not fetch it for us."""
+    listed = repository.git("--literal-pathspecs", "ls-tree", "-z", commit, "--", inside) or b""
+    if b" blob " in listed.partition(b"\t")[0]:
+        name = f"{commit[:12]}:{inside}"
+        raise UsageError(f"the content of {name} is not in this clone; `git show {name}` fetches it")
 
 
 @contextmanager
@@ -74,16 +75,16 @@ def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
     folder = os.path.dirname(os.path.abspath(path))
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
-    top = git(folder, "rev-parse", "--show-toplevel")
-    if top is None:
+    repository = find(folder)
+    if repository is None:
         raise UsageError(f"{written}: {folder} is in no git repository")
-    commit = git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    commit = repository.commit(revision)
     if commit is None:
         raise UsageError(f"{written}: `{revision}` is not a revision")
-    tree = os.fsdecode(top).rstrip("\n")
-    inside = os.path.relpath(os.path.realpath(path), os.path.realpath(tree)).replace(os.sep, "/")
-    data = git(tree, "cat-file", "blob", f"{commit.decode().strip()}:{inside}")
+    inside = repository.inside(path)
+    data = repository.git("cat-file", "blob", f"{commit}:{inside}")
     if data is None:
+        _refuse_partial(repository, commit, inside)
         raise UsageError(f"{written}: `{inside}` is not in {revision}")
     from tempfile import TemporaryDirectory
 
@@ -91,8 +92,8 @@ def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
         mirror = os.path.realpath(mirror)
         root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
         os.makedirs(root, exist_ok=True)
-        space = RevisionWorkspace(root, tree=tree, mirror=mirror, commit=commit.decode().strip())
-        if git(tree, "cat-file", "-t", f"{space.commit}:{inside}.lock") == b"blob\n":  # no other commit's
+        space = RevisionWorkspace(root, repository=repository, mirror=mirror, commit=commit)
+        if repository.git("cat-file", "-t", f"{commit}:{inside}.lock") == b"blob\n":  # no other commit's
             space.lock = os.path.basename(inside) + ".lock"
         yield data, os.path.basename(inside), space
 
