@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "compiler"))
 
+from compile_support import put, xpc
 from evidence import PATH, evidence, measured, stated
 from rules_page import page as rules_page
 
@@ -75,15 +78,29 @@ def test_sessions_of_the_readme_are_what_the_tool_prints():
         assert render(problems, "full") == output
 
 
-def test_changelog_shows_real_output():
-    for spec, name, output in _sessions(_read("CHANGELOG.md")):
-        shown = output.removeprefix("...\n").rstrip("\n")
-        assert shown in render(check_text(spec.encode(), name, Workspace(ROOT)).problems, "full")
+def _replayed(block: str, folder: str) -> Iterator[tuple[str, str, str]]:
+    """Each command of a block with what the page shows of its output and what it prints; `echo` writes a spec."""
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
+        if written := re.fullmatch(r"echo '(.*)' > (\S+)", command):
+            put(folder, {written[2]: written[1] + "\n"})
+        else:
+            yield command, shown, xpc(*command.split()[1:], cwd=folder).stdout.decode()
+
+
+def test_changelog_shows_real_output(tmp_path):
+    os.symlink(os.path.join(ROOT, "specs"), tmp_path / "specs")
+    blocks = re.findall(r"```\n(\$ .*?)```", _read("CHANGELOG.md"), re.S)
+    sessions = [one for block in blocks for one in _replayed(block, str(tmp_path))]
+    assert len(sessions) >= 4
+    for command, shown, printed in sessions:
+        # Three dots stand for lines that the page leaves out.
+        excerpts = map(re.escape, re.split(r"^\.\.\.\n", shown, flags=re.M))
+        assert re.match("(?s:.*)".join(excerpts), printed), f"{command} prints\n{printed}"
 
 
 def test_links_of_the_pages_exist():
     pages = [os.path.join("docs", name) for name in ("language.md", "methods.md")]
-    for page in ("README.md", "CONTRIBUTING.md", *pages):
+    for page in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *pages):
         for target in re.findall(r"\]\(([^)#:]+)\)", _read(page)):
             assert os.path.exists(os.path.join(ROOT, os.path.dirname(page), target)), f"{page} links to {target}"
 

@@ -40,6 +40,7 @@ ELSEWHERE = {
     r"xpc verify \S+ --env": "review/test_verify.py",
     r"xpc (check|explain|compile|diff|verify) (wrong|german|bigger)\.\S+.*": "test_tutorial_pages.py",
     r"xpc compile scan\.xp": "test_sweep_page.py",
+    r"xpc (check|diff) big\.xp.*": "test_docs.py",
     r"xpc import run\.bundle -o run\.xp": "importing/test_import_cli.py",
 }
 """Commands that need a hub, an index, a run or a page's own files, and the test that runs them."""

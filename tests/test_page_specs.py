@@ -30,33 +30,13 @@ SPEC_LINE = re.compile(rf"(?:train|extends|xpc 1)\b|{ANY}(?: [^=|$]*)?\{{|{ANY}\
 FILES_OF_THEIR_OWN = ("tutorial.md", "data.md", "cookbook.md")
 """Pages whose specs come with files: test_tutorial_pages.py tries those."""
 NO_SETTING = {
-    "warmup = 0.03": "told as refused, with its help",
-    "every = 5 steps": "told as refused, with its help",
-    "precision fp8": "told as not compiled yet",
+    "warmup = 0.03": "shown as refused, with its help",
+    "precision fp8": "shown as not compiled yet",
     "gbs = micro x accumulation x readers": "a formula",
     "lr=1e-06,schedule=cosine": "the name of a sweep's member",
     "train on for with extends x xpc": "the list of keywords",
     "train()": "a method of transformers",
-    "train ./tiny": "told as refused, with its help",
     'train "out/lora/merged"': "the beginning of a sentence",
-    "train M with lora, bf16 on D": "told as refused, with its help",
-    "train M on A + B": "told as refused, with its help",
-    "eval { early_stopping { patience = 3 } }": "told as refused, with its help",
-    "hardware { type = h100 }": "told as refused, with its help",
-    "hardware 4 nodes x 8 x h100-80gb": "told as refused, with its help",
-    **dict.fromkeys(
-        (
-            "loss=dpo",
-            "loss=kto_pair",
-            "dtype=float8",
-            "precision fp64",
-            "strategy none",
-            "batch = { ... }",
-            "clip = 1e-400",
-            "alpha = 1e300",
-        ),
-        "told as refused, with its help",
-    ),
 }
 """What looks like a setting with a value, and why it need not be legal."""
 WORDS = {"MODEL": "qwen2.5-3b", "DATA": "capybara", "LENGTH": "3 epochs", "ENGINE": "slurm", "NAME": "mix", "N": "2"}
