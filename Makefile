@@ -49,12 +49,12 @@ check: $(VENV)/ready ## linter, formatters and strict types
 
 .PHONY: oracles
 oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/ready ## ask axolotl, LLaMA-Factory and torchtune anew what they do with ../shared/published, their own files and rows of every format
-	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_names.py compiler/importing/axolotl_names.txt
+	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_names.py compiler/importing/axolotl/names.txt
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_axolotl.py ../shared/published tests/importing/oracles/axolotl.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_llamafactory.py ../shared/published \
 		tests/importing/oracles/llamafactory.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_templates.py \
-		compiler/importing/llamafactory_templates.jsonl tests/importing/oracles/llamafactory_templates.jsonl
+		compiler/importing/llamafactory/templates.jsonl tests/importing/oracles/llamafactory_templates.jsonl
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_rows.py axolotl tests/importing/oracles/axolotl_rows.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_rows.py llamafactory \
 		tests/importing/oracles/llamafactory_rows.jsonl
@@ -91,7 +91,7 @@ bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 docs: $(VENV)/ready ## write docs/reference.md, rules.md, recipes.md, stack-*.md, the type of the paths of settings and the index of the rules anew
 	$(FOLD)
 	$(BIN)/python -m xpc.compiler.language.build
-	$(BIN)/python -m xpc.compiler.rules.build
+	$(BIN)/python -m xpc.compiler.rules.core.build
 	$(BIN)/python -m xpc.compiler.explain.reference docs/reference.md
 	$(BIN)/python tests/evidence/evidence.py
 	$(BIN)/python tests/evidence/rules_page.py docs/rules.md
@@ -107,7 +107,7 @@ site: $(VENV)/ready ## the pages of docs/ as a site, in site/; a broken link fai
 golden: $(VENV)/ready ## write the golden files anew; read the difference before committing it
 	$(FOLD)
 	$(BIN)/python -m xpc.compiler.language.build
-	$(BIN)/python -m xpc.compiler.rules.build
+	$(BIN)/python -m xpc.compiler.rules.core.build
 	$(BIN)/python tests/golden_bundles.py
 	$(BIN)/python tests/golden_diagnostics.py
 

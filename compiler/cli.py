@@ -11,18 +11,19 @@ import sys
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-from xpc.compiler.commands import APART, COMMANDS, FORMATS, LATER
-from xpc.compiler.inputs import SpecError, UsageError, located, located_silences, read_spec
-from xpc.compiler.streams import Guarded, Unwritable
+from xpc.compiler.commands import APART, COMMANDS, LATER
+from xpc.compiler.files.inputs import SpecError, UsageError, located, located_silences, read_spec
+from xpc.compiler.files.streams import Guarded, Unwritable
+from xpc.compiler.render import FORMATS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from typing import TextIO
 
-    from xpc.compiler.cache import Seen
-    from xpc.compiler.silenced import Silenced
+    from xpc.compiler.files.cache import Seen
     from xpc.grammar.diagnostic import Diagnostic
+    from xpc.grammar.silenced import Silenced
 
 TEXTS = ("full", "concise")
 """The formats for people; the others are read by programs, and nothing else goes with them."""
@@ -75,7 +76,7 @@ def _tell(line: str, to: TextIO) -> None:
 
 
 def _cached_check(arguments: list[str]) -> int:
-    from xpc.compiler import cache
+    from xpc.compiler.files import cache
 
     try:
         name = cache.key(arguments, _color())
@@ -99,7 +100,7 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in APART:
         return _apart(arguments[0], arguments[1:])
     if arguments and not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
-        from xpc.compiler.suggest.nearest import nearest  # only a misspelt command pays for it
+        from xpc.grammar.nearest import nearest  # only a misspelt command pays for it
 
         near = nearest(arguments[0], COMMANDS)
         meant = f": did you mean `xpc {near}`?" if near else ";"
@@ -178,7 +179,7 @@ def _color() -> bool:
 
 
 def _check(options: argparse.Namespace | SimpleNamespace, seen: dict[str, Seen]) -> tuple[str, int]:
-    from xpc.compiler.cache import joined
+    from xpc.compiler.files.cache import joined
     from xpc.compiler.pipeline import check_text
     from xpc.compiler.render import render
 
@@ -208,8 +209,8 @@ def _check(options: argparse.Namespace | SimpleNamespace, seen: dict[str, Seen])
 
 
 def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
-    from xpc.compiler.bundle import BundleError, write
     from xpc.compiler.engines.engine import engine
+    from xpc.compiler.files.bundle import BundleError, write
     from xpc.compiler.pipeline import compile_text
     from xpc.compiler.render import render
 

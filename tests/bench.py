@@ -78,8 +78,8 @@ def processes(runs: int) -> None:
 
 def in_process() -> None:
     """Throughput of the compiler as a library."""
-    from xpc.compiler.bundle import write
-    from xpc.compiler.files import Workspace
+    from xpc.compiler.files.bundle import write
+    from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.pipeline import check_text, compile_text
 
     with open(SEED, encoding="utf-8") as handle:

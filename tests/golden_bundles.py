@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping
 
 from xpc.compiler import stacks
-from xpc.compiler.bundle import write
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.bundle import write
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import compile_text
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -21,7 +21,7 @@ sys.path.insert(0, ROOT)
 
 from tests.golden_bundles import SPECS, compiled  # noqa: E402
 from xpc.compiler import stacks  # noqa: E402
-from xpc.compiler.files import Workspace  # noqa: E402
+from xpc.compiler.files.workspace import Workspace  # noqa: E402
 from xpc.compiler.pipeline import compile_text  # noqa: E402
 
 PAGE = os.path.join(ROOT, "docs", "requirements.md")

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from xpc.compiler.language.extras import owner
 from xpc.compiler.language.schema import BY_PATH, CLAUSES
-from xpc.compiler.resolve.extras import owner
 from xpc.compiler.suggest.meaning import meaning
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

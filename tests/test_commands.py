@@ -23,7 +23,7 @@ from xpc.compiler.commands import COMMANDS  # noqa: E402
 from xpc.compiler.commands.listing import KINDS  # noqa: E402
 from xpc.compiler.commands.settings_schema import schema  # noqa: E402
 from xpc.compiler.commands.starter import recipes  # noqa: E402
-from xpc.compiler.files import Workspace  # noqa: E402
+from xpc.compiler.files.workspace import Workspace  # noqa: E402
 from xpc.compiler.language.kinds import BLOCK  # noqa: E402
 from xpc.compiler.language.schema import BY_PATH  # noqa: E402
 from xpc.compiler.pipeline import check_text  # noqa: E402

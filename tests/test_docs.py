@@ -20,7 +20,7 @@ from xpc.compiler import stacks
 from xpc.compiler.explain.reference import reference
 from xpc.compiler.explain.stack_pages import file_name, with_menu
 from xpc.compiler.explain.stack_pages import page as stack_page
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import render
 

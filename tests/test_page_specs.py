@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from xpc.compiler import stacks
-from xpc.compiler.engines import ENGINES
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.language.launch_settings import ENGINES
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import BY_PATH, CLAUSES
-from xpc.compiler.methods import METHODS
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.render import render
 from xpc.grammar.parse import parse

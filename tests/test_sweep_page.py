@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "compiler"))
 
 from compile_support import put, xpc  # noqa: E402
 
-from xpc.compiler.files import Workspace  # noqa: E402
+from xpc.compiler.files.workspace import Workspace  # noqa: E402
 from xpc.compiler.pipeline import check_text  # noqa: E402
 
 MACHINE = 'hardware 8 x h100-80gb\nsave "out/run"\nprecision bf16\n'

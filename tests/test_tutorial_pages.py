@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "compiler"))
 
 from compile_support import xpc  # noqa: E402
 
-from xpc.compiler.files import Workspace  # noqa: E402
+from xpc.compiler.files.workspace import Workspace  # noqa: E402
 from xpc.compiler.pipeline import check_text  # noqa: E402
 from xpc.compiler.render import render  # noqa: E402
 

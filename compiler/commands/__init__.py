@@ -2,8 +2,8 @@
 
 APART = {
     "fmt": "xpc.compiler.review.fmt",
-    "plan": "xpc.compiler.plan.command",
-    "tune": "xpc.compiler.plan.tune",
+    "plan": "xpc.compiler.tuning.command",
+    "tune": "xpc.compiler.tuning.tune",
     "diff": "xpc.compiler.review.diff",
     "verify": "xpc.compiler.review.verify",
     "upgrade": "xpc.compiler.review.upgrade",
@@ -13,7 +13,7 @@ APART = {
     "schema": "xpc.compiler.commands.settings_schema",
     "completion": "xpc.compiler.commands.completion",
     "lsp": "xpc.compiler.language_server",
-    "doctor": "xpc.compiler.doctor",
+    "doctor": "xpc.compiler.commands.doctor",
 }
 """Commands that are modules of their own: `parse` reads their options, `run` gives what is printed and the status."""
 COMMANDS = {
@@ -38,5 +38,3 @@ COMMANDS = {
 """Every command with its line in `xpc --help`."""
 LATER = ("sweep", "report", "preview", "rehearse")
 """Names that the language's contract reserves for commands to come."""
-FORMATS = ("full", "concise", "json", "github", "sarif")
-"""Forms of diagnostics (`--format`); `xpc.compiler.render` has a module for each."""

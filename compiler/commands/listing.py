@@ -7,10 +7,11 @@ import json
 import os
 from collections.abc import Callable, Sequence
 
-from xpc.compiler import registry, stacks, templates
-from xpc.compiler.inputs import UsageError
+from xpc.compiler import registry, stacks
+from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.schema import BY_PATH, REWARDS, TEMPLATES
+from xpc.compiler.registry import chat_templates as templates
 
 Row = dict[str, object]
 EPILOG = (
@@ -33,7 +34,7 @@ def _kind(typed: str) -> str:
     known = {**{name: name for name in KINDS}, **{name.removesuffix("s"): name for name in KINDS}}
     if typed in known:
         return known[typed]
-    from xpc.compiler.suggest.nearest import nearest
+    from xpc.grammar.nearest import nearest
 
     near = nearest(typed, KINDS)
     meant = f": did you mean `xpc list {near}`?" if near else ";"
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.format == "json":
         return json.dumps(found, indent=2) + "\n", int(not found)
     if not found:
-        from xpc.compiler.suggest.nearest import nearest
+        from xpc.grammar.nearest import nearest
 
         near = nearest(" ".join(wanted), [str(row["name"]) for row in rows])
         raise UsageError(
@@ -142,7 +143,7 @@ def _stacks() -> list[Row]:
 
 def _advisories() -> list[Row]:
     """What versions of the libraries are known to compute wrongly, and which stacks have them."""
-    from xpc.compiler.advisories import table
+    from xpc.compiler.rules.core.advisory_table import table
 
     return [
         {

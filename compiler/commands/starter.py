@@ -6,8 +6,8 @@ import argparse
 import os
 from collections.abc import Mapping, Sequence
 
-from xpc.compiler.atomic import replace_files
-from xpc.compiler.inputs import UsageError, read_spec
+from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.pipeline import check_text
 
 EPILOG = (
@@ -93,7 +93,7 @@ def _found(source: str) -> str:
         return known[source]
     if os.path.isfile(source):
         return source
-    from xpc.compiler.suggest.nearest import nearest
+    from xpc.grammar.nearest import nearest
 
     holding = [one for one in known if source.lower() in one][:3]
     near = " or ".join(holding) or nearest(source, list(known))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from xpc.compiler.data.rows import columns, survey
-from xpc.compiler.files import DATA_FORMATS, MAX_DATA, Workspace
+from xpc.compiler.files.bundled import bundle_name
+from xpc.compiler.files.workspace import DATA_FORMATS, MAX_DATA, Workspace
 from xpc.compiler.language.codes import Problems, report
-from xpc.compiler.resources import DataSource
+from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
@@ -74,11 +75,3 @@ def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[
 
 def _bundled(source: DataSource, path: str, digest: str) -> DataSource:
     return evolve(source, sha256=digest, bundled="data/" + bundle_name(path, digest))
-
-
-def bundle_name(path: str, digest: str) -> str:
-    """A safe file name inside a bundle: the file's own name in plain characters, made unique by its digest."""
-    stem, dot, ending = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
-    clean = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem or ending)[:40]
-    tail = "".join(c for c in ending if c.isascii() and c.isalnum())[:10] if dot else "txt"
-    return f"{clean or 'file'}-{digest[:8]}.{tail.lower()}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from xpc.grammar.record import record
+from xpc.compiler.spec.survey import Broken
 
 Row = Mapping[str, object]
 LOOKED = 8 * 2**20
@@ -20,16 +20,6 @@ NULLS = frozenset((
     "NULL", "NaN", "None", "n/a", "nan", "null",
 ))  # fmt: skip
 """Cells of a CSV file that pandas reads as null (`pandas._libs.parsers.STR_NA_VALUES`)."""
-
-
-@record
-class Broken:
-    """Why there are no further rows: the row (from 0), its line (from 1), and the reason. `encoding` is of bytes."""
-
-    row: int
-    line: int
-    why: str
-    encoding: bool = False
 
 
 def read(data: bytes, path: str) -> Iterator[Row | Broken]:

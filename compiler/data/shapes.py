@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.language.codes import Problems, report
-from xpc.compiler.resources import DataSource
+from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 

@@ -8,53 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xpc.compiler.data import row_shapes as shaped
-from xpc.compiler.data.reader import Broken, Row, read
-from xpc.grammar.record import field, mutable, record
+from xpc.compiler.data.reader import Row, read
+from xpc.compiler.spec.survey import Broken, Survey, Tally
+from xpc.grammar.record import field, mutable
 
 MANY = 256
 """Columns and roles that are kept; a file with more of them is none that trains."""
-
-
-@record
-class Tally:
-    """How many rows are of a kind, and the first of them (from 0)."""
-
-    count: int
-    first: int
-
-
-@record
-class Survey:
-    """Facts of a file's rows.
-
-    `rows` were read before `broken`, where that is not None; `columns` are those of any row; `wrong` is the first row
-    that is not of its shape, and why. `talks` says whether the first row holds messages. `tallies` counts rows by kind:
-
-    - `unanswered`: a conversation without a turn of the assistant
-    - `empty_answer`: an answer, or a text, without a letter
-    - `empty_prompt`: a prompt, or a user's turn, without a letter
-    - `same`: two answers that are one
-    - `repeated`: prompt and answer of an earlier row
-    - `images`: a part of a message that is an image
-    - `system`: a turn of the system
-
-    `roles` counts the rows with each role of `messages`, `labels` the good and the bad answers, and `words` says how
-    many prompts have how many words.
-    """
-
-    rows: int = 0
-    columns: tuple[str, ...] = ()
-    broken: Broken | None = None
-    wrong: tuple[int, str] | None = None
-    talks: bool | None = None
-    tallies: Mapping[str, Tally] = field(factory=dict)
-    roles: Mapping[str, Tally] = field(factory=dict)
-    labels: tuple[int, int] = (0, 0)
-    words: Mapping[int, int] = field(factory=dict)
-
-    def count(self, kind: str) -> int:
-        """How many rows are of a kind."""
-        return self.tallies[kind].count if kind in self.tallies else 0
 
 
 @mutable

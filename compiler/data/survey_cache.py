@@ -16,9 +16,8 @@ import time
 from collections.abc import Mapping
 from hashlib import sha256
 
-from xpc.compiler import cache
-from xpc.compiler.data.reader import Broken
-from xpc.compiler.data.survey import Survey, Tally
+from xpc.compiler.files import cache
+from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import mutable, record
 
 TYPE_CHECKING = False

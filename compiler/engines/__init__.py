@@ -3,8 +3,3 @@
 Each is a file or a folder of this package with an `ENGINE`: the settings of `launch` that it reads, what is legal, the
 files that it adds to a bundle, and how they are submitted.
 """
-
-ENGINES = ("local", "slurm", "k8s", "sky", "ray")
-"""What `launch` may name, as it is typed; the first is the default."""
-OF_ALL = ("launcher", "rendezvous", "nccl_timeout", "env", "setup", "retries")
-"""Settings of `launch` that every engine reads."""

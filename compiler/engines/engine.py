@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 
-from xpc.compiler.engines import ENGINES, OF_ALL
+from xpc.compiler.language.launch_settings import ENGINES, OF_ALL
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
@@ -83,10 +83,3 @@ def engine(spec: Spec) -> Engine:
 def readers(setting: str) -> tuple[str, ...]:
     """The engines that read a setting of `launch`, by name. Imports all of them."""
     return tuple(name for name in ENGINES if named(name).reads(setting))
-
-
-def chosen(spec: Spec) -> bool:
-    """Whether the spec says something of engines: it names one, or writes a setting that only some of them read."""
-    return spec.get("launch") != ENGINES[0] or any(
-        path.startswith("launch.") and path[7:] not in OF_ALL and spec.written(path) for path in spec.values
-    )

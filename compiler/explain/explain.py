@@ -104,7 +104,7 @@ def _setting(row: Setting) -> str:
     elif row.kind.phrase:
         lines.append(f"  takes    {row.kind.phrase}")
     if row.default is not None and not row.pending:
-        from xpc.compiler.lower.specfile import show
+        from xpc.compiler.language.typed import show
 
         lines.append(f"  default  {show(row, row.default)}")
     if row.clause == "launch" and not row.head:

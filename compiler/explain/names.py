@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xpc.compiler import registry, stacks
+from xpc.compiler.language import extras
 from xpc.compiler.language.kinds import EVERY
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import BY_PATH, OLD_STRATEGIES, REWARDS, SPREADS, Setting, bare_choices, owner_of
-from xpc.compiler.methods import METHODS
-from xpc.compiler.resolve import extras
 
 WORDS = {
     "train": "the sentence that begins a spec: `train qwen2.5-3b on infinity-instruct for 3 epochs with zero2 bf16`",
@@ -210,7 +210,7 @@ def _foreign(name: str) -> str:
 def unknown(what: str) -> str:
     """What to say where nothing is known of a name: what it may have meant, or what can be asked."""
     from xpc.compiler.suggest.meaning import meaning
-    from xpc.compiler.suggest.nearest import nearest
+    from xpc.grammar.nearest import nearest
 
     if what.upper().startswith("XP"):
         return f"there is no code `{what}`; docs/rules.md lists them"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-from xpc.compiler.engines import OF_ALL
 from xpc.compiler.engines.engine import readers
 from xpc.compiler.explain.examples import example
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.codes import CODES
+from xpc.compiler.language.launch_settings import OF_ALL
 from xpc.compiler.language.schema import SOURCE_SETTINGS, TABLE, Setting, outer_names
-from xpc.compiler.lower.specfile import show
+from xpc.compiler.language.typed import show
 from xpc.compiler.rules import every
 from xpc.grammar.codes import CODES as SYNTAX
 

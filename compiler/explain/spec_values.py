@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler.explain.lookup import setting_rows, source_setting
-from xpc.compiler.inputs import SpecError, UsageError, read_spec
+from xpc.compiler.files.inputs import SpecError, UsageError, read_spec
+from xpc.compiler.language.items import SPEC
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, children, owner_of
-from xpc.compiler.lower.specfile import show
+from xpc.compiler.language.typed import show
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.review.sources import described
 from xpc.compiler.review.trace import Trace, shown
-from xpc.compiler.spec import SPEC, Origin
+from xpc.compiler.spec import Origin
 
 MOST = 8
 """Most emitted keys of a setting where all settings are explained."""

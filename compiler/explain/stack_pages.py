@@ -11,12 +11,13 @@ import sys
 from collections.abc import Callable
 from itertools import pairwise
 
-from xpc.compiler import advisories, stacks
+from xpc.compiler import stacks
 from xpc.compiler.explain.explain import EVIDENCE
 from xpc.compiler.explain.reference import first_sentence
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import TABLE
-from xpc.compiler.methods import METHODS
 from xpc.compiler.rules import every
+from xpc.compiler.rules.core import advisory_table as advisories
 from xpc.compiler.stacks import Stack, facts
 
 

@@ -6,11 +6,11 @@ import json
 import re
 from collections.abc import Callable
 
+from xpc.compiler.files.written import lines, written
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.entries import Entry, Unreadable
 from xpc.compiler.importing.overrides import Asked, load
+from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.lower.specfile import quoted
-from xpc.compiler.written import lines, written
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source

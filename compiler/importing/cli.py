@@ -9,16 +9,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from xpc.compiler import stacks
-from xpc.compiler.atomic import replace_files
-from xpc.compiler.files import MAX_DATA, Workspace, read_whole
-from xpc.compiler.importing import jsontext, report, yamltext
+from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.files.streams import standard_input
+from xpc.compiler.files.workspace import MAX_DATA, Workspace, read_whole
+from xpc.compiler.importing import report
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import emit
-from xpc.compiler.importing.entries import MAX_SIZE, Entry, Unreadable
 from xpc.compiler.importing.overrides import Asked, Machines, load, machine, machines
-from xpc.compiler.importing.trlyaml import given, trl
-from xpc.compiler.inputs import UsageError
-from xpc.compiler.streams import standard_input
+from xpc.compiler.importing.text import json as jsontext
+from xpc.compiler.importing.text import yaml as yamltext
+from xpc.compiler.importing.text.entries import MAX_SIZE, Entry, Unreadable
+from xpc.compiler.importing.trl.reader import given, trl
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False
@@ -160,11 +162,11 @@ def _draft(kind: str, table: dict[str, Entry], source: Read, asked: Asked, launc
         return trl(table, source.name, asked, launch, zero)
     if kind in ("llamafactory", "axolotl", "torchtune"):
         if kind == "llamafactory":
-            from xpc.compiler.importing.llamafactory import llamafactory as other
+            from xpc.compiler.importing.llamafactory.reader import llamafactory as other
         elif kind == "torchtune":
-            from xpc.compiler.importing.torchtune import torchtune as other
+            from xpc.compiler.importing.torchtune.reader import torchtune as other
         else:
-            from xpc.compiler.importing.axolotl import axolotl as other
+            from xpc.compiler.importing.axolotl.reader import axolotl as other
         return other(table, source.name, asked, launch, zero)
     return fragment(table, kind, asked)
 
@@ -184,7 +186,8 @@ def _inside(folder: str, name: str) -> bytes | None:
 
 def fragment(table: dict[str, Entry], kind: str, asked: Asked) -> Draft:
     """A file of accelerate or DeepSpeed alone: a base that a spec `extends`, or a spec where the rest is named."""
-    from xpc.compiler.importing import sharding, zero
+    from xpc.compiler.importing.accelerate import config as sharding
+    from xpc.compiler.importing.accelerate import deepspeed as zero
 
     draft = Draft(load(asked.target or stacks.DEFAULT), asked.method or "sft", asked.stem)
     given(draft, asked)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from xpc.compiler.importing import jsontext, llamafactory_command, sharding, trlyaml, yamltext
+from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.entries import Entry, Unreadable, boolean, text
+from xpc.compiler.importing.llamafactory import command as llamafactory_command
 from xpc.compiler.importing.overrides import Asked, Machines, load, native
-from xpc.compiler.importing.shell import Call, Word, calls
-from xpc.compiler.importing.vicuna import VICUNA
-from xpc.compiler.methods import METHODS
+from xpc.compiler.importing.text import json as jsontext
+from xpc.compiler.importing.text import yaml as yamltext
+from xpc.compiler.importing.text.entries import Entry, Unreadable, boolean, text
+from xpc.compiler.importing.text.shell import Call, Word, calls
+from xpc.compiler.importing.trl import reader as trlyaml
+from xpc.compiler.importing.trl.vicuna import VICUNA
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import DEFAULT, names
 from xpc.grammar.record import evolve, record
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from xpc.compiler.importing.entries import SECRET, Entry, boolean, integer, number, plain, shown, text, whole
-from xpc.compiler.language import kinds
+from xpc.compiler.importing.text.entries import SECRET, Entry, boolean, integer, number, plain, shown, text, whole
+from xpc.compiler.language import extras, kinds
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import BY_PATH
-from xpc.compiler.lower.specfile import plain as plain_text
-from xpc.compiler.lower.specfile import show
-from xpc.compiler.resolve import extras
+from xpc.compiler.language.typed import plain as plain_text
+from xpc.compiler.language.typed import show
 from xpc.compiler.stacks import Stack
-from xpc.compiler.suggest.nearest import nearest
+from xpc.grammar.nearest import nearest
 from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import field, mutable, record
 

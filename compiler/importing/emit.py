@@ -8,7 +8,7 @@ from functools import cache
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.language import kinds
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, TABLE, Setting
-from xpc.compiler.lower.specfile import plain
+from xpc.compiler.language.typed import plain
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
@@ -154,7 +154,7 @@ def _data(draft: Draft, sources: list[Source]) -> list[str]:
 
 def _take(one: Source) -> str:
     from xpc.compiler.language.schema import SOURCE_SETTINGS
-    from xpc.compiler.lower.specfile import show
+    from xpc.compiler.language.typed import show
 
     return show(SOURCE_SETTINGS["take"], one.take)
 

@@ -6,13 +6,13 @@ The spec then says what comes nearest and can run, and a comment what the source
 from __future__ import annotations
 
 from xpc.compiler import registry
-from xpc.compiler.fused_experts import adapted
-from xpc.compiler.importing import switches
 from xpc.compiler.importing.draft import RESERVED, Draft
 from xpc.compiler.importing.local_model import model_called
+from xpc.compiler.importing.trl import switches
 from xpc.compiler.language.optimizers import CPU_OPTIMIZERS
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.stacks import Family
+from xpc.compiler.stacks.fused_experts import adapted
 
 FLASH = ("flash2", "flash3")
 STAY = ("paged_adamw", "paged_lion", "adagrad")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from xpc.compiler import stacks
-from xpc.compiler.methods import METHODS
+from xpc.compiler.language.methods import METHODS
 
 KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl", "torchtune")
 EPILOG = (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.importing.draft import Draft, Written
-from xpc.compiler.importing.entries import Entry, Unreadable
-from xpc.compiler.importing.values import RENAMES
+from xpc.compiler.importing.text.entries import Entry, Unreadable
+from xpc.compiler.importing.text.values import RENAMES
 from xpc.compiler.stacks import Stack
 from xpc.grammar.record import field, mutable, record
 

@@ -6,7 +6,7 @@ from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.items import Collector, Evaluated, Item, Row, Written
 from xpc.compiler.language.kinds import FLAG
-from xpc.compiler.suggest.nearest import nearest
+from xpc.grammar.nearest import nearest
 from xpc.grammar.tree import Call, Clause, File, Name, Ref, Setting, String, Value
 
 Operand = Setting | Value

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.items import Collector, Item
-from xpc.compiler.suggest.nearest import nearest
+from xpc.grammar.nearest import nearest
 from xpc.grammar.tree import Call, Clause, Name, Ref, Setting, String, Value
 
 Part = Setting | Clause | Value

@@ -11,6 +11,9 @@ from xpc.grammar.record import evolve, field, mutable, record
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, File, Number, Ref, Setting, String, Train, Value
 
+SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
+"""Where a value comes from: the spec itself, a base, the default, or other settings."""
+
 
 @record
 class Item:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from xpc.compiler.engines import ENGINES
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.setting import Setting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
+
+ENGINES = ("local", "slurm", "k8s", "sky", "ray")
+"""What `launch` may name, as it is typed; the first is the default."""
+OF_ALL = ("launcher", "rendezvous", "nccl_timeout", "env", "setup", "retries")
+"""Settings of `launch` that every engine reads."""
 
 LAUNCH: Final = (
     Setting("launch", k.CHOICE, "what starts the run", default="local", head=True,

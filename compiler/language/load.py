@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from xpc.compiler.files import BASES, Workspace
+from xpc.compiler.files.workspace import BASES, Workspace
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.expand import expand
-from xpc.compiler.language.items import Evaluated, Item, Row, Swept, Written
+from xpc.compiler.language.items import BASE, SPEC, Evaluated, Item, Row, Swept, Written
 from xpc.compiler.language.schema import ADAPTERS, OF_ONE_KIND
-from xpc.compiler.spec import BASE, SPEC
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
 from xpc.grammar.read import decode

@@ -13,10 +13,10 @@ from functools import cache
 
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.launch_settings import LAUNCH
+from xpc.compiler.language.methods import DEFAULT, METHODS, readers
 from xpc.compiler.language.optimizers import NAMES as OPTIMIZERS
 from xpc.compiler.language.setting import ROLE_SETTINGS, Path
 from xpc.compiler.language.setting import Setting as Setting
-from xpc.compiler.methods import DEFAULT, METHODS, readers
 from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
@@ -38,7 +38,7 @@ TEMPLATES = (
     "chatml", "qwen2.5", "qwen3", "llama3", "llama3.1", "gemma", "gemma3", "mistral", "phi3", "smollm2", "smollm3",
     "zephyr", "vicuna",
 )  # fmt: skip
-"""Chat templates that a bundle can have by name (compiler/templates), each with its answers marked for the loss."""
+"""Chat templates that a bundle can have by name (compiler/registry/templates), with the answers marked for the loss."""
 LATER = "reserved by the language; this version does not compile it"
 
 MAX_PROCESSES = 1024

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from xpc.compiler.inputs import UsageError
+from xpc.compiler.files.inputs import UsageError
 
 EPILOG = "Editors start it themselves; docs/editors.md has the lines for VS Code, Neovim and Helix."
 

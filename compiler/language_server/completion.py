@@ -88,7 +88,7 @@ def _values(row: Setting) -> Iterator[Item]:
     elif row.kind is k.FLAG:
         yield from (Item(one, one, "value", row.doc) for one in ("true", "false"))
     else:
-        from xpc.compiler.lower.specfile import show
+        from xpc.compiler.language.typed import show
 
         default = None if row.default is None else show(row, row.default)
         for one in dict.fromkeys(filter(None, (default, row.kind.example))):

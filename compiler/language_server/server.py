@@ -12,7 +12,7 @@ from pygls.uris import from_fs_path, to_fs_path
 from pygls.workspace import TextDocument
 
 from xpc.compiler import __version__
-from xpc.compiler.inputs import around
+from xpc.compiler.files.inputs import around
 from xpc.compiler.language_server.completion import complete
 from xpc.compiler.language_server.hover import hover
 from xpc.compiler.language_server.navigation import definition

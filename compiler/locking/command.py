@@ -7,19 +7,20 @@ import os
 from collections.abc import Sequence
 from hashlib import sha256
 
-from xpc.compiler import __version__, lockfile, registry
-from xpc.compiler.atomic import replace_files
-from xpc.compiler.files import Workspace
-from xpc.compiler.inputs import UsageError, located, read_spec
+from xpc.compiler import __version__, registry
+from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.inputs import UsageError, located, read_spec
+from xpc.compiler.files.pins import MODEL, Environment, Lock, Pin
+from xpc.compiler.files.secrets import pinned
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.locking import state
 from xpc.compiler.locking.environments import ResolveError, requirements, resolve
 from xpc.compiler.locking.hub import Hub, HubError
 from xpc.compiler.locking.lock_text import whole, written
-from xpc.compiler.pins import MODEL, Environment, Lock, Pin
 from xpc.compiler.pipeline import Checked, check_text, compile_text
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
-from xpc.compiler.secrets import pinned
+from xpc.compiler.resolve import lockfile
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import evolve
 

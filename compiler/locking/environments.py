@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from tempfile import TemporaryDirectory
 
-from xpc.compiler.pins import Environment
+from xpc.compiler.files.pins import Environment
 
 SECONDS = 3600
 """Longest resolution: an index without separate metadata has pip load whole packages."""

@@ -14,7 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from xpc.compiler.pins import DATASET, KERNEL, MODEL, Pin
+from xpc.compiler.files.pins import DATASET, KERNEL, MODEL, Pin
 
 ENDPOINT = "https://huggingface.co"
 SECONDS = 30.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.lockfile import BUNDLE, FORMAT
+from xpc.compiler.files.pins import KINDS, Lock
 from xpc.compiler.lower.toml_text import key, value
-from xpc.compiler.pins import KINDS, Lock
+from xpc.compiler.resolve.lockfile import BUNDLE, FORMAT
 
 HEAD = "# What the spec named when `xpc lock` looked. Commit this file beside the spec.\n"
 

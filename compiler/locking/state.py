@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from xpc.compiler import __version__
 from xpc.compiler.data.rows import count
-from xpc.compiler.files import Workspace
-from xpc.compiler.lockfile import bundle_digest
+from xpc.compiler.files.pins import Lock, Pin
+from xpc.compiler.files.secrets import pinned
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.locking.environments import requirements
-from xpc.compiler.pins import Lock, Pin
 from xpc.compiler.pipeline import Checked
-from xpc.compiler.resources import DataSource
-from xpc.compiler.secrets import pinned
+from xpc.compiler.resolve.lockfile import bundle_digest
 from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.resources import DataSource
 
 UPDATE = "`xpc lock --update` pins it"
 RENEW = "`xpc lock` writes it anew"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 
+from xpc.compiler.engines import environment
 from xpc.compiler.engines.engine import engine
 from xpc.compiler.engines.pin import LIST, listed, pin
-from xpc.compiler.lower import environment, model_card
+from xpc.compiler.files.bundle import sealed
+from xpc.compiler.lower import model_card
 from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.launch import launch
-from xpc.compiler.lower.manifest import flash_requirement, manifest, requirements, sealed
+from xpc.compiler.lower.manifest import flash_requirement, manifest, requirements
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.lower.readme import readme
 from xpc.compiler.lower.specfile import specfile
@@ -21,7 +23,6 @@ YAML_COMMENT = """\
 Read by `accelerate launch`. It agrees with trainer_args.json; the runtime stops where the processes do not."""
 CPU_COMMENT = """
 MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU machine; inside the run it is MULTI_CPU."""
-EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})
 
 
 def lower(spec: CheckedSpec) -> dict[str, bytes]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from math import ceil
 
-from xpc.compiler.fused_experts import adapter_layers
 from xpc.compiler.lower.arguments import best
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
@@ -18,6 +17,7 @@ from xpc.compiler.lower.optimizer_states import optimizer_states
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.registry.linear_layers import lora_parameters, tables
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks.fused_experts import adapter_layers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from xpc.compiler.methods.micro_batch import means_over_micro_batch
+from xpc.compiler.language.methods.micro_batch import means_over_micro_batch
 from xpc.compiler.stacks import Json
 
 TYPE_CHECKING = False

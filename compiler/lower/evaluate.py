@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from xpc.compiler import harness
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.shell import DRY_RUN, RUN, command, start
 from xpc.compiler.spec import Spec
-from xpc.compiler.stacks import Json
+from xpc.compiler.stacks import Json, harness
 
 FORMAT = 1
 SHARE = 0.6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xpc.compiler.lower.manifest import digest
-from xpc.compiler.secrets import pinned
+from xpc.compiler.files.digest import shared_digest
+from xpc.compiler.files.secrets import pinned
 from xpc.compiler.spec import Spec
 
 PROGRAMS = (".sh", ".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
@@ -27,7 +27,7 @@ def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
         kind = "Python" if name.endswith(".py") else "a chat template, in jinja2's sandbox"
         if name.endswith((".yaml", ".yml")):
             kind = "a task of `evaluate.sh`" + (", which names Python functions" if b"!function" in data else "")
-        lines.append(f"- {cell(name)}: {kind}, {digest(data)}")
+        lines.append(f"- {cell(name)}: {kind}, {shared_digest(data)}")
     if spec.get("eval.tasks") is not None and spec.flag("eval.allow_code_execution"):
         lines.append("- in `evaluate.sh`: programs that the model writes, as you, without a sandbox")
     head = ["", "## What this run executes", ""]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from xpc.compiler.engines.environment import read
 from xpc.compiler.engines.restarts import retries
-from xpc.compiler.lower.environment import read
 from xpc.compiler.lower.shell import DRY_RUN, RUN, command, start
 from xpc.compiler.spec import Spec
 

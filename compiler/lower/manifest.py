@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from xpc.compiler import __version__
-from xpc.compiler.cache import digest as digest_of
-from xpc.compiler.digest import sha256
+from xpc.compiler.files.digest import sha256, shared_digest
+from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import BY_PATH, MATH
+from xpc.compiler.language.typed import show
 from xpc.compiler.lower import toml_text
-from xpc.compiler.lower.specfile import show
 from xpc.compiler.plan import DOES_NOT_FIT
-from xpc.compiler.resources import DataSource
-from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec
+from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.record import field, record, stated
 
-digest = lru_cache(maxsize=256)(digest_of)
-"""`sha256:` and the hex digest. The members of a sweep share the trainer and their data."""
 FORMAT = 1
 FLASH = "flash-attn"
-FLASH_BUILD = ("ninja", "packaging", "psutil", "setuptools", "wheel")
-"""What flash-attn's setup.py imports and builds with, beside torch."""
 
 
 @record
@@ -128,7 +123,7 @@ def manifest(spec: CheckedSpec, files: Mapping[str, bytes]) -> str:
                 edition=spec.edition,
                 target=spec.stack.name,
                 spec=spec.source.name,
-                spec_digest=None if spec.folder else digest(spec.source.text.encode("utf-8", "surrogatepass")),
+                spec_digest=None if spec.folder else shared_digest(spec.source.text.encode("utf-8", "surrogatepass")),
                 allow_oom=any(one.code in DOES_NOT_FIT for one in spec.problems),
             ),
             model=ModelEntry(
@@ -144,7 +139,7 @@ def manifest(spec: CheckedSpec, files: Mapping[str, bytes]) -> str:
             ],
             pins=dict(line.split("==", 1) for line in requirements(spec).splitlines()),
             inputs={name: "sha256:" + one for name, one in sorted(spec.inputs.items())},
-            files={name: digest(data) for name, data in sorted(files.items())},
+            files={name: shared_digest(data) for name, data in sorted(files.items())},
             assumed={
                 path: f"{show(BY_PATH[path], value.value)} ({value.origin.name})"
                 for path, value in spec.values.items()
@@ -193,8 +188,3 @@ def _data(source: DataSource, evaluated: str | None = None) -> DataEntry:
         digest=None if whole is None else "sha256:" + whole,
         evaluated=evaluated,
     )
-
-
-def sealed(table: bytes) -> bytes:
-    """A table with the digest of its lines as the last one, so that a note that somebody adds is not lost unseen."""
-    return table + f"# The lines above: {digest(table)}\n".encode()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from xpc.compiler.adapter_dtype import adapter_dtype
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.methods import Method
+from xpc.compiler.language.methods.definition import none
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.lower.dtypes import DTYPES
-from xpc.compiler.methods import Method
-from xpc.compiler.methods.method import none
-from xpc.compiler.resources import Model
 from xpc.compiler.spec import Spec
+from xpc.compiler.spec.adapter_dtype import adapter_dtype
+from xpc.compiler.spec.resources import Model
 from xpc.compiler.stacks import Json
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from xpc.compiler import __version__
-from xpc.compiler.digest import sha256
+from xpc.compiler.files.digest import sha256
 from xpc.compiler.lower.manifest import requirements
 from xpc.compiler.spec import Spec
 

@@ -11,8 +11,8 @@ from xpc.compiler.lower.disk import disk
 from xpc.compiler.lower.division import division
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
-from xpc.compiler.resources import DataSource
 from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.stacks import Stack
 from xpc.runtime.core import FORMAT
 from xpc.runtime.core.features import trainer

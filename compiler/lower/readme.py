@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from xpc.compiler.engines import environment
+from xpc.compiler.engines.install import install
 from xpc.compiler.engines.vllm_server import server_options
+from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.schema import BY_PATH
-from xpc.compiler.lower import environment
+from xpc.compiler.language.typed import show
 from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.launch import readers
-from xpc.compiler.lower.manifest import FLASH_BUILD
-from xpc.compiler.lower.specfile import show
 from xpc.compiler.plan import DOES_NOT_FIT
-from xpc.compiler.resources import DataSource
-from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
+from xpc.compiler.spec import CheckedSpec, Spec, Value
+from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.stacks import Json
 from xpc.grammar.diagnostic import Diagnostic
 
@@ -121,16 +122,6 @@ def cell(text: str) -> str:
     if not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)
     return text.translate(_MARKUP)
-
-
-def install(spec: Spec) -> list[str]:
-    """The commands that install what the run needs, in an empty environment; flash-attn is built against torch."""
-    locked = " -c constraints.txt" if "constraints.txt" in spec.bundled else ""
-    steps = [f"pip install -r requirements.txt{locked}"]
-    if spec.text("model.attn") == "flash2":
-        steps.append(f"pip install {' '.join(FLASH_BUILD)}")
-        steps.append("pip install --no-build-isolation -r requirements-flash.txt")
-    return steps
 
 
 def _flash(spec: Spec) -> list[str]:

@@ -10,11 +10,11 @@ from functools import cache
 from xpc.compiler.data.shapes import as_chat
 from xpc.compiler.engines.engine import engine
 from xpc.compiler.language import kinds as k
-from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.items import SPEC
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, Setting
-from xpc.compiler.resources import DataSource, EvalSet
-from xpc.compiler.spec import SPEC, CheckedSpec, Spec, Value
-from xpc.compiler.templates import built_in
+from xpc.compiler.language.typed import amount, plain, real, show
+from xpc.compiler.spec import CheckedSpec, Spec, Value
+from xpc.compiler.spec.resources import DataSource, EvalSet
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.tree import quoted as quoted
 
@@ -29,7 +29,7 @@ def specfile(spec: CheckedSpec) -> str:
     lines = ["xpc 1", ""]
     model = quoted(spec.model.path) if spec.model.path is not None else str(spec.model.id)
     steps = spec.get("train.steps")
-    budget = f"{steps} steps" if isinstance(steps, int) else f"{_real(spec.real('train.epochs'))} epochs"
+    budget = f"{steps} steps" if isinstance(steps, int) else f"{real(spec.real('train.epochs'))} epochs"
     note = _note(spec.values["train.steps" if isinstance(steps, int) else "train.epochs"], "length: ")
     lines += [f"train {model} on {_corpus(spec)} for {budget}{note}", ""]
     lines += _data(spec)
@@ -183,7 +183,7 @@ def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> lis
         if source.chat != (spec.flag("data.chat") and as_chat(source).chat):
             inside.append(f"chat = {str(source.chat).lower()}")
         if source.take is not None:
-            inside.append(f"take = {_amount(source.take)}")
+            inside.append(f"take = {amount(source.take)}")
         if source.limit is not None:
             inside.append(f"limit = {source.limit}")
         if source.only and source.columns is not None:
@@ -213,61 +213,6 @@ def ref(source: DataSource) -> str:
     part = "" if source.slice is None else f":{source.slice}"
     revision = "" if source.revision is None else f"@{source.revision}"
     return f"{source.id}{config}[{source.split}{part}]{revision}"
-
-
-def show(row: Setting, value: object) -> str:
-    """A value as it is typed."""
-    if row.kind is k.TEMPLATE and built_in(str(value)) is not None:
-        return str(built_in(str(value)))
-    if row.kind is k.FILE or row.kind is k.TEMPLATE:
-        return f"file({quoted(str(value))})"
-    if isinstance(value, Amount):
-        return _amount(value)
-    if row.kind is k.DURATION:
-        return f"{value}s"
-    if row.kind is k.WEIGHTED and isinstance(value, tuple):
-        return "[" + ", ".join(_weighted(one) for one in value) + "]"
-    if row.kind is k.TARGETS and isinstance(value, str):
-        return value
-    if row.kind is k.CHOICE or row.kind is k.HARDWARE or row.kind is k.MODEL or row.path == "target":
-        return str(value)
-    if row.kind is k.SOURCES:
-        return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
-    if row.kind is k.CHOICES and isinstance(value, tuple):
-        return " ".join(str(one) for one in value)
-    return plain(value)
-
-
-def _weighted(one: Weighted) -> str:
-    """A loss or a reward function; one of a file is named by the copy in the bundle."""
-    if one.function is None:
-        return one.name if one.weight is None else f"{one.name}(weight={_real(one.weight)})"
-    name = quoted(f"{one.file}:{one.function}")
-    return name if one.weight is None else f"file({name}, weight={_real(one.weight)})"
-
-
-def plain(value: object, exact: bool = False) -> str:
-    """Plain data as the language writes it. `exact` keeps 1.0 apart from 1, which arguments of `extra` do."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return repr(value) if exact else _real(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(plain(one, exact) for one in value) + "]"
-    return quoted(value) if isinstance(value, str) else str(value)
-
-
-def _real(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 10**15 else repr(value)
-
-
-def _amount(amount: Amount) -> str:
-    if amount.unit in ("epoch", "never"):
-        return amount.unit
-    if amount.unit == "share":
-        percent = round(amount.value * 100, 10)
-        return f"{_real(percent)}%"
-    return _real(float(amount.value)) if isinstance(amount.value, float) else str(amount.value)
 
 
 def _note(value: Value, before: str = "") -> str:

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from xpc.compiler import __version__
 from xpc.compiler.engines.engine import MEMBERS, engine
 from xpc.compiler.engines.pin import LIST, pin
+from xpc.compiler.files.bundle import sealed
+from xpc.compiler.files.digest import shared_digest
 from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.typed import show
 from xpc.compiler.lower import lower
-from xpc.compiler.lower.manifest import digest, sealed
 from xpc.compiler.lower.readme import cell, finding
-from xpc.compiler.lower.specfile import show
 from xpc.compiler.lower.sweep_launch import launch
 from xpc.compiler.lower.toml_text import value as quoted
 from xpc.compiler.resolve.sweep_member import Member, plain_name
@@ -37,7 +38,7 @@ def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str
         spec = member.spec
         assert spec is not None
         files = lower(named(spec, member.name))
-        digests.append(digest(files["bundle.toml"]))
+        digests.append(shared_digest(files["bundle.toml"]))
         pins[member.name] = pin(files[LIST])
         out.update({f"{MEMBERS}/{member.name}/{name}": data for name, data in files.items()})
     readme = _readme(first, members, problems).encode("utf-8", "surrogatepass")
@@ -82,11 +83,11 @@ def _table(first: Spec, members: Sequence[Member], digests: Sequence[str], top: 
         f"name = {quoted(first.name)}",
         f"target = {quoted(first.stack.name)}",
         f"spec = {quoted(first.source.name)}",
-        f"spec_digest = {quoted(digest(first.source.text.encode('utf-8', 'surrogatepass')))}",
+        f"spec_digest = {quoted(shared_digest(first.source.text.encode('utf-8', 'surrogatepass')))}",
         f"members = {len(members)}",
         "",
         "[files]",
-        *(f"{quoted(name)} = {quoted(digest(data))}" for name, data in sorted(top.items())),
+        *(f"{quoted(name)} = {quoted(shared_digest(data))}" for name, data in sorted(top.items())),
     ]
     for member, bundle in zip(members, digests, strict=True):
         settings = ", ".join(f"{quoted(path)} = {quoted(value(member, path))}" for path, _ in member.settings)

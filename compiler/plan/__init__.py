@@ -128,7 +128,7 @@ def largest_micro(need: Need, share: int) -> Micro:
     one = activations(need, facts)
     if one > room:
         return Micro(1, f"the smallest: states and one sequence pass {BUDGET:.0%} of {gpu.memory_gib:g} GiB")
-    from xpc.compiler.resolve.divisors import largest
+    from xpc.compiler.plan.divisors import largest
 
     best = largest(int(min(share, room // one)), share)
     used = (fixed + best * one) / GIB

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan.from_spec import WEIGHTLESS
-from xpc.compiler.recomputation import REENTRANT, why_reentrant
-from xpc.compiler.spec import DEFAULT, DERIVED, SPEC, Origin, Spec, Value
+from xpc.compiler.spec import Origin, Spec, Value
+from xpc.compiler.spec.recomputation import REENTRANT, why_reentrant
 from xpc.grammar.record import evolve
 
 Settings = Mapping[Path, object]

@@ -16,10 +16,10 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import CHOSEN, FITS, GIB, TIGHT
 from xpc.compiler.plan.changed import Settings, changed, weighing
 from xpc.compiler.plan.choice import rechosen, silent
+from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.from_spec import load_of
-from xpc.compiler.plan.legality import legality
-from xpc.compiler.resolve.divisors import divisors
+from xpc.compiler.rules.core.legality import legality
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.setting import FlagPath, Path
 from xpc.compiler.plan import BUDGET, CHOSEN, FITS, GIB, NO, Micro, verdict
 from xpc.compiler.plan.changed import Settings, changed, weighing
+from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.from_spec import load_of, speed_of
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import memory
-from xpc.compiler.resolve.divisors import divisors
-from xpc.compiler.spec import DERIVED, Spec
+from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 from xpc.grammar.source import Source
 
@@ -169,7 +170,7 @@ def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ..
 
 def _legal(spec: Spec, settings: Settings) -> bool:
     """Whether the rules have nothing more to say against the spec with these settings."""
-    from xpc.compiler.plan.legality import errors  # only a run that does not fit as it is pays for the rules
+    from xpc.compiler.rules.core.legality import errors  # only a run that does not fit as it is pays for the rules
 
     found = errors(changed(spec, settings))
     return not found or found <= errors(spec)

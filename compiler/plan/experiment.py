@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
+from xpc.compiler.data.row_counts import steps_of_rows, trained
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.disk import disk
 from xpc.compiler.plan import GIB, HIGH, UNKNOWN, verdict
@@ -12,8 +13,6 @@ from xpc.compiler.plan.calibration import Measured, Reading, measured
 from xpc.compiler.plan.from_spec import load_of, row_tokens, speed_of
 from xpc.compiler.plan.memory import Memory, memory
 from xpc.compiler.plan.time import Speed
-from xpc.compiler.rules.batch import steps_of_rows
-from xpc.compiler.rules.batch_rows import trained
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import evolve, record
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from xpc.compiler.adapter_dtype import adapter_dtype, tables_dtype
-from xpc.compiler.fused_experts import adapter_layers, expert_parameters, stacked
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.methods.definition import none as no_reference
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, MOMENTS
 from xpc.compiler.language.schema import SPREADS
-from xpc.compiler.methods.method import none as no_reference
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.adapters import rotations
 from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, tables
 from xpc.compiler.spec import Spec
+from xpc.compiler.spec.adapter_dtype import adapter_dtype, tables_dtype
+from xpc.compiler.stacks.fused_experts import adapter_layers, expert_parameters, stacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

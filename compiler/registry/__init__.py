@@ -65,7 +65,7 @@ def find_gpu(name: str) -> Gpu | None:
     if row is None:
         if not any(map(str.isdigit, name)) or len(name) > 60:
             return None
-        from xpc.compiler.registry.shops import certain  # no table's own name
+        from xpc.compiler.registry.provider_names import certain  # no table's own name
 
         alias = certain(name)
         row = None if alias is None else _row(_table("gpus"), alias)

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xpc.compiler.commands import FORMATS
+from xpc.compiler.files.secrets import suspect
 from xpc.compiler.render.place import labels, ordered
-from xpc.compiler.secrets import suspect
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.silenced import Silenced
+    from xpc.grammar.silenced import Silenced
 
 
 def render(
@@ -31,7 +30,10 @@ def render(
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
     found = ordered(diagnostics)
     if _may_hold_secrets((*found, *(one.finding for one in silenced))):
-        from xpc.compiler.secrets import masked, without_secrets  # only a text with what looks like one pays for it
+        from xpc.compiler.files.secrets import (  # only a text with what looks like one pays for it
+            masked,
+            without_secrets,
+        )
 
         found = without_secrets(found)
         hidden = without_secrets(one.finding for one in silenced)
@@ -64,3 +66,7 @@ def _may_hold_secrets(found: Sequence[Diagnostic]) -> bool:
     places = [label for one in found for label in labels(one)]
     texts = {one.message for one in found} | {one.help or "" for one in found} | {label.text for label in places}
     return any(suspect(text) for text in (*texts, *{label.source.text for label in places}))
+
+
+FORMATS = ("full", "concise", "json", "github", "sarif")
+"""Forms of diagnostics (`--format`); `xpc.compiler.render` has a module for each."""

@@ -17,7 +17,7 @@ from xpc.grammar.source import Source, Span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.silenced import Silenced
+    from xpc.grammar.silenced import Silenced
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
-from xpc.compiler.adapter_config import SHAPES, stated
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.codes import Problems
+from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import Path
-from xpc.compiler.resources import AdapterFolder
-from xpc.compiler.spec import DERIVED, Origin, Value
+from xpc.compiler.registry.adapter_config import SHAPES, stated
+from xpc.compiler.spec import Origin, Value
+from xpc.compiler.spec.resources import AdapterFolder
 from xpc.grammar.diagnostic import Label
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from math import gcd
 
-from xpc.compiler.fused_experts import adapted
+from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, path_of
-from xpc.compiler.methods import METHODS
 from xpc.compiler.plan import Need, packed_bytes
 from xpc.compiler.registry.linear_layers import tables
 from xpc.compiler.resolve.open_spec import OpenSpec
-from xpc.compiler.spec import DEFAULT
 from xpc.compiler.stacks import Json
+from xpc.compiler.stacks.fused_experts import adapted
 from xpc.grammar.record import evolve
 
 LORA = {"rank": 16, "alpha": 32.0, "dropout": 0.05}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import LOW_RANK, PACKAGES, SCHEDULE_FREE
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import Path
 from xpc.compiler.resolve.open_spec import OpenSpec
-from xpc.compiler.spec import DEFAULT
 
 FACTORS = {"reduce_lr_on_plateau": 0.1, "greedy": 0.95}
 PATIENCE = 10

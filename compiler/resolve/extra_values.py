@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from xpc.compiler.language import extras
 from xpc.compiler.language.codes import Problems
-from xpc.compiler.language.items import Item
+from xpc.compiler.language.items import SPEC, Item
 from xpc.compiler.language.values import plain_text, plain_value
-from xpc.compiler.resolve import extras
-from xpc.compiler.spec import SPEC, Origin, Value
+from xpc.compiler.spec import Origin, Value
 from xpc.compiler.stacks import Stack
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from xpc.compiler import registry
-from xpc.compiler.files import Read, Workspace
+from xpc.compiler.files.workspace import Read, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.values import LARGEST, plain_text
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.resolve.names import is_hub_id, unquoted
-from xpc.compiler.resources import Model
+from xpc.compiler.spec.resources import Model
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String

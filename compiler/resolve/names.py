@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.files import DATA_FORMATS, Workspace
+from xpc.compiler.files.workspace import DATA_FORMATS, Workspace
 from xpc.grammar.diagnostic import Diagnostic, Label
 
 

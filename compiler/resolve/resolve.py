@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.data.contents import bundle_name
-from xpc.compiler.files import Read, Workspace
+from xpc.compiler.files.bundled import bundle_name
+from xpc.compiler.files.workspace import Read, Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
-from xpc.compiler.language.items import Row
+from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC, Row
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import Wrong
@@ -17,12 +17,12 @@ from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.extra_values import extra_values
 from xpc.compiler.resolve.model import find_model, vocabulary
 from xpc.compiler.resolve.sources import Reading, find_source, roles_of
-from xpc.compiler.resources import DataSource, EvalSet, Hardware, Model
-from xpc.compiler.spec import DEFAULT, DERIVED, SPEC, Origin, Spec, Value, text_of
+from xpc.compiler.spec import Origin, Spec, Value, text_of
+from xpc.compiler.spec.resources import DataSource, EvalSet, Hardware, Model
 from xpc.compiler.stacks import Stack
-from xpc.compiler.suggest.nearest import nearest_version
 from xpc.grammar.checks import WORDS
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.nearest import nearest_version
 from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import evolve, field, mutable
 from xpc.grammar.tree import Count, Number, Ref, String
@@ -60,7 +60,7 @@ class _Resolver:
             return None, self.problems
         self._files()
         if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
-            from xpc.compiler.methods.check import MethodCheck  # plain sft does not pay for it
+            from xpc.compiler.resolve.method_settings import MethodCheck  # plain sft does not pay for it
 
             read, help_for = self.workspace.read_beside, self.workspace.help_for
             MethodCheck(loaded, self.values, stack, read, help_for, self._bundle, self.problems).run()
@@ -204,7 +204,7 @@ class _Resolver:
         for path in ("model.chat_template", *INLINE, "launch.setup"):
             value = self.values.get(path)
             if value is not None and path == "model.chat_template" and isinstance(value.value, str):
-                from xpc.compiler import templates
+                from xpc.compiler.registry import chat_templates as templates
 
                 inside = f"files/{value.value}.jinja"
                 self.bundled[inside] = templates.text(value.value)

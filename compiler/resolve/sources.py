@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from xpc.compiler import registry
 from xpc.compiler.data.contents import contents
 from xpc.compiler.data.shapes import ALPACA, INPUT, SHAPES, as_chat, columns_of, in_words, of_count
-from xpc.compiler.files import DATA_FORMATS, Workspace
+from xpc.compiler.files.workspace import DATA_FORMATS, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Row
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.methods import DEFAULT, METHODS
 from xpc.compiler.language.schema import SOURCE_SETTINGS, path_of
 from xpc.compiler.language.setting import ROLES, Path
 from xpc.compiler.language.values import Wrong, plain_text
-from xpc.compiler.methods import DEFAULT, METHODS
 from xpc.compiler.resolve.names import is_hub_id, unquoted
-from xpc.compiler.resources import DataSource
 from xpc.compiler.spec import Value
+from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Ref, String
@@ -267,7 +267,7 @@ def _folder(
     named: tuple[str, ...] | None,
 ) -> tuple[DataSource, list[Diagnostic]]:
     """A folder with its files. The first row of the first file to train on says what all of them are."""
-    from xpc.compiler.data import folders
+    from xpc.compiler.spec import folders
 
     path, label = node.value.rstrip("/") or "/", source.label
     names = block.workspace.walk(path)

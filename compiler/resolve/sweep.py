@@ -15,8 +15,8 @@ from xpc.compiler.language.expand import _Expander
 from xpc.compiler.language.items import Item, Reporter, Written
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.typed import plain, show
 from xpc.compiler.language.values import Wrong
-from xpc.compiler.lower.specfile import plain, show
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import entity, evolve, field, mutable
 from xpc.grammar.source import Source, Span

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.setting import Path
-from xpc.compiler.spec import DERIVED, CheckedSpec, Origin, Value
+from xpc.compiler.spec import CheckedSpec, Origin, Value
 from xpc.grammar.record import record
 
 APART = ("save", "track.name", "save.hub.revision")

@@ -8,13 +8,13 @@ from collections.abc import Mapping, MutableMapping
 from hashlib import sha256
 from typing import Final
 
-from xpc.compiler import harness
-from xpc.compiler.data.contents import bundle_name
-from xpc.compiler.files import MAX_DATA, TASK_ROWS, Read, Workspace
+from xpc.compiler.files.bundled import bundle_name
+from xpc.compiler.files.workspace import MAX_DATA, TASK_ROWS, Read, Workspace
 from xpc.compiler.language.codes import Problems, report
-from xpc.compiler.language.items import Item
+from xpc.compiler.language.items import SPEC, Item
 from xpc.compiler.language.setting import Path
-from xpc.compiler.spec import SPEC, Value
+from xpc.compiler.spec import Value
+from xpc.compiler.stacks import harness
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import List

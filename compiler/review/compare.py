@@ -6,18 +6,19 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.typed import show
 from xpc.compiler.lower.drift import same_value
 from xpc.compiler.lower.executes import executes
-from xpc.compiler.lower.specfile import show
 from xpc.compiler.review.meaning import plain
+from xpc.compiler.review.operands import Run
 from xpc.compiler.review.planned import planned, verdicts
 from xpc.compiler.review.run_length import Change as Change
 from xpc.compiler.review.run_length import run_length
-from xpc.compiler.review.sides import Run
 from xpc.compiler.review.sources import UNSET, source_changes
 from xpc.compiler.review.tables import PROSE, tables
-from xpc.compiler.spec import BASE, SPEC, CheckedSpec, Spec, Value
+from xpc.compiler.spec import CheckedSpec, Spec, Value
 from xpc.grammar.record import evolve, record
 
 ABSENT = "absent"

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from xpc.compiler.render import render
-from xpc.compiler.review.pairs import pair
+from xpc.compiler.review.changes import pair
+from xpc.compiler.review.operands import opened
 from xpc.compiler.review.show import FORMATS
-from xpc.compiler.review.sides import opened
 
 EPILOG = (
     "A side is a spec, REV:FILE for the spec of a commit, a bundle, or the folder of a sweep. The meaning is compared: "

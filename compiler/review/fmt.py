@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
-from xpc.compiler.atomic import replace_files
-from xpc.compiler.inputs import UsageError, located, read_spec
+from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
 from xpc.grammar.diagnostic import Diagnostic

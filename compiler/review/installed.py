@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 
-from xpc.compiler.inputs import UsageError
+from xpc.compiler.files.inputs import UsageError
 
 PATIENCE = 60
 """Seconds that an interpreter may take to answer."""

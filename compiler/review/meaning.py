@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.source import Source, Span

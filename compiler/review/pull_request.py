@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from xpc.compiler.inputs import UsageError
+from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
-from xpc.compiler.review.pairs import pair
+from xpc.compiler.review.changes import pair
+from xpc.compiler.review.operands import Side, opened
 from xpc.compiler.review.repository import Repository, find
 from xpc.compiler.review.show import as_text, headline
-from xpc.compiler.review.sides import Side, opened
 from xpc.grammar.record import record
 
 MARKER = "<!-- xpc: what this pull request changes in its runs -->"

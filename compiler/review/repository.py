@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
-from xpc.compiler.inputs import UsageError
+from xpc.compiler.files.inputs import UsageError
 from xpc.grammar.record import record
 
 SETTINGS = (

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from xpc.compiler.files import Workspace
-from xpc.compiler.inputs import UsageError
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.review.repository import Repository, find
 from xpc.grammar.record import field, mutable
 

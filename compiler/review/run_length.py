@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from xpc.compiler.data.row_counts import trained
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.optimizer import warmup_of
 from xpc.compiler.review.meaning import plain
-from xpc.compiler.rules.batch import total_steps
-from xpc.compiler.rules.batch_rows import trained
+from xpc.compiler.rules.numerics.batch import total_steps
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 

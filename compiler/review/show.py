@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from xpc.compiler.lower.readme import cell
 from xpc.compiler.render.visible import visible
+from xpc.compiler.review.changes import Comparison
 from xpc.compiler.review.compare import ABSENT, Change, Difference, FileChange
-from xpc.compiler.review.pairs import Comparison
 
 SAME = "the same run"
 NAMED = 6

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from xpc.compiler.lower.specfile import ref
-from xpc.compiler.resources import DataSource
 from xpc.compiler.review.run_length import Change
+from xpc.compiler.spec.resources import DataSource
 
 UNSET = "unset"
 NONE = "none"

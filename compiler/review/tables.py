@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from xpc.compiler.engines.pin import LIST, NOT_RUN
-from xpc.compiler.inputs import UsageError
+from xpc.compiler.files.inputs import UsageError
 
 TABLES = (".json", "accelerate.yaml")
 FACTS = ("trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.")

@@ -7,28 +7,28 @@ import json
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler import stacks
-from xpc.compiler.advisories import mended
-from xpc.compiler.atomic import replace_files
-from xpc.compiler.inputs import UsageError, located, read_spec
+from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, owner_of
+from xpc.compiler.language.typed import plain, show
 from xpc.compiler.lower.arguments import arguments as stated
 from xpc.compiler.lower.drift import QUIET
-from xpc.compiler.lower.specfile import plain, show
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.compare import ABSENT, Difference, compare
 from xpc.compiler.review.edit import with_value
 from xpc.compiler.review.fmt import formatted
-from xpc.compiler.review.sides import Run
+from xpc.compiler.review.operands import Run
 from xpc.compiler.review.sources import UNSET
+from xpc.compiler.rules.core.advisory_table import mended
 from xpc.compiler.spec import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 from xpc.grammar.record import mutable, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.files import Workspace
+    from xpc.compiler.files.workspace import Workspace
 
 ARGUMENTS = "trainer_args.json arguments."
 EPILOG = (

@@ -6,15 +6,17 @@ import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from xpc.compiler import __version__, bundled
-from xpc.compiler.bundle import why_foreign
-from xpc.compiler.files import read_toml
-from xpc.compiler.inputs import UsageError, read_spec
+from xpc.compiler import __version__
+from xpc.compiler.files import bundled
+from xpc.compiler.files.bundle import why_foreign
+from xpc.compiler.files.inputs import UsageError, read_spec
+from xpc.compiler.files.workspace import read_toml
+from xpc.compiler.files.written import LENGTH, lines
+from xpc.compiler.language.items import BASE
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.tables import PROSE
-from xpc.compiler.spec import BASE, CheckedSpec, Origin, Value
-from xpc.compiler.written import LENGTH, lines
+from xpc.compiler.spec import CheckedSpec, Origin, Value
 from xpc.grammar.diagnostic import ERROR, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Source
@@ -96,7 +98,7 @@ Table = Mapping[str, Mapping[str, str]]
 
 
 def _run(bundle: tuple[str, Table], out: str) -> tuple[str, int]:
-    from xpc.compiler.review.ran import ran
+    from xpc.compiler.review.finished_run import ran
     from xpc.compiler.review.run_length import run_length
 
     spec = _again(*bundle) if bundle[1]["bundle"]["xpc"] == __version__ else ""

@@ -6,7 +6,7 @@ import os
 from functools import cache
 from importlib import import_module
 
-from xpc.compiler.rules.rule import Rule
+from xpc.compiler.rules.core.rule import Rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic
 
@@ -24,7 +24,7 @@ def rules(module: str) -> list[Rule]:
 
 def check(spec: Spec) -> list[Diagnostic]:
     """Every finding of every rule that applies."""
-    from xpc.compiler.rules.index import MODULES  # generated: its generator imports rules without it
+    from xpc.compiler.rules.core.index import MODULES  # generated: its generator imports rules without it
 
     found = [one for module, speaks in MODULES if speaks(spec) for rule in rules(module) for one in rule.run(spec)]
     misspelt = spec.wrong.intersection(CHOSEN)
@@ -32,7 +32,7 @@ def check(spec: Spec) -> list[Diagnostic]:
         read = codes()  # what such a rule says is of a default that stands nowhere in the spec
         found = [one for one in found if misspelt.isdisjoint(read[one.code][1])]
     if any(one.parts for one in spec.sources):
-        from xpc.compiler.data.folders import fewer
+        from xpc.compiler.spec.folders import fewer
 
         return fewer(found)
     return found
@@ -49,6 +49,6 @@ def codes() -> dict[str, tuple[str, list[str]]]:
 
 def every() -> tuple[Rule, ...]:
     """All rules, for explanations, the reference and the tests."""
-    from xpc.compiler.rules.index import MODULES
+    from xpc.compiler.rules.core.index import MODULES
 
     return tuple(rule for module, _ in MODULES for rule in rules(module))

@@ -15,12 +15,12 @@ from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
 from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.meaning import NEVER, choice, meaning, spelt_like
-from xpc.compiler.suggest.nearest import letters
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
 from xpc.compiler.suggest.pasted import BODY, HEADER, doing_what_is_said, meaning_of, spelt
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.registry_names import gpu as likely_gpus
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
 from xpc.grammar.source import Source, Span

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from xpc.compiler import stacks
+from xpc.compiler.language.extras import MAPPING, legal_names, wrong_value
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.values import plain_value
-from xpc.compiler.methods import METHODS
-from xpc.compiler.resolve.extras import MAPPING, legal_names, wrong_value
-from xpc.compiler.suggest.nearest import letters
+from xpc.grammar.nearest import letters
 from xpc.grammar.record import record
 from xpc.grammar.tree import Value
 

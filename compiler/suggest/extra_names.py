@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from xpc.compiler.language import schema
+from xpc.compiler.language import extras, schema
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.values import plain_value
-from xpc.compiler.resolve import extras
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.meaning import meaning
-from xpc.compiler.suggest.nearest import nearest
 from xpc.compiler.suggest.typed_form import Said, meant_value, typed, written
 from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.nearest import nearest
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 

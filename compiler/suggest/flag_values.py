@@ -7,7 +7,7 @@ import re
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.converted_values import NUMBER
 from xpc.compiler.suggest.meaning import choice
-from xpc.compiler.suggest.nearest import letters
+from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, Number, Value
 
 NAMED = ("name", "type", "kind")

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from xpc.compiler import registry
 from xpc.compiler.data.shapes import SHAPES
-from xpc.compiler.methods import METHODS
-from xpc.compiler.resources import DataSource
+from xpc.compiler.language.methods import METHODS
+from xpc.compiler.spec.resources import DataSource
 
 NAMES = {
     "messages": ("messages", "conversation", "conversations", "chat", "dialog", "dialogue", "turns", "chats"),

@@ -13,10 +13,10 @@ from functools import cache
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.foreign import MEANT
-from xpc.compiler.suggest.nearest import another_number
-from xpc.compiler.suggest.nearest import letters as letters
 from xpc.compiler.suggest.no_equivalent import own_reason
 from xpc.compiler.suggest.spellings import CHOICES, IDLE, WORDS
+from xpc.grammar.nearest import another_number
+from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False
@@ -168,7 +168,7 @@ def known() -> tuple[Known, ...]:
 
 def _of_targets() -> Iterator[tuple[str, str]]:
     """Names of other versions, and of accelerate's and DeepSpeed's own keys, with the settings that decide them."""
-    from xpc.compiler.resolve.extras import OWNED, owner
+    from xpc.compiler.language.extras import OWNED, owner
 
     for stack in stacks.every():
         for old in stack.renamed:

@@ -7,11 +7,11 @@ import re
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.convert import convert
+from xpc.compiler.language.extras import ONLY_FSDP1
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import Wrong
-from xpc.compiler.resolve.extras import ONLY_FSDP1
 from xpc.compiler.suggest.components import GENERAL, by_its_end
 from xpc.compiler.suggest.converted_values import NO, methods_with
 from xpc.compiler.suggest.data_names import BEHIND, of_data

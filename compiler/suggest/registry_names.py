@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from xpc.compiler import registry
 from xpc.compiler.language.codes import report
-from xpc.compiler.suggest.nearest import nearest
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic, Edit, Label
+from xpc.grammar.nearest import nearest
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Ref
 
@@ -116,7 +116,7 @@ def _holds(known: Read, said: Read) -> bool:
 
 def gpu(name: str) -> tuple[Guess, str]:
     """The GPUs that a name may mean, and what to say where there is none."""
-    from xpc.compiler.registry import shops
+    from xpc.compiler.registry import provider_names as shops
 
     found = shops.fitting(name) or shops.of_model(name)
     if found:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand import EITHER
-from xpc.compiler.methods import DEFAULT, METHODS
+from xpc.compiler.language.methods import DEFAULT, METHODS
 from xpc.compiler.suggest.number_words import in_digits
 from xpc.compiler.suggest.pasted import doing_what_is_said, meaning_of
 from xpc.compiler.suggest.sentence import FILES

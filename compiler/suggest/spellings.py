@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xpc.compiler.engines import ENGINES
 from xpc.compiler.engines.engine import named
-from xpc.compiler.methods import METHODS
+from xpc.compiler.language.launch_settings import ENGINES
+from xpc.compiler.language.methods import METHODS
 
 CHOICES: dict[str, dict[str, str]] = {
     "model.attn": {

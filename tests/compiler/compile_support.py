@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from xpc.compiler.cli import main
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text, compile_text
 from xpc.grammar.diagnostic import ERROR, Diagnostic, applied
 

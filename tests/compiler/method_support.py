@@ -9,7 +9,7 @@ from case_support import spec, trained
 from compile_support import compiled
 
 from xpc.compiler import stacks
-from xpc.compiler.methods import METHODS
+from xpc.compiler.language.methods import METHODS
 
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 PROMPTS = trained("qwen2.5-3b on deepmath-103k")

@@ -7,8 +7,8 @@ from case_support import spec
 from compile_support import checked, codes, put, xpc
 
 from xpc.compiler import stacks
-from xpc.compiler.advisories import known, table
 from xpc.compiler.rules import codes as rule_codes
+from xpc.compiler.rules.core.advisory_table import known, table
 
 ADVISORIES = {one.name: one for one in table()}
 HPZ = "extra deepspeed {\n  zero_optimization.zero_hpz_partition_size = 8\n}"

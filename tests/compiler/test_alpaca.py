@@ -8,7 +8,7 @@ import pytest
 from case_support import data, spec, trained
 from compile_support import checked, codes, errors, only, put, shown
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
 
 ROWS = [{"instruction": "Add.", "input": "1 2", "output": "3"}, {"instruction": "Greet.", "input": "", "output": "Hi"}]

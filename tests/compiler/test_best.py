@@ -10,8 +10,8 @@ from cases_numerics import extra
 from compile_support import checked, codes, compiled, errors
 
 from xpc.compiler import stacks
-from xpc.compiler.methods import METHODS
-from xpc.compiler.resolve import extras
+from xpc.compiler.language import extras
+from xpc.compiler.language.methods import METHODS
 
 TARGETS = pytest.mark.parametrize("target", stacks.names())
 

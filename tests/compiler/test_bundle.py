@@ -12,8 +12,8 @@ import pytest
 from case_support import ROW, on_cpu, spec
 from compile_support import CONFIG, SEED, SENTENCE, compiled, put, tree, xpc_process
 
-from xpc.compiler import atomic
-from xpc.compiler.bundle import BundleError, write
+from xpc.compiler.files import atomic
+from xpc.compiler.files.bundle import BundleError, write
 
 FILES = {"README.md": b"new\n", "launch.sh": b"#!/bin/sh\n", "trainer/main.py": b"pass\n", "bundle.toml": b"[files]\n"}
 SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")

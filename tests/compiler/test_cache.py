@@ -11,7 +11,8 @@ import pytest
 from case_support import PLAIN, ROW, spec
 from compile_support import put, tree, xpc
 
-from xpc.compiler import cache, files
+from xpc.compiler.files import cache
+from xpc.compiler.files import workspace as files
 
 WRONG = spec(batch="gbs=512 micro=11")
 

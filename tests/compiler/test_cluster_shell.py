@@ -12,7 +12,7 @@ from cases_clusters import k8s
 from cluster_support import K8S, SKY, container, read, trainjob
 from compile_support import compiled
 
-from xpc.compiler.bundle import write
+from xpc.compiler.files.bundle import write
 
 STUB = """\
 #!/usr/bin/env bash

@@ -13,10 +13,10 @@ from case_support import ROW, spec
 from compile_support import checked, errors, of, only, put, shown, xpc
 
 from xpc.compiler.data import contents as compiling
-from xpc.compiler.data import folders
 from xpc.compiler.data import survey_cache as remembered
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
+from xpc.compiler.spec import folders
 from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import data_folders as run

@@ -11,8 +11,9 @@ import textwrap
 
 import pytest
 
-from xpc.compiler import cli, doctor, stacks
-from xpc.compiler.inputs import UsageError
+from xpc.compiler import cli, stacks
+from xpc.compiler.commands import doctor
+from xpc.compiler.files.inputs import UsageError
 
 SECRET = "hf_thisisasecretthatnobodymaysee"
 
@@ -87,7 +88,7 @@ def test_nothing_of_the_stack_is_imported_here() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-    checked = "import sys; from xpc.compiler import cli; print('xpc.compiler.doctor' in sys.modules)"
+    checked = "import sys; from xpc.compiler import cli; print('xpc.compiler.commands.doctor' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", checked], capture_output=True, text=True).stdout == "False\n"
 
 

@@ -51,7 +51,7 @@ def samples():
 
 def stated(text):
     """What the spec itself says, whether or not the rules like it."""
-    from xpc.compiler.files import Workspace
+    from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.language.expand import expand
     from xpc.compiler.language.load import load
     from xpc.compiler.resolve.resolve import resolve

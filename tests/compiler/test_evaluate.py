@@ -13,8 +13,8 @@ from case_support import on_cpu, spec
 from cases_evaluation import OWN, ROWS, asks
 from compile_support import checked, compiled, errors, only, put, shown
 
-from xpc.compiler import harness
-from xpc.compiler.bundle import write
+from xpc.compiler.files.bundle import write
+from xpc.compiler.stacks import harness
 
 SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")
 BIG = "qwen2.5-72b on infinity-instruct for 3 epochs"

@@ -11,7 +11,7 @@ import pytest
 from case_support import ROW
 from compile_support import checked, codes, errors, of, put, shown
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import compile_text
 
 PAIR = json.dumps({"prompt": "2 + 2?", "chosen": "4", "rejected": "fish"}) + "\n"

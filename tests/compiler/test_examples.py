@@ -9,7 +9,7 @@ import pytest
 
 from xpc.compiler.explain.examples import example
 from xpc.compiler.explain.explain import explain
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.suggest.example_lines import LINES

@@ -8,10 +8,9 @@ from xpc.compiler import registry, stacks
 from xpc.compiler.cli import COMMANDS, main
 from xpc.compiler.explain import names
 from xpc.compiler.explain.explain import explain
-from xpc.compiler.language import schema
+from xpc.compiler.language import extras, schema
 from xpc.compiler.language.codes import CODES
-from xpc.compiler.methods import METHODS
-from xpc.compiler.resolve import extras
+from xpc.compiler.language.methods import METHODS
 
 
 def library_names() -> list[str]:

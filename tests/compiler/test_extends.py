@@ -11,7 +11,7 @@ from compile_support import (
     shown,
 )
 
-from xpc.compiler.spec import BASE, SPEC
+from xpc.compiler.language.items import BASE, SPEC
 
 BASE_TEXT = """\
 train qwen2.5-3b on mix for 3 epochs

@@ -23,7 +23,7 @@ from compile_support import (
 )
 from hostile_support import checked, compiled
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import compile_text
 
 PAYLOADS = (

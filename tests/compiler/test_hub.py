@@ -9,7 +9,7 @@ from case_support import spec
 from compile_support import checked, codes, errors, put, shown
 
 from xpc.compiler import stacks
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.repository_names import fault, nearest_name
 from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.payload import payload

@@ -11,8 +11,8 @@ import pytest
 from case_support import ROW, spec
 from compile_support import compiled, put, tree, xpc
 
-from xpc.compiler import atomic
-from xpc.compiler.bundle import write
+from xpc.compiler.files import atomic
+from xpc.compiler.files.bundle import write
 
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 from killed import killed_everywhere
@@ -24,7 +24,7 @@ def small(number: int) -> dict[str, bytes]:
     """A sealed bundle of few files, so that few calls write it."""
     import hashlib
 
-    from xpc.compiler.lower.manifest import sealed
+    from xpc.compiler.files.bundle import sealed
 
     files = {"launch.sh": b"#!/bin/sh\n", "trainer/main.py": b"x = %d\n" % number * 99, "seed.txt": b"%d\n" % number}
     lines = "".join(f'"{name}" = "sha256:{hashlib.sha256(data).hexdigest()}"\n' for name, data in files.items())
@@ -33,12 +33,13 @@ def small(number: int) -> dict[str, bytes]:
 
 def many(number: int) -> dict[str, bytes]:
     """A sweep of two members."""
-    from xpc.compiler.lower.manifest import digest, sealed
+    from xpc.compiler.files.bundle import sealed
+    from xpc.compiler.files.digest import shared_digest
 
     both = {f"members/{name}/{file}": data for name in "ab" for file, data in small(number).items()}
     table = ["[sweep]", 'xpc = "0"', "[files]"]
     for name in "ab":
-        table += ["[[member]]", f'name = "{name}"', f'bundle = "{digest(both[f"members/{name}/bundle.toml"])}"']
+        table += ["[[member]]", f'name = "{name}"', f'bundle = "{shared_digest(both[f"members/{name}/bundle.toml"])}"']
     return {**both, "sweep.toml": sealed("\n".join([*table, ""]).encode())}
 
 
@@ -114,7 +115,7 @@ def test_what_a_living_process_writes_is_not_cleared_away(tmp_path: Path) -> Non
 
 
 def test_a_note_that_comes_while_the_new_is_made_is_kept(tmp_path: Path) -> None:
-    from xpc.compiler import bundle
+    from xpc.compiler.files import bundle
 
     out = str(tmp_path / "b")
     write(small(1), out)

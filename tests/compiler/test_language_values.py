@@ -21,8 +21,8 @@ from rule_cases import CASES
 from tiers import every_fourth
 
 from xpc.compiler.language import schema
+from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC
 from xpc.compiler.language.kinds import EPOCH, NEVER, Amount
-from xpc.compiler.spec import DEFAULT, DERIVED, SPEC
 
 
 @pytest.mark.parametrize(

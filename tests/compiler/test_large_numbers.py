@@ -12,7 +12,7 @@ import pytest
 from case_support import ROW, spec
 from compile_support import CONFIG, checked, codes, errors, only, put, shown
 
-from xpc.compiler.resolve.divisors import divisors, factors, largest, nearest
+from xpc.compiler.plan.divisors import divisors, factors, largest, nearest
 
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 from cpu import TooLong, limited

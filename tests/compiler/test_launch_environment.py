@@ -13,7 +13,7 @@ from cases_slurm import slurm
 from cluster_support import K8S, job, read, trainjob
 from compile_support import compiled, put
 
-from xpc.compiler.rules.launch_environment import variable
+from xpc.compiler.rules.strategy.launch_environment import variable
 
 SETUP = 'echo "setup reads $MARK" >&2\nfalse\nexport PYTHON=/elsewhere/python\n'
 ENVIRONMENT = on_cpu('launch local(env=["MARK=a b $(id) \'quoted\'", "NCCL_DEBUG=INFO"], setup=file("env.sh"))')

@@ -13,7 +13,7 @@ from cases_clusters import GRPO, PROMPTS, k8s
 from compile_support import compiled, put
 from test_engines import LAUNCH
 
-from xpc.compiler.engines import ENGINES
+from xpc.compiler.language.launch_settings import ENGINES
 
 TWO = "gbs=128 micro=8"
 SPECS = {

@@ -14,7 +14,7 @@ from method_support import ON, PAIRS, PROMPTS, arguments, of, plan, some
 
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.language.kinds import Amount, Weighted
-from xpc.compiler.methods import METHODS
+from xpc.compiler.language.methods import METHODS
 
 # -- adapters ---------------------------------------------------------------------------------------------------------
 
@@ -216,8 +216,9 @@ def test_values_of_the_spec() -> None:
 def test_plain_sft_loads_nothing_of_the_methods() -> None:
     code = (
         "import sys; sys.path.insert(0, 'tests/compiler'); from compile_support import checked, SEED; checked(SEED); "
-        "print([m for m in sys.modules if m in ('xpc.compiler.methods.check', 'xpc.compiler.resolve.derive_method', "
-        "'xpc.compiler.rules.method', 'xpc.compiler.language.convert_methods')])"
+        "print([m for m in sys.modules if m in ('xpc.compiler.resolve.method_settings', "
+        "'xpc.compiler.resolve.derive_method', "
+        "'xpc.compiler.rules.method.support', 'xpc.compiler.language.convert_methods')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
     assert done.stdout.strip() == "[]"

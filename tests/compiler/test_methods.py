@@ -14,8 +14,8 @@ from method_support import ON, PAIRS, PROMPTS, REWARDS, arguments, of, plan, som
 
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.method import method_facts
-from xpc.compiler.methods import METHODS
 
 OLD = "trl-0.18"
 

@@ -20,8 +20,8 @@ from compile_support import checked, compiled, only
 from patience import HUNG
 from whole_lines import whole_lines
 
-from xpc.compiler.bundle import write
 from xpc.compiler.engines.ray import ray_job
+from xpc.compiler.files.bundle import write
 
 STAND_IN = """\
 #!/usr/bin/env bash

@@ -11,10 +11,9 @@ import pytest
 from compile_support import codes, shown
 
 from xpc.compiler.data import survey_cache as remembered
-from xpc.compiler.data.reader import Broken
-from xpc.compiler.data.survey import Survey, Tally
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text, compile_text
+from xpc.compiler.spec.survey import Broken, Survey, Tally
 
 SPEC = (
     b'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" for 3 epochs\nhardware 1 x h100-80gb\nprecision bf16\n'

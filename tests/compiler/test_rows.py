@@ -19,8 +19,9 @@ from xpc.compiler import stacks
 from xpc.compiler.data import reader as stored
 from xpc.compiler.data import row_shapes as shaped
 from xpc.compiler.data import rows, survey
-from xpc.compiler.resources import DataSource
-from xpc.compiler.rules import modules, templates
+from xpc.compiler.rules.core import modules
+from xpc.compiler.rules.core import replaced_templates as templates
+from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
 from xpc.runtime.core.rows import ROLES

@@ -10,11 +10,12 @@ from compile_support import placed
 from rule_cases import CASES
 
 from xpc.compiler.explain.explain import explain
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.load import load
 from xpc.compiler.resolve.resolve import resolve
-from xpc.compiler.rules import build, codes, every, rules
-from xpc.compiler.rules.index import MODULES
+from xpc.compiler.rules import codes, every, rules
+from xpc.compiler.rules.core import build
+from xpc.compiler.rules.core.index import MODULES
 from xpc.compiler.spec import Spec
 from xpc.grammar.read import decode
 
@@ -26,9 +27,9 @@ def declared() -> dict[str, set[str]]:
 
 
 PRECONDITION = {
-    "rules.adapters", "rules.frozen", "rules.method", "rules.online",
-    "rules.pairs", "rules.preference", "rules.publishing", "rules.vllm", "rules.distill",
-    "rules.sampling", "rules.early_stopping",
+    "rules.adapters.lora", "rules.adapters.frozen", "rules.method.support", "rules.method.online",
+    "rules.method.dpo", "rules.method.preference", "rules.saving.publishing", "rules.method.vllm",
+    "rules.method.distill", "rules.method.sampling", "rules.optimizer.early_stopping",
 }  # fmt: skip
 """Modules whose rules do not ask once more for what their `WHEN` asks for: the method, the adapters."""
 
@@ -122,7 +123,7 @@ def _alone(rule, spec):
 
 
 def test_a_code_has_one_rule(monkeypatch):
-    (pairs,) = [one for one in build.modules() if one[0] == "rules.pairs"]
+    (pairs,) = [one for one in build.modules() if one[0] == "rules.method.dpo"]
     monkeypatch.setattr(build, "modules", lambda: [pairs, pairs])
     with pytest.raises(ValueError, match="XP486 is ipo-averages-the-others"):
         build.table()

@@ -7,8 +7,8 @@ from case_support import spec
 from compile_support import SENTENCE, checked, codes, compiled, edited, errors, of, only, put, shown, xpc
 from rule_cases import CASES
 
+from xpc.compiler.pipeline.silence import REVIEWED
 from xpc.compiler.render import render
-from xpc.compiler.silence import REVIEWED
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse

@@ -3,10 +3,10 @@
 import pytest
 from compile_support import checked, codes
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.load import load
 from xpc.compiler.resolve.resolve import resolve
-from xpc.compiler.rules.memory import OFFLOADS, least
+from xpc.compiler.rules.strategy.memory import OFFLOADS, least
 from xpc.grammar.read import decode
 
 SPEC = """xpc 1

@@ -9,12 +9,12 @@ from compile_support import SENTENCE, checked, codes, compiled, edited, errors, 
 from sweep_support import TWO, UNBATCHED, get, swept
 from test_equivalences import samples
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.load import load
+from xpc.compiler.pipeline.sweep_members import _one
 from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.resolve.sweep import OWN, read
-from xpc.compiler.resolve.sweep_members import _one
 from xpc.grammar.source import Source
 
 
@@ -367,7 +367,7 @@ def test_a_thousand_members_are_checked_with_names_of_their_own():
 
 
 def test_rows_of_the_data_are_read_once_for_all(tmp_path, monkeypatch):
-    from xpc.compiler.files import Workspace as Files
+    from xpc.compiler.files.workspace import Workspace as Files
 
     row = '{"messages": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]}\n'
     root = put(tmp_path, {"rows.jsonl": row * 200})

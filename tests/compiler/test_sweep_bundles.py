@@ -14,7 +14,7 @@ from compile_support import compiled, put, tree, xpc
 from patience import HUNG
 from sweep_support import TWO, UNBATCHED, swept
 
-from xpc.compiler.bundle import BundleError, write
+from xpc.compiler.files.bundle import BundleError, write
 from xpc.compiler.resolve.sweep_member import plain_name
 
 # -- the folder -------------------------------------------------------------------------------------------------------

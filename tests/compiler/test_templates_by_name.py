@@ -10,10 +10,11 @@ from case_support import data, spec, trained
 from cases_data import ON_TINY, PLAIN, TINY
 from compile_support import CONFIG, checked, codes, errors, only, put, shown
 
-from xpc.compiler import registry, templates
-from xpc.compiler.files import Workspace
+from xpc.compiler import registry
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.schema import TEMPLATES
 from xpc.compiler.pipeline import check_text, compile_text
+from xpc.compiler.registry import chat_templates as templates
 
 SMALL = {"batch": "gbs=128 micro=1", "strategy": "zero3"}
 

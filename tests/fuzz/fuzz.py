@@ -21,7 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from attrs import define
 
 from xpc.compiler import registry
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.render import FORMATS, render

@@ -14,7 +14,7 @@ import memory
 import pytest
 import runs
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.grammar.diagnostic import ERROR
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from attrs import frozen
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.importing import cli as edge
 from xpc.compiler.importing import options
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import emit
-from xpc.compiler.importing.entries import Entry
+from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.pipeline import compile_text
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.format import format_file
@@ -97,7 +97,7 @@ class _Beside(Workspace):  # type: ignore[misc]
     def read(self, written: str, base: str = "", limit: int = 2**24) -> Any:
         from hashlib import sha256
 
-        from xpc.compiler.files import Read
+        from xpc.compiler.files.workspace import Read
 
         if written in self.beside:
             data = self.beside[written]

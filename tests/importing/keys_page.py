@@ -8,7 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 
-from xpc.compiler.importing import axolotl, axolotl_data, axolotl_keys, llamafactory_keys, torchtune_keys
+from xpc.compiler.importing.axolotl import data as axolotl_data
+from xpc.compiler.importing.axolotl import keys as axolotl_keys
+from xpc.compiler.importing.axolotl import reader as axolotl
+from xpc.compiler.importing.llamafactory import keys as llamafactory_keys
+from xpc.compiler.importing.torchtune import keys as torchtune_keys
 
 HEAD = """\
 # Keys of axolotl, LLaMA-Factory and torchtune

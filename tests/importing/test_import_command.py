@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from import_support import ABSENT, HARDWARE, PUBLISHED, REPOSITORY, WHERE, convert, imported
 
-from xpc.compiler.importing.entries import Unreadable
-from xpc.compiler.importing.shell import calls
-from xpc.compiler.importing.vicuna import VICUNA
+from xpc.compiler.importing.text.entries import Unreadable
+from xpc.compiler.importing.text.shell import calls
+from xpc.compiler.importing.trl.vicuna import VICUNA
 
 SEED = (
     "torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name BAAI/Infinity-Instruct "

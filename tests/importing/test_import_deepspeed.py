@@ -7,8 +7,8 @@ import json
 import pytest
 from import_support import ABSENT, PUBLISHED, WHERE, convert, imported, unaccounted
 
-from xpc.compiler.importing import jsontext
-from xpc.compiler.importing.entries import Unreadable
+from xpc.compiler.importing.text import json as jsontext
+from xpc.compiler.importing.text.entries import Unreadable
 
 WHOLE = ("--model", "Qwen/Qwen2.5-3B", "--data", "org/rows", "--hardware", "8 x h100-80gb")
 

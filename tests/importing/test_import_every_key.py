@@ -8,8 +8,8 @@ import pytest
 from import_support import HARDWARE, convert, imported, unaccounted
 
 from xpc.compiler import stacks
-from xpc.compiler.importing import yamltext
-from xpc.compiler.methods import METHODS
+from xpc.compiler.importing.text import yaml as yamltext
+from xpc.compiler.language.methods import METHODS
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ import pytest
 from import_support import HARDWARE, imported
 from jinja2 import Environment
 
-from xpc.compiler.importing import llamafactory_keys as keys
-from xpc.compiler.importing import trlyaml
-from xpc.compiler.importing.llamafactory_templates import llamafactory_template, templates
+from xpc.compiler.importing.llamafactory import keys
+from xpc.compiler.importing.llamafactory.templates import llamafactory_template, templates
+from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.stacks import DEFAULT, load
 
 FILE = """\

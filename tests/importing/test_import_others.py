@@ -7,8 +7,8 @@ import json
 import pytest
 from import_support import HARDWARE, imported, unaccounted
 
-from xpc.compiler.importing import yamltext
-from xpc.compiler.importing.axolotl_templates import axolotl_template
+from xpc.compiler.importing.axolotl.templates import axolotl_template
+from xpc.compiler.importing.text import yaml as yamltext
 
 LF = (
     "model_name_or_path: Qwen/Qwen3-4B-Instruct-2507\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"

@@ -9,8 +9,8 @@ import os
 import pytest
 from import_support import ABSENT, HARDWARE, PUBLISHED, REPOSITORY, WHERE, convert, imported, unaccounted
 
-from xpc.compiler.files import Workspace
-from xpc.compiler.importing import yamltext
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.pipeline import compile_text
 
 pytestmark = pytest.mark.skipif(ABSENT, reason=WHERE)

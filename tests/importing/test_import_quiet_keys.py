@@ -10,7 +10,8 @@ import sys
 import oracle_support
 import pytest
 
-from xpc.compiler.importing import axolotl_keys, llamafactory_keys
+from xpc.compiler.importing.axolotl import keys as axolotl_keys
+from xpc.compiler.importing.llamafactory import keys as llamafactory_keys
 
 sys.path.append(oracle_support.FOLDER)
 

@@ -13,7 +13,7 @@ import yaml
 from import_support import Imported, imported, unaccounted
 from oracle_support import FOLDER
 
-from xpc.compiler.importing import yamltext
+from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.registry import find_model
 
 with open(os.path.join(FOLDER, "torchtune.jsonl"), encoding="utf-8") as handle:

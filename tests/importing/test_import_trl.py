@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from import_support import HARDWARE, HEAD, imported, unaccounted
 
-from xpc.compiler.importing import yamltext
+from xpc.compiler.importing.text import yaml as yamltext
 
 ZERO3 = """\
 compute_environment: LOCAL_MACHINE

@@ -12,7 +12,7 @@ import pytest
 from emitted import compiled, one
 from ray_cluster import missing
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from xpc.compiler.rules.launch_environment import label_fault, taint_fault
+from xpc.compiler.rules.strategy.launch_environment import label_fault, taint_fault
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")]
 

@@ -41,7 +41,7 @@ REPOSITORY = os.path.dirname(os.path.dirname(HERE))
 GROUPS = {
     "derivation": ("compiler/resolve/*.py", "compiler/language/convert*.py", "compiler/language/expand.py",
                    "compiler/plan/*.py"),
-    "rules": ("compiler/rules/*.py",),
+    "rules": ("compiler/rules/*/*.py",),
     "lowering": ("compiler/lower/*.py", "compiler/engines/*.py"),
     "runtime": ("runtime/*.py", "runtime/*/*.py"),
 }  # fmt: skip

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import FITS, choice
 from xpc.compiler.plan.changed import Settings, changed
+from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import plan
-from xpc.compiler.resolve.divisors import divisors
 from xpc.compiler.spec import CheckedSpec
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

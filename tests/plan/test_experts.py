@@ -9,13 +9,13 @@ import pytest
 from interpreters import DEFAULT, STACKS, interpreter
 
 from xpc.compiler import stacks
-from xpc.compiler.files import Workspace
-from xpc.compiler.fused_experts import adapter_layers, expert_parameters, stacked
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.experiment import Plan, plan
 from xpc.compiler.registry import facts_from_config, find_model
 from xpc.compiler.registry.linear_layers import lora_parameters
+from xpc.compiler.stacks.fused_experts import adapter_layers, expert_parameters, stacked
 
 SIZES = {
     "hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,

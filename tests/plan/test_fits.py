@@ -9,12 +9,13 @@ import sys
 import pytest
 
 from xpc.compiler import cli
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text
-from xpc.compiler.plan import FITS, NO, TIGHT, changes, coefficients, command
+from xpc.compiler.plan import FITS, NO, TIGHT, changes, coefficients
 from xpc.compiler.plan.experiment import plan
-from xpc.compiler.plan.legality import legality
+from xpc.compiler.rules.core.legality import legality
 from xpc.compiler.spec import Spec
+from xpc.compiler.tuning import command
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(os.path.join(ROOT, "tests", "compiler"))

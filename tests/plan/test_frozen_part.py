@@ -11,7 +11,7 @@ import oracle
 import pytest
 import transformers
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.lower.method import freeze_section
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan.frozen import trained_part

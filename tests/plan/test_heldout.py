@@ -11,8 +11,8 @@ import pytest
 import ranges
 import utilisation
 
-from xpc.compiler.plan import command
 from xpc.compiler.plan.time import sent, table
+from xpc.compiler.tuning import command
 
 
 def test_exact_peaks_of_others_are_within_the_bounds() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from interpreters import OTHERS, ROOT, interpreter
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import coefficients
 from xpc.compiler.plan.from_spec import load_of

@@ -17,16 +17,17 @@ import pytest
 import ranges
 import utilisation
 
-from xpc.compiler.files import Workspace
-from xpc.compiler.inputs import UsageError
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.lower.disk import _kept
 from xpc.compiler.pipeline import check_text
-from xpc.compiler.plan import GIB, coefficients, command
+from xpc.compiler.plan import GIB, coefficients
 from xpc.compiler.plan.experiment import _saves as saved
 from xpc.compiler.plan.load import Adapters
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.plan.time import TABLE, range_of
 from xpc.compiler.registry.linear_layers import linear_layers
+from xpc.compiler.tuning import command
 from xpc.grammar.record import evolve
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -13,8 +13,8 @@ from html.parser import HTMLParser
 import pytest
 from patience import HUNG
 
-from xpc.compiler.inputs import UsageError
-from xpc.compiler.plan import command
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.tuning import command
 
 SPEC = """xpc 1
 train {model} on infinity-instruct:0625 for 1 epochs

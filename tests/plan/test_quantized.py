@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import GIB, packed_bytes
 from xpc.compiler.plan.from_spec import load_of

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from xpc.compiler import cli
-from xpc.compiler.inputs import UsageError
-from xpc.compiler.plan import command, tune
-from xpc.compiler.review.ran import DECISIVE, decisive_digest
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.review.finished_run import DECISIVE, decisive_digest
+from xpc.compiler.tuning import command, tune
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path += [os.path.join(ROOT, "tests", "support"), os.path.join(ROOT, "tests", "runtime")]
@@ -185,7 +185,7 @@ def test_no_other_command_reads_the_file(probes: Path, tmp_path: Path) -> None:
         "import sys; opened = []; sys.addaudithook(lambda name, args: opened.append(str(args[0])) "
         "if name == 'open' else None); from xpc.compiler.cli import main; main(sys.argv[1:]); "
         "assert opened; print([one for one in opened if 'calibration' in one and one.endswith('.json')], "
-        "'xpc.compiler.plan.calibration_file' in sys.modules)"
+        "'xpc.compiler.tuning.calibration_file' in sys.modules)"
     )
     lines = [
         ("check", "run.xp"), ("compile", "run.xp", "-o", "a.bundle"), ("diff", "run.xp", "other.xp"),

@@ -21,7 +21,7 @@ from typing import Any
 from attrs import evolve
 from prove import Proof, Prover, aimed, codes, every, failure, sides
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.grammar.diagnostic import ERROR
 

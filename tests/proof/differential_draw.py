@@ -18,7 +18,7 @@ from differential_refusals import Claim
 from differential_steps import kind, trainable
 from lowered import lowered_files, resolved, whole, write
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.grammar.diagnostic import ERROR
 

@@ -12,7 +12,7 @@ from random import Random
 import drawn
 
 from xpc.compiler import stacks
-from xpc.compiler.resolve import extras
+from xpc.compiler.language import extras
 from xpc.compiler.stacks import Stack
 
 

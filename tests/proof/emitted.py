@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from attrs import frozen
 
-from xpc.compiler.bundle import write
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.bundle import write
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import compile_text
 from xpc.compiler.stacks import DEFAULT, load
 

@@ -17,10 +17,10 @@ from attrs import field, mutable
 from interpreters import OTHERS
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.engines import OF_ALL
 from xpc.compiler.engines.engine import readers
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language import schema
+from xpc.compiler.language.launch_settings import OF_ALL
 from xpc.compiler.language.optimizers import LOW_RANK, TORCH
 from xpc.compiler.registry import Gpu
 from xpc.compiler.stacks import DEFAULT, Stack

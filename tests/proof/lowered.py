@@ -7,12 +7,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.engines.environment import FILE, environment, stated
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.load import load
 from xpc.compiler.lower import YAML_COMMENT, lower
 from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
-from xpc.compiler.lower.environment import FILE, environment, stated
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.spec import CheckedSpec, Spec

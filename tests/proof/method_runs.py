@@ -17,7 +17,7 @@ from interpreters import OTHERS, methods_of, sharded
 from stacks import REPOSITORY, Run, environment, interpreter, launch, payload
 from tiny_runs import lines, spec
 
-from xpc.compiler.methods import METHODS
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import DEFAULT, load
 
 sys.path.append(os.path.join(REPOSITORY, "tests", "support"))

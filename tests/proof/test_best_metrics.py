@@ -11,7 +11,7 @@ from case_support import spec, trained
 
 from xpc.compiler import stacks
 from xpc.compiler.language.schema import REWARDS
-from xpc.compiler.rules.best_model import FUNCTIONS, SPEED
+from xpc.compiler.rules.optimizer.best_model import FUNCTIONS, SPEED
 from xpc.runtime.features.rewards import MADE, PLAIN
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 from interpreters import methods_of
 from method_runs import ONLINE_SETTINGS, SETTINGS, Warm, small, tensors
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.stacks import STACKS
 

@@ -18,7 +18,7 @@ from emitted import put
 from prove import every
 from stacks import REPOSITORY, interpreter
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.load import load
 from xpc.compiler.pipeline import check_text

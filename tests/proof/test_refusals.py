@@ -20,7 +20,7 @@ from patience import HUNG
 from stacks import Run, environment, interpreter, launch, payload
 from tiny_runs import lines, spec
 
-from xpc.compiler.bundle import write
+from xpc.compiler.files.bundle import write
 from xpc.compiler.lower import lower
 from xpc.compiler.spec import CheckedSpec
 from xpc.compiler.stacks import DEFAULT

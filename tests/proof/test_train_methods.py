@@ -17,9 +17,9 @@ from interpreters import OTHERS, methods_of
 from method_runs import KEPT, ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, finite, small, tensors, types
 from stacks import Run, payload
 
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import REWARDS as REGISTERED
-from xpc.compiler.methods import METHODS
-from xpc.compiler.review.ran import ran
+from xpc.compiler.review.finished_run import ran
 from xpc.compiler.stacks import DEFAULT, STACKS
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from recipe_support import table
 from template_support import PLAIN, cases, render
 
 from xpc.compiler.language.schema import TEMPLATES
-from xpc.compiler.templates import NO_SYSTEM, text
+from xpc.compiler.registry.chat_templates import NO_SYSTEM, text
 
 pytestmark = pytest.mark.slow
 SHIPPED = {

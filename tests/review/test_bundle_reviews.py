@@ -11,9 +11,9 @@ import pytest
 from case_support import MARKED, ROW, spec
 from compile_support import REPOSITORY, SEED, SENTENCE, compiled, put, tree, xpc
 
-from xpc.compiler.bundle import write
-from xpc.compiler.files import Workspace
-from xpc.compiler.inputs import read_spec
+from xpc.compiler.files.bundle import write
+from xpc.compiler.files.inputs import read_spec
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.review.meaning import plain
 

@@ -10,11 +10,11 @@ import pytest
 from compile_support import put
 from test_bundle_reviews import reordered
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.review.compare import Change, compare
-from xpc.compiler.review.sides import Run
+from xpc.compiler.review.operands import Run
 
 pytestmark = pytest.mark.slow
 

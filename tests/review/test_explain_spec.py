@@ -9,7 +9,7 @@ from compile_support import REPOSITORY, SEED, checked, put, xpc
 from test_diff_pairs import pairs
 
 from xpc.compiler.review.compare import compare
-from xpc.compiler.review.sides import Run
+from xpc.compiler.review.operands import Run
 from xpc.compiler.review.trace import Trace
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from case_support import MARKED, ROW, spec
 from compile_support import put, tree, xpc
 
-from xpc.compiler.lower.manifest import sealed
+from xpc.compiler.files.bundle import sealed
 
 pytestmark = pytest.mark.slow
 

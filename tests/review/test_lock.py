@@ -14,8 +14,8 @@ from interpreters import interpreter
 from tiny import write_messages
 
 from xpc.compiler import stacks
+from xpc.compiler.files.pins import Environment
 from xpc.compiler.locking import command
-from xpc.compiler.pins import Environment
 
 pytestmark = pytest.mark.slow
 

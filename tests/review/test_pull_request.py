@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from xpc.compiler.inputs import UsageError
+from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.pull_request import MARKER, Entry, comment, entries, main, publish
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

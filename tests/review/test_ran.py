@@ -7,8 +7,8 @@ import pytest
 from case_support import spec
 from compile_support import put, xpc
 
+from xpc.compiler.review.finished_run import _digest
 from xpc.compiler.review.installed import pins
-from xpc.compiler.review.ran import _digest
 
 ROWS = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' * 40
 

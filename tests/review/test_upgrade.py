@@ -10,7 +10,7 @@ from case_support import spec
 from compile_support import REPOSITORY, SEED, compiled, put, tree, xpc
 
 from xpc.compiler import stacks
-from xpc.compiler.inputs import read_spec
+from xpc.compiler.files.inputs import read_spec
 from xpc.compiler.pipeline import check_text, compile_text
 
 pytestmark = pytest.mark.slow

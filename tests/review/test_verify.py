@@ -12,8 +12,8 @@ from case_support import MARKED, ROW, spec
 from compile_support import REPOSITORY, SEED, put, tree, xpc
 from test_bundle_reviews import accepted
 
-from xpc.compiler.bundle import write
-from xpc.compiler.lower.manifest import digest, sealed
+from xpc.compiler.files.bundle import sealed, write
+from xpc.compiler.files.digest import shared_digest
 from xpc.compiler.review import verify
 
 RECIPES = ("mistral-7b-constitutional-dpo-8xh100", "qwen2.5-1.5b-ioi-grpo-7xh100", "smollm3-3b-sft-64xh100",
@@ -88,7 +88,9 @@ def edited(folder, name, old, new, seal=False, table="bundle.toml"):
         table = os.path.join(str(folder), table)
         with open(table, "rb") as handle:
             text = handle.read()
-        text = text[: text.rstrip(b"\n").rfind(b"\n") + 1].replace(digest(before).encode(), digest(after).encode())
+        text = text[: text.rstrip(b"\n").rfind(b"\n") + 1].replace(
+            shared_digest(before).encode(), shared_digest(after).encode()
+        )
         with open(table, "wb") as handle:
             handle.write(sealed(text))
 

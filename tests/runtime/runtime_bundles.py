@@ -13,9 +13,9 @@ from patience import HUNG
 from ports import free_port
 
 from xpc.compiler import stacks
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.method import method_facts
 from xpc.compiler.lower.payload import stack_section
-from xpc.compiler.methods import METHODS
 from xpc.runtime.core.bundle import Bundle
 from xpc.runtime.core.features import trainer
 

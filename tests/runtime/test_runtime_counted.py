@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from runtime_bundles import bundle_of, plan, source
 
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.method import method_facts
-from xpc.compiler.methods import METHODS
 from xpc.runtime.core import template_check, truncation
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features import local_data, paired_rows

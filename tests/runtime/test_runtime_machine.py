@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from runtime_bundles import bundle_of, plan, source
 
-from xpc.compiler.files import Workspace
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import compile_text
 from xpc.runtime.core import machine
 from xpc.runtime.core.bundle import Bundle

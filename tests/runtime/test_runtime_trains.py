@@ -271,7 +271,7 @@ WORDED = {
 @pytest.mark.parametrize("how", WORDED)
 def test_rows_with_a_context_are_trained_in_their_words(tmp_path: Path, stacks: Stacks, target: str, how: str) -> None:
     """What the compiler makes of a file with an instruction, an input and an output, down to the tokens of the loss."""
-    from xpc.compiler.files import Workspace
+    from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.pipeline import compile_text
 
     line, names, words = WORDED[how]

@@ -11,8 +11,8 @@ import pytest
 from case_support import PLAIN, ROW, spec
 from compile_support import checked, codes, compiled, errors, only, put, shown, tree, xpc, xpc_in_turn
 
-from xpc.compiler import cache
-from xpc.compiler.bundle import BundleError, write
+from xpc.compiler.files import cache
+from xpc.compiler.files.bundle import BundleError, write
 
 KEY = "-----BEGIN OPENSSH KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAA\n"
 SECRETS = {

@@ -16,7 +16,7 @@ import pytest
 from case_support import spec
 from compile_support import REPOSITORY, put, xpc
 
-from xpc.compiler.inputs import UsageError
+from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.pull_request import Entry, entries
 from xpc.compiler.review.repository import find, tracked
 

@@ -17,7 +17,7 @@ from patience import HUNG
 from runtime_bundles import bundle_of as planned
 from runtime_bundles import plan, source
 
-from xpc.compiler.bundle import write
+from xpc.compiler.files.bundle import write
 from xpc.compiler.stacks import DEFAULT
 from xpc.runtime import evaluate
 from xpc.runtime.core import arguments, bundle_integrity, errors, rows

@@ -13,9 +13,8 @@ import pytest
 from case_support import PLAIN, ROW, spec
 from compile_support import REPOSITORY, checked, codes, of, put, shown, xpc_in_turn
 
-from xpc.compiler.commands import FORMATS
-from xpc.compiler.render import render
-from xpc.compiler.secrets import TOKENS, find, is_secret, masked, suspect
+from xpc.compiler.files.secrets import TOKENS, find, is_secret, masked, suspect
+from xpc.compiler.render import FORMATS, render
 
 PLANTED = {
     "HF_TOKEN": "hf_" + "Ab1" * 12,

@@ -8,7 +8,7 @@ import pytest
 from case_support import spec
 from compile_support import checked, codes, compiled, put, xpc
 
-from xpc.compiler.bundle import write
+from xpc.compiler.files.bundle import write
 from xpc.runtime.core import errors
 from xpc.runtime.core.errors import RunError, findings
 

@@ -16,7 +16,7 @@ import pytest
 from interpreters import interpreter
 
 from xpc.compiler import stacks
-from xpc.compiler.methods import METHODS
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import generate
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from xpc.compiler import stacks
-from xpc.compiler.methods import METHODS
-from xpc.compiler.resolve import extras
+from xpc.compiler.language import extras
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.rules import every
 from xpc.compiler.stacks import Stack
 

@@ -9,7 +9,7 @@ import tomllib
 import pytest
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.methods import METHODS
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import generate
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

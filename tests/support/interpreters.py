@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from xpc.compiler.methods import METHODS
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -54,7 +54,7 @@ def killed_everywhere(action: Callable[[], object], before: Callable[[], object]
 
 
 def _patch(at: int, swap: bool) -> None:
-    from xpc.compiler import atomic
+    from xpc.compiler.files import atomic
 
     count = 0
 

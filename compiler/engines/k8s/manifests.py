@@ -7,12 +7,12 @@ no `$(` and no `$$` either: Kubernetes reads these in a container's arguments be
 from __future__ import annotations
 
 from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
+from xpc.compiler.engines.environment import read
 from xpc.compiler.engines.k8s.names import JOBSET, TRAINJOB
 from xpc.compiler.engines.pin import check
 from xpc.compiler.engines.restarts import ONCE, TEMPFAIL, grace, requeues, retries
 from xpc.compiler.engines.vllm_server import server_options
 from xpc.compiler.engines.yamltext import document
-from xpc.compiler.lower.environment import read
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 

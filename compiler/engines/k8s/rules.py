@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from xpc.compiler.engines.cluster_rules import image_fault
 from xpc.compiler.engines.containers import nearest_object_name, object_name_fault
-from xpc.compiler.rules.cluster import image_fault
-from xpc.compiler.rules.conditions import chosen
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.rules.core.conditions import chosen
+from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
 WHEN = chosen("launch", "k8s")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.cluster import endless_server
-from xpc.compiler.rules.conditions import chosen
-from xpc.compiler.rules.rule import Finding, rule
+from xpc.compiler.engines.cluster_rules import endless_server
+from xpc.compiler.rules.core.conditions import chosen
+from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
 WHEN = chosen("launch", "ray")

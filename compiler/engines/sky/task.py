@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
+from xpc.compiler.engines.install import install
 from xpc.compiler.engines.pin import check
 from xpc.compiler.engines.restarts import ONCE, TEMPFAIL, requeues, retries
 from xpc.compiler.engines.sky.catalog import GPUS, is_bucket
 from xpc.compiler.engines.yamltext import document
-from xpc.compiler.lower.readme import install
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 

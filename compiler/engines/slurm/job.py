@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import shlex
 
+from xpc.compiler.engines.environment import read
 from xpc.compiler.engines.pin import check
 from xpc.compiler.engines.restarts import grace, requeues, retries
 from xpc.compiler.engines.vllm_server import server_options
-from xpc.compiler.lower.environment import read
 from xpc.compiler.spec import Spec
 
 SHORTEST = 60

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xpc.compiler.engines.cluster_rules import image_fault
 from xpc.compiler.engines.restarts import grace
 from xpc.compiler.language.setting import TextPath
-from xpc.compiler.rules.cluster import image_fault
-from xpc.compiler.rules.conditions import chosen
-from xpc.compiler.rules.rule import Finding, rule, write
+from xpc.compiler.rules.core.conditions import chosen
+from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = chosen("launch", "slurm")

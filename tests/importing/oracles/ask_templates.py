@@ -3,7 +3,7 @@
     python ask_templates.py TABLE.jsonl OUT.jsonl
 
 Run by the interpreter that has LLaMA-Factory (`make oracles` builds it). A line of the table is the pieces of a
-template (compiler/importing/llamafactory_templates.py says what they are) with the names that have them. A line of OUT
+template (compiler/importing/llamafactory/templates.py says what they are) with the names that have them. A line of OUT
 is what the tool writes for a conversation, with what is learned between {+ and +}.
 """
 

@@ -1,0 +1,82 @@
+"""`xpc doctor`: is this machine, with this interpreter, ready for a target's runs? Loaded by that command alone.
+
+The answers are the runtime's (`runtime/doctor.py`), in a process of the interpreter that is asked about: the compiler
+imports nothing of the stack.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+from xpc.compiler import stacks
+from xpc.compiler.files.inputs import UsageError
+
+EPILOG = (
+    "Nothing is written and the network is not touched. Exit status: 0 ready (notes too), 1 something is wrong, "
+    "2 used wrongly, or the interpreter does not run."
+)
+MARKS = {"fine": "ok", "note": "note", "wrong": "WRONG"}
+PATIENCE = 300
+"""Seconds; torch on a cold network disk takes a minute."""
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser(
+        "xpc doctor", description="Say whether this machine is ready for runs: Python, packages, GPUs, disks, tokens.",
+        epilog=EPILOG,
+    )  # fmt: skip
+    parser.add_argument("--python", metavar="PATH", help="the interpreter (default: launch.sh's, $PYTHON or python3)")
+    parser.add_argument("--target", choices=stacks.names(), default=stacks.DEFAULT, help="the stack to compare with")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
+    return parser.parse_args(list(arguments))
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """What is printed, and the exit status. Raises UsageError."""
+    python = options.python or os.environ.get("PYTHON") or "python3"
+    stack = stacks.load(options.target)
+    assert stack is not None  # argparse knows the names
+    entries = ask(python, stack)
+    wrong = sum(one["state"] == "wrong" for one in entries)
+    if options.format == "json":
+        answer = {"python": python, "target": stack.name, "wrong": wrong, "entries": entries}
+        return json.dumps(answer, indent=2) + "\n", int(wrong > 0)
+    width = max(len(one["what"]) for one in entries)
+    lines = [f"{python} for {stack.name} ({stack.title})"]
+    lines += [f"  {MARKS[one['state']]:<5}  {one['what']:<{width}}  {one['says']}" for one in entries]
+    lines.append("ready" if not wrong else f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong")
+    return "\n".join(lines) + "\n", int(wrong > 0)
+
+
+def ask(python: str, stack: stacks.Stack) -> list[dict[str, str]]:
+    """The entries that the interpreter gives of itself. Raises UsageError."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    found = shutil.which(python)
+    if found is None:
+        raise UsageError(f"there is no interpreter {python}; name one with --python")
+    needed = stack.requirements()
+    optional = {name: version for name, version in stack.pins.items() if name not in needed}
+    script = os.path.join(os.path.dirname(os.path.dirname(here)), "runtime", "doctor.py")
+    try:
+        done = subprocess.run(
+            [found, script], input=json.dumps({"pins": dict(needed), "optional": optional}), text=True, check=False,
+            capture_output=True, timeout=PATIENCE,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{python} gave no answer within {PATIENCE} s") from error
+    except OSError as error:
+        raise UsageError(f"{python} cannot be run: {error.strerror}") from error
+    try:
+        entries = json.loads(done.stdout)
+    except ValueError:
+        entries = None
+    if done.returncode or not entries:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise UsageError(f"{python} could not be asked (status {done.returncode}): {last}")
+    return [{name: str(one[name]) for name in ("what", "state", "says")} for one in entries]

@@ -1,0 +1,34 @@
+"""Rows that a run trains on, and the optimizer steps that follow from them."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from xpc.compiler.data.rows import count
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.spec import Spec
+
+
+def trained(spec: Spec) -> int | None:
+    """Rows that are trained on: what `take` leaves of the sources, without the holdout; None if unknown."""
+    rows = 0
+    for source in spec.data:
+        whole, take = count(source), source.take
+        if take is not None and take.unit == "count":
+            rows += int(take.value) if whole is None else min(whole, int(take.value))
+        elif whole is None:
+            return None
+        else:
+            rows += whole if take is None else int(whole * take.value)
+    held = spec.get("data.holdout")
+    if isinstance(held, Amount):
+        rows -= ceil(rows * held.value) if held.unit == "share" else int(held.value)
+    return max(0, rows)
+
+
+def steps_of_rows(spec: Spec, rows: int) -> int:
+    """Optimizer steps that so many rows make; `dataloader_drop_last` drops those that fill no batch."""
+    together = spec.integer("batch.micro") * spec.replicas
+    dropped = spec.extra_value("trl", "dataloader_drop_last") is True
+    batches = rows // together if dropped else -(-rows // together)
+    return ceil(max(1, -(-batches // spec.integer("batch.accum"))) * spec.real("train.epochs"))

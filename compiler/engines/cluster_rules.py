@@ -1,0 +1,157 @@
+"""What every cluster asks of a run (XP89x): settings that its launcher reads, checkpoints, a folder that is shared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from xpc.compiler.engines.containers import image_fault as fault_of_image
+from xpc.compiler.engines.engine import engine, readers
+from xpc.compiler.engines.restarts import starts_over
+from xpc.compiler.language.items import BASE, SPEC
+from xpc.compiler.language.schema import children
+from xpc.compiler.language.setting import Path
+from xpc.compiler.rules.core.conditions import either, given, names_an_engine
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = either(names_an_engine, given("launch.retries"))
+
+
+@rule("XP890", "setting-of-another-launcher", reads=tuple(row.path for row in children("launch")))
+def another_launcher(spec: Spec) -> Iterator[Finding]:
+    """Partitions are Slurm's, images are for containers, and a run on this machine has no time limit.
+
+    A setting that nothing reads would promise what does not happen. `requeue = false` asks for nothing and may stand,
+    and so may what a base writes for the launcher that its child replaces.
+    """
+    name, reader = spec.text("launch"), engine(spec)
+    replaced = spec.values["launch"].origin.kind == SPEC
+    for row in children("launch"):
+        if not spec.written(row.path) or reader.reads(row.name) or spec.get(row.path) is False:
+            continue
+        if replaced and spec.values[row.path].origin.kind == BASE:
+            continue
+        owners = " or ".join(f"`launch {one}`" for one in readers(row.name))
+        yield Finding(
+            spec.place(row.path, f"read with {owners}"),
+            f"`{row.name}` means nothing to `launch {name}`",
+            f"leave `{row.name}` out",
+            (spec.label("launch", "the launcher"),),
+        )
+
+
+@rule("XP891", "requeue-from-nothing", "warning")
+def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
+    """A run that is started again goes on from its newest checkpoint; without one it begins anew, every time.
+
+    A checkpoint without the optimizer's state is a model to load and nothing to go on from, and `resume = never` does
+    not look for one: its second start is refused. Unwritten, `requeue` and `retries` are off then. Source:
+    runtime/core/checkpoints.py; transformers 5.23 `save_only_model`.
+    """
+    reason = starts_over(spec)
+    asked = spec.flag("launch.requeue") and engine(spec).reads("requeue")
+    again: Path = "launch.requeue" if asked else "launch.retries"
+    if reason is not None and (asked or spec.get("launch.retries")):
+        name = reason.rpartition(".")[2]
+        value = {"save.every": "epoch", "save.full_state": "true", "save.resume": "auto"}[reason]
+        yield Finding(
+            spec.place(again, "is refused each time" if reason == "save.resume" else "begins anew each time"),
+            "a run that is started again finds no checkpoint to go on from",
+            f"write `{name} = {value}` in `save`, or leave `{again.rpartition('.')[2]}` out",
+            (spec.label(reason, "because of this"),),
+        )
+
+
+@rule("XP892", "nodes-share-no-folder")
+def no_shared_folder(spec: Spec) -> Iterator[Finding]:
+    """Pods and rented machines keep nothing: checkpoints and the model go with them, and no node sees another's files.
+
+    Several nodes resume from one checkpoint that each must read, so they need a folder that all of them mount; for one
+    node it is a warning, unless the hub keeps the model. A local model or data file that is not in the bundle comes to
+    a node in such a folder, or in an image.
+    """
+    what = engine(spec).volume
+    if not what or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
+        return
+    answer = f"write `volume = NAME`, the name of {what}"
+    paths = [] if spec.written("launch.image") else _outside(spec)  # an image may hold them
+    if paths:
+        yield Finding(
+            spec.place("launch", "mounts no folder"),
+            f"{paths[0][:60]} is not in the bundle, and the nodes have no folder to find it in",
+            answer,
+        )
+    elif spec.hardware.nodes > 1:
+        yield Finding(
+            spec.place("launch", "mounts no folder"),
+            f"{spec.hardware.nodes} nodes share no folder for checkpoints",
+            answer,
+            (spec.label("nodes", "the nodes"),),
+        )
+    elif not spec.flag("save.hub"):
+        yield Finding(
+            spec.place("launch", "mounts no folder"),
+            "nothing that the run writes outlives its machine",
+            f"{answer}, or push to the hub: `save hub`",
+            severity="warning",
+        )
+
+
+@rule("XP913", "option-of-a-submission")
+def submission_options(spec: Spec) -> Iterator[Finding]:
+    """`extra_args` of SkyPilot and Ray are words of the command that submits the run, which README.md prints.
+
+    They are whole options (`--use-spot`, `--infra=aws`), without marks that a shell reads. Those that the command or
+    the file has already are refused, and so are those that change the number of nodes or GPUs. Source: skypilot 0.14.1
+    `sky jobs launch --help`, ray 2.60 `ray job submit --help`.
+    """
+    if not engine(spec).submission:
+        return
+    for text in spec.names("launch.extra_args"):
+        name = text.removeprefix("--").partition("=")[0]
+        plain = all(c.isascii() and (c.isalnum() or c in "-_=.,:/+@%") for c in text)
+        taken = name in engine(spec).submission
+        if text.startswith("--") and name and plain and not taken:
+            continue
+        yield Finding(
+            spec.place(
+                "launch.extra_args", "written by the file itself" if taken else "not `--name` or `--name=value`"
+            ),
+            f"`{text[:60]}` cannot be passed to the submission",
+            "write whole options, each a text, and leave out what the other settings say",
+        )
+
+
+def _outside(spec: Spec) -> list[str]:
+    """Local files and folders that the run reads and the bundle does not hold."""
+    found = [spec.model.path] if spec.model.path else []
+    return found + [
+        one.path for one in spec.sources if one.path and any(part.bundled is None for part in one.parts or (one,))
+    ]
+
+
+def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
+    """A vLLM server in a job that ends when all of its nodes have; the rule of each launcher of such jobs."""
+    if spec.asks_server:
+        yield Finding(
+            spec.place("method.vllm.mode", f"a {node} that never ends"),
+            f"a {job} cannot end a vLLM server",
+            "write `mode = colocate`, or `launch k8s`",
+            (spec.label("launch", "the launcher"),),
+            replace="mode = colocate" if spec.written("method.vllm.mode") else None,
+        )
+
+
+def image_fault(spec: Spec) -> Iterator[Finding]:
+    """What a container's image may not be called; the rule of each launcher that reads one."""
+    image = spec.get("launch.image")
+    why = fault_of_image(image) if isinstance(image, str) else None
+    if why is not None:
+        bare = str(image).removeprefix("docker:").removeprefix("https://")
+        yield Finding(
+            spec.place("launch.image", why),
+            f"`{str(image)[:60]}` is not an image",
+            'write a name such as `image = "ghcr.io/me/train:1"`',
+            replace=f"image = {json.dumps(bare)}" if bare != image and fault_of_image(bare) is None else None,
+        )

@@ -1,0 +1,18 @@
+"""The commands that install what a run needs."""
+
+from __future__ import annotations
+
+from xpc.compiler.spec import Spec
+
+FLASH_BUILD = ("ninja", "packaging", "psutil", "setuptools", "wheel")
+"""What flash-attn's setup.py imports and builds with, beside torch."""
+
+
+def install(spec: Spec) -> list[str]:
+    """The commands that install what the run needs, in an empty environment; flash-attn is built against torch."""
+    locked = " -c constraints.txt" if "constraints.txt" in spec.bundled else ""
+    steps = [f"pip install -r requirements.txt{locked}"]
+    if spec.text("model.attn") == "flash2":
+        steps.append(f"pip install {' '.join(FLASH_BUILD)}")
+        steps.append("pip install --no-build-isolation -r requirements-flash.txt")
+    return steps

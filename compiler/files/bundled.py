@@ -1,0 +1,111 @@
+"""The files that a bundle's own `spec.xp` names: the copies in the bundle stand for them.
+
+Loaded for a spec that lies in a bundle alone. Such a spec states every default; what `check` and the reviewing commands
+read of it is what its author wrote.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from xpc.compiler.files.workspace import Workspace, read_toml
+from xpc.compiler.files.written import lines, written
+from xpc.grammar.record import field, mutable
+from xpc.grammar.tree import quoted
+
+MANIFEST, SPEC = "bundle.toml", "spec.xp"
+
+
+@mutable
+class BundleWorkspace(Workspace):
+    """The folder of a bundle. `copies_of` maps names of files as the spec has them to their copies.
+
+    What has no copy, as a model's folder, is looked for beside the bundle, or the sweep that it is a member of, where
+    the spec was.
+    """
+
+    copies_of: Mapping[str, str] = field(factory=dict)
+
+    def locate(self, written: str, base: str = "") -> tuple[str, str]:
+        """The name that a file has in the spec, and the path of its copy."""
+        name = Workspace.locate(self, written, base)[0]
+        copy = self.copies_of.get(name)
+        if copy is not None or name == self.lock:  # a lock that came later is none of this bundle's
+            return name, os.path.join(self.root, copy or name)
+        inside = os.path.join(self.root, name)
+        places = [inside, *(os.path.join(one, name) for one in _beside(self.root))]
+        return name, next((one for one in places if os.path.lexists(one)), inside)
+
+    def kind(self, written: str, base: str = "") -> str:
+        """As of any workspace; a folder of data has its files among the copies."""
+        return "folder" if self._inside(self.locate(written, base)[0]) else Workspace.kind(self, written, base)
+
+    def walk(self, written: str) -> list[str] | str:
+        """As of any workspace."""
+        return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
+
+    def _inside(self, name: str) -> list[str]:
+        """The copied files below a folder, by their names in it."""
+        prefix = name.rstrip("/") + "/"
+        return sorted(one[len(prefix) :] for one in self.copies_of if one.startswith(prefix))
+
+
+def _beside(root: str) -> list[str]:
+    """The folder that a bundle lies in, and that of its sweep (`FOLDER/SWEEP.bundle/members/NAME`)."""
+    above = os.path.dirname(root)
+    sweep = os.path.dirname(above)
+    member = os.path.basename(above) == "members" and os.path.exists(os.path.join(sweep, "sweep.toml"))
+    return [above, os.path.dirname(sweep)] if member else [above]
+
+
+def manifest(folder: str) -> dict[str, dict[str, str]] | None:
+    """The `bundle.toml` of a folder, None where it holds none of ours."""
+    table = read_toml(os.path.join(folder, MANIFEST))
+    if table is None:
+        return None
+    parts = [table.get(part) for part in ("bundle", "files", "inputs")]
+    if not all(isinstance(part, dict) for part in parts):
+        return None
+    said = [table["bundle"].get(name) for name in ("spec", "name", "xpc")]
+    names = (*table["files"], *table["inputs"])
+    if any("\0" in name for name in names) or any(_leads_out(name) for name in table["files"]):
+        return None
+    values = (*said, *table["files"].values(), *table["inputs"].values())
+    return table if all(isinstance(one, str) for one in values) else None
+
+
+def _leads_out(name: str) -> bool:
+    """Whether a name of a bundle's file is none: a bundle may come from anybody."""
+    return os.path.isabs(name) or any(part in ("", ".", "..") for part in name.split("/"))
+
+
+def workspace(folder: str, table: Mapping[str, Mapping[str, str]]) -> BundleWorkspace:
+    """The workspace of a bundle by its manifest."""
+    copies = {}
+    for name, digest in table["inputs"].items():
+        own = bundle_name(name, digest.removeprefix("sha256:"))
+        held = [one for one, other in table["files"].items() if other == digest and one.startswith(("files/", "data/"))]
+        held.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
+        if held:
+            copies[name] = held[0]
+    named, allowed = table["bundle"]["spec"], bool(table["bundle"].get("allow_oom"))
+    lock = f"{named}.lock"
+    return BundleWorkspace(os.path.abspath(folder), copies_of=copies, lock=lock, allow_oom=allowed, named=named)
+
+
+def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
+    """The bytes of a bundle's `spec.xp` with what the author wrote, each line where it was, and files by their names
+    in the spec."""
+    text = written(lines(data.decode("utf-8", "surrogateescape")), True)
+    for name, copy in copies_of.items():
+        text = text.replace(f'"{copy}', quoted(name)[:-1])
+    return text.encode("utf-8", "surrogateescape")
+
+
+def bundle_name(path: str, digest: str) -> str:
+    """A safe file name inside a bundle: the file's own name in plain characters, made unique by its digest."""
+    stem, dot, ending = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
+    clean = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem or ending)[:40]
+    tail = "".join(c for c in ending if c.isascii() and c.isalnum())[:10] if dot else "txt"
+    return f"{clean or 'file'}-{digest[:8]}.{tail.lower()}"

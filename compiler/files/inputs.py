@@ -1,0 +1,107 @@
+"""The specs that a command line names: read whole, and named in diagnostics as the working directory sees them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from xpc.compiler.files.streams import standard_input
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.files.workspace import Workspace
+    from xpc.grammar.diagnostic import Diagnostic, Label
+    from xpc.grammar.silenced import Silenced
+
+MAX_SPEC = 16 * 2**20
+"""Largest spec that is read, bytes."""
+
+
+class UsageError(Exception):
+    """The tool was used wrongly, or a file could not be read; one sentence for the user."""
+
+
+class SpecError(Exception):
+    """The spec has errors, and what was asked cannot be said; one sentence for the user."""
+
+
+def read_spec(path: str) -> tuple[bytes, str, Workspace]:
+    """The bytes of a spec, the name that diagnostics and bundles know it by, and the workspace around it.
+
+    Raises UsageError where it cannot be read.
+    """
+    from xpc.compiler.files.workspace import Workspace, read_whole
+
+    if path == "-":
+        try:
+            return standard_input(MAX_SPEC), "stdin.xp", Workspace(os.path.abspath("."))
+        except OSError as error:
+            raise UsageError(f"standard input cannot be read: {error.strerror or error}") from error
+    try:
+        data, state = read_whole(path, MAX_SPEC)
+        full = os.path.abspath(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    data, name, workspace = around(full, data)
+    workspace.saw(full, state)
+    return data, name, workspace
+
+
+def around(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
+    """What `read_spec` gives for a spec with these bytes at an absolute path, where nothing need lie yet."""
+    from xpc.compiler.files.workspace import Workspace
+
+    folder = os.path.dirname(full)
+    workspace = Workspace(folder)
+    if os.path.basename(full) == "spec.xp" and os.path.exists(os.path.join(folder, "bundle.toml")):
+        from xpc.compiler.files import bundled  # few specs that are checked are those of bundles
+
+        table = bundled.manifest(folder)
+        if table is not None:
+            workspace = bundled.workspace(folder, table)
+            data = bundled.as_written(data, workspace.copies_of)
+            workspace.read("bundle.toml")  # a check holds as long as it is that
+            workspace.reads.clear()
+    workspace.lock = workspace.lock or os.path.basename(full) + ".lock"
+    # A file name may hold bytes that are no text; diagnostics and bundle.toml are text.
+    name = os.path.basename(full).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return data, name, workspace
+
+
+def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
+    """The diagnostics with the names of their sources as the user's working directory sees them."""
+    base = os.path.dirname(path)
+    if not base:
+        return list(problems)
+    move = _mover(base)
+    return [_moved(one, move) for one in problems]
+
+
+def located_silences(silenced: Sequence[Silenced], path: str) -> list[Silenced]:
+    """Like `located`, for what the comments of the spec silenced."""
+    from xpc.grammar.record import evolve
+
+    move = _mover(os.path.dirname(path))
+    return [evolve(one, finding=_moved(one.finding, move), place=move(one.place)) for one in silenced]
+
+
+def _moved(one: Diagnostic, move: Callable[[Label], Label]) -> Diagnostic:
+    from xpc.grammar.record import evolve
+
+    return evolve(one, primary=one.primary and move(one.primary), related=tuple(move(label) for label in one.related))
+
+
+def _mover(base: str) -> Callable[[Label], Label]:
+    """What gives a label's source the name that it has from the working directory; one new source an old one."""
+    from xpc.grammar.record import evolve
+    from xpc.grammar.source import Source
+
+    renamed: dict[int, Source] = {}
+
+    def move(label: Label) -> Label:
+        old = label.source
+        if id(old) not in renamed:
+            renamed[id(old)] = Source(os.path.normpath(os.path.join(base, old.name)), old.text)
+        return evolve(label, source=renamed[id(old)])
+
+    return move

@@ -1,0 +1,313 @@
+"""DeepSpeed's JSON: ZeRO, its buckets and offloading, and what it repeats of the trainer, which "auto" follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xpc.compiler.importing.draft import NULL, Draft
+from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, plain
+from xpc.compiler.language import extras
+from xpc.compiler.language.kinds import Amount
+
+Entries = Mapping[str, Entry]
+
+STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
+FLAGS = {
+    "overlap_comm": "strategy.overlap_comm", "reduce_scatter": "strategy.reduce_scatter",
+    "contiguous_gradients": "strategy.contiguous_gradients",
+    "round_robin_gradients": "strategy.round_robin_gradients",
+}  # fmt: skip
+SIZES = {"allgather_bucket_size": "strategy.allgather_bucket", "reduce_bucket_size": "strategy.reduce_bucket"}
+OLDER = {
+    "max_live_parameters": "stage3_max_live_parameters", "max_reuse_distance": "stage3_max_reuse_distance",
+    "prefetch_bucket_size": "stage3_prefetch_bucket_size", "gather_16bit_weights_on_model_save":
+    "stage3_gather_16bit_weights_on_model_save", "param_persistence_threshold": "stage3_param_persistence_threshold",
+    "stage3_gather_fp16_weights_on_model_save": "stage3_gather_16bit_weights_on_model_save",
+}  # fmt: skip
+"""Names of the third stage without their prefix, which DeepSpeed takes for aliases."""
+SAME = {
+    "train_batch_size": "batch.gbs", "train_micro_batch_size_per_gpu": "batch.micro",
+    "gradient_accumulation_steps": "batch.accum", "gradient_clipping": "optimizer.clip",
+}  # fmt: skip
+AUTO = "auto: it follows the trainer's arguments"
+
+
+def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
+    """A whole file, or a mapping in another one, whose keys then begin with `prefix`."""
+    for name, path in SAME.items():
+        one = table.get(name)
+        if one is not None and one.value == "auto":
+            draft.note(one, AUTO)
+        elif one is not None:
+            draft.setting(path, one, weak=True)
+    _optimizer(draft, table.get("optimizer"))
+    _scheduler(draft, table.get("scheduler"))
+    precision(draft, table)
+    stage(draft, table.get("zero_optimization"))
+    for one in table.values():
+        for leaf in _leaves(one):
+            _rest(draft, leaf, leaf.key.removeprefix(prefix))
+
+
+def _leaves(entry: Entry) -> Iterator[Entry]:
+    if entry.mapping:
+        for one in entry.mapping.values():
+            yield from _leaves(one)
+    else:
+        yield entry
+
+
+def _rest(draft: Draft, entry: Entry, key: str) -> None:
+    """A key that no setting decides: kept under `extra` with its dotted name."""
+    if (entry.file, entry.key) in draft.fates:
+        return
+    if entry.value == "auto":
+        draft.note(entry, AUTO)
+        return
+    head, _, last = key.rpartition(".")
+    name = f"{head}.{OLDER[last]}" if last in OLDER else key
+    why = extras.removed(draft.stack, "deepspeed", name)
+    stage3 = last.startswith("stage3_") or last in OLDER
+    strategy = draft.settings.get("strategy")
+    if why is not None:
+        draft.note(entry, why)
+        if not entry.off:
+            draft.warn(entry, why)
+    elif stage3 and strategy is not None and strategy.text != "zero3":
+        draft.note(entry, f"{strategy.text} does not read it")
+    elif entry.value is None:
+        draft.note(entry, NULL)
+    elif key in ("steps_per_print", "wall_clock_breakdown", "zero_allow_untested_optimizer", "_comment") or (
+        entry.value in ({}, [])
+    ):
+        draft.note(entry, "console output only" if "steps" in key else "a bundle writes what the optimizer needs"
+                   if "untested" in key else "it changes nothing")  # fmt: skip
+        if key == "wall_clock_breakdown" and not entry.off:
+            draft.escape("deepspeed", key, entry)
+    elif name.endswith("stage3_gather_16bit_weights_on_model_save") and boolean(entry):
+        draft.note(entry, "a bundle states the same")
+    elif not draft.escape("deepspeed", name, entry):
+        if entry.off:
+            draft.note(entry, "it is off")
+        else:
+            draft.error(entry, f"the DeepSpeed of {draft.stack.name} has no such key, or a setting decides it")
+
+
+def precision(draft: Draft, table: Entries) -> None:
+    """`bf16` and `fp16`: the trainer decides, and the file may only agree."""
+    decided = draft.settings.get("precision")
+    for name in ("bf16", "fp16"):
+        block = table.get(name)
+        if block is None:
+            continue
+        on = block.mapping.get("enabled")
+        for inner, one in block.mapping.items():
+            if inner == "enabled":
+                continue
+            if decided is not None and decided.text != name and (on is None or on.value == "auto" or on.off):
+                draft.note(one, f"{name} is not on")
+            elif one.value == "auto" or (inner == "auto_cast" and one.off):
+                draft.note(one, AUTO)
+            elif not draft.has("precision") and (on is None or on.off or on.value == "auto"):
+                draft.note(one, f"{name} is not on")
+        if on is None:
+            continue
+        if on.value == "auto":
+            draft.note(on, AUTO)
+        elif boolean(on):
+            draft.put("precision", name, on)
+        elif decided is not None and decided.text == name:
+            draft.error(on, f"{decided.entry.place if decided.entry else 'a default'} says precision = {name}",
+                        "keep one of the two")  # fmt: skip
+        else:
+            draft.note(on, "it is off")
+    for inner in table["fp16"].mapping if "fp16" in table else ():
+        one = table["fp16"].mapping[inner]
+        usual = {
+            "loss_scale": 0,
+            "initial_scale_power": 16,
+            "loss_scale_window": 1000,
+            "hysteresis": 2,
+            "min_loss_scale": 1,
+        }
+        if (one.file, one.key) not in draft.fates and usual.get(inner) == number(one):
+            draft.note(one, "a bundle states the same")
+
+
+def _optimizer(draft: Draft, block: Entry | None) -> None:
+    """DeepSpeed's own AdamW is the language's `adamw` under ZeRO; its "auto" are the trainer's values."""
+    if block is None:
+        return
+    kind = block.mapping.get("type")
+    name = "" if kind is None else str(kind.value).lower()
+    if name in ("adamw", "adam") and kind is not None:
+        own = draft.settings.get("optimizer")
+        if own is not None and own.entry is not None and not own.text.startswith("adamw"):
+            draft.error(kind, f"{own.entry.place} says {own.text}", "keep one of the two")
+        else:
+            said = own.entry if own is not None else None
+            draft.settings.pop("optimizer", None)
+            draft.put("optimizer", "adamw", kind, "DeepSpeed's own AdamW, as a bundle writes it")
+            if said is not None:
+                draft.mark(said, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
+    elif kind is not None:
+        draft.error(
+            kind, "a bundle gives DeepSpeed no other optimizer than AdamW", "leave the block out and write `optim`"
+        )
+    params = block.mapping.get("params")
+    for inner, one in (params.mapping if params is not None else {}).items():
+        if one.value == "auto":
+            draft.note(one, AUTO)
+        elif inner in ("lr", "eps", "weight_decay"):
+            draft.setting(f"optimizer.{inner}", one)
+        elif inner == "betas" and len(one.items) == 2 and None not in [number(part) for part in one.items]:
+            draft.put("optimizer.betas", tuple(number(part) for part in one.items), one)
+        elif inner in ("torch_adam", "adam_w_mode", "bias_correction"):
+            same = boolean(one) is not (inner == "torch_adam")
+            draft.note(one, "which kernel computes it") if same or inner == "torch_adam" else draft.error(
+                one, "a bundle's AdamW has it on"
+            )
+        else:
+            draft.error(one, "a bundle's AdamW has no such parameter")
+
+
+def _scheduler(draft: Draft, block: Entry | None) -> None:
+    """WarmupLR is `constant`, WarmupDecayLR `linear`, WarmupCosineLR `cosine`; their warm-up is the trainer's."""
+    if block is None:
+        return
+    kind = block.mapping.get("type")
+    name = {"WarmupLR": "constant", "WarmupDecayLR": "linear", "WarmupCosineLR": "cosine"}.get(
+        "" if kind is None else str(kind.value)
+    )
+    if kind is not None and name is None:
+        draft.error(kind, "the language has no such schedule", "leave the block out and write `lr_scheduler_type`")
+    elif kind is not None:
+        draft.put("schedule", name, kind)
+        draft.warn(kind, f"DeepSpeed's schedule is written as `{name}`, whose warm-up is linear")
+    params = block.mapping.get("params")
+    for inner, one in (params.mapping if params is not None else {}).items():
+        if one.value == "auto":
+            draft.note(one, AUTO)
+        elif inner == "warmup_max_lr":
+            draft.setting("optimizer.lr", one)
+        elif inner == "warmup_num_steps" and integer(one) is not None:
+            draft.put("schedule.warmup", Amount("count", integer(one) or 0), one)
+        elif inner == "warmup_min_lr" and number(one) == 0:
+            draft.note(one, "where a warm-up begins anyway")
+        elif inner == "warmup_type" and one.value == "linear":
+            draft.note(one, "the warm-up of the language")
+        else:
+            draft.error(one, "the language's schedules have no such parameter")
+
+
+def stage(draft: Draft, block: Entry | None) -> None:
+    """`zero_optimization`."""
+    if block is None or not block.mapping:
+        if block is not None:
+            draft.note(block, "no stage is named")
+        draft.default("strategy", "ddp", "the DeepSpeed file names no ZeRO stage")
+        return
+    table = block.mapping
+    level = table.get("stage")
+    number_ = 0 if level is None else integer(level)
+    if level is not None and number_ in STAGES:
+        draft.put("strategy", STAGES[number_ or 0], level)
+    elif level is not None:
+        draft.error(level, "it takes 0, 1, 2 or 3")
+    for name, path in (FLAGS | SIZES).items():
+        one = table.get(name)
+        if one is not None and one.value == "auto":
+            draft.note(one, AUTO)
+        elif one is not None and name == "round_robin_gradients" and number_ == 3:
+            draft.note(one, "zero3 does not read it")
+        elif one is not None and number_:
+            draft.setting(path, one)
+        elif one is not None:
+            draft.note(one, "nothing is sharded")
+    offload(draft, table.get("offload_optimizer"), table.get("offload_param"), number_ or 0)
+    one = table.get("allgather_partitions")
+    if one is not None and boolean(one):
+        draft.note(one, "DeepSpeed's own default")
+    one = table.get("stage3_gather_16bit_weights_on_model_save")
+    if one is not None and not number_:
+        draft.note(one, "nothing is sharded")
+
+
+def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: int) -> None:
+    """Which states are kept in host memory. The language offloads the optimizer, or everything."""
+    on = {}
+    for name, block in (("optimizer", optimizer), ("param", param)):
+        if block is None:
+            continue
+        device = block.mapping.get("device", None) if block.mapping else block
+        word = "none" if device is None or device.empty else str(device.value).lower()
+        if word in ("cpu", "none"):
+            on[name] = word == "cpu"
+        else:
+            draft.error(device or block, "states are offloaded to the cpu only", "write `cpu` or `none`")
+        for inner, one in block.mapping.items():
+            if inner == "pin_memory" and on.get(name) and boolean(one):
+                draft.note(one, "a bundle states the same")
+            elif inner != "device" and not on.get(name):
+                draft.note(one, "nothing is offloaded")
+        if device is not None and word == "none":
+            draft.note(device, "nothing is offloaded")
+    told = [
+        one.mapping.get("device", one)
+        for one, name in ((optimizer, "optimizer"), (param, "param"))
+        if one and on.get(name)
+    ]
+    if on.get("param") and level != 3 and told:
+        draft.note(told[-1], "parameters are sharded by zero3 only")
+        on["param"] = False
+    if on.get("param") and not on.get("optimizer") and told:
+        draft.mark(told[-1], "mapped", "strategy")
+        draft.differs(
+            "offload_param",
+            "the source keeps the weights alone in host memory; the language offloads the optimizer or everything, and "
+            "the spec keeps both on the GPU: the numbers are the same, in more memory",
+            told[-1],
+        )
+    elif on.get("optimizer"):
+        for one in told[: 2 if on.get("param") else 1]:
+            draft.put("strategy.offload", "cpu" if on.get("param") else "optimizer", one)
+
+
+def inline(draft: Draft, block: Entry, value: object = None) -> None:
+    """accelerate's `deepspeed_config`: the same in names of its own."""
+    table = block.mapping
+    level = table.get("zero_stage")
+    found = integer(level) if level is not None else None
+    if level is not None and found in STAGES:
+        draft.put("strategy", STAGES[found or 0], level)
+    elif level is not None:
+        draft.error(level, "it takes 0, 1, 2 or 3")
+    elif "deepspeed_config_file" not in table:
+        draft.default("strategy", "zero2", "not set: accelerate's default")
+    offload(draft, table.get("offload_optimizer_device"), table.get("offload_param_device"), found or 0)
+    for name, path in (("gradient_accumulation_steps", "batch.accum"), ("gradient_clipping", "optimizer.clip")):
+        one = table.get(name)
+        if one is not None and one.value in ("auto", "none", None):
+            draft.note(one, AUTO)
+        elif one is not None:
+            draft.setting(path, one, weak=True)
+    saved = table.get("zero3_save_16bit_model")
+    if saved is not None and (boolean(saved) or found != 3):
+        draft.note(saved, "a bundle gathers the weights that it saves")
+    elif saved is not None:
+        draft.escape("deepspeed", "zero_optimization.stage3_gather_16bit_weights_on_model_save", saved)
+    quiet = {
+        "zero3_init_flag": "a bundle shards the weights as they are read, under zero3",
+        "deepspeed_multinode_launcher": "each node starts its own processes",
+        "deepspeed_hostfile": "launch.sh names hosts",
+        "deepspeed_inclusion_filter": "launch.sh names hosts", "deepspeed_exclusion_filter": "launch.sh names hosts",
+    }  # fmt: skip
+    for name, one in table.items():
+        if (one.file, one.key) in draft.fates:
+            continue
+        if name in quiet:
+            draft.note(one, quiet[name])
+        elif one.off or plain(one) == "none":
+            draft.note(one, "it is off")
+        elif name != "deepspeed_config_file":
+            draft.error(one, "a bundle's accelerate.yaml has no such key")

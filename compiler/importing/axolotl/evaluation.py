@@ -1,0 +1,77 @@
+"""What axolotl evaluates on: rows held out, or data sets of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from xpc.compiler.importing.draft import Draft, Source
+from xpc.compiler.importing.text.entries import Entry, plain, text
+from xpc.compiler.importing.trl import data as corpus
+
+Entries = Mapping[str, Entry]
+
+PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_remote_code")
+"""What says where the rows of a data set lie, and not how they are read."""
+REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
+
+
+def _tests(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
+    """Rows of their own to evaluate on, which a spec reads as it reads those that it trains on."""
+    if entry is None or entry.empty:
+        draft.note(entry, "null: none") if entry is not None else None
+        return
+    trained = listed.items[0].mapping if listed is not None and listed.items else {}
+    refs: list[str] = []
+    for one in entry.items:
+        table = one.mapping
+        keys = {key for key in (*trained, *table) if key not in PLACES}
+        odd = [key for key in sorted(keys) if _shown(table, key) != _shown(trained, key)]
+        if odd:
+            draft.error(table.get(odd[0], one), "a spec reads the rows that it evaluates on as those that it trains on",
+                        "give both the same keys")  # fmt: skip
+            continue
+        split = table.get("split")
+        found = corpus.source(draft, table.get("path", one), table.get("name"), split)
+        if found is not None and not found.ref.startswith('"') and (split is None or split.empty):
+            found = Source(f"{found.ref.removesuffix('[train]')}[test]")  # what axolotl evaluates on where none is said
+        if found is not None and "revision" in table:
+            found = Source(revised(draft, found.ref, table["revision"]))
+        for key in table:
+            if (one.file, table[key].key) not in draft.fates:
+                corpus.everything(draft, table[key], "as of the rows that are trained on")
+        refs += [] if found is None else [found.ref]
+    if refs:
+        draft.raw("eval.data", f"[{', '.join(refs)}]" if len(refs) > 1 else refs[0], entry)
+    if len(refs) > 1:
+        draft.differs("test_datasets", "axolotl evaluates on all of them together, the spec on each apart", entry)
+
+
+def revised(draft: Draft, ref: str, entry: Entry) -> str:
+    """The reference at a commit, a branch or a tag of the hub."""
+    name = text(entry) or ""
+    if entry.empty:
+        draft.note(entry, "null: the newest")
+    elif ref.startswith('"'):
+        draft.note(entry, "a file has none")
+    elif REVISION.fullmatch(name):
+        draft.mark(entry, "mapped", f"data {{ {ref}@{name} }}")
+        return f"{ref}@{name}"
+    else:
+        draft.error(entry, "a spec cannot name this revision")
+    return ref
+
+
+def _shown(table: Entries, key: str) -> object:
+    return plain(table[key]) if key in table else None
+
+
+def held(draft: Draft, named: Entries) -> None:
+    """Rows that are held out, or sets of their own; nothing is evaluated without any."""
+    _tests(draft, named.get("test_datasets"), named.get("datasets"))
+    if "val_set_size" in named:
+        corpus.holdout(draft, named["val_set_size"])
+    if not draft.has("data.holdout") and not draft.has("eval.data"):
+        draft.settings.pop("eval.every", None)
+    if not draft.has("eval.every"):
+        draft.settings.pop("eval.data", None)

@@ -1,0 +1,138 @@
+"""When axolotl warms up, evaluates and saves, in its own arithmetic. Source: axolotl 0.18.0, core/builders/ and
+utils/config/__init__.py (`normalize_config`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.importing.draft import NULL, Draft, Fate
+from xpc.compiler.importing.text.entries import Entry, number
+from xpc.compiler.importing.trl import schedule, switches
+from xpc.compiler.language.kinds import EPOCH, Amount
+
+Entries = Mapping[str, Entry]
+
+
+def intervals(draft: Draft, named: Entries) -> None:
+    """`evals_per_epoch` and `saves_per_epoch` are shares of the run where these are less than all of it."""
+    length = named.get("num_train_epochs")
+    epochs = (number(length) if length is not None else None) or 1
+    held = named.get("val_set_size")
+    evaluates = (held is not None and bool(number(held))) or _filled(named, "test_datasets")
+    for key, path, steps, kind in (
+        ("evals_per_epoch", "eval.every", "eval_steps", "eval_strategy"),
+        ("saves_per_epoch", "save.every", "save_steps", "save_strategy"),
+    ):
+        one, counted, word = named.get(key), named.get(steps), named.get(kind)
+        given = [entry for entry in (one, counted, word) if entry is not None]
+        if path == "eval.every" and not evaluates:
+            for entry in given:
+                draft.note(entry, "no rows are held out")
+            continue
+        times = number(one) if one is not None and not one.off else None
+        if one is not None and not one.off and (times is None or times < 0):
+            draft.error(one, "it takes a number that is not negative")
+        elif one is not None and times and _filled(named, steps):
+            draft.error(one, f"`{steps}` on line {named[steps].line} says how often, too", "keep one of the two")
+        elif one is not None and times and times * epochs > 1:
+            draft.put(path, Amount("share", 1 / (times * epochs)), one)
+        elif one is not None:
+            draft.note(one, "it is off" if not times else f"once a run or less: axolotl reads `{kind}` alone")
+        if not draft.has(path) and _filled(named, steps):
+            switches.every(None, counted, Amount("count", 500), draft, path)
+        if not draft.has(path) and word is not None and word.value == "best" and path == "save.every":
+            _best(draft, word)
+        elif not draft.has(path) and word is not None and not word.empty:
+            switches.every(word, None, Amount("count", 500), draft, path)
+        elif path == "save.every":
+            draft.default(path, EPOCH, "not set: axolotl saves after each epoch")
+        for entry in given:
+            if (entry.file, entry.key) not in draft.fates:
+                draft.mark(entry, "mapped", path) if not entry.empty else draft.note(entry, NULL)
+    if evaluates and not draft.has("eval.every"):
+        draft.warn(
+            held,
+            "rows are held out and never evaluated on: axolotl asks for `eval_steps`, or `evals_per_epoch` and more "
+            "than one evaluation in the run",
+        )
+
+
+def _best(draft: Draft, entry: Entry) -> None:
+    """Only what evaluates better than all before is saved: the spec saves what is evaluated, each time."""
+    evaluated = draft.settings.get("eval.every")
+    if evaluated is None or evaluated.text == "never":
+        draft.error(entry, "nothing is evaluated, so that no checkpoint is the best", "write `steps` or `epoch`")
+        return
+    draft.raw("save.every", evaluated.text, entry)
+    draft.differs("save_strategy", "axolotl saves only what evaluates better than everything before, the spec at each "
+                  "evaluation", entry)  # fmt: skip
+
+
+def _filled(named: Entries, key: str) -> bool:
+    return key in named and not named[key].off
+
+
+def evaluation(draft: Draft, named: Entries) -> None:
+    """What axolotl adds where a run is evaluated: one before the first step, and the best checkpoint at the end."""
+    evaluated, saved = draft.settings.get("eval.every"), draft.settings.get("save.every")
+    extra = draft.extra.setdefault("trl", {})
+    if evaluated is not None and evaluated.text != "never":
+        extra.setdefault("eval_on_start", "true")
+    kept, patience = named.get("load_best_model_at_end"), named.get("early_stopping_patience")
+    wanted = (kept is not None and not kept.off) or (patience is not None and not patience.off)
+    shares = [_counted(one.text) for one in (evaluated, saved) if one is not None]
+    agree = len(shares) == 2 and None not in shares and (shares[1] or 0) % (shares[0] or 1) == 0
+    if wanted and agree and draft.method == "sft":
+        extra.setdefault("load_best_model_at_end", "true")
+        draft.defaults.append(
+            Fate(
+                "",
+                "",
+                "",
+                0,
+                "extra",
+                "extra trl { load_best_model_at_end = true }",
+                "axolotl keeps the best checkpoint where saves and evaluations fall together",
+            )
+        )
+        if kept is not None:
+            draft.mark(kept, "extra", "extra trl { load_best_model_at_end = true }")
+    elif kept is not None:
+        draft.note(kept, "it is off" if kept.off else "saves and evaluations do not fall together")
+    switches.patience(draft, patience)
+    if not extra:
+        draft.extra.pop("trl")
+
+
+def _counted(text: str) -> float | None:
+    """Steps or a share of the run, as a number; None of `epoch` and `never`."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        return None
+
+
+def warmup(draft: Draft, named: Entries) -> None:
+    """3 % of the run and at most 100 steps where nothing is said; one step is two."""
+    if schedule.flat(named.get("lr_scheduler_type")):
+        return
+    length = int(draft.settings["train.steps"].text) if draft.has("train.steps") else None
+    written = draft.settings.get("schedule.warmup")
+    if written is None and length is not None:
+        steps = min(int(0.03 * length), 100)
+        draft.default("schedule.warmup", Amount("count", 2 if steps == 1 else steps), "not set: axolotl's own")
+    elif written is None:
+        draft.default("schedule.warmup", Amount("share", 0.03), "not set: axolotl's own")
+        draft.differs(
+            "warmup_steps",
+            "without a number axolotl warms up for 3 % of the run and at most 100 steps, the spec for 3 %",
+        )
+    elif written.text == "1" and written.entry is not None:
+        draft.settings.pop("schedule.warmup")
+        draft.put("schedule.warmup", Amount("count", 2), written.entry, "axolotl takes two steps for one")
+    elif written.text.endswith("%") and length is not None:
+        steps = int(float(written.text[:-1]) / 100 * length)
+        draft.settings.pop("schedule.warmup")
+        draft.put(
+            "schedule.warmup", Amount("count", 2 if steps == 1 else steps), written.entry, "rounded down, as there"
+        )

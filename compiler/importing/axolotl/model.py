@@ -1,0 +1,45 @@
+"""What axolotl has otherwise than the model's own config.json, and how it reads weights of 4 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler import registry
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.text.entries import Entry, boolean, text
+
+Entries = Mapping[str, Entry]
+
+NEUTRAL = {
+    "use_cache": "training keeps no cache of keys and values",
+    "pad_token_id": "the trainer gives the model the tokenizer's",
+}
+"""Keys of a model's configuration that change nothing that is trained."""
+
+
+def configured(draft: Draft, named: Entries) -> None:
+    """`model_config`, under its newer name too: what axolotl has otherwise than the model's own config.json, of which
+    only what the trainer decides in any case changes nothing."""
+    known = registry.find_model(draft.model)
+    for name in ("model_config", "overrides_of_model_config"):
+        for key, one in named.get(name, Entry("", {}, "", 0)).mapping.items():
+            if key in NEUTRAL:
+                draft.note(one, NEUTRAL[key])
+            elif key == "tie_word_embeddings" and known is not None and boolean(one) is known.tied:
+                draft.note(one, "the model's own")
+            elif key == "output_router_logits" and boolean(one) and "router_aux_loss_coef" in draft.stack.fields():
+                draft.note(one, "the target adds the router's loss by the model's own coefficient")
+            else:
+                draft.error(one, "a bundle reads the model as its config.json has it",
+                            f"set `{key}` in the config.json of a copy of the model")  # fmt: skip
+
+
+def mxfp4(draft: Draft, named: Entries) -> None:
+    """Weights of 4 bits are opened by transformers as it sees fit."""
+    config, more = named.get("model_quantization_config"), named.get("model_quantization_config_kwargs")
+    opened = more is not None and "dequantize" in more.mapping and boolean(more.mapping["dequantize"]) is True
+    if config is not None and config.value == "Mxfp4Config" and opened and more is not None:
+        for one in (config, *more.mapping.values()):
+            draft.reserve(one, f"{one.key}: {text(one)}", "weights of 4 bits are opened by transformers as it sees fit")
+    elif config is not None and not config.empty:
+        draft.error(config, "a bundle reads weights as they are stored")

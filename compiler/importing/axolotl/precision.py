@@ -1,0 +1,116 @@
+"""What axolotl computes in, and what it recomputes. Source: axolotl 0.18.0, utils/config/__init__.py (`resolve_dtype`,
+`normalize_config`) and core/builders/base.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler import registry
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Asked
+from xpc.compiler.importing.text.entries import Entry, boolean
+
+Entries = Mapping[str, Entry]
+
+
+def precision(draft: Draft, named: Entries) -> None:
+    """bf16 decides, which is auto where nothing is said and gives way to `fp16` then; `bfloat16` and `float16` hold the
+    weights in what they name and scale no loss."""
+    keys = ("bf16", "fp16", "bfloat16", "float16")
+    given = {key: named[key] for key in keys if key in named}
+    for one in given.values():
+        if boolean(one) is None and not one.empty and not (one.key == "bf16" and one.value in ("auto", "full")):
+            draft.error(one, "it takes true, false, auto or full")
+    on = [key for key, one in given.items() if boolean(one) or one.value in ("auto", "full")]
+    if "fp16" in on and "bf16" in on and given["bf16"].value == "auto":
+        on.remove("bf16")
+    usual = not given.get("bf16") and "fp16" not in on
+    decides = None if usual else next(iter(on), None)
+    for key, one in given.items():
+        if key not in on and one.value != "auto":
+            draft.note(one, "it is off")
+        elif key != decides:
+            draft.note(one, f"`{decides or 'bf16'}` decides")
+    if decides is not None:
+        one = given[decides]
+        name = "bf16" if decides in ("bf16", "bfloat16") else "fp16"
+        draft.put("precision", name, one, "auto: bf16 where the GPU has it" if one.value == "auto" else "")
+        if decides != name:
+            draft.differs(name, f"axolotl holds weights in {decides} and computes in it, with no loss scaled; the spec "
+                          f"computes in {name} as ever", one)  # fmt: skip
+        if one.value == "full":
+            draft.differs(
+                "bf16", "axolotl computes everything in bf16, and a bundle the loss and its norms in fp32", one
+            )
+    if usual:
+        draft.default("precision", "bf16", "not set: axolotl's `bf16` is auto, and a GPU of today has it")
+    draft.default("precision", "fp32", "nothing turns bf16 or fp16 on")
+    eight = named.get("load_in_8bit")
+    if draft.settings["precision"].text != "fp32":
+        draft.default("model.dtype", draft.settings["precision"].text, "axolotl loads in the computation's dtype")
+    elif eight is not None and boolean(eight):
+        draft.default("model.dtype", "fp16", "axolotl loads a base of 8 bits in float16 where nothing turns bf16 on")
+
+
+def tf32(draft: Draft, named: Entries, asked: Asked) -> None:
+    """TensorFloat-32 is auto there, too: on where the GPU has it."""
+    entry = named.get("tf32")
+    gpu = registry.find_gpu((asked.hardware or "h100-80gb").split()[-1])
+    able = gpu is not None and gpu.capability >= (8, 0)
+    if entry is not None and entry.value != "auto":
+        draft.setting("precision.tf32", entry)
+    elif entry is not None:
+        draft.put("precision.tf32", able, entry, "auto: where the GPU has it")
+    else:
+        draft.default("precision.tf32", able, "not set: axolotl's `tf32` is auto")
+
+
+def memory(draft: Draft, named: Entries) -> None:
+    """What is recomputed in the backward pass, and how."""
+    entry, kwargs, away = (named.get(key) for key in ("gradient_checkpointing", "gradient_checkpointing_kwargs",
+                                                      "activation_offloading"))  # fmt: skip
+    on = entry is not None and (boolean(entry) is True or entry.value in ("offload", "offload_disk", "unsloth"))
+    if entry is not None and entry.value in ("offload", "offload_disk", "unsloth"):
+        draft.put("memory.checkpointing", True, entry, "what is recomputed from stays on the GPU")
+        draft.warn(entry, "what is recomputed from stays on the GPU: this changes memory, not the loss")
+    elif entry is not None:
+        draft.setting("memory.checkpointing", entry)
+    inside = {} if kwargs is None else kwargs.mapping
+    for key, one in inside.items():
+        if key == "use_reentrant" and on:
+            draft.setting("memory.checkpointing.reentrant", one)
+        elif not on:
+            draft.note(one, "checkpointing is off")
+        else:
+            draft.error(one, "the language has `reentrant` only")
+    if kwargs is not None and not inside:
+        draft.note(kwargs, "null: axolotl's own")
+    draft.default("memory.checkpointing", on, "not set: axolotl's own")
+    if on and _never_reentrant(draft, named):
+        stated = draft.settings.get("memory.checkpointing.reentrant")
+        if stated is not None and stated.text == "true" and stated.entry is not None:
+            draft.settings.pop("memory.checkpointing.reentrant")
+            draft.put("memory.checkpointing.reentrant", False, stated.entry, "as axolotl turns it off for Gemma 4")
+    elif on and draft.method in ("sft", "reward") and "unfrozen_parameters" not in named:
+        draft.default("memory.checkpointing.reentrant", True, "not set: axolotl's own")
+    elif on and draft.method in ("sft", "reward") and "use_reentrant" not in inside:
+        draft.differs(
+            "use_reentrant",
+            "axolotl recomputes by torch's older implementation, which asks for a gradient of what goes in; the spec, "
+            "whose weights are frozen in part, by the newer: the numbers are the same",
+            entry,
+        )
+    if away is not None and away.off:
+        draft.note(away, "it is off")
+    elif away is not None and on and draft.method == "sft":
+        draft.note(away, "activations are recomputed")
+        draft.warn(away, "activations are recomputed, and stay on the GPU: this changes memory, not the loss")
+    elif away is not None:
+        draft.put("memory.offload_activations", True, away)
+
+
+def _never_reentrant(draft: Draft, named: Entries) -> bool:
+    """Gemma 4 shares weights between layers, which axolotl recomputes without the older implementation."""
+    known = registry.find_model(draft.model)
+    name = draft.model.lower() if known is None else known.model_type
+    return "gemma-4" in name or name.startswith("gemma4")

@@ -1,0 +1,357 @@
+"""axolotl's YAML with its own defaults written out: the loss on answers, weights in the computation's dtype,
+evaluations and checkpoints counted by epoch. Source: axolotl 0.18.0, utils/schemas/ and core/builders/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.importing import families
+from xpc.compiler.importing.accelerate import config as sharding
+from xpc.compiler.importing.axolotl import adapter as axolotl_adapter
+from xpc.compiler.importing.axolotl import data as axolotl_data
+from xpc.compiler.importing.axolotl import intervals as axolotl_intervals
+from xpc.compiler.importing.axolotl import keys as axolotl_keys
+from xpc.compiler.importing.axolotl import model as axolotl_model
+from xpc.compiler.importing.axolotl import precision as axolotl_precision
+from xpc.compiler.importing.axolotl.keys import IMPOSSIBLE, KEPT, PAIRS, QUIET, SAME
+from xpc.compiler.importing.draft import Draft, Fate
+from xpc.compiler.importing.overrides import Asked, Machines, load
+from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, text, words
+from xpc.compiler.importing.text.values import ATTENTION
+from xpc.compiler.importing.trl import model as models
+from xpc.compiler.importing.trl import reader as trlyaml
+from xpc.compiler.importing.trl import schedule, trainer
+from xpc.compiler.importing.trl.switches import follow, router
+from xpc.compiler.language import methods
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.stacks import DEFAULT
+
+Entries = Mapping[str, Entry]
+
+METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": ""}
+OWN = (
+    "rl", "reward_model", "tf32", "bf16", "fp16", "bfloat16", "float16", "adapter", "lora_target_linear",
+    "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout", "load_in_4bit", "load_in_8bit",
+    "evals_per_epoch", "saves_per_epoch", "val_set_size", "load_best_model_at_end", "hub_model_id", "hub_strategy",
+    "hub_revision", "early_stopping_patience", "eval_steps", "eval_strategy", "save_steps", "save_strategy",
+    "sample_packing", "eval_sample_packing", "pretrain_multipack_attn",
+    "attn_implementation", "flash_attention", "sdp_attention", "flex_attention", "eager_attention",
+    "xformers_attention", "gradient_checkpointing", "gradient_checkpointing_kwargs", "activation_offloading",
+    "plugins", "special_tokens", "wandb_project", "wandb_name", "wandb_run_id", "use_wandb", "use_tensorboard",
+    "use_trackio", "trackio_project_name", "trackio_run_name", "cosine_min_lr_ratio", "fsdp", "fsdp_config",
+    "fsdp_version", "dp_shard_size", "dp_replicate_size", "context_parallel_size", "deepspeed",
+    "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "overrides_of_model_config",
+    "ray_num_workers", "auto_resume_from_checkpoints", "qat", "fp8", "fp8_enable_fsdp_float8_all_gather",
+    "model_quantization_config", "model_quantization_config_kwargs", "bnb_config_kwargs", "rl_beta", "dpo_beta",
+    "orpo_alpha", "max_prompt_len",
+    "tokens", "lora_model_dir", "lr_quadratic_warmup", "base_model_config", "optim_args",
+    "lora_modules_to_save", "lora_target_parameters", "peft_use_rslora", "peft_use_dora", "loraplus_lr_ratio",
+    "loraplus_lr_embedding",
+)  # fmt: skip
+"""Keys that the functions below read."""
+
+
+def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
+    """The draft of a file."""
+    given, rl, reward = entries, entries.get("rl"), entries.get("reward_model")
+    word = "" if rl is None or rl.empty else str(text(rl)).lower()
+    method = asked.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
+    draft = Draft(load(asked.target or DEFAULT), method, asked.stem)
+    trlyaml.given(draft, asked)
+    entries = axolotl_keys.known(draft, given)
+    if rl is not None and word and not METHODS.get(word):
+        draft.error(rl, "the language has no such method", "it has dpo, orpo, kto and grpo")
+    for one in (rl, reward):
+        if one is not None and (one.file, one.key) not in draft.fates:
+            draft.mark(one, "mapped", f"method {method}")
+    found = Machines()
+    same = {**SAME, **PAIRS} if word == "dpo" else SAME
+    named = {same.get(key, key): one for key, one in entries.items()}
+    models.model(draft, {key: one for key, one in named.items() if key in ("model_name_or_path", "model_revision")})
+    config, base = named.get("base_model_config"), named.get("model_name_or_path")
+    if config is not None and (config.empty or (base is not None and config.value == base.value)):
+        draft.note(config, "the model's own")
+    elif config is not None:
+        draft.error(config, "the configuration is the model's own", "save it with the model")
+    _model(draft, named)
+    axolotl_precision.precision(draft, named)
+    axolotl_precision.tf32(draft, named, asked)
+    axolotl_precision.memory(draft, named)
+    axolotl_intervals.intervals(draft, named)
+    own = {*OWN, *IMPOSSIBLE, *KEPT, *QUIET, *axolotl_data.READ}
+    if methods.METHODS[method].generates and "max_length" in named:
+        draft.note(named["max_length"], f"{method} reads the lengths of prompts and completions")
+        own.add("max_length")
+    trainer.arguments(draft, {key: one for key, one in named.items() if key not in own})
+    axolotl_adapter.adapter(draft, named)
+    _sharding(draft, named, asked, launch, zero, found)
+    schedule.optimizer_arguments(draft, named.get("optim_args"))
+    _trackers(draft, named)
+    _method(draft, named)
+    _packing(draft, named)
+    axolotl_data.data(draft, named, asked)
+    _defaults(draft, named)
+    axolotl_intervals.evaluation(draft, named)
+    families.nearest(draft, "axolotl")
+    shape = draft.settings.get("data.format")
+    packed = draft.settings.get("batch.packing")
+    if shape is not None and shape.text == "text" and packed is not None and packed.text == "true":
+        draft.default("batch.packing.strategy", "bfd_split", "axolotl goes on in a further row with a longer text")
+    follow(draft)
+    if "output_router_logits" not in named.get("model_config", Entry("", {}, "", 0)).mapping:
+        router(draft)
+    draft.put("method", method)
+    trlyaml.finish(draft, asked, found)
+    axolotl_keys.rest(draft, named)
+    axolotl_model.configured(draft, named)
+    axolotl_model.mxfp4(draft, named)
+    draft.settle(entries, [*trlyaml.known(draft.stack, method), *SAME, *OWN, *axolotl_data.READ], IMPOSSIBLE)
+    for table in (launch, zero, *draft.read):
+        draft.settle(table or {}, (), {})
+    return draft
+
+
+def _model(draft: Draft, named: Entries) -> None:
+    """Attention and special tokens."""
+    attention = named.get("attn_implementation")
+    if attention is not None and not attention.empty:
+        name = ATTENTION.get(str(attention.value))
+        if attention.value == "xformers":
+            _xformers(draft, attention)
+        elif name is None:
+            draft.error(attention, "the language has no such attention")
+        else:
+            draft.put("model.attn", name, attention)
+    elif attention is not None:
+        draft.note(attention, "transformers chooses")
+    first: Entry | None = None
+    for key, name in (("xformers_attention", ""), ("flex_attention", "flex"), ("flash_attention", "flash2"),
+                      ("sdp_attention", "sdpa"), ("eager_attention", "eager")):  # fmt: skip
+        one = named.get(key)
+        if one is not None and boolean(one) and first is not None:
+            draft.note(one, f"`{first.key}` decides")
+        elif one is not None and boolean(one):
+            first = one
+            _xformers(draft, one) if not name else draft.put("model.attn", name, one)
+        elif one is not None:
+            draft.note(one, "it is off")
+    models.new_tokens(draft, [named[key] for key in ("tokens",) if key in named])
+    tokens = named.get("special_tokens")
+    if tokens is not None and tokens.empty:
+        draft.note(tokens, "null: the tokenizer's own")
+    for key, one in ({} if tokens is None else tokens.mapping).items():
+        path = {"pad_token": "model.pad", "eos_token": "model.eos"}.get(key)
+        if one.empty:
+            draft.note(one, "null: the tokenizer's own")
+        elif path is not None:
+            draft.setting(path, one)
+        else:
+            draft.reserve(one, f"special_tokens.{key}: {text(one)}", "a bundle keeps the tokenizer's other tokens")
+
+
+def _xformers(draft: Draft, entry: Entry) -> None:
+    draft.put("model.attn", "sdpa", entry)
+    draft.differs("attn_implementation", "axolotl computes attention by xformers, the spec the same by sdpa", entry)
+
+
+def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, zero: Entries | None,
+              found: Machines) -> None:  # fmt: skip
+    shard, replicate, context = (
+        named.get(key) for key in ("dp_shard_size", "dp_replicate_size", "context_parallel_size")
+    )
+    config = named.get("fsdp_config")
+    again = draft.settings.get("memory.checkpointing")
+    inside = {} if config is None else config.mapping
+    theirs = inside.get("fsdp_activation_checkpointing", inside.get("activation_checkpointing"))
+    if theirs is not None and boolean(theirs) and again is not None and again.text == "false":
+        del draft.settings["memory.checkpointing"]  # axolotl recomputes where either asks for it
+    parallel = (integer(context) if context is not None else None) or 1
+    if context is not None and parallel > 1:
+        draft.put("strategy.context_parallel", parallel, context)
+    if replicate is not None and (integer(replicate) or 0) > 1:
+        draft.put("strategy", "hsdp", replicate)
+        if shard is not None and integer(shard):
+            draft.put("strategy.shard", (integer(shard) or 1) * parallel, shard)
+    for one in (shard, replicate, context):
+        if one is not None and (one.file, one.key) not in draft.fates:
+            draft.note(one, "it follows the number of processes")
+    workers = named.get("ray_num_workers")
+    if workers is not None:
+        sharding.count(draft, workers, "total", found)
+    for key in ("tensor_parallel_size", "expert_parallel_size"):
+        one = named.get(key)
+        if one is not None and (integer(one) or 1) == 1:
+            draft.note(one, "nothing is split")
+        elif one is not None:
+            draft.error(one, f"the language has no {key.partition('_')[0]} parallelism")
+    table = dict(named)
+    if "fsdp" not in table and config is not None and config.mapping:
+        table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
+        draft.fates.setdefault((config.file, "fsdp"), _implied(config))
+    trlyaml.shard(draft, table, asked, launch, zero, found)
+    if context is not None and parallel > 1 and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
+        old = draft.settings.pop("strategy")
+        draft.put("strategy", "fsdp", old.entry)
+        draft.differs("context_parallel_size", "axolotl divides a sequence under FSDP1 by kernels of its own, the spec "
+                      "under FSDP2, which computes the same", context)  # fmt: skip
+
+
+def _implied(config: Entry) -> Fate:
+    return Fate("fsdp_config", "", config.file, config.line, "mapped", "strategy fsdp")
+
+
+def _trackers(draft: Draft, named: Entries) -> None:
+    on: list[str] = []
+    project, name, run = (named.get(key) for key in ("wandb_project", "wandb_name", "wandb_run_id"))
+    use, board, trackio = (named.get(key) for key in ("use_wandb", "use_tensorboard", "use_trackio"))
+    theirs, called = named.get("trackio_project_name"), named.get("trackio_run_name")
+    if (project is not None and not project.empty) or (use is not None and boolean(use)):
+        on.append("wandb")
+    if (theirs is not None and not theirs.empty) or (trackio is not None and boolean(trackio)):
+        on.append("trackio")
+    if board is not None and boolean(board):
+        on.append("tensorboard")
+    draft.default("track", tuple(on) if on else ("none",), "what the source reports to")
+    if on:
+        draft.put("track", tuple(on))
+    for one, path, needs in ((project, "track.project", "wandb"), (theirs, "track.project", "trackio"),
+                             (name, "track.name", "wandb"), (called, "track.name", "trackio")):  # fmt: skip
+        if one is not None and one.empty:
+            draft.note(one, "null: nothing is tracked")
+        elif one is not None and needs in on:
+            draft.setting(path, one)
+        elif one is not None:
+            draft.note(one, "nothing is tracked")
+    for one in (use, board, trackio):
+        if one is not None:
+            draft.mark(one, "mapped", "track")
+    if run is not None and "wandb" in on and not run.empty and not draft.has("track.name"):
+        draft.setting("track.name", run)
+    elif run is not None:
+        draft.note(run, "the run's own")
+
+
+def _method(draft: Draft, named: Entries) -> None:
+    """The numbers of preference tuning and of GRPO's `trl` block."""
+    for key in ("rl_beta", "dpo_beta", "orpo_alpha"):
+        one = named.get(key)
+        if one is not None and one.empty:
+            draft.note(one, "null: the default")
+        elif one is not None and draft.method in ("dpo", "kto", "orpo", "grpo"):
+            draft.setting("method.beta", one)
+        elif one is not None:
+            draft.note(one, f"{draft.method} does not read it")
+    kind, hub = named.get("rl"), named.get("hub_model_id")
+    if kind is not None and kind.value == "ipo" and not draft.has("method.loss"):
+        draft.put("method.loss", (Weighted("ipo"),), kind)
+    if hub is not None and not hub.empty and "push_to_hub" not in named:
+        draft.put("save.hub", True, hub, "axolotl pushes where a repository is named")
+        draft.setting("save.hub.name", hub)
+        draft.put("save.hub.private", True, None, "axolotl makes every repository private")
+        for key, path in (("hub_strategy", "save.hub.strategy"), ("hub_revision", "save.hub.revision")):
+            if key in named:
+                draft.setting(path, named[key])
+    elif "push_to_hub" not in named:
+        for key in ("hub_strategy", "hub_revision"):
+            if key in named:
+                draft.note(named[key], "no repository is named, and nothing is pushed")
+    longest = named.get("max_prompt_len")
+    if longest is not None and "method.max_prompt" in methods.METHODS[draft.method].paths:
+        draft.setting("method.max_prompt", longest)
+    elif longest is not None:
+        draft.note(longest, f"{draft.method} does not read it")
+    block = named.get("trl")
+    if block is not None and block.mapping and methods.METHODS[draft.method].grouped:
+        trainer.arguments(draft, _generation(draft, block.mapping))
+    elif block is not None:
+        for one in block.mapping.values():
+            draft.note(one, f"{draft.method} does not read it")
+
+
+def _generation(draft: Draft, block: Entries) -> Entries:
+    """The keys of `trl`, with the host and the port of its `vllm` where it names none itself; axolotl reads no more
+    of that block."""
+    inside = block.get("vllm")
+    if inside is None:
+        return block
+    read = {f"vllm_server_{key}": one for key, one in inside.mapping.items() if key in ("host", "port")}
+    for key, one in inside.mapping.items():
+        if key not in ("host", "port"):
+            draft.note(one, "axolotl reads the host and the port of this block alone")
+        elif f"vllm_server_{key}" in block:
+            draft.note(one, f"`vllm_server_{key}` decides")
+    if not inside.mapping:
+        draft.note(inside, "it names no server")
+    return {**read, **{key: one for key, one in block.items() if key != "vllm"}}
+
+
+def _packing(draft: Draft, named: Entries) -> None:
+    """Rows packed; what is evaluated as what is trained on."""
+    packed, again = named.get("sample_packing"), named.get("eval_sample_packing")
+    on = packed is not None and boolean(packed) is True
+    if packed is not None and draft.method == "sft":
+        draft.put("batch.packing", on, packed)
+    elif packed is not None:
+        draft.note(packed, f"{draft.method} packs nothing")
+    if again is not None and on and draft.method == "sft" and not again.empty:
+        draft.setting("batch.packing.eval", again)
+        if again.off:
+            draft.extra.setdefault("trl", {}).setdefault("dataloader_drop_last", "true")
+            draft.mark(again, "mapped", "extra trl { dataloader_drop_last = true }")
+    elif again is not None:
+        draft.note(again, "nothing is packed")
+    elif on and draft.method == "sft":
+        draft.default("batch.packing.eval", True, "not set: axolotl packs what is evaluated as what is trained on")
+    if not on and draft.method == "sft":
+        draft.default("batch.packing", False, "not set: axolotl's own")
+    apart = named.get("pretrain_multipack_attn")
+    if apart is not None and (named.get("pretraining_dataset") is None or not on):
+        draft.note(apart, "only packed rows of a `pretraining_dataset` read it")
+    elif apart is not None:
+        draft.note(apart, "packed documents are kept apart")
+        if apart.off:
+            why = "axolotl lets packed documents see each other, and the spec keeps them apart"
+            draft.differs("pretrain_multipack_attn", why, apart)
+    draft.default("batch.mean", "local_tokens", "axolotl averages over each process's own tokens")
+
+
+def _defaults(draft: Draft, named: Entries) -> None:
+    why = "not set: axolotl's own"
+    if not draft.has("train.steps"):
+        draft.default("train.epochs", 1.0, why)
+    for path, value in (("batch.seq", 512), ("batch.micro", 1), ("optimizer", "adamw_fused"), ("schedule", "cosine"),
+                        ("save.keep", 4), ("optimizer.lr", 5e-5)):  # fmt: skip
+        draft.default(path, value, why)
+    draft.default("batch.accum", 1, why)
+    if not draft.has("track.every"):
+        draft.default("track.every", Amount("share", 0.005), why)
+        draft.differs(
+            "logging_steps",
+            "without a number axolotl logs each half a percent of the run and at least every 10 steps, the spec each "
+            "half a percent",
+        )
+    draft.default("eval.micro", int(draft.settings["batch.micro"].text), "not set: as in training")
+    axolotl_intervals.warmup(draft, named)
+    floor = named.get("cosine_min_lr_ratio")
+    if floor is not None and number(floor) is not None and 0 <= (number(floor) or 0) < 1:
+        draft.put("schedule.min_lr", Amount("share", number(floor) or 0), floor)
+    elif floor is not None and floor.empty:
+        draft.note(floor, "null: none")
+    elif floor is not None and number(floor) == 1:
+        draft.settings.pop("schedule", None)
+        draft.put("schedule", "constant", floor, "a cosine that never falls")
+    elif floor is not None:
+        draft.error(floor, "it takes a share of the peak")
+    square, shape = named.get("lr_quadratic_warmup"), draft.settings.get("schedule")
+    if square is not None and not square.off and shape is not None and shape.text == "cosine":
+        draft.mark(square, "reserved", "# lr_quadratic_warmup")
+        draft.differs("lr_quadratic_warmup", "axolotl's rate rises with the square of the steps, the spec's with the "
+                      "steps", square)  # fmt: skip
+    elif square is not None:
+        draft.note(square, "it is off" if square.off else "axolotl reads it for a cosine alone")
+    auto = named.get("auto_resume_from_checkpoints")
+    if auto is not None:
+        draft.put("save.resume", "auto" if boolean(auto) else "never", auto)
+    names = words(named["plugins"]) if "plugins" in named else None
+    if names is not None:
+        axolotl_keys.plugins(draft, named["plugins"], names)

@@ -1,0 +1,117 @@
+"""axolotl's chat templates with its loss mask: the text of an answer and the token that ends it, nothing around them.
+
+Source: axolotl 0.18.0, utils/chat_templates/templates/ and prompt_strategies/chat_template.py (`find_turn`: what
+differs from the same conversation with another content; the end is learned where it is the tokenizer's own or one of
+`eot_tokens`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xpc.compiler.registry import chat_templates as templates
+from xpc.grammar.record import record
+
+
+@record
+class Turns:
+    """A template that writes every turn alike: what stands before a text, the token behind it and what follows that,
+    what a model is asked with, what stands before everything, and the text."""
+
+    head: str
+    end: str
+    after: str
+    asked: str
+    first: str = ""
+    text: str = "message.content"
+
+
+TURNS = {
+    "chatml": Turns('"<|im_start|>" + message.role + "\\n"', "<|im_end|>", "\\n", '"<|im_start|>assistant\\n"'),
+    "llama3": Turns('"<|start_header_id|>" + message.role + "<|end_header_id|>\\n\\n"', "<|eot_id|>", "",
+                    '"<|start_header_id|>assistant<|end_header_id|>\\n\\n"', "bos_token", "message.content | trim"),
+    "gemma": Turns('"<start_of_turn>" + ("model" if message.role == "assistant" else message.role) + "\\n"',
+                   "<end_of_turn>", "\\n", '"<start_of_turn>model\\n"', "bos_token", "message.content | trim"),
+}  # fmt: skip
+BUILT_IN = {
+    "qwen_25": ("qwen2.5", "<|im_end|>"),
+    "qwen3": ("qwen3", "<|im_end|>"),
+    "gemma3": ("gemma3", "<end_of_turn>"),
+}
+"""axolotl's templates that a bundle has by name, with the token that ends a turn."""
+ASSISTANT = ("assistant",)
+BETWEEN = " if not loop.last or add_generation_prompt"
+
+
+def end_of(name: str) -> str | None:
+    """The token that ends a turn of axolotl's template of this name; None for one that is not written here."""
+    if name in TURNS:
+        return TURNS[name].end
+    return BUILT_IN[name][1] if name in BUILT_IN else None
+
+
+def axolotl_template(
+    name: str, roles: Sequence[str] = ASSISTANT, every_end: bool = False, stripped: bool = False
+) -> str | None:
+    """axolotl's template of this name that marks the turns of some roles, or the ends of the others, too.
+
+    `stripped`: nothing stands behind the end of the last answer, as axolotl strips the answers of a pair. None for a
+    template that is not written here, or not with these marks.
+    """
+    if name in TURNS:
+        return _turns(TURNS[name], roles, every_end, stripped)
+    if name not in BUILT_IN or tuple(roles) != ASSISTANT or every_end:
+        return None
+    built_in, end = BUILT_IN[name]
+    return answers_alone(templates.text(built_in).decode(), end, stripped)
+
+
+def _turns(turns: Turns, roles: Sequence[str], every_end: bool, stripped: bool) -> str:
+    learned = " or ".join(f'message.role == "{one}"' for one in roles)
+    text, end = "{{- " + turns.text + " -}}", '{{- "' + turns.end + '" -}}'
+    other = text + (_marked(end) if every_end else end)
+    begun = f"{{{{- {turns.first} if loop.first -}}}}\n  " if turns.first else ""
+    after = f'\n  {{{{- "{turns.after}"{BETWEEN if stripped else ""} -}}}}' if turns.after else ""
+    return f"""\
+{{%- for message in messages -%}}
+  {begun}{{{{- {turns.head} -}}}}
+  {{%- if {learned} -%}}
+    {_marked(text + end)}
+  {{%- else -%}}
+    {other}
+  {{%- endif -%}}{after}
+{{%- endfor -%}}
+{{%- if add_generation_prompt -%}}
+  {{{{- {turns.asked} -}}}}
+{{%- endif -%}}
+"""
+
+
+def _marked(text: str) -> str:
+    return "{%- generation -%}" + text + "{%- endgeneration -%}"
+
+
+def answers_alone(text: str, end: str, stripped: bool = False) -> str:
+    """A template of a bundle with the marks around the answers' texts and the token that ends them.
+
+    Of an answer that has thoughts everything behind the first word of them is learned, of another nothing before its
+    text.
+    """
+    text = text.replace(
+        '{{- "<|im_start|>assistant" -}}\n    {%- generation -%}\n      {{- "\\n" + message.content if',
+        '{{- "<|im_start|>assistant" -}}\n    {{- "\\n" if message.content or not message.tool_calls -}}\n'
+        "    {%- generation -%}\n      {{- message.content if",
+    )
+    text = text.replace(
+        '    {%- generation -%}\n      {%- if loop.index0 > asks.last and (loop.last or thoughts.lstrip("\\n")) -%}\n'
+        '        {{- "<think>\\n" + thoughts.strip("\\n") + "\\n</think>\\n\\n" + content.lstrip("\\n") -}}\n',
+        '    {%- set thinks = loop.index0 > asks.last and (loop.last or thoughts.lstrip("\\n")) -%}\n'
+        '    {%- set thought = "\\n" + thoughts.strip("\\n") + "\\n</think>\\n\\n" -%}\n'
+        '    {{- "<think>" + ("" if thoughts.strip("\\n") else thought) if thinks -}}\n'
+        "    {%- generation -%}\n      {%- if thinks -%}\n"
+        '        {{- (thought if thoughts.strip("\\n") else "") + content.lstrip("\\n") -}}\n',
+    )
+    ending = re.compile(re.escape(end) + r'(\\n)" -\}\}\s*\{%- endgeneration -%\}')
+    between = BETWEEN if stripped else ""
+    return ending.sub(lambda found: f'{end}" -}}}}{{%- endgeneration -%}}{{{{- "{found[1]}"{between} -}}}}', text)

@@ -1,0 +1,328 @@
+"""LLaMA-Factory's data: names of its dataset_info.json, files of both generations, its templates by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from xpc.compiler.importing.draft import Draft, Source
+from xpc.compiler.importing.llamafactory.dataset_info import OWN, About
+from xpc.compiler.importing.llamafactory.sets import rows
+from xpc.compiler.importing.llamafactory.templates import llamafactory_template, templates
+from xpc.compiler.importing.overrides import Asked, named_table
+from xpc.compiler.importing.text import yaml as yamltext
+from xpc.compiler.importing.text.entries import Entry, boolean, integer, text, words
+from xpc.compiler.importing.trl import data as corpus
+from xpc.compiler.importing.trl import model as models
+from xpc.compiler.importing.trl import switches
+from xpc.compiler.language.methods import METHODS
+from xpc.compiler.lower.specfile import quoted
+from xpc.grammar.record import evolve
+
+Entries = Mapping[str, Entry]
+
+
+def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
+    """The sources, the holdout and the template."""
+    folder, listed, limit = (named.get(key) for key in ("dataset_dir", "dataset", "max_samples"))
+    base = (text(folder) if folder is not None else None) or "data"
+    most = None
+    if limit is not None and not limit.empty:
+        most = integer(limit)
+        if most is None or most < 1:
+            draft.error(limit, "it takes a whole number above 0")
+        else:
+            draft.mark(limit, "mapped", f"limit = {most}")
+    if folder is not None:
+        draft.mark(folder, "mapped", "data")
+    second = named.get("train_dataset")
+    if draft.sources:
+        for one in (listed, second):
+            if one is not None:
+                draft.note(one, "`--data` names another")
+        draft.sources = [evolve(one, limit=most) for one in draft.sources]
+        if stage == "pt":
+            draft.put("data.format", "text")
+    elif second is not None and not second.empty:
+        _second(draft, second, asked)
+    elif listed is not None and not listed.empty:
+        info = _information(asked, base)
+        for name in words(listed) or []:
+            _source(draft, listed, name, base, info, most, stage)
+        corpus.in_common(draft)
+    else:
+        draft.warn(listed, "no data is named", "`--data` names it")
+    _masks(draft, named, stage)
+    _template(draft, named, stage)
+    _holdout(draft, named, asked, base, stage, most)
+    _order(draft, named, stage)
+
+
+def _order(draft: Draft, named: Entries, stage: str) -> None:
+    system = named.get("default_system")
+    if system is not None and not system.empty:
+        corpus.said(draft, system)
+    order = named.get("disable_shuffling")
+    if order is not None:
+        draft.put("data.shuffle", not boolean(order), order)
+    if "data_seed" in named:
+        draft.setting("data.seed", named["data_seed"])
+    stream = named.get("streaming")
+    if stream is not None:
+        draft.note(stream, "it is off" if stream.off else "the runtime reads whole datasets: the rows are the same")
+    if stage != "pt":
+        draft.differs(
+            "cutoff_len", "LLaMA-Factory shortens a longer row in its question and in its answer, the spec at its end"
+        )
+
+
+def streamed(draft: Draft, packs: bool) -> None:
+    """What becomes of the texts of pretraining that LLaMA-Factory makes one stream of."""
+    packed = draft.settings.get("batch.packing")
+    if switches.stream(draft):
+        draft.differs(
+            "packing",
+            "LLaMA-Factory leaves out what fills no sequence at the end of a thousand texts, and writes the "
+            "tokenizer's first token over the first of each sequence; the spec keeps a shorter one, and has that "
+            "token before each text",
+        )
+        return
+    draft.differs(
+        "tokenizer",
+        "LLaMA-Factory writes no first token of the tokenizer's (such as <s>) before a text, the spec the one that "
+        "the tokenizer writes",
+    )
+    said = draft.differences.pop("sample_packing", None)  # of rows that the tool keeps apart, which these are not
+    draft.messages = [one for one in draft.messages if said is None or said not in one.text]
+    if not packs:
+        return
+    here = (
+        "puts pieces of texts together and keeps them apart"
+        if packed is not None and packed.text == "true"
+        else "has one text in each row, cut at its end, for nothing here keeps packed texts of this model apart"
+    )
+    draft.differs(
+        "packing",
+        "LLaMA-Factory cuts the texts, one after the other, into sequences whose documents see each other, and leaves "
+        f"out what fills none; the spec {here}. `attn = flash2` with `packing(strategy=wrapped)` does as the tool",
+    )
+
+
+def _masks(draft: Draft, named: Entries, stage: str) -> None:
+    """The loss on answers, by the setting that the shape of the rows has for it."""
+    if draft.method != "sft" or stage == "pt":
+        return
+    stated = draft.settings.pop("method.assistant_only", None)
+    whole = stated is not None and stated.text == "false"
+    for path in corpus.masks(draft):
+        draft.put(
+            path, not whole, None if stated is None else stated.entry, "LLaMA-Factory trains on answers" * (not whole)
+        )
+
+
+def _template(draft: Draft, named: Entries, stage: str) -> None:
+    """The tool's own template of this name, written anew; without one the tokenizer's."""
+    entry, thinking = named.get("template"), named.get("enable_thinking")
+    word = "" if entry is None or entry.empty else str(text(entry))
+    think = thinking is None or boolean(thinking) is not False
+    only = named.get("mask_history")
+    last = only is not None and boolean(only) is True and draft.method == "sft" and stage != "pt"
+    body = llamafactory_template(word, think, last)
+    if only is not None and not last:
+        draft.note(only, "it is off" if only.off else "there are no answers apart")
+    elif only is not None and body is None:
+        why = f"the loss on the last answer alone is written into a template, and `{word}` is none that is written"
+        draft.error(only, why, "name one of the templates that are written beside the spec, such as qwen")
+    elif only is not None:
+        draft.mark(only, "mapped", "model.chat_template", "the template marks the last answer alone")
+    if stage == "pt":
+        if entry is not None:
+            draft.note(entry, "text is rendered by no template")
+        if word == "llama3":
+            draft.differs(
+                "template",
+                "LLaMA-Factory ends each text with <|end_of_text|> where the template is `llama3`, the spec with the "
+                "tokenizer's own last token",
+                entry,
+            )
+    elif body is not None and entry is not None:
+        name = f"{draft.stem}.chat_template.jinja"
+        draft.files[name] = body.encode()
+        draft.put("model.chat_template", name, entry)
+        if templates()[word].closes:
+            draft.differs(
+                "template",
+                "LLaMA-Factory learns the tokenizer's last token in place of the first one of each later question as "
+                "well, and the spec at the end of the conversation alone",
+                entry,
+            )
+    elif entry is not None and word:
+        draft.note(entry, "the tokenizer's own chat template")
+        draft.differs(
+            "template",
+            f"LLaMA-Factory 0.9.5 has no such template as `{word}`, and the spec renders by the tokenizer's "
+            '(`model(chat_template=file("x.jinja"))` names another)',
+            entry,
+        )
+    elif entry is not None:
+        draft.note(entry, "the tokenizer's own chat template")
+    if stage != "pt" and body is not None:
+        draft.differs(
+            "tokenizer",
+            "LLaMA-Factory makes tokens of each piece of a conversation apart, the spec of the whole text: of a text "
+            "that begins with the end of a line the first tokens may be others",
+        )
+    elif stage != "pt" and not word:
+        draft.differs(
+            "template",
+            "LLaMA-Factory reads a template off the tokenizer's and learns what that writes behind an answer, too; the "
+            "spec learns what the tokenizer's template marks",
+        )
+    if thinking is not None and (body is None or "<think>" not in body):
+        draft.note(thinking, "the template has no thoughts")
+    elif thinking is not None:
+        draft.mark(thinking, "mapped", "model.chat_template")
+
+
+def _second(draft: Draft, entry: Entry, asked: Asked) -> None:
+    """The second layout: a YAML of data sets, or one data set by its name."""
+    name = text(entry) or ""
+    if not name.endswith((".yaml", ".yml")):
+        ref = models.reference(draft, entry, "dataset")
+        if ref is not None:
+            draft.sources.append(Source(ref))
+            draft.mark(entry, "mapped", f"data {{ {ref} }}")
+        return
+    data = asked.read(name)
+    if data is None:
+        ref = quoted(name.rpartition(".")[0] + ".jsonl")
+        draft.sources.append(Source(ref))
+        draft.mark(entry, "mapped", f"data {{ {ref} }}")
+        draft.differs(
+            "train_dataset",
+            f"`{name}` is not there, and says which rows are trained on: the spec reads messages of {ref} (`--data` "
+            "names others)",
+            entry,
+        )
+        return
+    table = named_table(draft, entry, yamltext.read, data, name)
+    if table is None:
+        return
+    draft.mark(entry, "mapped", "data")
+    for one in table.values():
+        _of_the_file(draft, one)
+    corpus.in_common(draft)
+
+
+def _of_the_file(draft: Draft, entry: Entry) -> None:
+    """One data set of such a file: `path`, `source`, and how its rows become messages."""
+    inside = entry.mapping
+    path, kind, how = (inside.get(key) for key in ("path", "source", "converter"))
+    if path is None:
+        draft.error(entry, "a data set needs a `path`")
+        return
+    found = corpus.source(draft, path, None, inside.get("split"))
+    for one in (kind,):
+        if one is not None:
+            draft.mark(one, "mapped", "data")
+    word = "messages" if how is None or how.empty else str(text(how))
+    shape = {"messages": "messages", "alpaca": "alpaca", "sharegpt": "conversations", "pair": "preference"}.get(
+        word, ""
+    )
+    if not shape:
+        draft.error(how or entry, "no shape of a spec holds such rows", "write the rows as messages")
+    if found is not None:
+        draft.sources.append(evolve(found, format=shape if how is not None else "", chat=shape == "alpaca", place=how))
+
+
+def _holdout(draft: Draft, named: Entries, asked: Asked, base: str, stage: str, most: int | None) -> None:
+    """Rows held out, or sets of their own."""
+    if "val_size" in named:
+        corpus.holdout(draft, named["val_size"])
+    sets = named.get("eval_dataset")
+    every = draft.settings.get("eval.every")
+    if sets is not None and (sets.empty or every is None or every.text == "never"):
+        draft.note(sets, "it says nothing" if sets.empty else "nothing is evaluated")
+    elif sets is not None:
+        _evaluated(draft, sets, base, _information(asked, base), stage)
+        limit = named.get("max_samples")
+        if most and limit is not None:
+            draft.differs(
+                "max_samples", f"LLaMA-Factory evaluates on the first {most} rows of each set, the spec on all", limit
+            )
+    if every is not None and every.text != "never" and not (draft.has("data.holdout") or draft.has("eval.data")):
+        draft.warn(every.entry, "no rows are held out, and nothing is evaluated", "`val_size: 0.1` holds rows out")
+        del draft.settings["eval.every"]
+
+
+def _information(asked: Asked, folder: str) -> Mapping[str, About]:
+    """LLaMA-Factory's `dataset_info.json`, where it lies beside the source; its own, which its folder `data` has."""
+    data = asked.read(f"{folder}/dataset_info.json")
+    own = OWN if folder.rstrip("/").rpartition("/")[2] == "data" else {}
+    try:
+        found = None if data is None else json.loads(data)
+    except ValueError:
+        found = None
+    said = {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+    return {**own, **said}
+
+
+def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:
+    """Sets to evaluate on: their rows are read as those of the training data."""
+    refs = []
+    for name in words(entry) or []:
+        about = info.get(name, {})
+        refs.append(_reference(name, base, about))
+    draft.raw("eval.data", f"[{', '.join(refs)}]" if len(refs) > 1 else refs[0], entry)
+    if len(refs) > 1 and not draft.has("eval.every"):
+        draft.note(entry, "nothing is evaluated")
+
+
+ASKED = {"prompt": "instruction", "query": "input"}
+PAIRS: tuple[About, str] = (
+    {"ranking": True, "columns": {**ASKED, "chosen": "chosen", "rejected": "rejected"}},
+    ", with the answers `chosen` and `rejected`",
+)
+UNKNOWN: Mapping[str, tuple[About, str]] = {
+    "pt": ({"columns": {"prompt": "text"}}, ""),
+    "rm": PAIRS,
+    "dpo": PAIRS,
+    "kto": (
+        {"columns": {**ASKED, "response": "output", "kto_tag": "kto_tag"}},
+        ", judged by `kto_tag`",
+    ),
+}
+"""What a stage needs of rows that no dataset_info.json speaks of, and the words for it."""
+
+
+def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None,
+            stage: str) -> None:  # fmt: skip
+    """One name of `dataset`: what `dataset_info.json` says, or a file of that name."""
+    about = info.get(name)
+    ref = _reference(name, folder, about or {})
+    draft.mark(entry, "mapped", f"data {{ {ref} }}")
+    if about is None and stage != "pt":
+        draft.warn(
+            entry,
+            f"no `{folder}/dataset_info.json` speaks of `{name}`: its rows are taken to be Alpaca's, as LLaMA-Factory "
+            f"takes them{UNKNOWN[stage][1] if stage in UNKNOWN else ''}",
+        )
+    found = rows(draft, entry, name, about or UNKNOWN.get(stage, ({}, ""))[0], stage)
+    if found is None:
+        draft.sources.append(Source(ref, (), None, most))
+        return
+    stated = found.shape != METHODS[draft.method].shapes[0] or found.columns or ref.startswith('"')
+    shape = found.shape if stated else ""
+    draft.sources.append(Source(ref, found.columns, None, most, shape, found.context, found.chat, entry))
+
+
+def _reference(name: str, folder: str, about: About) -> str:
+    hub, file = about.get("hf_hub_url"), about.get("file_name")
+    if isinstance(hub, str):
+        config, split = about.get("subset"), about.get("split")
+        return (
+            hub + (f":{config}" if isinstance(config, str) else "") + (f"[{split}]" if isinstance(split, str) else "")
+        )
+    if "/" in name and not name.endswith((".json", ".jsonl", ".csv", ".parquet")):
+        return name
+    return quoted(f"{folder}/{file if isinstance(file, str) else name if '.' in name else name + '.json'}")

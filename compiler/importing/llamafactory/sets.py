@@ -1,0 +1,119 @@
+"""LLaMA-Factory's data sets: what its `dataset_info.json` says of the shape of their rows, as a spec says it.
+
+Source: LLaMA-Factory 0.9.5, data/parser.py (`DatasetAttr`) and data/converter.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.data.row_shapes import ROLES as KNOWN
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.llamafactory.dataset_info import About
+from xpc.compiler.importing.text.entries import Entry
+from xpc.grammar.record import record
+
+SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
+"""The roles of those who speak, by LLaMA-Factory's key of each."""
+TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
+"""Its own names of the parts of a message."""
+MEDIA = ("images", "videos", "audios")
+
+
+@record
+class Rows:
+    """What a spec says of the rows of a set: `format`, whether texts become turns, the columns, and the column whose
+    text follows the question."""
+
+    shape: str
+    chat: bool = False
+    columns: tuple[str, ...] = ()
+    context: str | None = None
+
+
+def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Rows | None:
+    """The rows of a set, or None with an error where no shape of a spec holds them."""
+    columns, tags = _table(about, "columns"), _table(about, "tags")
+    ranking, form = about.get("ranking") is True, str(about.get("formatting", "alpaca"))
+    asked = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
+    named = columns if "columns" in about else asked
+    wrong = _unread(draft, entry, name, columns, tags, form)
+    if ranking != (stage in ("rm", "dpo")):
+        draft.error(
+            entry,
+            f"`{name}` is {'' if ranking else 'no '}ranking data, and `stage: {stage}` "
+            f"{'takes none' if ranking else 'takes nothing else'}",
+        )
+        return None
+    if wrong:
+        return None
+    if "system" in columns and stage != "pt":
+        draft.put("data.system_column", columns["system"], entry)
+    if stage == "pt":
+        return Rows("text", False, (named.get("prompt", "text"),))
+    if form == "alpaca":
+        return _alpaca(named, ranking)
+    turns = named.get("messages", "conversations")
+    draft.differs(
+        "formatting", "LLaMA-Factory leaves out a row whose speakers do not take turns, and the spec trains on it"
+    )
+    shape = "messages" if (tags or {}).get("role_tag", "from") == "role" else "conversations"
+    _speakers(draft, entry, tags or {}, shape)
+    if ranking:
+        return Rows("preference", False, (turns, named.get("chosen", "chosen"), named.get("rejected", "rejected")))
+    if "kto_tag" in named:
+        return Rows("unpaired", False, (turns, named["kto_tag"]))
+    return Rows(shape, False, (turns,) if turns != shape else ())
+
+
+def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
+    asked = [one for one in (named.get("prompt"), named.get("query")) if one is not None]
+    context = named.get("query")
+    if ranking:
+        answers = (named.get("chosen", "chosen"), named.get("rejected", "rejected"))
+        return Rows("preference", True, (*asked[:1], *answers), context)
+    if "kto_tag" in named:
+        return Rows("unpaired", True, (*asked[:1], named.get("response", "output"), named["kto_tag"]), context)
+    columns = (*asked, named.get("response", "output"))
+    return Rows("alpaca", True, columns if columns != ("instruction", "input", "output") else ())
+
+
+def _table(about: About, key: str) -> dict[str, str]:
+    """Names of columns or tags; null names none."""
+    given = about.get(key)
+    return {str(name): str(one) for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
+
+
+def _speakers(draft: Draft, entry: Entry, tags: Mapping[str, str], shape: str) -> None:
+    """The names of those who speak, where the runtime does not read them so by itself."""
+    for key, role in SPEAKERS.items():
+        said = tags.get(key, TAGS[key])
+        if (said if shape == "messages" else KNOWN.get(said, said)) != role:
+            draft.put(f"data.{role}_roles", (said,), entry)
+
+
+def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], tags: Mapping[str, str],
+            form: str) -> bool:  # fmt: skip
+    """An error for each thing in the rows that the runtime does not read."""
+    whys = [f"`{name}` has a column of {key}, and the language trains on text" for key in MEDIA if key in columns]
+    for key, what in (("history", "earlier turns"), ("tools", "tools")):
+        if key in columns:
+            whys.append(
+                f"`{name}` has a column of {what} (`{columns[key]}`), which the runtime does not read beside rows of "
+                "this shape"
+            )
+    pair = (tags.get("role_tag", "from"), tags.get("content_tag", "value"))
+    if form in ("sharegpt", "openai") and pair not in (("from", "value"), ("role", "content")):
+        whys.append(
+            f"`{name}` has messages of `{pair[0]}` and `{pair[1]}`: the runtime reads role and content, or from and "
+            "value"
+        )
+    if form == "openai":
+        whys.append(
+            f"`{name}` has rows of `openai`, to whose system prompts LLaMA-Factory adds `detailed thinking off`"
+        )
+    elif form not in ("alpaca", "sharegpt"):
+        whys.append(f"`{name}` has rows of `{form[:40]}`, which LLaMA-Factory does not know either")
+    for why in whys:
+        draft.error(entry, why, "write the rows as messages, and name them by `--data`")
+    return bool(whys)

@@ -1,0 +1,115 @@
+"""LLaMA-Factory's chat templates written as Jinja, with its loss mask.
+
+templates.jsonl has what each writes, asked of LLaMA-Factory by `make oracles`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from functools import cache
+
+from xpc.grammar.record import record
+
+
+@record
+class Pieces:
+    """What a template writes; `{bos}` and `{eos}` are the tokenizer's own.
+
+    Before everything, around a system prompt, before a question and behind it, before an answer's text and behind it
+    (both learned); the usual system prompt; whether that stands inside the first question (`inside`); the words before
+    and behind a thought and both as they stand around none; and whether the tokenizer's last token ends a conversation
+    (`closes`).
+    """
+
+    first: str = ""
+    before: str = ""
+    after: str = ""
+    user: str = ""
+    asked: str = ""
+    lead: str = ""
+    end: str = ""
+    system: str = ""
+    inside: bool = False
+    thought: tuple[str, ...] = ()
+    closes: bool = False
+
+
+@cache
+def templates() -> dict[str, Pieces]:
+    """By LLaMA-Factory's name."""
+    found: dict[str, Pieces] = {}
+    with open(os.path.join(os.path.dirname(__file__), "templates.jsonl"), encoding="utf-8") as handle:
+        _, *lines = [json.loads(line) for line in handle]
+    for one in lines:
+        names = one.pop("names")
+        found |= dict.fromkeys(names, Pieces(**{**one, "thought": tuple(one.get("thought", ()))}))
+    return found
+
+
+def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | None:
+    """LLaMA-Factory's template of this name with its answers marked, or None. What follows an answer is learned, too.
+
+    `thinks` is `enable_thinking`: with it the empty thoughts of an answer that has none are learned; without it an
+    answer loses its thoughts. `last` is `mask_history`: the last answer alone is marked, and the others lose theirs.
+    """
+    one = templates().get(name)
+    if one is None:
+        return None
+    said, given, learned, without_thoughts = "message.content", "", "", "message.content"
+    if one.thought:
+        begins, ends, none = one.thought
+        without_thoughts = f"(message.content.split({_typed(ends.strip())}) | last).lstrip('{_inside(chr(10))}')"
+    if one.thought and not thinks:
+        said = without_thoughts
+        given = f"{{{{- {_typed(none)} -}}}}\n      "
+    elif one.thought:
+        without = " and ".join(f"{_typed(word.strip())} not in message.content" for word in (begins, ends))
+        learned = f"({_typed(none)} if {without} else '') + "
+    told = f"{_typed(one.before)} + told + {_typed(one.after)}"
+    head = "" if one.inside else f"{{%- if told -%}}\n  {{{{- {told} -}}}}\n{{%- endif -%}}\n"
+    inside = (
+        f" + ({told} if told and loop.index0 == (1 if messages[0].role == 'system' else 0) else '')"
+        if one.inside
+        else ""
+    )
+    earlier = ""
+    if last:
+        earlier = f"""  {{%- elif message.role == 'assistant' and not loop.last -%}}
+      {{{{- {_typed(one.lead)} + {without_thoughts} + {_typed(one.end)} -}}}}
+"""
+    closed = (
+        f"{{%- if loop.last -%}}\n      {{{{- {_typed('{eos}')} -}}}}\n    {{%- endif -%}}\n    " if one.closes else ""
+    )
+    return f"""{{%- if messages[0].role == 'system' -%}}
+  {{%- set told = messages[0].content -%}}
+{{%- else -%}}
+  {{%- set told = {_typed(one.system)} -%}}
+{{%- endif -%}}
+{{{{- {_typed(one.first)} -}}}}
+{head}{{%- for message in messages -%}}
+  {{%- if message.role == 'user' -%}}
+    {{{{- {_typed(one.user)}{inside} + message.content -}}}}
+    {{%- if not loop.last or add_generation_prompt -%}}
+      {{{{- {_typed(one.asked)} -}}}}
+    {{%- endif -%}}
+{earlier}  {{%- elif message.role == 'assistant' -%}}
+      {given}{{%- generation -%}}
+      {{{{- {learned}{_typed(one.lead)} + {said} + {_typed(one.end)} -}}}}
+    {closed}{{%- endgeneration -%}}
+  {{%- endif -%}}
+{{%- endfor -%}}
+"""
+
+
+def _inside(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+
+
+def _typed(text: str) -> str:
+    """A text of a template as it is typed there."""
+    parts = [one for one in re.split(r"(\{bos\}|\{eos\})", text) if one]
+    return " + ".join(
+        f"({one[1:-1]}_token or '')" if one in ("{bos}", "{eos}") else f"'{_inside(one)}'" for one in parts
+    ) or "''"  # fmt: skip

@@ -1,0 +1,1 @@
+"""Source text to entries with line numbers: YAML, JSON and shell scripts."""

@@ -1,0 +1,132 @@
+"""JSON to entries: a reader that keeps the line of every key. DeepSpeed's files are indented with tabs now and then,
+which YAML does not take."""
+
+from __future__ import annotations
+
+import json
+import re
+from json.decoder import scanstring  # type: ignore[attr-defined]
+
+from xpc.compiler.importing.text.entries import MAX_DEPTH, MAX_SIZE, Entry, Unreadable, held, listed
+from xpc.grammar.record import field, mutable
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_LITERAL = re.compile(r"-?\d[\d.eE+\-]*|true|false|null")
+
+
+def read(text: str, file: str) -> dict[str, Entry]:
+    """The keys of a JSON object. Raises Unreadable for anything else."""
+    if len(text) > MAX_SIZE:
+        raise Unreadable(f"it is larger than {MAX_SIZE} characters")
+    reader = _Reader(text, file)
+    entry = reader.value("", 0, None)
+    if reader.skip() != len(text):
+        raise reader.wrong("something follows the object")
+    if not isinstance(entry.value, dict):
+        raise Unreadable("it is not an object of keys and values", entry.line)
+    return entry.value
+
+
+def unfolded(entry: Entry) -> Entry:
+    """A mapping that was written as a text of JSON, as command lines have it and transformers reads arguments such as
+    `gradient_checkpointing_kwargs` (training_args.py, `_VALID_DICT_FIELDS`); any other value as it is."""
+    typed = entry.value
+    if not isinstance(typed, str) or not (typed.startswith("{") and typed.rstrip().endswith("}")):
+        return entry
+    try:
+        table = read(typed, entry.file)
+    except Unreadable:
+        return entry
+    return Entry(
+        entry.key,
+        {name: _moved(one, f"{entry.key}.{one.key}", entry.line) for name, one in table.items()},
+        entry.file,
+        entry.line,
+    )
+
+
+def _moved(entry: Entry, key: str, line: int) -> Entry:
+    value = entry.value
+    if isinstance(value, dict):
+        value = {name: _moved(one, f"{key}.{name}", line) for name, one in value.items()}
+    return Entry(key, value, entry.file, line, entry.typed)
+
+
+@mutable
+class _Reader:
+    text: str = field(repr=False)
+    file: str
+    at: int = 0
+
+    def skip(self) -> int:
+        found = _SPACE.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+        return self.at
+
+    def line(self) -> int:
+        return self.text.count("\n", 0, self.at) + 1
+
+    def wrong(self, why: str) -> Unreadable:
+        return Unreadable(f"it is not JSON: {why}", self.line())
+
+    def take(self, character: str) -> bool:
+        self.skip()
+        if self.text.startswith(character, self.at):
+            self.at += 1
+            return True
+        return False
+
+    def name(self) -> str:
+        try:
+            value, self.at = scanstring(self.text, self.at + 1, True)
+        except ValueError as error:
+            raise self.wrong(str(error).split(":")[0]) from error
+        return str(value)
+
+    def value(self, key: str, depth: int, line: int | None) -> Entry:
+        self.skip()
+        at = line or self.line()
+        if depth > MAX_DEPTH:
+            raise Unreadable(f"it is nested more than {MAX_DEPTH} deep", at)
+        if self.take("{"):
+            return Entry(key, self.pairs(depth, f"{key}." if key else ""), self.file, at)
+        if self.take("["):
+            items: list[Entry] = []
+            if not self.take("]"):
+                items.append(self.value(f"{key}[0]", depth + 1, None))
+                while self.take(","):
+                    items.append(self.value(f"{key}[{len(items)}]", depth + 1, None))
+                if not self.take("]"):
+                    raise self.wrong("a list is not closed")
+            return Entry(key, listed(items), self.file, at)
+        if self.text.startswith('"', self.at):
+            return Entry(key, held(self.name(), at), self.file, at)
+        found = _LITERAL.match(self.text, self.at)
+        if found is None or len(found[0]) > 64:
+            raise self.wrong("a value is expected")
+        self.at = found.end()
+        try:
+            value = json.loads(found[0])
+        except ValueError as error:
+            raise self.wrong(f"`{found[0]}` is not a number") from error
+        return Entry(key, held(value, at), self.file, at, found[0])
+
+    def pairs(self, depth: int, prefix: str) -> dict[str, Entry]:
+        out: dict[str, Entry] = {}
+        if self.take("}"):
+            return out
+        while True:
+            self.skip()
+            line = self.line()
+            if not self.text.startswith('"', self.at):
+                raise self.wrong("a key between quotes is expected")
+            key = self.name()
+            if not self.take(":"):
+                raise self.wrong("`:` is expected")
+            if key in out:
+                raise Unreadable(f"`{key[:60]}` stands twice, on line {out[key].line} and on line {line}", line)
+            out[key] = self.value(prefix + key, depth + 1, line)
+            if self.take("}"):
+                return out
+            if not self.take(","):
+                raise self.wrong("`,` or `}` is expected")

@@ -1,0 +1,92 @@
+"""torchtune's LoRA and QLoRA, by the names of the published layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.text.entries import Entry, boolean, words
+from xpc.compiler.importing.torchtune.keys import FUSED, SAME, component
+
+Entries = Mapping[str, Entry]
+
+
+def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
+    """LoRA by the names of the published layers."""
+    parts = component(entries.get("model")).split(".")
+    name, family = parts[-1], parts[2] if len(parts) > 3 else ""
+    inside = {} if "model" not in entries else entries["model"].mapping
+    if not name.startswith(("lora_", "qlora_")):
+        for key, one in inside.items():
+            if key != "_component_":
+                draft.error(one, "a model of the hub has its own architecture")
+        return
+    quantized = inside.get("quantize_base")
+    four = name.startswith("qlora_") or (quantized is not None and boolean(quantized) is True)
+    draft.put("qlora" if four else "lora", True, inside["_component_"])
+    if quantized is not None:
+        draft.mark(quantized, "mapped", "qlora") if four else draft.note(quantized, "it is off")
+    if four:
+        draft.default("lora.double_quant", True, "torchtune quantizes the scales, too")
+    for key in ("lora_rank", "lora_alpha", "lora_dropout"):
+        if key in inside:
+            draft.setting(SAME[f"model.{key}"], inside[key])
+    for path, value in (("lora.rank", 8), ("lora.alpha", 16.0), ("lora.dropout", 0.0)):
+        draft.default(path, value, "not set: torchtune's own")
+    dora = inside.get("use_dora")
+    if dora is not None:
+        draft.note(dora, "it is off") if dora.off else draft.setting("lora.dora", dora)
+    _targets(draft, inside, family in FUSED)
+    only = entries.get("save_adapter_weights_only")
+    if only is not None and boolean(only):
+        draft.note(only, "adapters alone are saved")
+    elif four or not alone:
+        draft.differs(
+            "save_adapter_weights_only",
+            "torchtune saves the merged weights beside the adapters, the spec the adapters alone: "
+            + ("a base of 4 bits is not merged" if four else "no process has the whole weights"),
+            only,
+        )
+        if only is not None:
+            draft.mark(only, "reserved", "# save_adapter_weights_only")
+    else:
+        draft.put("save.merge", True, only, "torchtune saves the merged weights, too")
+    held = draft.settings.get("model.dtype")
+    if held is not None and held.text == "bf16":
+        draft.differs("lora_rank", "torchtune keeps the adapters in bf16, a bundle in fp32")
+
+
+def _targets(draft: Draft, inside: Entries, fused: bool) -> None:
+    attention, mlp, output = (
+        inside.get(key) for key in ("lora_attn_modules", "apply_lora_to_mlp", "apply_lora_to_output")
+    )
+    names = [] if attention is None else words(attention) or []
+    known = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "output_proj": "o_proj"}
+    layers: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")
+    if fused:
+        known = {**dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"), "output_proj": "o_proj"}
+        layers = ("gate_up_proj", "down_proj")
+    if attention is not None and not set(names) <= set(known):
+        draft.error(attention, "it takes q_proj, k_proj, v_proj and output_proj")
+        return
+    on = [one for one in (mlp, output) if one is not None and boolean(one)]
+    modules = [known[one] for one in names]
+    modules += layers if mlp in on else ()
+    if output is not None and output in on:
+        draft.differs("apply_lora_to_output", "torchtune trains an adapter on the output layer, too, the spec none",
+                      output)  # fmt: skip
+        draft.mark(output, "reserved", "# apply_lora_to_output")
+    for one in (attention, mlp, output):
+        if one is not None and one is output and one in on:
+            continue
+        if one is not None and (one in on or one is attention):
+            draft.put("lora.targets", tuple(dict.fromkeys(modules)), one)
+        elif one is not None:
+            draft.note(one, "it is off")
+    if fused and {"q_proj", "k_proj", "v_proj"} & set(names):
+        draft.differs(
+            "lora_attn_modules",
+            "torchtune has q_proj, k_proj and v_proj with an adapter each, the published weights one layer of all "
+            "three with one adapter",
+            attention,
+        )

@@ -1,0 +1,236 @@
+"""torchtune's data: the components of `dataset`, each with the repository, the columns and the shape that it has by
+itself. Source: torchtune 0.6.1, datasets/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.text.entries import Entry, boolean, integer, plain, text
+from xpc.compiler.importing.torchtune.keys import SAME
+from xpc.compiler.importing.trl import data as corpus
+from xpc.compiler.language.methods import METHODS
+from xpc.compiler.registry import find_model
+from xpc.grammar.record import evolve, record
+
+Entries = Mapping[str, Entry]
+
+LONGEST = 4096
+"""Tokens of the longest sequence where torchtune cuts none."""
+
+
+@record
+class Rows:
+    """A component: the repository that it reads, the shape of its rows, its own columns by torchtune's name of each,
+    whether the loss is on questions, too, and whether a longer text goes on in the next packed sequence."""
+
+    source: str | None
+    shape: str
+    columns: Mapping[str, str]
+    train_on_input: bool = False
+    goes_on: bool = False
+    config: str | None = None
+
+
+ALPACA = {"instruction": "instruction", "input": "input", "output": "output"}
+COMPONENTS = {
+    "alpaca_dataset": Rows("tatsu-lab/alpaca", "alpaca", ALPACA, True),
+    "alpaca_cleaned_dataset": Rows("yahma/alpaca-cleaned", "alpaca", ALPACA, True),
+    "samsum_dataset": Rows("Samsung/samsum", "prompt_completion", {"input": "dialogue", "output": "summary"}),
+    "grammar_dataset": Rows("liweili/c4_200m", "prompt_completion", {"input": "input", "output": "output"}),
+    "instruct_dataset": Rows(None, "prompt_completion", {"input": "input", "output": "output"}),
+    "slimorca_dataset": Rows("Open-Orca/SlimOrca-Dedup", "conversations", {"conversations": "conversations"}),
+    "chat_dataset": Rows(None, "conversations", {"conversations": "conversations"}),
+    "preference_dataset": Rows(None, "preference", {"chosen": "chosen", "rejected": "rejected"}),
+    "hh_rlhf_helpful_dataset": Rows(
+        "RLHFlow/HH-RLHF-Helpful-standard", "preference", {"chosen": "chosen", "rejected": "rejected"}
+    ),
+    "stack_exchange_paired_dataset": Rows(
+        "lvwerra/stack-exchange-paired",
+        "preference",
+        {"prompt": "question", "chosen": "response_j", "rejected": "response_k"},
+    ),
+    "text_completion_dataset": Rows(None, "text", {"column": "text"}, goes_on=True),
+    "cnn_dailymail_articles_dataset": Rows("ccdv/cnn_dailymail", "text", {"column": "article"}, goes_on=True),
+    "wikitext_dataset": Rows(
+        "EleutherAI/wikitext_document_level", "text", {"column": "page"}, goes_on=True, config="wikitext-103-v1"
+    ),
+}
+TEMPLATE = (
+    "torchtune makes turns of the words of a row, between the marks of its own tokenizer, and learns the marks before "
+    "an answer, too; the spec {}"
+)
+
+
+def data(draft: Draft, entries: Entries) -> None:
+    """The sources, their shape, the loss on questions, packing and the longest sequence."""
+    listed = entries.get("dataset")
+    shapes: list[Rows] = []
+    for one in [] if listed is None or draft.sources else listed.items:
+        _source(draft, one, shapes)
+    corpus.in_common(draft)
+    if listed is not None and not shapes and draft.sources:
+        corpus.everything(draft, listed, "`--data` names another")
+    elif not draft.sources:
+        draft.warn(listed, "no data is named", "`--data` names it")
+    packed = draft.settings.get("batch.packing")
+    on = packed is not None and packed.text == "true"
+    if draft.method == "sft":
+        draft.default("batch.packing", False, "not set: torchtune's own")
+    if on:
+        if shapes and shapes[0].goes_on:
+            draft.put("batch.packing.strategy", "bfd_split", None, "torchtune goes on in the next sequence")
+        draft.differs("packed", "torchtune fills sequences in the order of the rows, the spec by their lengths")
+    _length(draft, entries, on)
+
+
+def _length(draft: Draft, entries: Entries, packed: bool) -> None:
+    tokenizer = entries.get("tokenizer")
+    inside = {} if tokenizer is None else tokenizer.mapping
+    if "_component_" in inside:
+        draft.note(inside["_component_"], "the tokenizer is the model's own")
+    template, most = inside.get("prompt_template"), inside.get("max_seq_len")
+    if template is not None and template.empty:
+        draft.note(template, "null: none")
+    elif template is not None:
+        draft.differs("prompt_template", "torchtune puts words of its own around each turn, the spec the tokenizer's "
+                      "chat template", template)  # fmt: skip
+        draft.mark(template, "reserved", "# prompt_template")
+    if most is not None and not most.empty:
+        draft.setting("batch.seq", most)
+        draft.differs("max_seq_len", "torchtune ends a row that it cuts with the token of the end, the spec where it "
+                      "is cut") if not packed else None  # fmt: skip
+        return
+    known = find_model(draft.model)
+    length = min(LONGEST, known.context) if known is not None else LONGEST
+    draft.put("batch.seq", length, most, "null: torchtune cuts no row")
+    draft.differs("max_seq_len", f"torchtune cuts no row, the spec what is longer than {length} tokens", most)
+
+
+def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
+    inside = entry.mapping
+    made = inside.get("_component_")
+    name = (text(made) or "").rpartition(".")[2] if made is not None else ""
+    rows = COMPONENTS.get(name)
+    if made is None or rows is None:
+        draft.error(made or entry, "no data set of torchtune.datasets that the language can read",
+                    "`--data` names the rows")  # fmt: skip
+        return
+    rows = _columns(draft, rows, inside)
+    if (METHODS[draft.method].shapes[0] == "preference") != (rows.shape == "preference"):
+        draft.error(made, f"{draft.method} does not train on rows of {rows.shape}")
+        return
+    shapes.append(rows)
+    _reference(draft, rows, inside, made)
+    _loss(draft, rows, inside.get("train_on_input"))
+    for key in ("packed", "new_system_prompt"):
+        one = inside.get(key)
+        if one is not None and one.off:
+            draft.note(one, "it is off") if key != "packed" or draft.method != "sft" else draft.setting(
+                SAME["dataset.packed"], one
+            )
+        elif one is not None:
+            draft.setting(SAME[f"dataset.{key}"], one)
+            if key == "new_system_prompt":
+                draft.differs(key, "torchtune writes it over the rows' own system prompts, the spec where there is "
+                              "none", one)  # fmt: skip
+    _plain(draft, rows, inside)
+
+
+def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
+    end, across, most = (inside.get(key) for key in ("add_eos", "split_across_pack", "max_seq_len"))
+    if end is not None and not boolean(end):
+        draft.differs("add_eos", "torchtune writes no end after a text, the spec the tokenizer's", end)
+        draft.mark(end, "reserved", "# add_eos")
+    elif end is not None:
+        draft.note(end, "the end of a text is written")
+    if across is not None and boolean(across) == rows.goes_on:
+        draft.note(across, "as the component has it")
+    elif across is not None:
+        draft.error(across, "the language packs texts in pieces and answers whole")
+    if most is not None and most.empty:
+        draft.note(most, "null: none")
+    elif most is not None and integer(most) is not None:
+        draft.setting("batch.seq", most)
+    if rows.shape == "text":
+        return
+    words = {
+        "alpaca": "writes the words and the answer without marks",
+        "prompt_completion": "makes turns of them by the tokenizer's chat template",
+        "preference": "renders pairs by the tokenizer's chat template, or joins texts",
+    }.get(rows.shape, "renders them by the tokenizer's chat template")
+    draft.differs("tokenizer", TEMPLATE.format(words))
+
+
+def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
+    """The component with the columns that the file names."""
+    mapped, column, turns, style = (
+        inside.get(key) for key in ("column_map", "column", "conversation_column", "conversation_style")
+    )
+    given = plain(mapped) if mapped is not None else None
+    if mapped is not None and isinstance(given, dict):
+        rows = evolve(rows, columns={key: str(given.get(key, usual)) for key, usual in rows.columns.items()})
+        for one in mapped.mapping.values():
+            draft.mark(one, "mapped", "columns")
+    elif mapped is not None:
+        draft.note(mapped, "null: the component's own columns")
+    if column is not None and rows.shape == "text":
+        rows = evolve(rows, columns={"column": text(column) or "text"})
+        draft.mark(column, "mapped", "columns")
+    if style is not None:
+        shape = {"openai": "messages", "sharegpt": "conversations"}.get(text(style) or "")
+        if shape is None:
+            draft.error(style, "it takes sharegpt or openai")
+        else:
+            rows = evolve(rows, shape=shape)
+            draft.mark(style, "mapped", f"data {{ format = {shape} }}")
+    if turns is not None:
+        rows = evolve(rows, columns={"conversations": text(turns) or "conversations"})
+        draft.mark(turns, "mapped", "columns")
+    return rows
+
+
+def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
+    """The repository or file of a source, with the component's own where the file names none."""
+    place, files, config, split = (inside.get(key) for key in ("source", "data_files", "name", "split"))
+    config = inside.get("subset", config)
+    if place is None and rows.source is None:
+        draft.error(made, "it names no `source`")
+        return
+    if place is not None and text(place) in ("json", "csv", "parquet", "text") and files is not None:
+        draft.mark(place, "mapped", "the file says what it is")
+        if len(files.items) != 1:
+            draft.error(files, "a spec names one file or folder")
+            return
+        place = files.items[0]
+        draft.mark(files, "mapped", "data")
+    elif files is not None and not files.empty:
+        draft.error(files, "a spec names one file or folder", "write `source: json` beside a file")
+    name = Entry(made.key, rows.source, made.file, made.line) if place is None else place
+    usual = Entry(made.key, rows.config, made.file, made.line) if rows.config is not None else None
+    found = corpus.source(draft, name, config or usual, split)
+    if found is None:
+        return
+    own = tuple(rows.columns.values())
+    kept = {"alpaca": tuple(ALPACA.values()), "text": ("text",), "messages": ("messages",),
+            "conversations": ("conversations",), "preference": ("chosen", "rejected")}.get(rows.shape)  # fmt: skip
+    shape = rows.shape if rows.shape != METHODS[draft.method].shapes[0] else ""
+    known, columns = find_model(draft.model), () if own == kept else own
+    texts = rows.shape == "prompt_completion" or "prompt" in rows.columns
+    chat = texts and (known is None or known.chat)
+    draft.sources.append(evolve(found, columns=columns, format=shape, chat=chat, place=made))
+    if rows.source == "lvwerra/stack-exchange-paired" and place is None:
+        draft.differs(
+            "dataset", "torchtune reads the folder data/rl of the repository, the spec all of it (`--data` names a "
+            "copy of the folder)", made
+        )  # fmt: skip
+
+
+def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
+    """Whether questions are learned, too."""
+    whole = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
+    path = "" if rows.shape == "preference" else corpus.mask(rows.shape)
+    if path:
+        draft.put(path, not whole, entry, "" if entry is not None else "not set: torchtune's own")
+    elif entry is not None:
+        draft.note(entry, "there are no answers apart" if rows.shape == "text" else "pairs are compared by answers")

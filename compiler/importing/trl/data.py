@@ -1,0 +1,381 @@
+"""The keys of the data: the handbook's mixtures, TRL's `datasets` and `dataset_name`, FastChat's files."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+
+from xpc.compiler import registry
+from xpc.compiler.data.shapes import KEPT, SHAPES
+from xpc.compiler.importing.draft import NULL, Draft, Source
+from xpc.compiler.importing.text.entries import Entry, boolean, number, text, words
+from xpc.compiler.importing.trl.model import reference
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.methods import METHODS
+from xpc.grammar.record import evolve
+
+Entries = Mapping[str, Entry]
+
+PART = re.compile(r"[A-Za-z0-9_.\-]+")
+SPLIT = re.compile(r"([A-Za-z0-9_.\-]+)(?:\[(?:0%?)?:([A-Za-z0-9_.%\-]+)\])?")
+READ = ("dataset_mixture", "dataset_mixer", "datasets", "dataset_name", "dataset_config", "dataset_train_split",
+        "dataset_test_split", "dataset_splits", "dataset_configs", "data_path", "eval_data_path", "lazy_preprocess",
+        "preprocessed_path", "dataset_prompt_column", "system_prompt", "dataset_text_field", "dataset_kwargs",
+        "dataset_streaming", "streaming", "test_split_size", "ignore_bias_buffers")  # fmt: skip
+"""The keys that this module reads."""
+LONG = 200
+"""Characters from which a system prompt stands in a file of its own."""
+
+
+def corpus(draft: Draft, named: Entries) -> None:
+    """The sources, the holdout, and what is read of the rows."""
+    mixture, mixer, several, one = (
+        named.get(key) for key in ("dataset_mixture", "dataset_mixer", "datasets", "dataset_name")
+    )
+    if draft.sources:
+        for entry in (
+            mixture,
+            mixer,
+            several,
+            one,
+            *map(named.get, ("data_path", "dataset_config", "dataset_train_split")),
+        ):
+            if entry is not None:
+                everything(draft, entry, "`--data` names another")
+    elif mixture is not None and not mixture.empty:
+        _mixture(draft, mixture)
+        if one is not None and not one.empty:
+            draft.note(one, "the mixture decides")
+            draft.warn(one, "the mixture decides, as in the handbook")
+    elif mixer is not None and not mixer.empty:
+        _mixer(draft, mixer, named)
+    elif several is not None and not several.empty:
+        _several(draft, several, named)
+    elif one is not None and not one.empty:
+        _single(draft, one, named)
+    elif "data_path" in named:
+        _file(draft, named["data_path"])
+    else:
+        draft.warn(None, "no data is named", "`--data` names it")
+    _evaluation(draft, named, plain=bool(one is not None and not one.empty and mixture is None))
+    _rows(draft, named)
+
+
+def formats(draft: Draft) -> tuple[str, ...]:
+    """The formats of the rows that are trained on: those of sources, or that of all of them."""
+    whole = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
+    return tuple(dict.fromkeys(one.format or whole for one in draft.sources)) or (whole,)
+
+
+def in_common(draft: Draft) -> None:
+    """What all sources say of their rows becomes a setting of the data; sources that differ keep what they say."""
+    turned = [one for one in draft.sources if one.chat]
+    if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
+        draft.put("data.chat", True, turned[0].place)
+        draft.sources = [evolve(one, chat=False) for one in draft.sources]
+    if len(formats(draft)) == 1:
+        for one in draft.sources:
+            if one.format:
+                draft.put("data.format", one.format, one.place)
+        draft.sources = [evolve(one, format="") for one in draft.sources]
+    if len({one.context for one in draft.sources}) == 1:
+        for one in draft.sources:
+            if one.context is not None:
+                draft.put("data.context", one.context, one.place)
+        draft.sources = [evolve(one, context=None) for one in draft.sources]
+
+
+def masks(draft: Draft) -> tuple[str, ...]:
+    """The settings that say for the rows of sft what of them is learned: none for texts."""
+    return tuple(dict.fromkeys(path for one in formats(draft) if (path := mask(one))))
+
+
+def mask(shape: str) -> str:
+    """The setting that says for rows of a shape of sft what of them is learned: "" for texts."""
+    of = {"prompt_completion": "method.completion_only", "alpaca": "method.completion_only", "text": ""}
+    return of.get(shape, "method.assistant_only")
+
+
+def everything(draft: Draft, entry: Entry, why: str) -> None:
+    """Note a key with everything in it."""
+    inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
+    for one in inside:
+        everything(draft, one, why)
+    if not inside:
+        draft.note(entry, why)
+
+
+def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None, columns: Entry | None = None,
+           weight: Entry | None = None) -> Source | None:  # fmt: skip
+    """One source as a spec names it."""
+    ref = reference(draft, entry, "dataset")
+    if ref is None:
+        return None
+    draft.mark(entry, "mapped", f"data {{ {ref} }}")
+    known = registry.find_dataset(entry.value) if isinstance(entry.value, str) else None
+    for one, form, what in ((config, PART, "configuration"), (split, SPLIT, "split")):
+        if one is None or one.empty:
+            if one is not None:
+                draft.note(one, NULL)
+            continue
+        found = form.fullmatch(text(one) or "")
+        if found is None:
+            draft.error(one, f"a spec cannot name this {what}", "write one name, with `[:N]` or `[:N%]` behind a split")
+        elif ref.startswith('"'):
+            if what == "split" and one.value == "train":
+                draft.note(one, "a file has one split")
+            else:
+                draft.error(one, f"a file has no {what}")
+        elif what == "configuration" and one.value == "default":
+            draft.note(one, "the configuration that is meant anyway")
+        elif what == "configuration":
+            ref += f":{found[0]}"
+            draft.mark(one, "mapped", f"data {{ {ref} }}")
+        else:
+            usual = "train" if known is None else known.split
+            cut = "" if found[2] is None else f":{found[2]}"
+            ref += f"[{found[1]}{cut}]" if cut or found[1] != usual else ""
+            draft.mark(one, "mapped", f"data {{ {ref} }}")
+    if split is None and known is not None and known.split != "train":
+        ref += "[train]"
+    return Source(ref, _columns(draft, columns, "" if known is None else known.shape), _share(draft, weight))
+
+
+def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
+    """The columns in the order that a spec names them in, and the format that they are of."""
+    if entry is None or entry.empty:
+        if entry is not None:
+            draft.note(entry, NULL)
+        return ()
+    names = words(entry) or []
+    for shape in METHODS[draft.method].shapes:
+        need = SHAPES[shape]
+        if set(need) <= set(names):
+            first = ("prompt",) if shape == "preference" and "prompt" in names else ()
+            kept = tuple(one for one in KEPT if one in names)
+            others = tuple(one for one in names if one not in (*first, *need, *kept)) if shape == "prompt" else ()
+            left = [one for one in names if one not in (*first, *need, *kept, *others)]
+            if shape != (usual or METHODS[draft.method].shapes[0]) and not draft.has("data.format"):
+                draft.put("data.format", shape)
+            draft.mark(entry, "mapped", "columns", f"no trainer reads {', '.join(left)}" if left else "")
+            return (*first, *need, *kept, *others)
+    draft.put("data.format", "text") if len(names) == 1 and draft.method == "sft" else None
+    draft.mark(entry, "mapped", "columns")
+    return tuple(names)
+
+
+def _share(draft: Draft, entry: Entry | None) -> Amount | None:
+    value = None if entry is None else number(entry)
+    if entry is None:
+        return None
+    if entry.empty:
+        draft.note(entry, NULL)
+    elif value is None or not 0 < value <= 1:
+        draft.error(entry, "it takes a share above 0 and at most 1", "leave a source of weight 0 out")
+    else:
+        draft.mark(entry, "mapped", f"take = {value:.10g}")
+        return Amount("share", value)
+    return None
+
+
+def _mixture(draft: Draft, mixture: Entry) -> None:
+    """The handbook's and Open-R1's: each part shuffled and cut, together shuffled, then split, all with one seed."""
+    table = mixture.mapping
+    for one in table["datasets"].items if "datasets" in table else []:
+        inside = one.mapping
+        if "id" not in inside:
+            draft.error(one, "a part of the mixture needs an `id`")
+            continue
+        found = source(draft, inside["id"], *(inside.get(name) for name in ("config", "split", "columns", "weight")))
+        if found is not None:
+            draft.sources.append(found)
+    if "datasets" not in table:
+        draft.error(mixture, "it takes `datasets`, a list of parts with an `id`")
+    if "seed" in table:
+        draft.setting("data.seed", table["seed"])
+    draft.default("data.seed", 0, "not set: the handbook's mixtures")
+    if "test_split_size" in table:
+        holdout(draft, table["test_split_size"])
+
+
+def holdout(draft: Draft, entry: Entry) -> None:
+    """Rows held out for evaluation: a share below 1, or a number of rows; 0 and nothing hold none out."""
+    value = number(entry)
+    if entry.empty or value == 0:
+        draft.note(entry, "nothing is held out")
+    elif value is None or value < 0 or (value >= 1 and value != int(value)):
+        draft.error(entry, "it takes a number of rows, or a share below 1")
+    else:
+        draft.put("data.holdout", Amount("share", value) if value < 1 else Amount("count", int(value)), entry)
+
+
+def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
+    """The handbook's older form: a share for each dataset, and splits that all of them have."""
+    splits = named.get("dataset_splits")
+    names = [] if splits is None else words(splits) or []
+    train = [one for one in names if "train" in one] or ["train"]
+    test = [one for one in names if "test" in one]
+    odd = [one for one in names if one not in (*train, *test)]
+    if splits is not None and odd:
+        draft.error(splits, f"`{odd[0]}` is neither for training nor for testing")
+    elif splits is not None:
+        draft.mark(splits, "mapped", "data, eval.split")
+    configs, parts = named.get("dataset_configs"), list(mixer.mapping.values())
+    each: list[Entry | None] = [None] * len(parts)
+    if configs is not None and configs.empty:
+        draft.note(configs, NULL)
+    elif configs is not None and len(configs.items) != len(parts):
+        draft.error(configs, f"it names {len(configs.items)} configurations, and the mixer {len(parts)} data sets",
+                    "name one for each, in their order")  # fmt: skip
+    elif configs is not None:
+        each = list(configs.items)
+    for entry, config in zip(parts, each, strict=True):
+        name = Entry(entry.key, entry.key.partition(".")[2], entry.file, entry.line)
+        share = _share(draft, entry)
+        for split in train:
+            found = source(draft, name, config, Entry(entry.key, split, entry.file, entry.line))
+            if found is not None:
+                draft.sources.append(Source(found.ref, (), None if share == Amount("share", 1.0) else share))
+    if test:
+        draft.put("eval.split", test[0], splits)
+        if len(test) > 1:
+            draft.error(splits or mixer, "a spec evaluates on one split")
+    draft.default("data.seed", 42, "not set: the handbook shuffled the mixer with 42")
+
+
+def _several(draft: Draft, several: Entry, named: Entries) -> None:
+    """TRL's `datasets`: parts with a path. Its `fraction` is a share of the mixture, cut from the beginning."""
+    for one in several.items:
+        inside = one.mapping
+        if "path" not in inside:
+            draft.error(one, "a part of the mixture needs a `path`")
+            continue
+        files = inside.get("data_files")
+        name = files if files is not None and isinstance(files.value, str) else inside["path"]
+        if files is not None and name is files and inside["path"].value in ("json", "csv", "parquet", "text"):
+            draft.mark(inside["path"], "mapped", "the file says what it is")
+        elif files is not None and not files.empty:
+            draft.error(
+                files, "a spec names one file or folder", "name a local file in `data_files` and its kind in `path`"
+            )
+        found = source(draft, name, inside.get("name"), inside.get("split"), inside.get("columns"))
+        fraction = inside.get("fraction")
+        if fraction is not None and not fraction.empty:
+            draft.error(fraction, "TRL's `fraction` is a share of the mixture, cut off the beginning of each part",
+                        "write `data { SOURCE(take=N) }` with the number of rows")  # fmt: skip
+        if found is not None:
+            draft.sources.append(found)
+    size = named.get("test_split_size")
+    if size is not None:
+        holdout(draft, size)
+
+
+def _single(draft: Draft, entry: Entry, named: Entries) -> None:
+    found = source(draft, entry, named.get("dataset_config"), named.get("dataset_train_split"))
+    if found is not None:
+        draft.sources.append(found)
+    several = named.get("dataset_configs")
+    if several is not None:
+        draft.note(
+            several, "the scripts read it beside a `dataset_mixer`: `dataset_config` names the configuration of one"
+        )
+        draft.warn(several, "no script reads it beside `dataset_name`", "`dataset_config` names the configuration")
+
+
+def _file(draft: Draft, entry: Entry) -> None:
+    """FastChat's `--data_path`: a JSON list of from/value conversations."""
+    found = source(draft, entry, None, None)
+    if found is not None:
+        draft.sources.append(found)
+        draft.put("data.format", "conversations", entry, "the rows that FastChat reads")
+
+
+def _evaluation(draft: Draft, named: Entries, plain: bool) -> None:
+    every = draft.settings.get("eval.every")
+    evaluates = every is not None and every.text != "never"
+    split = named.get("dataset_test_split")
+    other = named.get("eval_data_path")
+    if split is not None and (not evaluates or not plain):
+        draft.note(split, "nothing is evaluated" if not evaluates else "the mixture decides")
+    elif split is not None and not split.empty:
+        draft.setting("eval.split", split)
+    elif evaluates and plain and not draft.has("data.holdout"):
+        draft.put("eval.split", "test", None, "not set: TRL's `dataset_test_split`")
+    if other is not None and (other.empty or not evaluates):
+        draft.note(other, "nothing is evaluated")
+    elif other is not None:
+        draft.error(other, "a spec evaluates on a split or a holdout of its data", "write `data { holdout = 5% }`")
+    if evaluates and not any(map(draft.has, ("eval.split", "data.holdout"))):
+        draft.warn(every.entry if every else None, "no rows are held out: the source has nothing to evaluate on, and "
+                   "nothing is evaluated", "`data(holdout=5%)` holds rows out")  # fmt: skip
+        del draft.settings["eval.every"]
+
+
+def _rows(draft: Draft, named: Entries) -> None:
+    prompt, system, field = (named.get(key) for key in ("dataset_prompt_column", "system_prompt", "dataset_text_field"))
+    if prompt is not None and not prompt.empty:
+        draft.setting("data.prompt", prompt)
+    elif prompt is not None:
+        draft.note(prompt, NULL)
+    if system is not None and system.empty:
+        draft.note(system, NULL)
+    elif system is not None:
+        said(draft, system)
+    if field is not None and draft.method == "sft":
+        name = text(field) or ""
+        if field.empty or name == "text":
+            draft.note(field, "the column of plain texts anyway")
+        else:
+            draft.sources = [Source(one.ref, one.columns or (name,), one.take) for one in draft.sources]
+            draft.put("data.format", name if name in SHAPES else "text", field)
+    _kwargs(draft, named.get("dataset_kwargs"))
+    for key in ("dataset_streaming", "streaming"):
+        one = named.get(key)
+        if one is not None and one.off:
+            draft.note(one, "it is off")
+        elif one is not None:
+            draft.error(one, "the runtime reads whole datasets", f"write `{key}: false`")
+    for key, why in (("lazy_preprocess", "when rows are tokenized, not what they become"),
+                     ("ignore_bias_buffers", "a workaround for one model's buffers"),
+                     ("test_split_size", "there is no mixture")):  # fmt: skip
+        one = named.get(key)
+        if one is not None and (one.file, one.key) not in draft.fates:
+            draft.note(one, why)
+    made = named.get("preprocessed_path")
+    if made is not None and not made.empty:
+        draft.error(made, "a bundle tokenizes its data itself")
+
+
+def said(draft: Draft, entry: Entry) -> None:
+    """A system prompt, in a file of its own where it is long."""
+    body = text(entry)
+    if body is None:
+        draft.error(entry, "it takes a text")
+    elif len(body) <= LONG:
+        draft.put("data.system", body, entry)
+    else:
+        name = f"{draft.stem}.system.txt"
+        draft.files[name] = body.encode()
+        draft.raw("data.system", f'file("{name}")', entry)
+
+
+def _kwargs(draft: Draft, entry: Entry | None) -> None:
+    if entry is None:
+        return
+    if entry.empty:
+        draft.note(entry, NULL)
+    for name, one in entry.mapping.items():
+        if name == "skip_prepare_dataset" and boolean(one):
+            draft.error(one, "a bundle always prepares its data")
+        else:
+            draft.note(one, "no version of the targets reads it")
+
+
+def inside(folder: Entry, file: Entry) -> Entry | None:
+    """The one file of a local folder that is named; None where the folder may be a data set of the hub."""
+    outer, inner = folder.value, file.value
+    if not isinstance(outer, str) or not isinstance(inner, str) or not outer.startswith((".", "/")):
+        return None
+    place = posixpath.normpath(posixpath.join(outer, inner))
+    return Entry(file.key, place if place.startswith((".", "/")) else f"./{place}", file.file, file.line)

@@ -1,0 +1,112 @@
+"""What a TRL configuration leaves out: the defaults of the classes of its own time, where a spec would mean another."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import EXTRA, Draft, Fate
+from xpc.compiler.importing.text.values import RENAMES, optimizers
+from xpc.compiler.language import extras
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.methods import METHODS
+from xpc.compiler.language.schema import TABLE
+from xpc.compiler.language.typed import plain as typed
+from xpc.compiler.stacks import Json, Stack
+
+APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
+         "method.vllm.timeout", "method.log_completions")  # fmt: skip
+"""Settings whose default says nothing, or follows another setting."""
+REPORTING = (
+    "include_num_input_tokens_seen",
+    "logging_nan_inf_filter",
+    "log_unique_prompts",
+    "num_completions_to_print",
+    "f_alpha_divergence_coef",
+)
+"""Arguments that change what is shown, not what is trained; the last is read with one divergence only."""
+
+
+OF_ITS_TIME = (
+    "`average_tokens_across_devices` is not set: taken as trl 0.18 has it, a mean of each process's tokens; "
+    "trl 0.19, whose names are the same, takes it over all of them"
+)
+"""The one default of sft that parts the versions which a file with older names may be of: the alignment handbook pins
+trl 0.19.1, Open-R1 pins 0.18.0 (transformers 4.52.3 has False; trl 0.19.1's SFTConfig has True)."""
+
+
+def native_defaults(draft: Draft, native: Stack) -> None:
+    """The settings that no key says, as `native` has them, where the language would choose otherwise."""
+    stated = native.base_arguments(native.config(draft.method))
+    why = f"not set: the default of {native.name}"
+
+    def usual(name: str) -> Json:
+        return stated.get(RENAMES.get(name, name), stated.get(name))
+
+    if not draft.has("train.steps"):
+        draft.default("train.epochs", 3.0, why)
+    for path, name in (("batch.micro", "per_device_train_batch_size"), ("batch.accum", "gradient_accumulation_steps"),
+                       ("optimizer.lr", "learning_rate"), ("batch.seq", "max_length")):  # fmt: skip
+        value = usual(name)
+        if isinstance(value, int | float):
+            draft.default(path, value, why)
+    for path, name in (("save.every", "save_steps"), ("track.every", "logging_steps")):
+        value = usual(name)
+        if isinstance(value, int | float):
+            draft.default(path, Amount("count", int(value)), why)
+    if not METHODS[draft.method].grouped:
+        draft.default("eval.micro", 8, why)
+    draft.default("memory.checkpointing", usual("gradient_checkpointing") is True, why)
+    on = draft.settings.get("memory.checkpointing")
+    if native.facts.reentrant_by_default and on is not None and on.text == "true":
+        draft.default("memory.checkpointing.reentrant", True, "not set: transformers 4 recomputes in this way")
+    optimizer = optimizers().get(str(usual("optim")))
+    if optimizer is not None:
+        draft.default("optimizer", optimizer, why)
+    if draft.method == "sft" and not usual("average_tokens_across_devices") and not draft.has("batch.mean"):
+        draft.warn(None, OF_ITS_TIME, "`average_tokens_across_devices: true` is trl 0.19's default")
+    draft.default("batch.mean", "global_tokens" if usual("average_tokens_across_devices") else "local_tokens", why)
+    if native.name != draft.stack.name:
+        _method(draft, native, stated, why)
+        _others(draft, native, stated, why)
+
+
+def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
+    """The method's own defaults where the two stacks differ: a spec takes those of its target."""
+    here = draft.stack.base_arguments(draft.stack.config(draft.method))
+    for row in TABLE:
+        block = row.path.rpartition(".")[0]
+        if draft.method not in row.methods or not row.path.startswith("method.") or row.path in APART:
+            continue
+        if not row.args:
+            continue  # the runtime decides it: no class has a default of it
+        name = row.args[0]
+        if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
+            continue
+        value = _value(draft, native, row.path, stated[name])
+        if value is not None and value != _value(draft, draft.stack, row.path, here.get(name)):
+            draft.default(row.path, value, why)
+
+
+def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
+    """What no setting decides and the two stacks have otherwise: kept under `extra`."""
+    here = draft.stack.base_arguments(draft.stack.config(draft.method))
+    known = native.fields(native.config(draft.method))
+    for name in sorted(extras.legal_names(draft.stack, "trl", draft.method) & set(stated)):
+        value = stated[name]
+        plain = isinstance(value, bool | int | float | str) and not known[name].machine
+        if name in REPORTING or not plain or value == here.get(name) or name in draft.extra.get("trl", {}):
+            continue
+        if extras.wrong_value(draft.stack, "trl", name, value, draft.method) is None:
+            draft.extra.setdefault("trl", {})[name] = typed(value)
+            draft.defaults.append(Fate("", "", "", 0, EXTRA, f"extra trl {{ {name} = {typed(value)} }}", why))
+
+
+def _value(draft: Draft, stack: Stack, path: str, value: Json) -> object:
+    if path == "method.loss":
+        losses = {theirs: ours for ours, theirs in stack.losses(draft.method).items()}
+        names = [str(one) for one in (value if isinstance(value, list) else [value])]
+        known = [losses.get(name) for name in names]
+        return None if None in known or not known else tuple(Weighted(str(name)) for name in known)
+    if path == "method.scale_rewards" and isinstance(value, bool):
+        return "group" if value else "none"
+    if path == "method.vllm.gpu_memory" and isinstance(value, float):
+        return Amount("share", value)
+    return value if isinstance(value, bool | int | float | str) else None

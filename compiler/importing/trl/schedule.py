@@ -1,0 +1,130 @@
+"""The learning rate's shape: `lr_scheduler_type`, its keyword arguments, and the warm-up in steps or as a share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.importing.draft import NULL, Draft
+from xpc.compiler.importing.text.entries import Entry, number, text
+from xpc.compiler.importing.text.values import SCHEDULES
+from xpc.compiler.language.kinds import Amount
+
+ARGUMENTS = {
+    "min_lr": "schedule.min_lr", "min_lr_rate": "schedule.min_lr", "min_lr_ratio": "schedule.min_lr",
+    "lr_end": "schedule.min_lr", "num_cycles": "schedule.cycles", "power": "schedule.power",
+    "timescale": "schedule.timescale", "num_decay_steps": "schedule.decay", "decay_type": "schedule.decay_type",
+    "factor": "schedule.factor", "patience": "schedule.patience", "warmup_lr_rate": "schedule.warmup_lr",
+    "warmup_lr": "schedule.warmup_lr", "max_lr": "schedule.max_lr",
+}  # fmt: skip
+"""`lr_scheduler_kwargs` and the settings that they are."""
+FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
+"""Schedules that transformers gives no warm-up (optimization.py, `get_scheduler`); `constant_with_warmup` has one."""
+SHARES = ("min_lr_rate", "min_lr_ratio", "warmup_lr_rate")
+
+
+def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
+    """Type, keyword arguments and warm-up."""
+    entry, kwargs = named.get("lr_scheduler_type"), named.get("lr_scheduler_kwargs")
+    if entry is not None:
+        name = SCHEDULES.get(str(entry.value).lower())
+        if name is None:
+            draft.error(entry, "the language has no such schedule", "`xpc explain schedule` lists them")
+        else:
+            draft.put("schedule", name, entry)
+    if kwargs is not None and kwargs.empty:
+        draft.note(kwargs, NULL)
+    elif kwargs is not None and not kwargs.mapping:
+        draft.error(kwargs, "it takes a mapping such as {min_lr_rate: 0.1}")
+    elif kwargs is not None:
+        for name, one in kwargs.mapping.items():
+            if name != "num_stable_steps":
+                _argument(draft, name, one)
+    steps, ratio = named.get("warmup_steps"), named.get("warmup_ratio")
+    if flat(entry):
+        for said in (steps, ratio):
+            if said is not None:
+                draft.note(said, "transformers has no warm-up for this schedule")
+    else:
+        warmup(draft, steps, ratio)
+    stable = None if kwargs is None else kwargs.mapping.get("num_stable_steps")
+    if stable is not None:
+        _stable(draft, stable, named.get("max_steps"))
+
+
+def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
+    """The steps between warm-up and decay, where they are those that the spec leaves to them, too."""
+    parts = [draft.settings.get(path) for path in ("schedule.warmup", "schedule.decay")]
+    counts = [int(one.text) for one in parts if one is not None and one.text.isdecimal()]
+    whole, value = None if most is None else number(most), number(entry)
+    if entry.empty:
+        draft.note(entry, NULL)
+    elif value is not None and whole is not None and len(counts) == 2 and sum(counts) + value == whole:
+        draft.note(entry, "the steps that warm-up and decay leave")
+    else:
+        draft.error(entry, "the spec's rate stays at its peak for the steps that warm-up and decay leave of the run",
+                    "leave it out, or set `max_steps` to the sum of the three")  # fmt: skip
+
+
+def flat(entry: Entry | None) -> bool:
+    """Whether transformers reads no warm-up beside this `lr_scheduler_type`."""
+    return entry is not None and str(entry.value).lower() in FLAT
+
+
+def _argument(draft: Draft, name: str, entry: Entry) -> None:
+    path = ARGUMENTS.get(name)
+    value, shape = number(entry), draft.settings.get("schedule")
+    if path is None:
+        draft.error(entry, "no schedule of the language has it")
+    elif path == "schedule.decay_type":
+        draft.put(path, "sqrt" if entry.value == "1-sqrt" else text(entry) or "", entry)
+    elif value is None:
+        draft.error(entry, "it takes a number")
+    elif name == "num_cycles" and value == 0.5 and shape is not None and shape.text in ("cosine", "wsd"):
+        draft.note(entry, "half a cosine is the default")
+    elif path in ("schedule.min_lr", "schedule.warmup_lr", "schedule.max_lr"):
+        draft.put(path, Amount("share" if name in SHARES else "absolute", value), entry)
+    elif path == "schedule.decay":
+        draft.put(path, Amount("count", int(value)), entry)
+    else:
+        draft.put(path, value if path in ("schedule.power", "schedule.factor") else int(value), entry)
+
+
+def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
+    """Steps decide where they are above 0, as in transformers; steps below 1 are a share."""
+    count = number(steps) if steps is not None and not steps.empty else None
+    share = number(ratio) if ratio is not None and not ratio.empty else None
+    for one, value in ((steps, count), (ratio, share)):
+        if one is not None and one.empty:
+            draft.note(one, NULL)
+        elif one is not None and (value is None or value < 0):
+            draft.error(one, "it takes a number that is not negative")
+            return
+    if steps is not None and count:
+        draft.put("schedule.warmup", Amount("share", count) if count < 1 else Amount("count", int(count)), steps)
+        if ratio is not None and share:
+            draft.note(ratio, "`warmup_steps` is above 0, and decides")
+            draft.warn(ratio, f"`warmup_steps: {count}` decides, as in transformers")
+        elif ratio is not None and share is not None:
+            draft.note(ratio, "`warmup_steps` decides")
+    elif ratio is not None and share is not None:
+        draft.put("schedule.warmup", Amount("share", share) if share else Amount("count", 0), ratio)
+        if steps is not None and count is not None:
+            draft.note(steps, "`warmup_ratio` decides")
+    elif steps is not None and count is not None:
+        draft.put("schedule.warmup", Amount("count", 0), steps)
+
+
+def optimizer_arguments(draft: Draft, entry: Entry | None) -> None:
+    """`optim_args`: the optimizer's own numbers, over those of the other keys."""
+    if entry is None or entry.empty:
+        return
+    if not entry.mapping:
+        draft.escape("trl", "optim_args", entry)
+        return
+    for key, one in entry.mapping.items():
+        path = {"eps": "optimizer.eps", "weight_decay": "optimizer.weight_decay"}.get(key)
+        if path is not None and number(one) is not None:
+            draft.settings.pop(path, None)
+            draft.put(path, number(one), one)
+        else:
+            draft.error(one, "the language has no such argument of an optimizer")

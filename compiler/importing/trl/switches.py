@@ -1,0 +1,336 @@
+"""The keys of a trainer that several decide together: when it saves and evaluates, packing, checkpointing, the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler import registry
+from xpc.compiler.importing.draft import MAPPED, NULL, Draft, Fate
+from xpc.compiler.importing.text.entries import Entry, boolean, number, text, words
+from xpc.compiler.importing.text.values import ATTENTION, DTYPES, OTHER_TRACKERS, TRACKERS
+from xpc.compiler.language import extras
+from xpc.compiler.language.kinds import EPOCH, NEVER, Amount
+from xpc.compiler.language.methods import METHODS
+from xpc.compiler.language.schema import BY_PATH
+
+Entries = Mapping[str, Entry]
+
+
+def every(entry: Entry | None, steps: Entry | None, usual: Amount, draft: Draft, path: str) -> None:
+    """`*_strategy` and `*_steps` as one interval; `usual` is what counts where the strategy says steps."""
+    name = "steps" if entry is None or entry.empty else "no" if boolean(entry) is False else str(entry.value)
+    if name == "no":
+        assert entry is not None
+        draft.put(path, NEVER, entry, "YAML 1.1 reads a bare `no` as false" if entry.value is False else "")
+    elif name == "epoch":
+        assert entry is not None
+        draft.put(path, EPOCH, entry)
+    elif name == "steps":
+        value = usual if steps is None or steps.empty else _amount(steps)
+        if value is None:
+            assert steps is not None
+            draft.error(steps, "it takes a number of steps, or a share below 1")
+            return
+        for one in (entry, steps):
+            if one is not None and not one.empty:
+                draft.put(path, value, one)
+    else:
+        assert entry is not None
+        draft.error(entry, "the language has steps, epochs and never", "write `steps`, `epoch` or `no`")
+    if steps is not None and (name in ("no", "epoch") or steps.empty):
+        draft.note(steps, "the strategy decides" if not steps.empty else NULL)
+
+
+def _amount(entry: Entry) -> Amount | None:
+    value = number(entry)
+    if value is None or value <= 0:
+        return None
+    if value < 1:
+        return Amount("share", value)
+    return Amount("count", int(value)) if value == int(value) else None
+
+
+def intervals(draft: Draft, named: Entries) -> None:
+    """How often the run saves, logs and evaluates."""
+    saving, saved = named.get("save_strategy"), named.get("save_steps")
+    if saving is not None or saved is not None:
+        every(saving, saved, Amount("count", 500), draft, "save.every")
+    logging, logged = named.get("logging_strategy"), named.get("logging_steps")
+    if logging is not None or logged is not None:
+        every(logging, logged, Amount("count", 500), draft, "track.every")
+    entry, steps = named.get("eval_strategy"), named.get("eval_steps")
+    asked = named.get("do_eval")
+    if entry is not None and not entry.empty:
+        shared = _amount(logged) if logged is not None and not logged.empty else None
+        usual = shared or Amount("count", 500)  # transformers evaluates as often as it logs
+        every(entry, steps, usual, draft, "eval.every")
+    elif steps is not None:
+        draft.note(steps, "nothing is evaluated: `eval_strategy` is not set")
+    if asked is not None:
+        if boolean(asked) and (not draft.has("eval.every") or draft.settings["eval.every"].text == "never"):
+            draft.note(asked, "it asks for an evaluation after the run, and nothing is evaluated during it")
+            draft.warn(asked, "the evaluation after the run is left out: a bundle evaluates during training only")
+        else:
+            draft.note(asked, "whether anything is evaluated is said by `eval_strategy`")
+
+
+def patience(draft: Draft, entry: Entry | None) -> None:
+    """Evaluations without progress after which the run ends; without any the tools fail as transformers does."""
+    often = draft.settings.get("eval.every")
+    if entry is None or entry.off:
+        draft.note(entry, "it is off") if entry is not None else None
+    elif often is None or often.text == "never":
+        draft.error(entry, "nothing is evaluated, so that no evaluation is without progress")
+    else:
+        draft.setting("eval.patience", entry)
+
+
+def trackers(draft: Draft, named: Entries) -> None:
+    """`report_to`."""
+    entry = named.get("report_to")
+    if entry is None:
+        return
+    names = words(entry) or []
+    if entry.empty or names == ["none"]:
+        draft.put("track", ("none",), entry)
+    elif names == ["all"]:
+        draft.put("track", ("none",), entry, "`all` is whatever happens to be installed")
+        draft.warn(entry, "`all` is whatever happens to be installed, and a bundle says which: none is written")
+    elif set(names) <= set(TRACKERS):
+        draft.put("track", tuple(names), entry)
+    elif set(names) <= {*TRACKERS, *OTHER_TRACKERS}:
+        known = tuple(one for one in names if one in TRACKERS)
+        draft.put("track", known or ("none",), entry)
+        draft.differs(
+            "report_to",
+            f"the source reports to {', '.join(names)}, and the language has the trackers {', '.join(TRACKERS)}: what "
+            "a run measures stands in its metrics file in any case",
+            entry,
+        )
+    else:
+        draft.error(entry, "the language has the trackers " + ", ".join(TRACKERS), "name one of them, or `none`")
+
+
+def checkpointing(draft: Draft, named: Entries) -> None:
+    """`gradient_checkpointing` and its keyword arguments."""
+    entry, kwargs = named.get("activation_checkpointing"), named.get("activation_checkpointing_kwargs")
+    if entry is not None:
+        draft.setting("memory.checkpointing", entry)
+    off = draft.has("memory.checkpointing") and draft.settings["memory.checkpointing"].text == "false"
+    if kwargs is None:
+        return
+    inside = kwargs.mapping.get("use_reentrant")
+    for name, one in kwargs.mapping.items():
+        if name != "use_reentrant":
+            draft.error(one, "the language has `reentrant` only")
+    if kwargs.empty or off:
+        draft.note(kwargs, "it is off" if off else NULL)
+        if inside is not None and off:
+            draft.note(inside, "checkpointing is off")
+    elif inside is not None:
+        draft.setting("memory.checkpointing.reentrant", inside)
+        draft.default("memory.checkpointing", True, "it has settings")
+    elif not kwargs.mapping:
+        draft.error(kwargs, "it takes a mapping such as {use_reentrant: false}")
+
+
+ACCELERATOR: Mapping[str, tuple[object, ...]] = {
+    "split_batches": (False,), "dispatch_batches": (None, False), "even_batches": (True,),
+    "use_seedable_sampler": (True,), "gradient_accumulation_kwargs": (None,), "use_configured_state": (None, False),
+    "non_blocking": (None, False, True),
+}  # fmt: skip
+"""What accelerate has by itself (transformers' AcceleratorConfig); how batches are copied changes no number."""
+
+
+def accelerator(draft: Draft, named: Entries) -> None:
+    """`accelerator_config`, where it says what a bundle does anyway."""
+    entry = named.get("accelerator_config")
+    if entry is None or entry.empty:
+        return
+    for name, one in entry.mapping.items():
+        if name in ACCELERATOR and one.value in ACCELERATOR[name]:
+            draft.note(one, "what a bundle does")
+        else:
+            draft.error(one, "a bundle leaves accelerate's way with batches as it is", "leave it out")
+    if entry.mapping:
+        draft.note(entry, "each of its keys has its own word")
+    else:
+        draft.error(entry, "it takes a mapping such as {split_batches: false}")
+
+
+def packing(draft: Draft, named: Entries) -> None:
+    """`packing` with its strategy."""
+    entry, strategy, again = named.get("packing"), named.get("packing_strategy"), named.get("eval_packing")
+    on = entry is not None and boolean(entry) is True
+    if entry is not None and draft.method == "sft":
+        draft.setting("batch.packing", entry)
+    elif entry is not None and not on:
+        draft.note(entry, f"it is off, and {draft.method} has no such setting")
+    elif entry is not None:
+        draft.error(entry, "only sft packs rows")
+    if strategy is not None:
+        name = {"bfd-requeue": "bfd_split", "fixed": "wrapped", "bfd_requeue": "bfd_split"}.get(
+            str(strategy.value), str(strategy.value)
+        )
+        if not on:
+            draft.note(strategy, "nothing is packed")
+        elif name not in BY_PATH["batch.packing.strategy"].choices:
+            draft.error(strategy, "no target packs in this way", "write `bfd`, `bfd_split` or `wrapped`")
+        elif name == "ffd" and name not in draft.stack.packing:
+            draft.put(
+                "batch.packing.strategy", "bfd", strategy, "`ffd` never was a strategy of TRL; bfd is its default"
+            )
+            draft.warn(
+                strategy, "no version of TRL packs by `ffd` (the trainer fails on it): bfd, the default, is written"
+            )
+        else:
+            draft.put("batch.packing.strategy", name, strategy)
+    if again is not None and not again.empty:
+        if on:
+            draft.setting("batch.packing.eval", again)
+        else:
+            draft.note(again, "nothing is packed")
+
+
+def switches(draft: Draft, named: Entries) -> None:
+    """Switches that say the opposite here, or choose between names."""
+    only, resume = named.get("save_only_model"), named.get("resume_from_checkpoint")
+    if only is not None and not only.empty:
+        value = boolean(only)
+        if value is None:
+            draft.error(only, "it takes true or false")
+        else:
+            draft.put("save.full_state", not value, only)
+    if resume is not None:
+        if resume.empty or boolean(resume) is not None:
+            draft.put(
+                "save.resume", "auto", resume, "the newest checkpoint of the output folder is taken up"
+            ) if boolean(resume) else draft.note(resume, "no checkpoint is named; a bundle takes up its own")
+        else:
+            draft.mark(resume, "reserved", "# resume_from_checkpoint")
+            draft.differs(
+                "resume_from_checkpoint",
+                "the source goes on from a checkpoint of another folder; a run of the spec begins anew, unless the "
+                "checkpoint is put into the run's own folder",
+                resume,
+            )
+    mean = named.get("average_tokens_across_devices")
+    if mean is not None and boolean(mean) is not None:
+        draft.put("batch.mean", "global_tokens" if boolean(mean) else "local_tokens", mean)
+    order = named.get("shuffle_dataset")
+    if order is not None and not order.empty and METHODS[draft.method].grouped:
+        draft.setting("data.shuffle", order)
+    elif order is not None:
+        draft.note(order, "rows are shuffled before they are read: `data.shuffle`")
+    grouped = named.get("group_by_length")
+    if grouped is not None:
+        if grouped.off:
+            draft.note(grouped, "it is off")
+        elif draft.escape("trl", "group_by_length", grouped):
+            pass
+        elif "train_sampling_strategy" in draft.stack.fields(draft.stack.config(draft.method)):
+            draft.extra.setdefault("trl", {})["train_sampling_strategy"] = '"group_by_length"'
+            draft.mark(grouped, "extra", 'extra trl { train_sampling_strategy = "group_by_length" }')
+    older, attention = named.get("use_flash_attention_2"), named.get("attn_implementation")
+    if older is not None and older.off:
+        draft.note(older, "it is off")
+    elif older is not None and attention is not None and not attention.empty:
+        draft.note(older, "`attn_implementation` decides")
+    elif older is not None:  # the alignment handbook's, before transformers had a word for it
+        draft.put("model.attn", "flash2", older)
+    for name in ("attn_implementation", "dtype"):
+        entry = named.get(name)
+        if entry is not None:
+            (_attention if name == "attn_implementation" else _dtype)(draft, entry)
+
+
+def _attention(draft: Draft, entry: Entry) -> None:
+    name = ATTENTION.get(str(entry.value))
+    if entry.empty:
+        draft.note(entry, NULL)
+    elif name is None:
+        draft.error(
+            entry, "the language has no such attention", "write flash_attention_2, sdpa, eager or flex_attention"
+        )
+    else:
+        kernel = "" if "/" not in str(entry.value) else "a kernel of the Hub: the same algorithm, another build"
+        draft.put("model.attn", name, entry, kernel)
+
+
+def _dtype(draft: Draft, entry: Entry) -> None:
+    value = text(entry)
+    if value is None:
+        draft.put("model.dtype", "fp32", entry, "without a dtype transformers 4 loads in fp32")
+    elif value == "auto":
+        draft.mark(entry, MAPPED, "model.dtype", "the dtype of the checkpoint")
+        draft.put("model.dtype", "bf16", entry, "`auto` is the dtype of the checkpoint, nearly always bf16")
+        draft.warn(entry, "`auto` is the dtype of the checkpoint, which is not known here: bf16 is written")
+    elif value.removeprefix("torch.") in DTYPES:
+        draft.put("model.dtype", DTYPES[value.removeprefix("torch.")], entry)
+    else:
+        draft.error(entry, "the language loads weights in fp32, bf16 or fp16")
+
+
+def hub(draft: Draft, named: Entries) -> None:
+    """What is pushed to the hub, and where. Unset, the repository is named after the output folder."""
+    push = named.get("push_to_hub")
+    inside = {
+        "hub_model_id": "save.hub.name", "hub_strategy": "save.hub.strategy", "hub_private_repo": "save.hub.private",
+        "hub_revision": "save.hub.revision",
+    }  # fmt: skip
+    if push is None or push.off:
+        for one in (push, *map(named.get, (*inside, "hub_always_push"))):
+            if one is not None:
+                draft.note(one, "nothing is pushed: `push_to_hub` is not on")
+        return
+    draft.put("save.hub", True, push)
+    for name, path in inside.items():
+        one = named.get(name)
+        if one is None:
+            continue
+        if path == "save.hub.strategy" and not one.empty and one.value not in BY_PATH[path].choices:
+            draft.error(one, "it takes " + ", ".join(BY_PATH[path].choices))
+        else:
+            draft.setting(path, one)
+
+
+def precision(draft: Draft, why: str) -> None:
+    """The precision where nothing turns one on: 32 bits, or that of narrower weights, which compute as they are."""
+    held, said = draft.settings.get("model.dtype"), draft.settings.get("precision")
+    if held is None or held.text == "fp32" or (said is not None and said.text != "fp32"):
+        draft.default("precision", "fp32", why)
+        return
+    if said is not None and said.entry is not None:
+        draft.warn(said.entry, f"weights of {held.text} compute in {held.text} all the same: the spec says so")
+        draft.mark(said.entry, MAPPED, f"precision = {held.text}")
+    draft.settings.pop("precision", None)
+    draft.put("precision", held.text, None, "the weights compute in their own dtype")
+
+
+def follow(draft: Draft) -> None:
+    """What follows other settings: packed rows that no kernel keeps apart, and a step's mean on one process."""
+    attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
+    apart = attention is not None and attention.text in ("flash2", "flash3")
+    if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):
+        return
+    draft.put("batch.packing.isolate", "mask", None, "packed rows are kept apart without flash attention, too")
+    draft.warn(packed.entry, "without flash attention packed documents see each other in the source's run, and not in "
+               "the spec's")  # fmt: skip
+
+
+def stream(draft: Draft) -> bool:
+    """Whether rows are cut off one stream of texts, of which nothing is kept apart."""
+    way = draft.settings.get("batch.packing.strategy")
+    return way is not None and way.text == "wrapped"
+
+
+def router(draft: Draft) -> None:
+    """The target adds a router's balancing loss on its own; transformers' Trainer does not unless the model asks."""
+    facts = registry.find_model(draft.model)
+    if (
+        facts is not None
+        and facts.experts
+        and "router_aux_loss_coef" in extras.legal_names(draft.stack, "trl", draft.method)
+    ):
+        draft.extra.setdefault("trl", {}).setdefault("router_aux_loss_coef", "0")
+        draft.defaults.append(Fate("", "", "", 0, MAPPED, "extra trl { router_aux_loss_coef = 0 }", "not asked for"))

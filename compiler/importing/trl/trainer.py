@@ -1,0 +1,188 @@
+"""The keys of transformers' TrainingArguments and of TRL's classes: the one table that TRL, Open-R1, the handbook,
+FastChat, LLaMA-Factory and command lines share. A key that decides one setting is read off the schema's `args`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, words
+from xpc.compiler.importing.text.json import unfolded
+from xpc.compiler.importing.text.values import RENAMES, optimizers
+from xpc.compiler.importing.trl import methods as online
+from xpc.compiler.importing.trl import schedule, switches
+from xpc.compiler.language import kinds
+from xpc.compiler.language.schema import TABLE, Setting
+from xpc.compiler.stacks import Stack
+
+Entries = Mapping[str, Entry]
+
+PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
+               kinds.DURATION, kinds.SHARE)  # fmt: skip
+OWN = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
+"""Settings of one argument that are read by a function of this module all the same."""
+QUIET = {
+    "do_train": "it is read by example scripts only",
+    "do_predict": "it is read by example scripts only",
+    "log_level": "console output only",
+    "log_level_replica": "console output only",
+    "log_on_each_node": "console output only",
+    "disable_tqdm": "console output only",
+    "overwrite_output_dir": "no trainer reads it; a bundle never overwrites, and resumes what is there",
+    "logging_dir": "trackers write below the output folder",
+    "save_safetensors": "weights are always safetensors",
+    "use_mps_device": "the device is found",
+    "local_rank": "the launcher's, different in each process",
+    "skip_memory_metrics": "reporting only",
+    "half_precision_backend": "there is one backend",
+    "fp16_backend": "there is one backend",
+    "use_legacy_prediction_loop": "there is one loop",
+    "ddp_backend": "nccl on GPUs and gloo on a CPU, from `hardware`",
+    "use_cpu": "the device is `hardware`",
+    "no_cuda": "the device is `hardware`",
+    "dataloader_pin_memory": "how rows reach the GPU, not what they are: a bundle for GPUs pins them",
+    "use_cache": "keys and values are kept for generation alone, and training keeps none",
+    "predict_with_generate": "evaluation computes the loss",
+    "cache_dir": "HF_HOME names the cache at the launch",
+    "use_fast_tokenizer": "tokenizers are the fast ones",
+    "use_auth_token": "HF_TOKEN is set at the launch",
+    "hub_token": "a secret: HF_TOKEN is set at the launch",
+    "low_cpu_mem_usage": "how weights are read, not what they are",
+    "ignore_pad_token_for_loss": "padding is never in the loss",
+}
+MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
+            "accelerator_config")  # fmt: skip
+"""Arguments that transformers reads a mapping of, and a text of JSON, too."""
+PADS = "the dpo of the target pads all the same: this changes speed and memory, not the loss"
+REFUSED = {
+    "torchdynamo": "write `torch_compile`", "fp16_opt_level": "Apex support is gone",
+    "sharded_ddp": "fairscale support is gone", "jit_mode_eval": "it is gone", "use_ipex": "it is gone",
+    "tpu_num_cores": "the hardware is GPUs or CPUs",
+    "neftune_alpha": "write `neftune_noise_alpha`",
+}  # fmt: skip
+
+
+def simple(name: str) -> Setting | None:
+    """The setting that one argument decides alone, in the same unit. A method's may have a name in each class."""
+    for row in TABLE:
+        decides = row.args == (name,) or (row.methods and name in row.args)
+        if decides and row.kind in PLAIN_KINDS and row.path not in OWN and not row.pending:
+            return row
+    return None
+
+
+def canonical(entries: Entries) -> dict[str, Entry]:
+    """The entries under the names of the schema."""
+    out: dict[str, Entry] = {}
+    for name, entry in entries.items():
+        out.setdefault(RENAMES.get(name, name), unfolded(entry) if name in MAPPINGS else entry)
+    return out
+
+
+def arguments(draft: Draft, entries: Entries) -> None:
+    """Every key of the trainer. Those without a fate afterwards are none of its."""
+    for old, new in RENAMES.items():
+        if old != new and old in entries and new in entries:
+            draft.error(entries[old], f"`{new}` on line {entries[new].line} says the same", "keep one of the two")
+    named = canonical(entries)
+    for part in (_length, _precision, _optimizer, schedule.schedule, switches.intervals, switches.trackers,
+                 switches.checkpointing, switches.packing, switches.switches, switches.hub, switches.accelerator,
+                 online.online):  # fmt: skip
+        part(draft, named)
+    for name, entry in named.items():
+        if (entry.file, entry.key) not in draft.fates:
+            one(draft, name, entry)
+
+
+def one(draft: Draft, name: str, entry: Entry) -> None:
+    """A key that decides one setting, changes nothing, or belongs under `extra`."""
+    row = simple(name)
+    if row is not None and row.methods and draft.method not in row.methods:
+        if entry.off:
+            draft.note(entry, f"it is off, and {draft.method} has no such setting")
+        else:
+            draft.error(entry, f"{draft.method} has no such setting", f"it is one of {', '.join(row.methods)}")
+    elif name == "padding_free" and draft.method == "dpo" and not draft.stack.facts.dpo_padding_free:
+        draft.note(entry, PADS)
+        if not entry.off:
+            draft.warn(entry, PADS)
+    elif row is not None:
+        draft.setting(row.path, entry)
+    elif name in QUIET:
+        draft.note(entry, QUIET[name])
+    elif name in REFUSED and not entry.off:
+        draft.error(entry, REFUSED[name])
+    elif name in REFUSED:
+        draft.note(entry, "it is off")
+    elif not draft.escape("trl", name, entry, _stated(draft.stack, draft.method, name)):
+        gone = draft.stack.removed.get(name) or draft.stack.omitted(draft.stack.config(draft.method)).get(name)
+        if gone and entry.off:
+            draft.note(entry, f"it is off ({gone})")
+        elif gone:
+            draft.error(entry, f"{draft.stack.name} has no such argument: {gone}")
+
+
+def _stated(stack: Stack, method: str, name: str) -> object:
+    return stack.base_arguments(stack.config(method)).get(name)
+
+
+def _length(draft: Draft, named: Entries) -> None:
+    steps, epochs = named.get("max_steps"), named.get("num_train_epochs")
+    count = integer(steps) if steps is not None and not steps.empty else None
+    if steps is not None:
+        if steps.empty or (count is not None and count <= 0):
+            draft.note(steps, "it is off: the run is counted in epochs")
+        elif count is None:
+            draft.error(steps, "it takes a whole number")
+        else:
+            draft.put("train.steps", count, steps)
+    if epochs is not None and draft.has("train.steps"):
+        draft.note(epochs, "the number of steps decides")
+    elif epochs is not None:
+        draft.setting("train.epochs", epochs)
+
+
+def _precision(draft: Draft, named: Entries) -> None:
+    said = {name: named[name] for name in ("bf16", "fp16") if name in named}
+    on = [(name, one) for name, one in said.items() if boolean(one)]
+    if len(on) == 2:
+        draft.error(on[1][1], f"bf16 on line {on[0][1].line} is on, too", "keep one of the two")
+        return
+    for name, entry in said.items():
+        if entry.empty or boolean(entry) is False:
+            if not on and not entry.empty and (name == "bf16" or "bf16" not in said or said["bf16"].empty):
+                draft.put("precision", "fp32", entry, f"{name} is off, and nothing else is on")
+            else:
+                draft.note(entry, "it is off")
+        elif boolean(entry) is None:
+            draft.error(entry, "it takes true or false")
+        else:
+            draft.put("precision", name, entry)
+
+
+def _optimizer(draft: Draft, named: Entries) -> None:
+    entry = named.get("optim")
+    if entry is not None:
+        name = optimizers().get(str(entry.value))
+        if name is None:
+            draft.error(entry, "the language has no such optimizer", "`xpc explain optimizer` lists them")
+        else:
+            draft.put("optimizer", name, entry)
+    betas = [named.get("adam_beta1"), named.get("adam_beta2")]
+    given = [one for one in betas if one is not None and not one.empty]
+    if given:
+        values = [
+            number(one) if one is not None and not one.empty else usual for one, usual in zip(betas, (0.9, 0.999))
+        ]
+        for one in given:
+            if number(one) is None:
+                draft.error(one, "it takes a number")
+        if all(value is not None for value in values):
+            why = "" if len(given) == 2 else "the other is the default"
+            for one in given:
+                draft.put("optimizer.betas", tuple(values), one, why)
+    modules = named.get("optim_target_modules")
+    if modules is not None and not modules.empty:
+        names = words(modules)
+        whole = names is not None and [one.lower() for one in names] in (["all-linear"], ["all"])
+        draft.put("optimizer.targets", "all-linear" if whole else tuple(names or ()), modules)

@@ -1,0 +1,25 @@
+"""The training methods, one file each. Whatever differs between methods is a field of their record.
+
+To add one: its file here and its name in METHODS, what its trainer is called in each stack's policy, and the runtime's
+feature where the trainer needs one.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.language.methods.definition import Method as Method
+from xpc.compiler.language.methods.distill import DISTILL
+from xpc.compiler.language.methods.dpo import DPO
+from xpc.compiler.language.methods.grpo import GRPO
+from xpc.compiler.language.methods.kto import KTO
+from xpc.compiler.language.methods.orpo import ORPO
+from xpc.compiler.language.methods.reward import REWARD
+from xpc.compiler.language.methods.rloo import RLOO
+from xpc.compiler.language.methods.sft import SFT
+
+METHODS = {one.name: one for one in (SFT, DPO, ORPO, KTO, REWARD, GRPO, RLOO, DISTILL)}
+DEFAULT = "sft"
+
+
+def readers(path: str) -> tuple[str, ...]:
+    """The methods that read a setting."""
+    return tuple(name for name, one in METHODS.items() if path in one.reads)

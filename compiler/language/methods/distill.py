@@ -1,0 +1,35 @@
+"""Distillation: a student learns the probabilities that a teacher gives to the student's own completions."""
+
+from __future__ import annotations
+
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language.methods.definition import Method
+from xpc.compiler.language.setting import Setting
+
+DISTILL = Method(
+    "distill",
+    "learns to give the tokens of its own completions the probabilities that a teacher gives them",
+    ("prompt", "prompt_completion"),
+    (
+        "method.beta", "method.max_prompt", "method.max_completion", "method.temperature", "method.top_p",
+        "method.top_k", "method.min_p", "method.repetition_penalty", "method.log_completions",
+    ),
+    (
+        Setting("method.teacher", k.MODEL, "model that is learned from", args=("teacher_model_name_or_path",),
+                methods=("distill",), inner=True),
+        Setting("method.teacher_dtype", k.CHOICE, "dtype that the teacher is loaded in; unset, as the model",
+                choices=("fp32", "bf16", "fp16"), bare=False, methods=("distill",), inner=True),
+        Setting("method.lmbda", k.REAL, "share of the batches whose completions the model writes itself; the others "
+                "are the completions of the rows (trl-0.18)", low=0, high=1, default=1.0, args=("lmbda",),
+                methods=("distill",), inner=True),
+    ),
+    defaults={
+        "optimizer.lr": 1e-6, "method.beta": 1.0, "method.temperature": 1.0, "method.max_completion": 512,
+    },
+    arguments={"disable_dropout": False, "dataset_kwargs": {"skip_prepare_dataset": True}},
+    counts="completions",
+    generates=True,
+    head="weight",
+    aliases="gkd; distillation; knowledge distillation; kd; generalized knowledge distillation; on policy "
+    "distillation; minillm; distil",
+)  # fmt: skip

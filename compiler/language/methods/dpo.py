@@ -1,0 +1,38 @@
+"""Direct preference optimization."""
+
+from __future__ import annotations
+
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language.methods.definition import Get, Method
+from xpc.compiler.language.setting import Setting
+
+
+def references(get: Get) -> int:
+    """A frozen copy, unless its log-probabilities are computed beforehand or a uniform one stands in for it."""
+    return int(not (get("method.precompute") or get("method.reference_free")))
+
+
+DPO = Method(
+    "dpo",
+    "learns to prefer the better of two answers, compared with what the model said before",
+    ("preference",),
+    (
+        "method.loss", "method.beta", "method.max_prompt", "method.precompute", "method.sync_reference",
+        "method.sync_reference.every", "method.sync_reference.mixup", "batch.seq", "data.max_tokens", "data.chat",
+        "batch.padding_free",
+        "memory.offload_activations",
+    ),
+    (
+        Setting("method.label_smoothing", k.REAL, "share of the preferences that are taken to be flipped", low=0,
+                high=1, args=("label_smoothing",), methods=("dpo",), inner=True),
+        Setting("method.rpo", k.REAL, "weight of the chosen answer's likelihood beside the loss (trl-0.18; else "
+                "`loss = [sigmoid, sft]`)", low=0, args=("rpo_alpha",), methods=("dpo",), inner=True),
+        Setting("method.reference_free", k.FLAG, "compare with a uniform reference instead of the model (trl-0.18)",
+                args=("reference_free",), methods=("dpo",), inner=True),
+    ),
+    sequences=2,
+    counts="pairs",
+    weighs_losses=True,
+    references=references,
+    aliases="direct preference; preference; direct preference optimization",
+)  # fmt: skip

@@ -1,0 +1,41 @@
+"""Group relative policy optimization: reinforcement by reward functions."""
+
+from __future__ import annotations
+
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language.methods.definition import Get, Method
+from xpc.compiler.language.setting import Path, Setting
+
+REINFORCEMENT: tuple[Path, ...] = (
+    "method.beta", "method.max_prompt", "method.sync_reference", "method.sync_reference.every",
+    "method.sync_reference.mixup", "method.generations", "method.max_completion", "method.temperature", "method.top_p",
+    "method.top_k", "method.min_p", "method.repetition_penalty", "method.iterations", "method.steps_per_generation",
+    "method.epsilon", "method.epsilon_high", "method.mask_truncated", "method.log_completions", "method.rewards",
+    "method.vllm", "method.vllm.mode", "method.vllm.gpu_memory", "method.vllm.tensor_parallel",
+    "method.vllm.max_length", "method.vllm.sleep", "method.vllm.port", "method.vllm.timeout",
+)  # fmt: skip
+
+
+def references(get: Get) -> int:
+    """A frozen copy where the distance to it is punished."""
+    return int(bool(get("method.beta")))
+
+
+GRPO = Method(
+    "grpo",
+    "learns from rewards of its own completions, each compared with the others of its prompt",
+    ("prompt",),
+    ("method.loss", *REINFORCEMENT),
+    (
+        Setting("method.delta", k.REAL, "upper bound of two-sided clipping", low=0, args=("delta",), methods=("grpo",),
+                inner=True),
+        Setting("method.scale_rewards", k.CHOICE, "what rewards are divided by: the deviation of the prompt's "
+                "completions, of the batch's, or nothing", choices=("group", "batch", "none"), bare=False, inner=True,
+                args=("scale_rewards",), methods=("grpo",)),
+    ),
+    counts="completions",
+    generates=True,
+    grouped=True,
+    references=references,
+    aliases="ppo; rl; group relative; online; gspo; dapo; rlhf",
+)  # fmt: skip

@@ -1,0 +1,26 @@
+"""Kahneman-Tversky optimization: answers that are good or bad, each by itself."""
+
+from __future__ import annotations
+
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language.methods.definition import Method
+from xpc.compiler.language.methods.dpo import references
+from xpc.compiler.language.setting import Setting
+
+KTO = Method(
+    "kto",
+    "learns from single answers that are judged good or bad",
+    ("unpaired", "preference"),
+    (
+        "method.loss", "method.beta", "method.max_prompt", "method.precompute", "method.sync_reference",
+        "method.sync_reference.every", "method.sync_reference.mixup", "batch.seq", "data.max_tokens", "data.chat",
+        "memory.offload_activations",
+    ),
+    (
+        Setting("method.desirable", k.REAL, "weight of the losses of good answers", low=0, args=("desirable_weight",),
+                methods=("kto",), inner=True),
+        Setting("method.undesirable", k.REAL, "weight of the losses of bad answers", low=0,
+                args=("undesirable_weight",), methods=("kto",), inner=True),
+    ),
+    references=references,
+)  # fmt: skip

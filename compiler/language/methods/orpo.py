@@ -1,0 +1,16 @@
+"""Odds ratio preference optimization: preferences without a reference."""
+
+from __future__ import annotations
+
+from xpc.compiler.language.methods.definition import Method
+
+ORPO = Method(
+    "orpo",
+    "learns the better of two answers by their odds, without a reference",
+    ("preference",),
+    ("method.beta", "method.max_prompt", "batch.seq", "data.max_tokens", "data.chat"),
+    sequences=2,
+    counts="pairs",
+    cuts_rows="uncounted",
+    head="model",
+)

@@ -1,0 +1,19 @@
+"""REINFORCE leave-one-out: reinforcement with the mean of the other completions as baseline."""
+
+from __future__ import annotations
+
+from xpc.compiler.language.methods.definition import Method
+from xpc.compiler.language.methods.grpo import REINFORCEMENT, references
+
+RLOO = Method(
+    "rloo",
+    "learns from rewards of its own completions, less the mean of the others of their prompt",
+    ("prompt",),
+    REINFORCEMENT,
+    counts="completions",
+    generates=True,
+    grouped=True,
+    scores_twice=True,
+    references=references,
+    aliases="reinforce; reinforce leave one out",
+)

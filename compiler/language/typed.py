@@ -1,0 +1,71 @@
+"""Values as they are typed in a spec: `show(row, 0.1)` gives `10%` for a share."""
+
+from __future__ import annotations
+
+from xpc.compiler.language import kinds as k
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.schema import TEMPLATES, Setting
+from xpc.grammar.tree import quoted
+
+
+def show(row: Setting, value: object) -> str:
+    """A value as it is typed."""
+    if row.kind is k.TEMPLATE and built_in(str(value)) is not None:
+        return str(built_in(str(value)))
+    if row.kind is k.FILE or row.kind is k.TEMPLATE:
+        return f"file({quoted(str(value))})"
+    if isinstance(value, Amount):
+        return amount(value)
+    if row.kind is k.DURATION:
+        return f"{value}s"
+    if row.kind is k.WEIGHTED and isinstance(value, tuple):
+        return "[" + ", ".join(_weighted(one) for one in value) + "]"
+    if row.kind is k.TARGETS and isinstance(value, str):
+        return value
+    if row.kind is k.CHOICE or row.kind is k.HARDWARE or row.kind is k.MODEL or row.path == "target":
+        return str(value)
+    if row.kind is k.SOURCES:
+        return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+    if row.kind is k.CHOICES and isinstance(value, tuple):
+        return " ".join(str(one) for one in value)
+    return plain(value)
+
+
+def _weighted(one: Weighted) -> str:
+    """A loss or a reward function; one of a file is named by the copy in the bundle."""
+    if one.function is None:
+        return one.name if one.weight is None else f"{one.name}(weight={real(one.weight)})"
+    name = quoted(f"{one.file}:{one.function}")
+    return name if one.weight is None else f"file({name}, weight={real(one.weight)})"
+
+
+def plain(value: object, exact: bool = False) -> str:
+    """Plain data as the language writes it. `exact` keeps 1.0 apart from 1, which arguments of `extra` do."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value) if exact else real(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(plain(one, exact) for one in value) + "]"
+    return quoted(value) if isinstance(value, str) else str(value)
+
+
+def real(value: float) -> str:
+    """A number without `.0`: 3.0 is typed `3`."""
+    return str(int(value)) if value == int(value) and abs(value) < 10**15 else repr(value)
+
+
+def amount(value: Amount) -> str:
+    """A share, a count, `epoch` or `never`: `10%`, `500`."""
+    if value.unit in ("epoch", "never"):
+        return value.unit
+    if value.unit == "share":
+        percent = round(value.value * 100, 10)
+        return f"{real(percent)}%"
+    return real(float(value.value)) if isinstance(value.value, float) else str(value.value)
+
+
+def built_in(inside: str) -> str | None:
+    """The name of a built-in template by its place in a bundle; None for a file of one's own."""
+    name = inside.removeprefix("files/").removesuffix(".jinja")
+    return name if name in TEMPLATES else None

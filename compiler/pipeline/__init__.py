@@ -1,0 +1,111 @@
+"""The way through: text goes in at one end, a bundle comes out at the other, one function a step."""
+
+from __future__ import annotations
+
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.language.load import load
+from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.rules import check
+from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.read import decode
+from xpc.grammar.record import evolve, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.load import Loaded
+    from xpc.compiler.resolve.sweep import Grid
+    from xpc.compiler.resolve.sweep_member import Member
+    from xpc.grammar.silenced import Silenced
+
+ASSUMED = "XP190"
+PASTED = ("XP014", "XP020", "XP023", "XP025", "XP030", "XP043", "XP101", "XP102", "XP104")
+"""Findings behind which lines of a command or of YAML, other tools' blocks, or their numbers may stand."""
+FIRST_RULE = "XP200"
+"""Below are codes of syntax and names: what such a spec leaves open is not known, so its assumptions are not told."""
+
+
+@record
+class Checked:
+    """A spec that went through every check, with everything that was found. `spec` is None when an error stands.
+
+    `silenced` is what a comment of the spec took out of the findings. Of a sweep, `spec` is its first member and
+    `members` are all.
+    """
+
+    spec: CheckedSpec | None
+    problems: tuple[Diagnostic, ...]
+    silenced: tuple[Silenced, ...] = ()
+    members: tuple[Member, ...] = ()
+
+
+def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
+    """Read, parse, resolve and check one spec. Never raises for any input."""
+    source, problems = decode(data, name)
+    loaded = load(source, workspace)
+    loaded.problems[:0] = problems
+    if workspace.lock and workspace.pins is None and workspace.kind(workspace.lock) == "file":
+        from xpc.compiler.resolve import lockfile  # most specs have none
+
+        workspace.pins, wrong = lockfile.read(workspace)
+        loaded.problems += wrong
+    if any(one.code in PASTED for one in loaded.problems):
+        from xpc.compiler.suggest.other_tools import told  # only a spec with such findings pays for it
+
+        loaded.problems[:], meant = told(loaded.problems)
+        loaded.meant |= meant
+    if loaded.sweep is not None:
+        from xpc.compiler.resolve.sweep import read  # most specs are one run
+
+        grid = read(loaded)
+        if grid.groups or grid.problems:
+            return _check_sweep(loaded, grid, workspace)
+    spec, resolve_problems = resolve(loaded, workspace)
+    found = [*loaded.problems, *resolve_problems]
+    if spec is not None:
+        found += check(spec)
+    return _checked(loaded, spec, _told(found))
+
+
+def _told(found: list[Diagnostic]) -> list[Diagnostic]:
+    """The findings without assumptions that a misspelt spec did not make."""
+    if any(one.severity == ERROR and one.code < FIRST_RULE for one in found):
+        return [one for one in found if one.code != ASSUMED]
+    return found
+
+
+def _check_sweep(loaded: Loaded, grid: Grid, workspace: Workspace) -> Checked:
+    """Every run that a sweep stands for."""
+    from xpc.compiler.pipeline.sweep_members import members
+
+    runs, found = members(loaded, grid, workspace, _told)
+    if any(one.severity == ERROR for one in grid.problems):
+        found = [one for one in found if one.code != ASSUMED]  # what the sweep would say instead is not known
+    checked = _checked(loaded, runs[0].spec, _told(found))
+    return evolve(checked, members=tuple(runs) if checked.spec is not None else ())
+
+
+def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Checked:
+    wrong = any(one.severity == ERROR for one in found)
+    silenced: tuple[Silenced, ...] = ()
+    if any("xpc:" in one.source.text for one in loaded.files):
+        from xpc.compiler.pipeline.silence import apply  # only a text with silences pays for them
+
+        found, silenced = apply(loaded.files, found)
+    checked = None if spec is None or wrong else CheckedSpec.of(spec, found, silenced)
+    return Checked(checked, tuple(found), silenced)
+
+
+def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str, bytes] | None, Checked]:
+    """All of the way: the files of the bundle by name, or None when an error stands."""
+    workspace.hashes = True
+    checked = check_text(data, name, workspace)
+    if checked.spec is None:
+        return None, checked
+    from xpc.compiler.lower import lower  # the emitters cost milliseconds that `check` has no use for
+
+    if checked.members:
+        from xpc.compiler.lower.sweep import sweep
+
+        return sweep(checked.members, checked.problems), checked
+    return lower(checked.spec), checked

@@ -1,0 +1,309 @@
+"""Silences in place: `# xpc: allow XP712 reason`. Loaded only for a text that holds `xpc:`.
+
+A silence takes the warnings and notes with its codes out of what is found on its lines: the line that it stands on, or
+below a comment of its own the next line; where that line opens or closes a bracket, all that the bracket holds. The
+reason is required. Errors stand, and so does what a reviewer must see; in the file that is checked a silence that
+silences nothing is told.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+
+from xpc.compiler.language.codes import report
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.record import field, mutable
+from xpc.grammar.scan import line_bounds, scan
+from xpc.grammar.silenced import Silenced
+from xpc.grammar.source import Span
+from xpc.grammar.tree import Comment, File
+
+MARK = "xpc:"
+WORD = "allow"
+OTHERS = ("ignore", "disable", "silence", "suppress", "noqa", "nolint", "skip", "off", "deny", "expect", "permit")
+"""What other tools write for `allow`."""
+REVIEWED = ("XP590", "XP701")
+"""Code of no fixed commit that runs, and files of a hidden folder that are copied: whoever reviews a spec of somebody
+else's is told, whatever the spec says, and `--deny warnings` holds."""
+GUESSED = 40
+"""Unknown codes that a suggestion is looked for; each costs milliseconds, and a file can hold thousands."""
+EXAMPLE = "# xpc: allow XP410 the reason"
+
+
+@mutable
+class Silence:
+    """One comment: `codes` with the span of each, and the offsets that it holds for."""
+
+    label: Label
+    codes: dict[str, Span]
+    reason: str
+    start: int
+    end: int
+    main: bool
+    used: set[str] = field(factory=set)
+
+
+def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], tuple[Silenced, ...]]:
+    """What is left of the findings, with what is wrong with the silences themselves; and what was silenced.
+
+    `files` is the spec and its bases, the spec first.
+    """
+    codes = tuple(dict.fromkeys(each.code for each in found))
+    silences: list[Silence] = []
+    problems: list[Diagnostic] = []
+    for file in files:
+        if MARK in file.source.text:
+            for one in _silences(file, file is files[0], codes):
+                (problems if isinstance(one, Diagnostic) else silences).append(one)  # type: ignore[arg-type]
+    left: list[Diagnostic] = []
+    silenced: list[Silenced] = []
+    for finding, holding in zip(found, _holding(silences, found), strict=True):
+        for one in holding:
+            one.used.add(finding.code)
+        if holding and finding.severity != ERROR and finding.code not in REVIEWED:
+            silenced.append(Silenced(finding, holding[0].label, holding[0].reason))
+            continue
+        left.append(finding)
+        problems += [_of_an_error(one, finding) for one in holding]
+    if not any(one.severity == ERROR for one in found):  # else an error may be why the finding is not there
+        problems += [_unused(one, code) for one in silences if one.main for code in one.codes if code not in one.used]
+    return [*left, *problems], tuple(silenced)
+
+
+def _holding(silences: Sequence[Silence], found: Sequence[Diagnostic]) -> list[list[Silence]]:
+    """For each finding the silences that hold for it, in their order: one pass through the text for each code."""
+    groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    for number, one in enumerate(silences):
+        for code in one.codes:
+            groups.setdefault((id(one.label.source), code), []).append((one.start, number))
+    places: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    for number, finding in enumerate(found):
+        at = finding.primary
+        if at is not None and (id(at.source), finding.code) in groups:
+            places.setdefault((id(at.source), finding.code), []).append((at.span.start, number))
+    out: list[list[Silence]] = [[] for _ in found]
+    for key, wanted in places.items():
+        begun, active = sorted(groups[key], reverse=True), list[int]()
+        for offset, number in sorted(wanted):
+            while begun and begun[-1][0] <= offset:
+                active.append(begun.pop()[1])
+            active = [one for one in active if silences[one].end >= offset]
+            out[number] = [silences[one] for one in sorted(active)]
+    return out
+
+
+def _of_an_error(silence: Silence, finding: Diagnostic) -> Diagnostic:
+    if finding.severity != ERROR:
+        return report(
+            "XP901",
+            f"{finding.code} is for who reviews the spec, and no comment of it silences that",
+            Label(silence.label.source, silence.codes[finding.code]),
+            help="do what the warning says, and delete the silence",
+        )
+    return report(
+        "XP901",
+        f"{finding.code} is an error, which no comment silences",
+        Label(silence.label.source, silence.codes[finding.code]),
+        related=() if finding.primary is None else (Label(finding.primary.source, finding.primary.span, "the error"),),
+        help="correct what the error names, and delete the silence",
+    )
+
+
+def _unused(silence: Silence, code: str) -> Diagnostic:
+    whole = len(silence.codes) == 1
+    span = silence.label.span if whole else silence.codes[code]
+    return report(
+        "XP901",
+        f"nothing on these lines gives {code}",
+        Label(silence.label.source, span),
+        help="delete the comment" if whole else f"delete `{code}` from the list",
+        edits=(_whole(silence.label) if whole else _without(silence, code),),
+    )
+
+
+def _whole(label: Label) -> Edit:
+    """The edit that takes a comment out, with the blanks before it."""
+    start = len(label.source.text[: label.span.start].rstrip(" \t"))
+    return Edit(Span(start, label.span.end), "")
+
+
+def _without(silence: Silence, code: str) -> Edit:
+    """The edit that takes one of several codes out of the list, with what parts it from the next or the last."""
+    spans = list(silence.codes.values())
+    at = spans.index(silence.codes[code])
+    if at + 1 < len(spans):
+        return Edit(Span(spans[at].start, spans[at + 1].start), "")
+    return Edit(Span(spans[at - 1].end, spans[at].end), "")
+
+
+def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence | Diagnostic]:
+    """The silences of a file that are well formed, and what is wrong with the others. `given` are the codes found."""
+    lines: _Lines | None = None
+    strange: set[str] = set()
+    for comment in file.comments:
+        start = _begin(comment)
+        if start is None:
+            continue
+        span = Span(start, comment.span.start + len(comment.text.rstrip()))
+        said = _read(file, span)
+        if said is None:
+            continue
+        if isinstance(said, Diagnostic):
+            yield said
+            continue
+        codes, reason = said
+        for code in [one for one in codes if not _is_known(one, given)]:
+            strange.add(code)
+            yield _unknown(file, code, codes.pop(code), given, len(strange) <= GUESSED)
+        if codes:
+            lines = lines or _Lines(file)
+            yield Silence(Label(file.source, span), codes, reason, *lines.held(comment), main)
+
+
+def _begin(comment: Comment) -> int | None:
+    """Where `# xpc:` begins in a comment, also behind other words of it; None where it does not."""
+    text = comment.text
+    at = text.find("#")
+    while at >= 0:
+        if text[at + 1 :].lstrip().startswith(MARK):
+            return comment.span.start + at
+        at = text.find("#", at + 1)
+    return None
+
+
+def _words(text: str, offset: int) -> list[tuple[str, Span]]:
+    """The words of a text that blanks, commas and colons part, each with its place."""
+    out: list[tuple[str, Span]] = []
+    at = 0
+    for word in text.replace(",", " ").replace(":", " ").split():
+        at = text.index(word, at)
+        out.append((word, Span(offset + at, offset + at + len(word))))
+        at += len(word)
+    return out
+
+
+def _read(file: File, span: Span) -> tuple[dict[str, Span], str] | Diagnostic | None:
+    """Codes and reason of a comment from its `#` on; what is wrong with it; or None where it is no silence at all."""
+    text = file.source.text
+    after = text.index(MARK, span.start) + len(MARK)
+    words = _words(text[after : span.end], after)
+    if not words:
+        return None
+    if words[0][0].lower() != WORD:
+        return _misspelt(file, *words[0])
+    codes: dict[str, Span] = {}
+    rest = words[1:]
+    while rest and _is_code(rest[0][0]):
+        codes.setdefault(rest[0][0].upper(), rest[0][1])
+        rest = rest[1:]
+    reason = text[rest[0][1].start : span.end].lstrip(":-– ") if rest else ""
+    if not codes:
+        return report("XP902", "the silence names no code", Label(file.source, span), help=f"write it as `{EXAMPLE}`")
+    if not any(each.isalnum() for each in reason):
+        written = " ".join(text[span.start : span.end].rstrip(":-– ,").split())
+        return report(
+            "XP902",
+            "the silence gives no reason",
+            Label(file.source, span, "nothing is silenced without one"),
+            help=f"say why: `{written} the reason`",
+        )
+    return codes, reason
+
+
+def _is_code(word: str) -> bool:
+    """Whether a word is meant as a code: XP and at least one digit."""
+    return word[:2].upper() == "XP" and any(each.isdigit() for each in word)
+
+
+def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
+    from xpc.grammar.nearest import nearest
+
+    if word.lower() not in OTHERS and nearest(word, (WORD,)) is None:
+        return None
+    return report(
+        "XP902",
+        f"`{word[:60]}` silences nothing",
+        Label(file.source, span),
+        help=f"write `{WORD}`",
+        edits=(Edit(span, WORD),),
+    )
+
+
+@lru_cache
+def _meant(code: str, given: tuple[str, ...]) -> str | None:
+    """Of two codes as near, the one that was found; never one of syntax, which are all errors."""
+    from xpc.grammar.nearest import nearest
+
+    return nearest(code, [*given, *sorted(each for each in _every_code() if each >= "XP1")])
+
+
+def _is_known(code: str, given: Sequence[str]) -> bool:
+    return code in given or code in _every_code()
+
+
+@cache
+def _every_code() -> frozenset[str]:
+    """All codes."""
+    from xpc.compiler.language.codes import CODES
+    from xpc.compiler.rules import codes
+    from xpc.grammar.codes import CODES as SYNTAX
+
+    return frozenset((*CODES, *SYNTAX, *codes()))
+
+
+def _unknown(file: File, code: str, span: Span, given: Sequence[str], guess: bool) -> Diagnostic:
+    near = _meant(code, tuple(given)) if guess else None
+    return report(
+        "XP902",
+        f"there is no code `{code[:60]}`",
+        Label(file.source, span, f"did you mean `{near}`?" if near else ""),
+        help=f"write `{near}`" if near else f"write it as `{EXAMPLE}`",
+        edits=(Edit(span, near),) if near else (),
+    )
+
+
+class _Lines:
+    """The lines of a file and its brackets, each looked for once, however many comments ask."""
+
+    def __init__(self, file: File) -> None:
+        pairs = list(scan(file.source).pairs)
+        self.text = file.source.text
+        self.opened = sorted(pairs)
+        self.closed = sorted((closed, opened) for opened, closed in pairs)
+        self.below: dict[int, tuple[int, int]] = {}
+
+    def held(self, comment: Comment) -> tuple[int, int]:
+        """The offsets of the first and last character of the lines that a silence holds for."""
+        text = self.text
+        start, end = line_bounds(text, comment.span.start, comment.span.start)
+        first = start
+        if not text[start : comment.span.start].strip():  # a comment of its own
+            start, end = self._told(start, end)
+            if text[start:end].lstrip()[:1] in ("}", "]", ")"):
+                return first, line_bounds(text, first, first)[1]  # the last words of a block: nothing follows in it
+        else:
+            first = min([opened for _, opened in _between(self.closed, start, end)], default=start)
+            first = line_bounds(text, min(first, start), min(first, start))[0]
+        return first, max([closed for _, closed in _between(self.opened, start, end)], default=end)
+
+    def _told(self, start: int, end: int) -> tuple[int, int]:
+        """The next line with more than a comment on it, or the last one."""
+        passed = []
+        while start not in self.below and end < len(self.text) and _is_idle(self.text[start:end]):
+            passed.append(start)
+            start, end = line_bounds(self.text, end + 1, end + 1)
+        found = self.below.get(start, (start, end))
+        self.below.update(dict.fromkeys(passed, found))
+        return found
+
+
+def _between(pairs: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
+    """The pairs, sorted, whose first number is not outside of a line."""
+    return pairs[bisect_left(pairs, (start, -1)) : bisect_left(pairs, (end + 1, -1))]
+
+
+def _is_idle(line: str) -> bool:
+    stripped = line.strip()
+    return not stripped or stripped.startswith("#")

@@ -1,0 +1,190 @@
+"""The members of a sweep: each a spec of its own, checked as one that stands alone, and what was found told together.
+
+A member is the sweep's file with one pick of every list. What is found in all members is said once, and so is what is
+found wherever a value of a list is taken, at that value. What only some members have names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+
+from xpc.compiler.engines.engine import engine
+from xpc.compiler.files.workspace import Read, Workspace
+from xpc.compiler.language.codes import Problems, report
+from xpc.compiler.language.items import Written
+from xpc.compiler.language.load import Loaded, overlay
+from xpc.compiler.pipeline.silence import apply as silence
+from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.resolve.sweep import MOST, Grid, Pick, fitted
+from xpc.compiler.resolve.sweep_member import APART, Member
+from xpc.compiler.rules import check
+from xpc.compiler.spec import CheckedSpec
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
+from xpc.grammar.record import evolve
+
+LONGEST = 120
+"""Letters of a member's name; a longer one is cut, and told apart by a digest."""
+KINDS = 3
+"""Findings with one code at one place that are told, where they differ by member."""
+
+
+def members(
+    loaded: Loaded, grid: Grid, workspace: Workspace, told: Callable[[list[Diagnostic]], list[Diagnostic]]
+) -> tuple[list[Member], list[Diagnostic]]:
+    """Every member, checked, and all findings of the sweep. `told` takes out of a member's what is not to be told."""
+    rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
+    names = _names(rows)
+    answers: dict[tuple[str, str, int], Read | str] = {}
+    by_comment = any("xpc:" in one.source.text for one in loaded.files)
+    out: list[Member] = []
+    every: list[list[Diagnostic]] = []
+    for index, (picks, name) in enumerate(zip(rows, names, strict=True)):
+        view = evolve(workspace, reads=dict(workspace.reads), answers=answers)
+        spec, found = resolve(_one(loaded, grid, picks, name), view)
+        if spec is not None:
+            found += check(spec)
+        found = told([*loaded.problems, *found])[len(loaded.problems) :]
+        own = [_fitted(one, picks) for one in found]
+        every.append(own)
+        wrong = any(one.severity == ERROR for one in (*loaded.problems, *own))
+        left, silenced = silence(loaded.files, own) if by_comment and not wrong else (own, ())
+        problems = tuple(one for one in left if one.code not in ("XP901", "XP902"))
+        settings = tuple(pair for pick in picks for pair in pick.shown)
+        checked = None if spec is None or wrong else CheckedSpec.of(spec, problems, silenced)
+        out.append(Member(name, index, settings, checked))
+    together = [*loaded.problems, *grid.problems, *_together(every, rows, names)]
+    if not any(one.severity == ERROR for one in together):
+        together += _across(out, grid)
+    return out, together
+
+
+def _one(loaded: Loaded, grid: Grid, picks: Sequence[Pick], name: str) -> Loaded:
+    """The spec with the values of one member in the place of its own."""
+    one = evolve(
+        loaded, items=dict(loaded.items), kinds=dict(loaded.kinds), problems=Problems(), member=name, sweep=None
+    )
+    for pick in picks:
+        overlay(one, Written(grid.source, items=dict(pick.items)), loaded.sweep_kind)
+        if pick.model is not None and one.train is not None:
+            one.train = evolve(one.train, model=pick.model)
+            one.model_source = grid.source
+    return one
+
+
+def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
+    """A stable name for each member, of its own values alone: `lr=1e-06,beta=0.1`."""
+    from hashlib import sha256
+
+    paths = [path for pick in rows[0] for path, _ in pick.shown]
+    short = [path.rpartition(".")[2] for path in paths]
+    title = {path: one if short.count(one) == 1 else path for path, one in zip(paths, short, strict=True)}
+    out = []
+    for picks in rows:
+        name = ",".join(f"{title[path]}={shown}" for pick in picks for path, shown in pick.shown) or "only"
+        if len(name) > LONGEST:
+            name = f"{name[: LONGEST - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
+        out.append(name)
+    return out
+
+
+# -- findings ---------------------------------------------------------------------------------------------------------
+
+
+def _fitted(found: Diagnostic, picks: Sequence[Pick]) -> Diagnostic:
+    """A finding at a value of a list, with an edit that fits there."""
+    if not found.edits or found.primary is None:
+        return found
+    for pick in picks:
+        if pick.holds(found.primary):
+            path = next((path for path, item in pick.items.items() if item.label.span == found.primary.span), "model")
+            return fitted(found, path, found.primary.span)
+    return found
+
+
+def _together(
+    every: Sequence[Sequence[Diagnostic]], rows: Sequence[tuple[Pick, ...]], names: Sequence[str]
+) -> Iterator[Diagnostic]:
+    """The findings of all members, each once."""
+    has: dict[tuple[object, ...], tuple[Diagnostic, list[int]]] = {}
+    for index, found in enumerate(every):
+        for one in found:
+            entry = has.setdefault(_key(one), (one, []))
+            if not entry[1] or entry[1][-1] != index:
+                entry[1].append(index)
+    partial: dict[tuple[object, ...], list[tuple[Diagnostic, list[int]]]] = {}
+    for one, where in has.values():
+        if len(where) == len(rows) or len(where) == _implied(one, rows):
+            yield one
+        else:
+            partial.setdefault((one.code, _place(one.primary)), []).append((one, where))
+    for group in partial.values():
+        told, rest = group[:KINDS], group[KINDS:]
+        more = {index for _, where in rest for index in where}
+        for number, (one, where) in enumerate(told):
+            said = _listed([names[index] for index in where], len(rows))
+            if more and number == len(told) - 1:
+                said += f"; {len(more)} more have the like"
+            yield evolve(one, message=f"{one.message} ({said})")
+
+
+def _key(one: Diagnostic) -> tuple[object, ...]:
+    return (one.code, one.severity, one.message, one.help, _place(one.primary), *map(_place, one.related))
+
+
+def _place(label: Label | None) -> tuple[object, ...] | None:
+    return None if label is None else (label.source.name, label.span.start, label.span.end, label.text)
+
+
+def _implied(one: Diagnostic, rows: Sequence[tuple[Pick, ...]]) -> int:
+    """How many members take all of the values that a finding stands at; none where it stands elsewhere."""
+    picks = {id(pick): pick for row in rows for pick in row}
+    labels = [label for label in (one.primary, *one.related) if label is not None]
+    held = [{key for key, pick in picks.items() if pick.holds(label)} for label in labels]
+    wanted = [keys for keys in held if keys]
+    if not wanted:
+        return 0
+    return sum(all(any(id(pick) in keys for pick in row) for keys in wanted) for row in rows)
+
+
+def _listed(names: Sequence[str], of: int) -> str:
+    if len(names) == 1:
+        return f"member {names[0]}"
+    first = ", ".join(names[:2])
+    return f"members {first}" if len(names) == 2 else f"members {first} and {len(names) - 2} more of {of}"
+
+
+def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
+    """What only the members together say: the same run twice, one branch for all, an array of several shapes."""
+    specs = [(one.name, one.spec) for one in found if one.spec is not None]
+    if len(specs) < 2:
+        return
+    place = next(iter(grid.places.values()))
+    pushed = [(spec.get("save.hub.name"), spec.get("save.hub.revision")) for _, spec in specs if spec.flag("save.hub")]
+    branches = len(set(pushed))
+    if branches < len(pushed):
+        yield report(
+            "XP886",
+            f"{len(pushed)} members push to {'one branch' if branches == 1 else f'{branches} branches'}",
+            next(spec.label("save.hub.revision") for _, spec in specs if spec.written("save.hub.revision")),
+            help="leave `revision` out: each member has a branch of its own",
+        )
+    swept = next((grid.places[path] for path in ("nodes", "hardware") if path in grid.places), place)
+    yield from engine(specs[0][1]).sweep_faults([spec for _, spec in specs], swept, grid.label)
+    seen: dict[tuple[object, ...], str] = {}
+    twins = []
+    for name, spec in specs:
+        run = (
+            spec.model.name,
+            *((path, repr(value.value)) for path, value in spec.values.items() if path not in APART),
+        )
+        if seen.setdefault(run, name) != name:
+            twins.append((seen[run], name))
+    if twins:
+        more = f", and {len(twins) - 1} more pairs" if len(twins) > 1 else ""
+        yield report(
+            "XP884",
+            f"{twins[0][0]} and {twins[0][1]} are the same run{more}",
+            place,
+            help="leave out the value that says the same in another way",
+        )

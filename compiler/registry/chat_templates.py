@@ -1,0 +1,64 @@
+"""The built-in chat templates: our own texts, which render as the published ones do and mark the answers for the loss.
+
+`schema.TEMPLATES` lists them. What a name stands for is told by the first line of its file.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
+NATIVE = {
+    "qwen2.5": ("qwen2",),
+    "qwen3": ("qwen3",),
+    "llama3.1": ("llama-3.1", "llama-3.2", "llama-3.3"),
+    "llama3": ("llama-3-", "nous-llama-3"),
+    "gemma3": ("gemma-3",),
+    "gemma": ("gemma-",),
+    "mistral": ("mistral-7b", "mixtral-8x7b"),
+    "phi3": ("phi-3",),
+    "smollm2": ("smollm2",),
+    "smollm3": ("smollm3",),
+}
+"""Beginnings of the registry's aliases whose own instruct models have the template; the first that fits counts."""
+CHATML = ("<|im_start|>", "<|im_end|>")
+LLAMA = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
+GEMMA = ("<start_of_turn>", "<end_of_turn>")
+OTHERS = (
+    "llama-7b", "llama-2", "nous-llama-2", "vicuna", "tinyllama", "mistral", "mixtral", "zephyr-7b-sft",
+    "zephyr-7b-beta", "starcoder2", "pythia", "gpt2", "opt-", "falcon",
+)  # fmt: skip
+"""Beginnings of the aliases of registered models that have none of these tokens."""
+LACK = (
+    (CHATML, (*OTHERS, "llama-3", "nous-llama-3", "gemma-", "phi-3")),
+    (LLAMA, (*OTHERS, "qwen", "gemma-", "phi-", "smollm2", "olmo", "yi-")),
+    (GEMMA, (*OTHERS, "qwen", "llama-3", "nous-llama-3", "phi-", "smollm", "olmo", "yi-")),
+    (("<|end|>",), (*OTHERS, "qwen", "llama-3", "nous-llama-3", "gemma-", "smollm", "olmo", "yi-")),
+)
+"""Control tokens, and beginnings of the aliases of registered models whose vocabulary has them not."""
+NO_SYSTEM = ("gemma", "mistral")
+"""Templates that raise an exception for a system prompt, as the published ones do."""
+
+
+@cache
+def text(name: str) -> bytes:
+    """The Jinja text of a built-in template."""
+    with open(os.path.join(FOLDER, name + ".jinja"), "rb") as handle:
+        return handle.read()
+
+
+def native(model: str) -> str | None:
+    """The template of a registered model's own family, or None."""
+    return next((name for name, begins in NATIVE.items() if model.startswith(begins)), None)
+
+
+def alike(template: str) -> str | None:
+    """The built-in template whose turns begin and end with the control tokens of another's text."""
+    known = (("chatml", CHATML), ("llama3.1", LLAMA), ("gemma", GEMMA))
+    return next((name for name, tokens in known if all(token in template for token in tokens)), None)
+
+
+def new_tokens(template: str, model: str) -> tuple[str, ...]:
+    """The control tokens in a template's text that a registered model is known to have no token for."""
+    return tuple(token for tokens, lack in LACK if model.startswith(lack) for token in tokens if token in template)

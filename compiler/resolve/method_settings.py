@@ -1,0 +1,219 @@
+"""What methods and adapters ask of a spec beyond their settings' kinds: names of losses, reward functions, one adapter.
+
+Loaded only for a spec that names a method, a setting of one, or an adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from xpc.compiler.files.workspace import Read
+from xpc.compiler.language.codes import Problems
+from xpc.compiler.language.items import SPEC, Item
+from xpc.compiler.language.kinds import Weighted
+from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.methods import DEFAULT, METHODS
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, REWARDS
+from xpc.compiler.language.setting import Path
+from xpc.compiler.spec import Origin, Value
+from xpc.compiler.stacks import Stack
+from xpc.grammar.diagnostic import Edit, Label
+from xpc.grammar.nearest import nearest
+from xpc.grammar.record import evolve, mutable
+from xpc.grammar.tree import Call, List
+from xpc.grammar.tree import Value as Node
+
+
+@mutable
+class MethodCheck:
+    """Checks the method's part of `values` and completes it: reward files are read and copied into the bundle."""
+
+    loaded: Loaded
+    values: dict[Path, Value]
+    stack: Stack
+    read: Callable[[str, str], Read | str]
+    help_for: Callable[[str, str], str]
+    keep: Callable[[Read], str]
+    problems: Problems
+
+    def run(self) -> None:
+        """Every finding about the method and the adapter."""
+        found = self.values.get("method")
+        method = DEFAULT if found is None else str(found.value)
+        self._of_another_method(method)
+        self._adapter()
+        loss, rewards = self.values.get("method.loss"), self.values.get("method.rewards")
+        if loss is not None and method in BY_PATH["method.loss"].methods:
+            self._losses(method, loss)
+        unread = self.loaded.items.get("method.rewards")
+        if rewards is not None and method in BY_PATH["method.rewards"].methods:
+            self._rewards(rewards)
+        elif unread is not None and rewards is None:
+            origin = Origin(self.loaded.kinds["method.rewards"], unread.label)
+            self.values["method.rewards"] = Value((Weighted(""),), origin)  # reported; nobody says that it is missing
+
+    def _of_another_method(self, method: str) -> None:
+        """A written setting that the method does not read; `false` asks for nothing and may stand."""
+        place = self.values.get("method")
+        related = () if place is None or place.origin.label is None else (place.origin.label,)
+        for path in [one for one in self.values if one in self.loaded.items]:
+            row, label = BY_PATH[path], self.loaded.items[path].label
+            if not row.methods or method in row.methods or self.values[path].value is False:
+                continue
+            if place is None and "method" in self.loaded.items:
+                del self.values[path]  # the method's name is misspelt, which is reported
+                continue
+            owners = ", ".join(row.methods)
+            instead = f"leave `{row.name}` out"
+            if path == "batch.seq":
+                instead = f"{method} counts `max_prompt` and `max_completion`"
+            self.problems.report(
+                "XP126",
+                f"`{row.name}` is not a setting of {method}",
+                evolve(label, text=f"for {owners}"),
+                related=related,
+                help=f"{instead}, or write `method {row.methods[0]}`",
+            )
+            del self.values[path]
+
+    def _adapter(self) -> None:
+        there = [name for name in ADAPTERS if name in self.values and self.values[name].value is True]
+        for one, other in pairwise(there):
+            self.problems.report(
+                "XP103",
+                f"`{one}` and `{other}` are one adapter",
+                self.loaded.items[other].label,
+                related=(self.loaded.items[one].label,),
+                help="keep one of the two",
+            )
+            del self.values[one]
+        bits = self.values.get("lora.bits")
+        if bits is not None and bits.value not in (4, 8):
+            self.problems.report(
+                "XP107", "a quantized base has 4 or 8 bits", bits.origin.label, help="write `bits = 4`, or `bits = 8`"
+            )
+            del self.values["lora.bits"]
+
+    def _nodes(self, path: str) -> list[tuple[Node | None, Item]]:
+        item = self.loaded.items[path]
+        nodes = list(item.node.items) if isinstance(item.node, List) else [item.node]
+        return [(node, item) for node in nodes]
+
+    def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "") -> None:
+        from xpc.compiler.suggest.no_equivalent import advice, nothing_like  # only a wrong spec pays for it
+
+        why = nothing_like(BY_PATH[path].name, name)
+        told = advice(f"{BY_PATH[path].name} {name}", "")
+        near = None if why or told else nearest(name, known)
+        edits = (Edit(at.span, near),) if near and at.typed == name else ()
+        self.problems.report(
+            "XP106",
+            f"`{name[:60]}` is not a choice of `{BY_PATH[path].name}`",
+            evolve(at, text=f"did you mean `{near}`?" if near else ""),
+            help=told or why + (f"write `{near}`" if near else "write one of " + ", ".join(known)) + more,
+            edits=edits,
+        )
+
+    def _losses(self, method: str, value: Value) -> None:
+        known = list(self.stack.losses(method))
+        written = value.value
+        assert isinstance(written, tuple)
+        if not known:
+            return  # the target has no such argument: XP601 says so
+        for one, (node, item) in zip(written, self._nodes("method.loss"), strict=True):
+            if one.name not in known:
+                self._unknown("method.loss", _place(item, node), one.name, known)
+                self.values.pop("method.loss", None)
+        if not METHODS[method].weighs_losses and (len(written) > 1 or written[0].weight is not None):
+            self.problems.report(
+                "XP104",
+                f"{method} takes one loss, without a weight",
+                value.origin.label,
+                help=f"write `loss = {written[0].name[:60]}`",
+            )
+            self.values.pop("method.loss", None)
+
+    def _rewards(self, value: Value) -> None:
+        written = value.value
+        assert isinstance(written, tuple)
+        out: list[Weighted] = []
+        for one, (node, item) in zip(written, self._nodes("method.rewards"), strict=True):
+            label = _place(item, node)
+            if one.name in REWARDS:
+                out.append(one)
+            elif ":" in one.name or "/" in one.name or one.name.endswith(".py"):
+                out.append(self._function(one, label) or one)
+            else:
+                out.append(one)  # kept, so that nobody says that there is no reward
+                more = ', or name a function of a file: `"rewards.py:' + one.name[:40] + '"`'
+                self._unknown("method.rewards", label, one.name, list(REWARDS), more)
+        self.values["method.rewards"] = Value(tuple(out), value.origin)
+
+    def _function(self, one: Weighted, label: Label) -> Weighted | None:
+        """The file's bytes in the bundle, once it is seen that it defines the function; nothing of it is executed."""
+        name, colon, function = one.name.rpartition(":")
+        if not colon or not name.endswith(".py") or not function.isidentifier():
+            self.problems.report(
+                "XP107",
+                f"`{one.name[:80]}` names no function of a file",
+                label,
+                help='write `"rewards.py:tag_count"`: a file beside the spec and a function that it defines',
+            )
+            return None
+        base = label.source.name if self.loaded.kinds["method.rewards"] != SPEC else ""
+        read = self.read(name, base)
+        if isinstance(read, str):
+            self.problems.report(
+                "XP114", read, label, help=self.help_for(name, base).replace('.py"', f'.py:{function}"')
+            )
+            return None
+        defined = _defined(read.data)
+        if isinstance(defined, str):
+            self.problems.report("XP114", f"`{read.name}` is not Python: {defined}", label)
+            return None
+        if function not in defined:
+            near = nearest(function, defined)
+            help = f"write `{name}:{near}`" if near else f"define `{function}` at the top level of `{name[:80]}`"
+            self.problems.report("XP114", f"`{name[:80]}` defines no `{function[:60]}`", label, help=help)
+            return None
+        return evolve(one, file=self.keep(read), function=function, sha256=read.digest)
+
+
+def _place(item: Item, node: Node | None) -> Label:
+    """Where one of a list stands: its name, where it is a call."""
+    if node is None:
+        return item.label
+    named = isinstance(node, Call) and node.name.text != "file"
+    return Label(item.label.source, node.name.span if isinstance(node, Call) and named else node.span)
+
+
+def _defined(data: bytes) -> list[str] | str:
+    """The names that a module's top level binds, read off its syntax tree; or why it has none."""
+    import ast
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an odd escape in somebody's file is no word of ours
+            tree = ast.parse(data)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)
+    except (ValueError, RecursionError, MemoryError) as error:
+        return str(error) or "nested too deep"
+    names: list[str] = []
+    todo: list[ast.AST] = list(tree.body)
+    while todo:
+        node = todo.pop(0)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names += [(one.asname or one.name).partition(".")[0] for one in node.names]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            bound = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names += [one.id for one in bound if isinstance(one, ast.Name)]
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            todo += [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.stmt | ast.ExceptHandler)]
+        elif isinstance(node, ast.ExceptHandler):
+            todo += node.body
+    return names

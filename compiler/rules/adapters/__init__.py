@@ -1,0 +1,1 @@
+"""Rules about adapters and partly trained models."""

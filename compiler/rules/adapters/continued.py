@@ -1,0 +1,144 @@
+"""An adapter of another run whose training continues, `lora(from = ...)` (XP931 to XP934)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from xpc.compiler.language.schema import path_of
+from xpc.compiler.registry.adapter_config import SHAPES, stated
+from xpc.compiler.rules.core.conditions import given
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = given("lora.from")
+SHAPE = ("rank", "block_size", "alpha", "rslora", "dora", "targets", "parameters", "modules_to_save")
+"""Settings that say what an adapter is. Its dropout may be another from run to run."""
+
+
+@rule("XP931", "continued-adapter-of-another-shape", reads=("lora.rank", "lora.alpha", "lora.targets"))
+def another_shape(spec: Spec) -> Iterator[Finding]:
+    """An adapter whose training continues keeps its kind, rank, alpha, targets and the task that it was made for.
+
+    What is not written is taken from its adapter_config.json. Today: weights of another rank are an error of torch
+    after the model is loaded; another alpha changes what the adapter does to the model before the first step, in
+    silence; targets that the saved adapter does not have begin at nothing beside those that were trained, and weights
+    that have no place are left out, with a warning. Source: peft 0.21 `save_and_load.py` (`strict=False`); executed.
+    """
+    adapter = spec.continued
+    if adapter is None:
+        return
+    kind = str(adapter.config["peft_type"])
+    if (kind == "OFT") is not spec.flag("oft"):
+        name = "oft" if kind == "OFT" else "lora"
+        yield Finding(
+            spec.place("lora.from", f"{kind} in its adapter_config.json"),
+            f"`{spec.adapter}` cannot continue an adapter of {name}",
+            f"write `{name}(from = ...)`",
+        )
+        return
+    for name in SHAPE:
+        path, found = path_of(f"lora.{name}"), stated(adapter.config, name)
+        if not spec.written(path) or (name == "targets" and spec.get(path) == "all-linear"):
+            continue  # whether all layers have one is seen when the weights are loaded
+        if name not in SHAPES[kind]:
+            continue  # the setting of another kind is refused as that
+        said = spec.get(path)
+        said = tuple(sorted(map(str, said))) if isinstance(said, tuple) else said
+        if (said or None) != (found or None):
+            yield Finding(
+                spec.place(path, f"the adapter has {_shown(found)}"),
+                f"the adapter in {adapter.path[:80]} has other `{name}`",
+                f"leave `{name}` out: it is the adapter's own",
+                (spec.label("lora.from", "the adapter"),),
+            )
+    task = adapter.config.get("task_type")
+    wanted = "SEQ_CLS" if spec.method.scores else "CAUSAL_LM"
+    if task is not None and task != wanted:
+        yield Finding(
+            spec.place("lora.from", f"task_type {str(task)[:40]}"),
+            f"the adapter was trained for another task than {spec.text('method')}, which is {wanted}",
+            "name an adapter of this task, or begin a new one",
+            (spec.label("method", "the method"),),
+        )
+
+
+def _shown(found: object) -> str:
+    if isinstance(found, tuple):
+        return f"[{', '.join(found)}]"
+    return f"{found:g}" if isinstance(found, float) else str(found).lower()
+
+
+@rule("XP932", "continued-adapter-of-another-base")
+def another_base(spec: Spec) -> Iterator[Finding]:
+    """An adapter is a difference to the weights that it was trained over; on others it is noise.
+
+    Its adapter_config.json names them. Where that is a folder, only its last name is compared, and a difference is a
+    warning. Today: shapes that do not fit are an error after the model is loaded; those that fit train on, from a
+    model that says nonsense. Source: peft 0.21 `peft_model.py` (the base is never compared); executed.
+    """
+    adapter = spec.continued
+    base = None if adapter is None else adapter.config.get("base_model_name_or_path")
+    if adapter is None or not isinstance(base, str) or not base:
+        return
+    own = spec.model.id or spec.model.path or ""
+    ids = spec.model.id is not None and base.count("/") == 1 and not base.startswith((".", "/"))
+    last = [PurePosixPath(one).name.lower() for one in (own, base)]
+    if (ids and own.lower() != base.lower()) or last[0] != last[1]:
+        yield Finding(
+            spec.place("lora.from", f"trained over {base[:80]}"),
+            f"the adapter was trained on another model than {spec.model.name}"
+            if ids
+            else f"the adapter was trained on {base[:80]}, and nothing says whether {spec.model.name} is the same",
+            "train the model that it was trained over",
+            (spec.model.label,),
+            severity=None if ids else "warning",
+        )
+        return
+    revision = adapter.config.get("revision")
+    if isinstance(revision, str) and spec.model.revision is not None and revision != spec.model.revision:
+        yield Finding(
+            spec.place("lora.from", f"trained over revision {revision[:40]}"),
+            f"the adapter was trained on another revision of {spec.model.name}",
+            f"write `{base}@{revision}` in the header",
+            (spec.model.label,),
+            severity="warning",
+        )
+
+
+@rule("XP933", "continued-over-other-bits", "warning", reads=("lora.bits",))
+def other_bits(spec: Spec) -> Iterator[Finding]:
+    """An adapter over a quantized base has learned around its rounding, and over a whole one it meets other weights.
+
+    Known of adapters that a bundle has trained: their folder says so. Today: nothing is said, and the loss begins
+    above where it ended. Source: arXiv 2305.14314, and peft 0.21 `peft_model.py`, which does not compare; executed.
+    """
+    adapter = spec.continued
+    if adapter is None or adapter.bits == 0 or adapter.bits == spec.bits:
+        return
+    was = "an unquantized base" if adapter.bits is None else f"a base of {adapter.bits} bits"
+    now = "an unquantized one" if spec.bits is None else f"one of {spec.bits} bits"
+    yield Finding(
+        spec.place("lora.from", f"trained over {was}"),
+        f"the adapter was trained over {was}, and continues over {now}",
+        "write `lora` without `bits`" if adapter.bits is None else f"write `lora(bits = {adapter.bits}, from = ...)`",
+        (spec.label("lora.bits", "the base here"),),
+    )
+
+
+@rule("XP934", "reference-without-the-adapter", "warning", reads=("method.precompute", "method.reference_free"))
+def reference_without(spec: Spec) -> Iterator[Finding]:
+    """The reference of a method is the base without any adapter, and not the adapter that training continues from.
+
+    Training then begins at a distance from its reference, and is drawn back to before the adapter was trained. Today:
+    TRL says nothing; so do LLaMA-Factory and axolotl, which have the same. Source: trl 1.16 `dpo_trainer.py`
+    (`use_adapter(model, adapter_name=None)`), `grpo_trainer.py`; executed.
+    """
+    adapter = spec.continued
+    if adapter is not None and spec.method.references(spec.get):
+        yield Finding(
+            spec.place("lora.from", "the policy begins here"),
+            f"{spec.text('method')} compares with the base without the adapter",
+            "merge the adapter (`save(merge)` of its run), and train the merged model with `lora`",
+            (spec.label("method", "the method"),),
+        )

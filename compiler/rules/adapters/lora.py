@@ -1,0 +1,175 @@
+"""LoRA and quantized bases (XP438, XP453 to XP459)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.schema import path_of
+from xpc.compiler.registry.linear_layers import HEADS
+from xpc.compiler.rules.core.conditions import adapters
+from xpc.compiler.rules.core.modules import MODULES, heads
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+WHEN = adapters
+
+
+@rule("XP438", "packed-weights-cast")
+def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
+    """4 bits that are sharded lie in numbers of the type that the model is loaded in, and a cast makes others of them.
+
+    ZeRO-3 and FSDP cast what they shard to the precision of the run. Today: from bf16 or fp16 to the other the base is
+    noise, in silence; from fp32 half of its bytes are gone, RuntimeError in the first step. Source: deepspeed 0.19.8
+    and 0.18.2 `runtime/engine.py` (`_configure_distributed_model`), torch 2.13 `_fsdp_param.py` (`param_dtype`);
+    executed with ZeRO-3.
+    """
+    dtype, precision = spec.text("model.dtype"), spec.text("precision")
+    if spec.bits == 4 and spec.weights_sharded and precision != "fp32" and dtype != precision:
+        yield Finding(
+            spec.place("model.dtype", f"4 bits lie in {dtype} numbers"),
+            f"{spec.text('strategy')} casts what it shards to {precision}, packed weights too",
+            write(f"dtype = {precision}"),
+            (spec.label("precision"), spec.label("strategy")),
+        )
+
+
+@rule("XP453", "eight-bits-sharded")
+def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
+    """A base of 8 bits is whole numbers with their scales beside them, and FSDP spreads only numbers with a fraction.
+
+    4 bits can be spread: their bytes are stored as the dtype of the other weights. Today: FSDP1 raises ValueError,
+    FSDP2 AttributeError in the first step; ZeRO-3 trains, and every process keeps a whole copy of the base beside its
+    share, which is a warning. Source: bitsandbytes 0.50 `Int8Params`; executed in two processes.
+    """
+    if spec.bits == 8 and spec.weights_sharded:
+        name = spec.text("strategy")
+        yield Finding(
+            spec.place("lora.bits", "bytes without a storage dtype"),
+            f"{name} cannot shard a base of 8 bits"
+            if spec.sharded_by_fsdp
+            else f"{name} keeps a base of 8 bits whole in every process",
+            write("bits = 4"),
+            (spec.label("strategy", "the strategy"),),
+            severity=None if spec.sharded_by_fsdp else "warning",
+        )
+
+
+@rule("XP454", "adapter-on-the-head")
+def adapter_on_head(spec: Spec) -> Iterator[Finding]:
+    """trl 1.16 multiplies by the weight of `lm_head` itself, past an adapter on it, which would never be trained.
+
+    Today: ValueError in the trainer's constructor, after the data is tokenized. orpo, reward and trl 0.18 compute as
+    peft does. Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py`,
+    `rloo_trainer.py`; executed.
+    """
+    heads = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in HEADS]
+    if heads and spec.method.head != "model" and spec.stack.facts.fused_head:
+        others = [one for one in spec.names("lora.targets") if one not in heads]
+        yield Finding(
+            spec.place("lora.targets", f"`{heads[0]}` is the output head"),
+            f"{spec.stack.name} never trains an adapter on `{heads[0]}`",
+            f"write `targets = [{', '.join(others)}]`" if others else "write `targets = all-linear`",
+            (spec.label("method", "the method"),),
+            replace=f"targets = [{', '.join(others)}]" if others else "targets = all-linear",
+        )
+
+
+@rule("XP455", "adapter-without-a-module")
+def no_module(spec: Spec) -> Iterator[Finding]:
+    """`targets` names modules of the model; where it has none of them there is nothing to train.
+
+    Today: an exception of peft after the model is loaded; where only some are missing they are left out, in silence.
+    Known are the modules of dense families. Source: peft 0.21 `tuners_utils.py`; executed.
+    """
+    facts = spec.model.facts
+    known = MODULES.get(facts.model_type) if facts is not None else None
+    targets = spec.names("lora.targets")
+    if known is None or facts is None or facts.experts or not targets:
+        return
+    missing = [one for one in targets if one.rpartition(".")[2] not in (*known, *heads(spec, facts.model_type))]
+    if not missing:
+        return
+    legal = [name for name in known if not name.startswith(("embed", "word", "wte", "wpe"))]
+    gone = set(missing)
+    kept = [one for one in targets if one not in gone]
+    every = not kept
+    yield Finding(
+        spec.place("lora.targets", f"{facts.model_type} has {', '.join(legal)}"),
+        f"{spec.model.name} has no module `{missing[0][:60]}`"
+        if len(missing) == 1
+        else f"{spec.model.name} has no modules {', '.join(f'`{one[:60]}`' for one in missing[:4])}",
+        "write `targets = all-linear`" if every else f"write `targets = [{', '.join(kept)}]`",
+        (spec.model.label,),
+        replace="targets = all-linear" if every else f"targets = [{', '.join(kept)}]",
+        severity=None if every else "warning",
+    )
+
+
+@rule("XP456", "adapter-of-no-effect")
+def no_effect(spec: Spec) -> Iterator[Finding]:
+    """An adapter is scaled by alpha / rank and fed what dropout leaves: alpha 0 or dropout 1 is no adapter at all.
+
+    Neither is one whose B matrices, which begin as zeros, learn at 0 times the rate. Today, silently: the gradients are
+    0, and the saved adapter is the one that it began as. Source: peft 0.21 `tuners/lora/layer.py`; executed.
+    """
+    for name, wrong, better in (("alpha", 0, "32"), ("dropout", 1, "0.05"), ("lr_ratio", 0, "16")):
+        path = path_of(f"lora.{name}")
+        if spec.get(path) == wrong:
+            yield Finding(
+                spec.place(path, "nothing of the adapter is left"),
+                f"`{name} = {wrong}` trains nothing",
+                write(f"{name} = {better}"),
+            )
+
+
+@rule("XP457", "moving-reference-of-adapters")
+def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
+    """With adapters the reference is the model without them: there is no copy that could move.
+
+    Today: trl 1.16 raises NotImplementedError, trl 0.18's dpo ValueError, both in the trainer's constructor after the
+    data is tokenized; trl 0.18's grpo moves nothing, in silence. Source: `dpo_trainer.py`, `kto_trainer.py`,
+    `grpo_trainer.py` of both; executed.
+    """
+    if spec.flag("method.sync_reference"):
+        yield Finding(
+            spec.place("method.sync_reference", "no copy to move"),
+            "the reference of an adapter cannot move",
+            "leave `sync_reference` out, or train all weights",
+            (spec.label("lora") or spec.label("qlora"),),
+        )
+
+
+@rule("XP458", "rank-above-the-width", "warning")
+def rank_above_width(spec: Spec) -> Iterator[Finding]:
+    """An adapter of a rank above the model's width has more weights than the layer that it stands on.
+
+    The product of its two matrices has no higher rank than the layer's. Source: arXiv 2106.09685.
+    """
+    facts, rank = spec.model.facts, spec.get("lora.rank")
+    if facts is not None and isinstance(rank, int) and rank > facts.hidden and not spec.flag("oft"):
+        yield Finding(
+            spec.place("lora.rank", f"{spec.model.name} is {facts.hidden:,} wide"),
+            f"adapters of rank {rank:,} are larger than the layers under them",
+            write("rank = 16", ", or leave `lora` out"),
+        )
+
+
+@rule("XP459", "reentrant-forced", "warning")
+def reentrant_forced(spec: Spec) -> Iterator[Finding]:
+    """Adapters under ZeRO-3 recompute activations the reentrant way only; trl 1.16 sets it, whatever is written.
+
+    Today: a warning in the log. Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; executed.
+    """
+    path: Final = "memory.checkpointing.reentrant"
+    forced = spec.zero_stage == 3 and spec.flag("memory.checkpointing") and spec.stack.facts.zero3_adapters_reentrant
+    if forced and spec.written(path) and not spec.flag(path):
+        yield Finding(
+            spec.place(path, "set to true by trl"),
+            "adapters under zero3 are recomputed the reentrant way",
+            "write `reentrant = true`, or `strategy zero2`",
+            (spec.label("strategy", "the strategy"),),
+        )

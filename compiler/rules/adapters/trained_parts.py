@@ -1,0 +1,250 @@
+"""What is trained beside adapters and instead of all weights: whole modules, stacked parameters, rotations, two rates,
+some of the layers (XP464 to XP469, XP475)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.optimizers import FUSED, LAYERWISE
+from xpc.compiler.language.schema import path_of
+from xpc.compiler.language.setting import FlagPath, NamesPath
+from xpc.compiler.registry.linear_layers import HEADS, TABLES
+from xpc.compiler.rules.core.conditions import either, on, written
+from xpc.compiler.rules.core.modules import EMBEDDINGS, MODULES, heads, holders, holds_layers
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks.fused_experts import FAMILIES
+
+WHEN = either(
+    on("freeze", "oft"),
+    written(
+        "lora.within",
+        "lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr",
+        "model.tokens",
+    ),
+)  # fmt: skip
+
+OF_LORA = ("alpha", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
+
+
+def _known(spec: Spec) -> tuple[str, ...] | None:
+    """The modules of the model by their last names, or None where they are not known."""
+    facts = spec.model.facts
+    known = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
+    return None if known is None or facts is None else (*known, *heads(spec, facts.model_type))
+
+
+def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
+    """Names that no module of a known family has; norms have many names, and are believed."""
+    known = _known(spec)
+    if known is None:
+        return []
+    ends = [(one, one.rpartition(".")[2]) for one in names]
+    return [
+        one for one, end in ends if end not in (*known, *holders()) and "norm" not in end and not end.startswith("ln")
+    ]
+
+
+@rule("XP795", "within-without-names")
+def within_without_names(spec: Spec) -> Iterator[Finding]:
+    """Adapters inside of one module need the names of the modules there: `all-linear` takes every linear layer.
+
+    peft has its `all-linear` for the whole model, and a pattern for names. Today: a pattern of no name, and ValueError
+    once the model is loaded. Source: peft 0.19 and 0.15 `tuners/tuners_utils.py` (`check_target_module_exists`).
+    """
+    if spec.get("lora.within") is not None and not isinstance(spec.get("lora.targets"), tuple):
+        yield Finding(
+            spec.place("lora.within", "a part of the model"),
+            "`all-linear` takes every linear layer of the whole model",
+            "write `targets = [q_proj, k_proj, v_proj, o_proj]` beside `within`, or leave `within` out",
+            (spec.label("lora.targets", "the targets"),),
+        )
+
+
+@rule("XP464", "setting-of-another-adapter")
+def setting_of_another(spec: Spec) -> Iterator[Finding]:
+    """Low-rank matrices have an alpha, two rates, and stand on parameters; rotations have blocks.
+
+    PEFT takes the number of blocks of a rotation or their size, and has the other from the layer; it rotates linear
+    layers only. Today: the one class raises TypeError for the other's argument, ValueError for both sizes. Source: peft
+    0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`; executed.
+    """
+    for name in OF_LORA if spec.flag("oft") else ("block_size",):
+        path = path_of(f"lora.{name}")
+        if not spec.written(path):
+            continue
+        yield Finding(
+            spec.place(path, "only oft has it" if name == "block_size" else "only lora and qlora have it"),
+            f"`{spec.adapter}` has no `{name}`",
+            f"leave `{name}` out",
+            (spec.label(spec.adapter, "the adapter"),),
+        )
+    if spec.flag("oft") and spec.written("lora.rank") and spec.written("lora.block_size"):
+        yield Finding(
+            spec.place("lora.rank", "the blocks of a layer"),
+            "`rank` and `block_size` of oft decide each other",
+            "leave `rank` out",
+            (spec.label("lora.block_size", "their size"),),
+        )
+    if spec.get("lora.embedding_lr") is not None and spec.get("lora.lr_ratio") is None and not spec.flag("oft"):
+        yield Finding(
+            spec.place("lora.embedding_lr", "read by LoRA+ alone"),
+            "`embedding_lr` does nothing without `lr_ratio`",
+            "leave `embedding_lr` out",
+        )
+
+
+@rule("XP465", "rotation-of-what-is-not-linear")
+def not_linear(spec: Spec) -> Iterator[Finding]:
+    """OFT rotates what a linear layer is given; the layers of GPT-2 are of a class of their own (Conv1D).
+
+    Embeddings are rotated by peft 0.21 and not by 0.17. Today: TypeError, on trl-0.18 ValueError, in the trainer's
+    constructor, after the data is tokenized. Source: peft 0.21 and 0.17 `tuners/oft/model.py`; executed.
+    """
+    if not spec.flag("oft"):
+        return
+    wrong = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in EMBEDDINGS]
+    if spec.model.model_type in CONVOLUTIONS:
+        yield Finding(
+            spec.place("oft", "its layers are Conv1D"),
+            f"oft cannot rotate the layers of {spec.model.model_type}",
+            "write `lora` instead",
+            (spec.model.label,),
+        )
+    elif wrong and not spec.stack.facts.oft_embeddings:
+        yield Finding(
+            spec.place("lora.targets", f"`{wrong[0]}` is no linear layer"),
+            f"oft cannot rotate embeddings on {spec.stack.name}",
+            write("targets = all-linear"),
+            (spec.label("target", "the target"),),
+        )
+
+
+@rule("XP466", "whole-module-that-is-none")
+def no_such_module(spec: Spec) -> Iterator[Finding]:
+    """`modules_to_save`, `within` and `freeze` name modules of the model.
+
+    Today, silently: PEFT leaves a name out that no module has, and trains the adapters alone; a part that is not there
+    is ValueError once the model is loaded. A frozen model has a check of its own, once its weights are loaded. Known
+    are the modules of dense families. Source: peft 0.21 and 0.17 `utils/other.py` (`_set_trainable`); executed.
+    """
+    for path in ("lora.modules_to_save", "freeze.except_modules", "freeze.layer_modules"):
+        names = spec.names(path)
+        missing = absent(spec, names)
+        if not missing:
+            continue
+        known, gone = _known(spec) or (), set(missing)
+        outside = [one for one in known if one in (*EMBEDDINGS, *HEADS)]
+        better = [one for one in names if one not in gone] or (
+            ["self_attn"] if path.endswith("layer_modules") else outside
+        )
+        name = path.rpartition(".")[2]
+        yield Finding(
+            spec.place(path),
+            f"{spec.model.name} has no module `{missing[0][:60]}`",
+            write(f"{name} = [{', '.join(better)}]"),
+            (spec.model.label,),
+        )
+    within, family = spec.get("lora.within"), spec.model.model_type
+    if isinstance(within, str) and _known(spec) is not None and family and not holds_layers(family, within):
+        yield Finding(
+            spec.place("lora.within"),
+            f"{spec.model.name} has no part `{within[:60]}`",
+            "leave `within` out: its one decoder is the whole model",
+            (spec.model.label,),
+        )
+
+
+@rule("XP467", "tied-weights-part", "warning")
+def tied_part(spec: Spec) -> Iterator[Finding]:
+    """Embeddings and head of this model are one weight; what is saved beside adapters is a copy of its own.
+
+    The adapter folder holds what was trained, and loads right. Merged into the model and saved, one of the two is lost
+    on trl-0.18: its configuration says that they are one, and transformers 4.52 believes it; 5.23 looks at the weights.
+    Today: a warning of PEFT. Source: peft 0.17 `tuners/tuners_utils.py`; executed.
+    """
+    facts = spec.model.facts
+    names = spec.names("lora.modules_to_save")
+    tied = [one for one in names if one.rpartition(".")[2] in TABLES]
+    if facts is not None and facts.tied and tied and spec.stack.facts.tied_by_config:
+        yield Finding(
+            spec.place("lora.modules_to_save", "one weight with the head" if tied[0] not in HEADS else "one weight"),
+            f"{spec.model.name} ties its embeddings to its head, and training one of them unties them",
+            "leave `modules_to_save` out, or do not merge the adapters",
+            (spec.model.label, spec.label("target", "the target")),
+        )
+
+
+@rule("XP468", "parameter-that-is-none")
+def no_such_parameter(spec: Spec) -> Iterator[Finding]:
+    """`parameters` is for experts that are one stacked parameter; where each layer has its own, `targets` names it.
+
+    transformers 4.52 keeps the experts of most families apart. Today: a RuntimeWarning of PEFT, and no adapter there.
+    Source: peft 0.21 and 0.17 `tuners/tuners_utils.py`; executed.
+    """
+    facts, names = spec.model.facts, spec.names("lora.parameters")
+    stacked = [one for one in names if one.rpartition(".")[2] in ("gate_up_proj", "down_proj")]
+    if not stacked or facts is None:
+        return
+    dense = not facts.experts and facts.model_type in MODULES
+    apart = not spec.stack.facts.experts_stacked and facts.model_type in FAMILIES
+    if dense or apart:
+        yield Finding(
+            spec.place("lora.parameters", f"in {spec.stack.name} its layers are apart" if apart else ""),
+            f"{spec.model.name} has no parameter `{stacked[0][:60]}`",
+            "leave `parameters` out",
+            (spec.model.label,),
+        )
+
+
+@rule("XP469", "two-rates-of-one")
+def two_rates(spec: Spec) -> Iterator[Finding]:
+    """LoRA+ is groups of parameters with rates of their own, and some optimizers step by none of them.
+
+    Layerwise optimizers are one optimizer a parameter behind a stand-in with a group of nothing; LOMO steps in the
+    backward pass with one rate. Today both train at one rate, in silence. Source: transformers 5.23
+    `trainer_optimizer.py` (`LayerWiseDummyOptimizer`); lomo-optim 0.1.1; executed.
+    """
+    name = spec.text("optimizer")
+    if spec.get("lora.lr_ratio") is not None and name in (*LAYERWISE, *FUSED):
+        yield Finding(
+            spec.place("lora.lr_ratio", "two rates"),
+            f"`optimizer {name}` has one rate",
+            "leave `lr_ratio` out",
+            (spec.label("optimizer", "the optimizer"),),
+        )
+
+
+@rule("XP475", "new-token-without-embeddings")
+def new_tokens(spec: Spec) -> Iterator[Finding]:
+    """A new token begins with random rows in the embeddings and the head, which must be trained, or it means nothing.
+
+    Adapters and `freeze` leave them as they were drawn unless they name them. vLLM loads the model without the new
+    rows, and cannot be given the trained ones. Today: silence, and tokens that are noise.
+    """
+    if not spec.names("model.tokens"):
+        return
+    known = _known(spec) or ("embed_tokens", "lm_head")
+    rows = [next((one for one in known if one in EMBEDDINGS), "embed_tokens"),
+            *(one for one in known if one in HEADS)]  # fmt: skip
+    path: NamesPath = "lora.modules_to_save" if spec.lora else "freeze.except_modules"
+    named = {one.rpartition(".")[2] for one in spec.names(path)}
+    frozen = spec.lora or (spec.flag("freeze") and not spec.names("freeze.except_parameters"))
+    if frozen and not set(rows) <= named:
+        name = path.rpartition(".")[2]
+        clause: FlagPath = spec.adapter if spec.lora else "freeze"
+        every = ", ".join(dict.fromkeys([*rows, *spec.names(path)]))
+        yield Finding(
+            spec.place("model.tokens", "their embeddings start at random"),
+            f"`{clause}` does not train the embeddings of the new tokens",
+            f"write `{name} = [{every}]` in `{clause}`" if spec.lora else f"name {' and '.join(rows)} in `{name}`",
+            (spec.label(clause), spec.label(path)),
+        )
+    if spec.flag("method.vllm"):
+        yield Finding(
+            spec.place("model.tokens", "vLLM has no rows for them"),
+            "vLLM cannot generate tokens that are added",
+            "leave `vllm` out, or save a model that has the tokens",
+            (spec.label("method.vllm"),),
+        )

@@ -1,0 +1,113 @@
+"""What versions of the libraries are known to compute wrongly: the table of compiler/stacks/advisories.toml."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+
+from xpc.compiler import stacks
+from xpc.compiler.data.row_counts import trained
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import Stack
+from xpc.grammar.record import field, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.paths import Path
+
+PATH = os.path.join(stacks.HERE, "advisories.toml")
+SET = "set"
+EXTRA = "extra."
+
+
+@record
+class Advisory:
+    """A package that computes something wrong in versions from `first` to before `mended`, where a spec has `when`.
+
+    `threads` are OWNER/NAME#NUMBER, `effect` is what was measured. Where it applies the rule `rule` refuses it, or the
+    trainer of a bundle mends it as `runtime` says; of others XP940 tells at `place`, with `help`.
+    """
+
+    name: str
+    package: str
+    threads: tuple[str, ...]
+    effect: str
+    when: Mapping[str, object]
+    first: str = ""
+    mended: str = ""
+    rule: str = ""
+    runtime: str = ""
+    place: str = ""
+    help: str = ""
+    severity: str = field(default="warning")
+
+    def concerns(self, version: str) -> bool:
+        """Whether a version of the package computes it wrongly."""
+        return _number(self.first) <= _number(version) and (not self.mended or _number(version) < _number(self.mended))
+
+    def of(self, stack: Stack) -> bool:
+        """Whether the version that a stack pins does."""
+        return self.package in stack.pins and self.concerns(stack.pins[self.package])
+
+    def applies(self, spec: Spec) -> bool:
+        """Whether the spec has what it takes."""
+        return all(_has(spec, name, wanted) for name, wanted in self.when.items())
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """The threads as addresses."""
+        return tuple(f"https://github.com/{one.replace('#', '/issues/')}" for one in self.threads)
+
+
+@cache
+def table() -> tuple[Advisory, ...]:
+    """Every advisory, in the order of the file."""
+    with open(PATH, "rb") as handle:
+        found = tomllib.load(handle)
+    return tuple(Advisory(name=name, threads=tuple(one.pop("threads")), **one) for name, one in found.items())
+
+
+def mended(spec: Spec, before: Stack, after: Stack) -> list[Advisory]:
+    """What a stack computes wrongly of a spec, and another does not."""
+    return [one for one in table() if one.of(before) and not one.of(after) and one.applies(spec)]
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.partition("+")[0].split(".") if part.isdigit())
+
+
+def _has(spec: Spec, name: str, wanted: object) -> bool:
+    if name.startswith(EXTRA):
+        escape, _, key = name[len(EXTRA) :].partition(".")
+        value = spec.extra_value(escape, key)
+    elif name in FACTS:
+        return FACTS[name](spec) is wanted
+    else:
+        path: Path = name  # type: ignore[assignment]  # of the table, which a test reads
+        value = spec.get(path)
+        if isinstance(value, tuple):  # losses
+            value = next(iter(getattr(one, "name", one) for one in value), None)
+    return value is not None if wanted == SET else isinstance(wanted, list) and value in wanted
+
+
+def _ragged(spec: Spec) -> bool:
+    """Whether the last step of an epoch is known to have fewer micro-batches than the others."""
+    rows, micro = trained(spec), spec.integer("batch.micro") * spec.replicas
+    return rows is not None and spec.get("train.steps") is None and -(-rows // micro) % spec.integer("batch.accum") > 0
+
+
+FACTS = {
+    "accumulates": lambda spec: spec.integer("batch.accum") > 1,
+    "several": lambda spec: spec.hardware.world > 1,
+    "on_gpu": lambda spec: not spec.on_cpu,
+    "ragged": _ragged,
+}
+"""What `when` may ask beside settings."""
+
+
+def known(name: str) -> bool:
+    """Whether `when` may have a name."""
+    return name in FACTS or name in BY_PATH or name.startswith(EXTRA)

@@ -1,0 +1,1 @@
+"""Rules about training rows and evaluation sets."""

@@ -1,0 +1,95 @@
+"""Rows of their own to evaluate on, and several named sets of them (XP525 to XP527)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.rules.core.conditions import evaluation_rows
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
+
+WHEN = evaluation_rows
+
+LOAD, METRIC = "load_best_model_at_end", "metric_for_best_model"
+METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
+
+
+@rule("XP525", "evaluation-over-other-tokens")
+def other_tokens(spec: Spec) -> Iterator[Finding]:
+    """A model that learns completions alone is evaluated on completions alone.
+
+    With rows of another shape the loss of the evaluation is a mean over all tokens, those of questions too, and says
+    nothing of what is learnt. Today, silently: the rows have no completion mask, and the collator then masks nothing.
+    Source: trl 1.16 and 0.18 `sft_trainer.py` (`DataCollatorForLanguageModeling`); executed.
+    """
+    shapes = {source.shape for source in spec.data}
+    masked = shapes == {"prompt_completion"} and spec.get("method.completion_only") is not False
+    if spec.text("method") != "sft" or not masked:
+        return
+    for one in spec.evaluated:
+        other = next((source for source in one.sources if source.shape != "prompt_completion"), None)
+        if other is not None:
+            yield Finding(
+                one.label,
+                f"`{one.name}` holds {other.shape}, and the loss is taken over completions",
+                "evaluate on prompts and completions, or write `method sft(completion_only=false)`",
+                (spec.data[0].label,),
+            )
+
+
+@rule("XP526", "metric-of-no-set")
+def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
+    """Of several evaluation sets each has metrics of its own, `eval_NAME_loss`, and none is called `eval_loss`.
+
+    The best checkpoint, and a schedule that steps with an evaluation, need the name of one set. Today: KeyError at the
+    first evaluation, hours after the start. Source: transformers 5.23 and 4.52.3 `Trainer.evaluate`,
+    `Trainer._determine_best_metric`; executed.
+    """
+    metric = spec.extra_value("trl", METRIC)
+    stepping, best = spec.text("schedule") in METRIC_SCHEDULES, spec.extra_value("trl", LOAD) is True
+    asked = isinstance(metric, str) or stepping or best or spec.get("eval.patience") is not None
+    if not spec.sets or spec.amount("eval.every") == NEVER or not asked:
+        return
+    from xpc.compiler.rules.optimizer.best_model import SPEED, reported
+
+    known = reported(spec)
+    said = str(metric).removeprefix("eval_") if isinstance(metric, str) else ""
+    for name in spec.sets:
+        if said.startswith(f"{name}_") and (known is None or said[len(name) + 1 :] in (*SPEED, *known)):
+            return
+    written = f'{METRIC} = "{spec.sets[0]}_loss"'
+    if isinstance(metric, str):
+        place = spec.extra_place("trl", METRIC, "of which set?")
+    elif best:
+        place = spec.extra_place("trl", LOAD, "by the loss of which set?")
+    else:
+        place = spec.place("schedule", "steps with the loss of which set?")
+    yield Finding(
+        place,
+        f"no evaluation set reports `{metric[:60]}`"
+        if isinstance(metric, str)
+        else "there are several evaluation sets, and nothing says which of them counts",
+        f"write `{written}`"
+        if isinstance(metric, str)
+        else f"write `{written}` {'beside it' if best else 'in `extra trl`'}",
+        (spec.label("eval.data", f"{len(spec.sets)} set{'s' * (len(spec.sets) > 1)}"),),
+        written if isinstance(metric, str) else None,
+    )
+
+
+@rule("XP527", "reference-of-one-set")
+def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
+    """trl-0.18 computes the reference's log-probabilities of one evaluation set beforehand, and not of several.
+
+    Today: TypeError at the first evaluation: the trainer makes a loader of the name of the set. Source: trl 0.18
+    `dpo_trainer.py`, `kto_trainer.py` (`get_eval_dataloader`); executed.
+    """
+    if spec.sets and spec.get("method.precompute") is True and not spec.stack.facts.precompute_of_sets:
+        yield Finding(
+            spec.place("method.precompute", "of several sets"),
+            f"{spec.stack.name} cannot precompute the reference of several evaluation sets",
+            f"leave `precompute` out, or write `target {able(lambda one: one.facts.precompute_of_sets)}`",
+            (spec.label("eval.data", "the sets"), spec.label("target", "the target")),
+        )

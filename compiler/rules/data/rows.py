@@ -1,0 +1,137 @@
+"""The rows of local files, and how many there are (XP551, XP553 to XP556)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from xpc.compiler.data import rows
+from xpc.compiler.files.workspace import DATA_FORMATS
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.rules.core.conditions import counted_rows, either, written
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+
+WHEN = either(counted_rows, written("data.holdout"))
+
+
+@rule("XP551", "split-of-a-file")
+def split_of_a_file(spec: Spec) -> Iterator[Finding]:
+    """A local file is one split, whatever it is called: a split of it to evaluate on would be the training rows again.
+
+    Today, silently: the evaluation loss is the training loss. Source: the runtime's `sources.py`; datasets
+    `load_dataset(data_files=...)` has one split.
+    """
+    if spec.get("eval.split") is None:
+        return
+    for source in spec.data:
+        if source.path is not None and source.path.lower().endswith(DATA_FORMATS):
+            yield Finding(
+                spec.place("eval.split", "of a file"),
+                f"`{source.name[:80]}` is one file and has no splits: evaluation would read the training rows",
+                "write `data(holdout=5%)` instead, or name rows of their own with `data`, or a folder",
+                (source.label,),
+            )
+            return
+
+
+@rule("XP553", "column-not-there")
+def column_not_there(spec: Spec) -> Iterator[Finding]:
+    """The columns of the shape, or those that `columns` names, must be in the file.
+
+    Today: KeyError (`'text'`, `'chosen'`) in a worker of the tokenizing. A column that only later rows have is there.
+    Source: datasets; executed.
+    """
+    for source in spec.files:
+        found = rows.survey(source)
+        if source.found is None or found is None or not found.rows:
+            continue
+        context = () if source.context is None or source.wording is not None else (source.context,)
+        for name in (*rows.columns(source), *context):
+            if name in source.found or name in found.columns:
+                continue
+            yield Finding(
+                source.label,
+                f"`{source.name[:80]}` has no column `{name}`",
+                f"its columns are {', '.join(source.found[:8])}; name them with `columns`, or another `format`",
+                (spec.label("data.format", "the shape"),),
+            )
+            break
+
+
+@rule("XP554", "row-of-another-shape")
+def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
+    """A row must be what its shape says: turns with a known speaker, a text that is a text.
+
+    All rows of a local file are looked at. Today: the run ends when it comes to that row, in the mapping of
+    the data. Source: the runtime's `sources.py`.
+    """
+    for source in spec.files:
+        found = rows.survey(source)
+        if found is None or found.wrong is None or not set(rows.columns(source)) <= set(found.columns):
+            continue  # XP553 speaks of the column
+        if source.shape not in spec.method.shapes:
+            continue  # XP503 speaks of the shape
+        yield Finding(
+            source.label,
+            f"row {found.wrong[0]} of `{source.name[:80]}` is not a row of {source.shape}: {found.wrong[1]}",
+            "mend the row (they are counted from 0), or name another `format`",
+        )
+
+
+@rule("XP555", "more-rows-than-there-are")
+def more_rows(spec: Spec) -> Iterator[Finding]:
+    """`take` and `holdout` cannot ask for more rows than there are, nor leave none.
+
+    Today: the run ends after every row was mapped. The rows of a local file are counted, those of a registered dataset
+    are known. Source: the runtime's `data.py`; datasets `train_test_split`.
+    """
+    total: int | None = 0
+    trained = set(map(id, spec.data))
+    for source in spec.sources:
+        taken = there = rows.count(source)
+        if there is not None and source.take is not None:
+            share = source.take.unit == "share"
+            taken = int(there * source.take.value) if share else int(source.take.value)
+            if taken > there or taken == 0:
+                yield Finding(
+                    source.label,
+                    f"`take` asks for {taken:,} of {there:,} rows",
+                    f"leave `take` out, or take {there:,} at most",
+                    severity=None if source.path is not None else "warning",
+                )
+                taken = None
+        if id(source) in trained:
+            total = None if total is None or taken is None else total + taken
+    holdout = spec.get("data.holdout")
+    if not isinstance(holdout, Amount):
+        return
+    held = holdout.value if holdout.unit == "count" or total is None else ceil(holdout.value * total)
+    nothing, rest = held == 0, (holdout.unit == "share" and holdout.value >= 1) or (total and held >= total)
+    if nothing or rest:
+        certain = total is None or all(source.path is not None for source in spec.data)
+        certain = certain or (holdout.unit == "share" and holdout.value >= 1)  # however many rows the hub has today
+        yield Finding(
+            spec.place("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
+            "the holdout holds no row" if nothing else "the holdout leaves nothing to train on",
+            write("holdout = 5%"),
+            severity=None if nothing or certain else "warning",
+        )
+
+
+@rule("XP556", "images-not-read", "warning")
+def images_not_read(spec: Spec) -> Iterator[Finding]:
+    """Models here read text. Columns of images are left out of the rows, and a part of a message that is an image has
+    no text to render.
+
+    Today with the plain trainer: ValueError in its constructor, after the model is loaded (trl 1.16 `sft_trainer.py`).
+    """
+    for source in spec.files:
+        named = [name for name in source.found or () if name in ("image", "images")]
+        found = rows.survey(source)
+        if named or (found is not None and found.count("images")):
+            yield Finding(
+                source.label,
+                f"`{source.name[:80]}` has images, and only text is trained on",
+                "leave the images out of the data, or name other data",
+            )

@@ -1,0 +1,162 @@
+"""Templates, prompts and tokens against the data and the model's vocabulary (XP513, XP557 to XP560, XP567)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from xpc.compiler.data import rows
+from xpc.compiler.rules.core.conditions import either, gemma, local_tokenizer, written
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = either(gemma, local_tokenizer, written("model.eos", "model.pad", "model.chat_template", "data.system"))
+
+
+@rule("XP513", "end-token-never-seen", "warning")
+def end_token(spec: Spec) -> Iterator[Finding]:
+    """A chat template ends each turn with a token. Where that is not the tokenizer's end token, no row of chat
+    holds the end token, and the model never learns to write what a server waits for.
+
+    Today: the loss looks healthy, and the trained model writes on and on; launch.sh says so of the first rows. The end
+    token of a local model's tokenizer_config.json is read; of a model of the hub it is not known. Source: transformers
+    5.23 `generation/utils.py` (`eos_token_id` ends a sequence); executed.
+    """
+    if spec.model.eos is None or spec.get("model.eos") is not None or spec.method.shapes[0] == "prompt":
+        return
+    text = spec.chat_template
+    if not text or spec.model.eos in text or "eos_token" in text:
+        return
+    if rows.all_texts(spec.data):
+        return
+    import re
+
+    ends = list(dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<end_of_turn>|</s>", text)))
+    token = next((one for one in reversed(ends) if "end" in one or "eo" in one or one == "</s>"), None)
+    yield Finding(
+        spec.place("model.chat_template"),
+        f"the chat template never writes `{spec.model.eos[:40]}`, the end token of {spec.model.name}",
+        f'write `model(eos="{token}")`, if that is how its turns end' if token else "name its end of a turn: `eos`",
+    )
+
+
+@rule("XP557", "system-prompt-never-used", "warning")
+def system_never_used(spec: Spec) -> Iterator[Finding]:
+    """A system prompt is the first message of a conversation; plain text has no place for it, and it is left out.
+
+    The runtime leaves texts as they are (`sources.py`), so the prompt would be in no row.
+    """
+    if spec.get("data.system") is not None and rows.all_texts(spec.data):
+        yield Finding(
+            spec.place("data.system", "never used"),
+            "there is a system prompt, and no row is a conversation",
+            "leave `system` out",
+            (spec.data[0].label,),
+        )
+
+
+@rule("XP558", "template-never-used", "warning")
+def template_never_used(spec: Spec) -> Iterator[Finding]:
+    """A chat template renders conversations; plain text is tokenized as it is.
+
+    Today, silently: it is saved with the tokenizer, and no row was rendered by it.
+    """
+    written = spec.written("model.chat_template")
+    if written and rows.all_texts(spec.data):
+        yield Finding(
+            spec.place("model.chat_template", "saved with the tokenizer, not trained with"),
+            "a chat template, and no conversation to render",
+            "leave `chat_template` out",
+            (spec.data[0].label,),
+        )
+
+
+@rule("XP559", "token-not-in-vocabulary")
+def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
+    """The end and padding tokens must be tokens of the model. Of a local model its tokenizer.json is read.
+
+    Today: trl 1.16 raises ValueError after the model is loaded; trl 0.18 takes the unknown token, and pads or ends with
+    that. Of other models the preflight looks at the vocabulary. Source: `sft_trainer.py` of both; executed.
+    """
+    added = spec.names("model.tokens")
+    for path in ("model.eos", "model.pad"):
+        token = spec.get(path)
+        known = spec.model.vocabulary
+        if isinstance(token, str) and known is not None and token not in added and not _has(known, token):
+            yield Finding(
+                spec.place(path, "no such token"),
+                f"`{token[:60]}` is not in the vocabulary of {spec.model.name}",
+                f"name a token of its tokenizer.json, or leave `{path[6:]}` out",
+                (spec.model.label,),
+            )
+
+
+def _has(vocabulary: bytes, token: str) -> bool:
+    return any(json.dumps(token, ensure_ascii=ascii).encode() in vocabulary for ascii in (True, False))
+
+
+@rule("XP560", "template-token-not-in-vocabulary", "warning")
+def template_token(spec: Spec) -> Iterator[Finding]:
+    """A control token of a chat template that the tokenizer does not know is cut into pieces like any text.
+
+    Today, silently: the model learns several tokens where one was meant, and nothing stops it there. Of a local model
+    its tokenizer.json is read; of a registered one it is known whether it has the tokens of ChatML, Llama 3, Gemma and
+    Phi 3. Source: trl 1.16 `sft_config.py` (`chat_template_path`); executed.
+    """
+    name = spec.get("model.chat_template")
+    if not isinstance(name, str):
+        return
+    from xpc.compiler.registry.chat_templates import native
+    from xpc.compiler.rules.core.chat_tokens import adding, unknown
+
+    new = unknown(spec, spec.bundled.get(name, b"").decode("utf-8", "replace"))
+    if new:
+        listed = ", ".join(f"`{token[:40]}`" for token in new[:4])
+        own = native(spec.model.name)
+        other = f", or write `chat_template = {own}`, the template of its family" if own else ""
+        yield Finding(
+            spec.place("model.chat_template", listed.replace("`", "")),
+            f"the chat template writes {listed}, which {spec.model.name} has no token for",
+            f"add them to the vocabulary: {adding(new[:8])}{other}",
+            (spec.model.label,),
+        )
+
+
+@rule("XP567", "no-place-for-a-system-prompt")
+def no_system(spec: Spec) -> Iterator[Finding]:
+    """The templates of Gemma, Gemma 2 and Mistral have no place for a system prompt, and raise an exception for one.
+
+    Of the rows, the beginning of a local file is looked at. Today: jinja2's TemplateError ("System role not supported")
+    while the data is tokenized. Source: the published templates (trl 1.16 `chat_templates/gemma.jinja`); executed.
+    """
+    from xpc.compiler.language.typed import built_in
+    from xpc.compiler.registry import chat_templates as templates
+
+    name = spec.get("model.chat_template")
+    if name is None:
+        own = templates.native(spec.model.name) if spec.model.chat and spec.model.facts is not None else None
+        used, place = own if own == "gemma" else None, spec.model.label
+    else:
+        used, place = built_in(str(name)), spec.place("model.chat_template")
+    if used not in templates.NO_SYSTEM:
+        return
+    talks = [source for source in spec.files if rows.conversational(source)]
+    if talks and spec.get("data.system") is not None:
+        yield Finding(
+            spec.place("data.system", "has no place"),
+            f"the template {used} takes no system prompt",
+            "leave `system` out, or write `chat_template = chatml`",
+            (place,),
+        )
+        return
+    for source in talks:
+        found = rows.survey(source)
+        first = None if found is None else found.tallies.get("system")
+        if first is not None:
+            yield Finding(
+                source.label,
+                f"row {first.first} of `{source.name[:80]}` has a system prompt, and the template {used} takes none",
+                "put it into the first question (rows are counted from 0), or write `chat_template = chatml`",
+                (place,),
+            )
+            return

@@ -1,0 +1,1 @@
+"""Rules about arguments that `extra` passes on to a library."""

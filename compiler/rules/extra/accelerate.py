@@ -1,0 +1,200 @@
+"""`extra accelerate`: keys of the launcher's configuration (XP43x)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.extras import ONLY_FSDP1
+from xpc.compiler.rules.core.conditions import extra
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+from xpc.grammar.nearest import nearest
+
+WHEN = extra("accelerate")
+
+TPU = ("command_file", "commands", "tpu_env", "tpu_name", "tpu_use_cluster", "tpu_use_sudo", "tpu_vm", "tpu_zone")
+
+
+def _own_checkpointing(spec: Spec, name: str) -> bool:
+    """Whether a key asks for FSDP's own checkpointing, of which XP401 and XP431 speak on every strategy."""
+    return name.startswith("fsdp_activation_checkpointing") and spec.extra_value("accelerate", name) is True
+
+
+@rule("XP430", "accelerate-key-not-read")
+def key_not_read(spec: Spec) -> Iterator[Finding]:
+    """`torchrun` does not read accelerate.yaml, and only FSDP reads its `fsdp_config`.
+
+    Elsewhere what is written has no effect, and nothing says so. Source: accelerate 1.15 and 1.4 `commands/launch.py`:
+    the file becomes environment variables in `accelerate launch`, those of FSDP under `use_fsdp` alone; executed.
+    """
+    strategy = spec.text("strategy")
+    torchrun = spec.text("launch.launcher") == "torchrun"
+    for name in spec.extra.get("accelerate", {}):
+        if torchrun:
+            yield Finding(
+                spec.extra_place("accelerate", name, "in accelerate.yaml"),
+                f"torchrun does not read `{name}`",
+                "write `launcher = accelerate`, or leave it out",
+                (spec.label("launch.launcher", "the launcher"),),
+            )
+        elif name.startswith("fsdp_") and not spec.sharded_by_fsdp and not _own_checkpointing(spec, name):
+            yield Finding(
+                spec.extra_place("accelerate", name, "a key of FSDP"),
+                f"`{name}` does nothing for {strategy}",
+                f"leave `{name}` out, or write `strategy fsdp`",
+                (spec.label("strategy", "the strategy"),),
+            )
+
+
+@rule("XP431", "fsdp-checkpoint-offload")
+def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
+    """FSDP moves the inputs of checkpointed layers to host memory only for its own activation checkpointing.
+
+    That is never used here, so the key alone is a ValueError when accelerate reads it, in every process.
+    `memory { offload_activations }` does the same for `memory { checkpointing }`. Source: accelerate 1.15
+    `FullyShardedDataParallelPlugin.__post_init__`; executed.
+    """
+    name = "fsdp_activation_checkpointing_offload"
+    if spec.extra_value("accelerate", name) is True:
+        yield Finding(
+            spec.extra_place("accelerate", name, "without FSDP's own checkpointing"),
+            "FSDP checkpoints nothing that could be offloaded",
+            "write `memory(offload_activations)` instead",
+        )
+
+
+@rule("XP432", "fsdp1-key-under-fsdp2")
+def fsdp1_key(spec: Spec) -> Iterator[Finding]:
+    """FSDP2 has dropped some switches of FSDP1; from accelerate.yaml they are read for version 1 only.
+
+    Prefetching the next layer in the forward pass is asked for and not done: an error. The others stand for what FSDP2
+    does anyway: a warning. Given to the plugin itself, `forward_prefetch` is a ValueError and the others are warned
+    of. Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; executed.
+    """
+    strategy = spec.text("strategy")
+    if strategy not in ("fsdp", "hsdp") or not spec.stack.facts.fsdp2:
+        return
+    related = (spec.label("strategy", "FSDP2"),)
+    if spec.extra_value("accelerate", "fsdp_forward_prefetch") is True:
+        yield Finding(
+            spec.extra_place("accelerate", "fsdp_forward_prefetch", "not read for FSDP2"),
+            f"{strategy} does not prefetch in the forward pass",
+            write("fsdp_forward_prefetch = false"),
+            related,
+        )
+    for name, why in ONLY_FSDP1.items():
+        if spec.extra_value("accelerate", name) is not None:
+            yield Finding(
+                spec.extra_place("accelerate", name, why),
+                f"`{name}` does nothing for {strategy}",
+                f"leave `{name}` out",
+                related,
+                severity="warning",
+            )
+
+
+@rule("XP433", "efficient-loading-without-sync")
+def efficient_loading(spec: Spec) -> Iterator[Finding]:
+    """Only rank 0 reads the weights, so the other ranks must be given them: `fsdp_sync_module_states` stays on.
+
+    The launcher refuses the pair for every version of FSDP. Today: ValueError from `accelerate launch`. Source:
+    accelerate 1.15 `utils/launch.py` and 1.4 the same; executed.
+    """
+    efficient = spec.extra_value("accelerate", "fsdp_cpu_ram_efficient_loading") is not False
+    if spec.sharded_by_fsdp and efficient and spec.extra_value("accelerate", "fsdp_sync_module_states") is False:
+        written = spec.extra_value("accelerate", "fsdp_cpu_ram_efficient_loading") is not None
+        other = (
+            spec.extra_place("accelerate", "fsdp_cpu_ram_efficient_loading", "only rank 0 loads") if written else None
+        )
+        yield Finding(
+            spec.extra_place("accelerate", "fsdp_sync_module_states", "the other ranks would keep empty weights"),
+            "only rank 0 loads the weights, and they would not be handed on",
+            write("fsdp_sync_module_states = true", ", or `fsdp_cpu_ram_efficient_loading = false` beside it"),
+            (other,),
+        )
+
+
+@rule("XP434", "layer-class-of-another-model")
+def layer_class(spec: Spec) -> Iterator[Finding]:
+    """The classes that FSDP wraps must be modules of the model, by their exact names.
+
+    Unset, they are the family's own decoder layers. A name is refused here when it is another family's layer, or the
+    model's own misspelt; any other may be a module that the registry does not know. Today: ValueError when the model is
+    wrapped, after it is loaded. Source: accelerate 1.15 `utils/fsdp_utils.py` and `set_auto_wrap_policy`, 1.4 the same;
+    executed.
+    """
+    name = "fsdp_transformer_layer_cls_to_wrap"
+    written, facts = spec.extra_value("accelerate", name), spec.model.facts
+    family = None if facts is None else spec.stack.family(facts.model_type)
+    if not isinstance(written, str) or family is None or not spec.sharded_by_fsdp:
+        return
+    own, written_out = family.layers, ",".join(family.layers)
+    others = spec.stack.layers - set(own)
+    for part in map(str.strip, written.split(",")):
+        if part in others or (part not in own and nearest(part, own) is not None):
+            yield Finding(
+                spec.extra_place("accelerate", name, f"the layers of {family.model_type} are {written_out}"),
+                f"{family.model_type} has no module `{part[:60]}`",
+                f"leave `{name}` out, or write `{written_out}`",
+                (spec.model.label,),
+                f'{name} = "{written_out}"',
+            )
+
+
+@rule("XP435", "wrapping-by-size", "warning")
+def wrapping(spec: Spec) -> Iterator[Finding]:
+    """FSDP wraps either layers of named classes or modules above a size; the key of the other way is not read.
+
+    A size of 0 is no size: accelerate drops the policy, and the whole model is gathered at once. Any other is an error
+    under FSDP2, whose `fully_shard` refuses the list of layers, which is above every size that chooses a layer: a
+    ValueError inside `train()`. Source: accelerate 1.15 `set_auto_wrap_policy`, `fsdp2_prepare_auto_wrap_policy`;
+    torch 2.13 `fully_shard`; executed.
+    """
+    if not spec.sharded_by_fsdp:
+        return
+    policy = str(spec.extra_value("accelerate", "fsdp_auto_wrap_policy") or "TRANSFORMER_BASED_WRAP").upper()
+    for name, owner in (
+        ("fsdp_min_num_params", "SIZE_BASED_WRAP"),
+        ("fsdp_transformer_layer_cls_to_wrap", "TRANSFORMER_BASED_WRAP"),
+    ):
+        if spec.extra_value("accelerate", name) is not None and policy != owner:
+            yield Finding(
+                spec.extra_place("accelerate", name, f"read for {owner}"),
+                f"`{name}` does nothing for {policy}",
+                f"leave `{name}` out",
+            )
+    if policy != "SIZE_BASED_WRAP":
+        return
+    if spec.extra_value("accelerate", "fsdp_min_num_params") == 0:
+        yield Finding(
+            spec.extra_place("accelerate", "fsdp_min_num_params", "the whole model becomes one unit"),
+            "a size of 0 chooses no modules",
+            'write `fsdp_auto_wrap_policy = "TRANSFORMER_BASED_WRAP"`, and leave it out',
+            (spec.extra_place("accelerate", "fsdp_auto_wrap_policy"),),
+        )
+    elif spec.text("strategy") != "fsdp1" and spec.stack.facts.fsdp2:
+        yield Finding(
+            spec.extra_place("accelerate", "fsdp_auto_wrap_policy", "would wrap the list of layers, too"),
+            "FSDP2 cannot wrap modules by their size",
+            "leave `fsdp_auto_wrap_policy` and `fsdp_min_num_params` out",
+            (spec.label("strategy", "FSDP2"),),
+            None
+            if spec.extra_value("accelerate", "fsdp_min_num_params") is not None
+            else 'fsdp_auto_wrap_policy = "TRANSFORMER_BASED_WRAP"',
+            "error",
+        )
+
+
+@rule("XP436", "tpu-key", "warning")
+def tpu_key(spec: Spec) -> Iterator[Finding]:
+    """Keys of `accelerate tpu-config` and of TPU pods mean nothing to the GPUs and CPUs that a spec can name.
+
+    Source: accelerate 1.15 and 1.4 `commands/tpu.py` and `commands/launch.py`, which read them for TPUs only.
+    """
+    for name in TPU:
+        if spec.extra_value("accelerate", name) is not None:
+            yield Finding(
+                spec.extra_place("accelerate", name, "read for TPUs"),
+                f"`{name}` does nothing on {'the CPU' if spec.hardware.gpu is None else spec.hardware.gpu.name}",
+                f"leave `{name}` out",
+            )

@@ -1,0 +1,229 @@
+"""`extra trl`: data, loader, losses, hub and logging (XP561 to XP565, XP606 to XP608, XP750, XP753)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import extra
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import Label
+
+WHEN = extra("trl")
+
+READ_BY_TRL = ("prompt", "completion", "messages", "conversations", "input_ids", "labels", "tools")
+"""Names of columns that trl gives a meaning of its own."""
+WITH_OUTPUT_ROUTER_LOGITS = (
+    "granitemoehybrid", "jamba", "kimi_linear", "llama4_text", "nemotron_h", "qwen2_moe", "qwen3_moe", "qwen3_next",
+)  # fmt: skip
+"""Families that may be dense and whose configuration has `output_router_logits` all the same (transformers 5.23)."""
+
+
+def _beside(label: Label, more: str) -> str:
+    """What stands at a place in a block with a setting more: on a line of its own, or behind a comma on one line."""
+    after = label.source.text[label.span.end :].lstrip(" \t")
+    return f"{label.typed}, {more}" if after[:1] in (",", ")", "}") else f"{label.typed}\n  {more}"
+
+
+@rule("XP561", "loader-without-workers")
+def loader_without_workers(spec: Spec) -> Iterator[Finding]:
+    """Prefetching, persistent workers and their start method mean something only where other processes load the data.
+
+    Today: `dataloader_prefetch_factor` is a ValueError in the configuration, the other two are one in train(), after
+    the model is loaded and the data tokenized. Source: transformers 5.23 and 4.52 `training_args.py`; torch
+    `dataloader.py`; executed.
+    """
+    if spec.extra_value("trl", "dataloader_num_workers"):
+        return
+    for name, off in (
+        ("dataloader_prefetch_factor", None),
+        ("dataloader_persistent_workers", False),
+        ("dataloader_multiprocessing_context", None),
+    ):
+        value = spec.extra_value("trl", name)
+        if value is None or value == off:
+            continue
+        place = spec.extra_place("trl", name, "no process but the trainer's loads data")
+        yield Finding(
+            place,
+            f"`{name}` without workers",
+            "write `dataloader_num_workers = 4` beside it, or leave it out",
+            replace=_beside(place, "dataloader_num_workers = 4"),
+        )
+
+
+@rule("XP562", "nothing-prefetched")
+def nothing_prefetched(spec: Spec) -> Iterator[Finding]:
+    """Workers must prefetch a batch at least, and there cannot be less than none of them.
+
+    Today: AssertionError or ValueError from the loader in train(), after the model is loaded and the data tokenized.
+    Source: torch 2.13 `dataloader.py`; executed.
+    """
+    for name, low in (("dataloader_prefetch_factor", 1), ("dataloader_num_workers", 0)):
+        value = spec.extra_value("trl", name)
+        if isinstance(value, int) and value < low:
+            better = f"{name} = {max(2, low)}"
+            place = spec.extra_place("trl", name, f"at least {low}")
+            yield Finding(place, f"`{name}` is out of range", write(better))
+
+
+@rule("XP563", "order-decided-twice")
+def order_decided_twice(spec: Spec) -> Iterator[Finding]:
+    """`shuffle = false` keeps the order of the rows, and a sampler that draws or sorts them does not.
+
+    Today: the name in `extra` would win in silence, or any unknown one mean random. Source: transformers 5.23
+    `trainer.py` (`_get_train_sampler`); executed.
+    """
+    strategy = spec.extra_value("trl", "train_sampling_strategy")
+    if strategy is not None and strategy != "sequential" and not spec.flag("data.shuffle"):
+        yield Finding(
+            spec.extra_place("trl", "train_sampling_strategy", "another order"),
+            f"`{strategy}` and `shuffle = false`",
+            write("train_sampling_strategy = sequential", ", or leave one of the two out"),
+            (spec.label("data.shuffle", "the order of the rows"),),
+        )
+
+
+@rule("XP564", "lengths-not-there", "warning")
+def lengths_not_there(spec: Spec) -> Iterator[Finding]:
+    """The trainer's rows have no column of lengths of another name: they are counted from the tokens.
+
+    `length_column_name` is read only where the rows have such a column, and the runtime keeps the columns of the shape.
+    Source: transformers 5.23 and 4.52 `trainer.py` (`_get_train_sampler`).
+    """
+    if spec.extra_value("trl", "length_column_name") not in (None, "length"):
+        yield Finding(
+            spec.extra_place("trl", "length_column_name", "never there"),
+            "`length_column_name` names a column that no row has",
+            "leave it out: lengths are counted",
+        )
+
+
+@rule("XP565", "text-column-in-extra")
+def text_column(spec: Spec) -> Iterator[Finding]:
+    """The runtime hands the text of a row over under the name that `dataset_text_field` says; the data's own column is
+    named by `columns`.
+
+    A name that trl reads otherwise (`prompt`, `messages`) makes another kind of row of it: KeyError in the
+    tokenizing. On trl-0.18 any name but `text` loses the end token of every row, in silence. Source: trl 1.16 and 0.18
+    `sft_trainer.py` (`add_eos`); executed.
+    """
+    name = spec.extra_value("trl", "dataset_text_field")
+    if name is None or name == "text":
+        return
+    place = spec.extra_place("trl", "dataset_text_field")
+    help = "leave it out; `columns = [story]` beside a source names its text column"
+    if all(source.shape != "text" for source in spec.data):
+        yield Finding(place, "`dataset_text_field` without rows of text", help, severity="warning")
+    elif name in READ_BY_TRL:
+        yield Finding(place, f"`{name}` is a column with another meaning", help)
+    elif not spec.stack.facts.end_token_of_any_column:
+        yield Finding(
+            place,
+            f"{spec.stack.name} adds the end token to a column called text only",
+            help,
+            (spec.label("target", "the target"),),
+        )
+
+
+@rule("XP606", "router-loss-of-a-dense-model")
+def router_loss(spec: Spec) -> Iterator[Finding]:
+    """The balancing loss of a mixture of experts has nothing to weigh in a dense model.
+
+    Today: ValueError at the end of the trainer's constructor, after the data is tokenized. Source: trl 1.16
+    `sft_trainer.py`; executed.
+    """
+    facts = spec.model.facts
+    dense = facts is not None and facts.experts == 0 and facts.model_type not in WITH_OUTPUT_ROUTER_LOGITS
+    if facts is not None and dense and spec.extra_value("trl", "router_aux_loss_coef"):
+        yield Finding(
+            spec.extra_place("trl", "router_aux_loss_coef", "no router"),
+            f"{spec.model.name} is a dense model ({facts.model_type})",
+            "leave `router_aux_loss_coef` out, or name a mixture of experts",
+            (spec.model.label,),
+        )
+
+
+@rule("XP607", "cut-from-the-left", "warning")
+def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
+    """`keep_end` cuts the beginning of a long row: the system prompt and the question, not the end of the answer.
+
+    It is deprecated in trl 1.16 and goes in 2.0 (FutureWarning). Source: trl 1.16 `sft_config.py`; executed.
+    """
+    if spec.extra_value("trl", "truncation_mode") == "keep_end":
+        yield Finding(
+            spec.extra_place("trl", "truncation_mode", "deprecated"),
+            "rows are cut from the left, and questions are lost",
+            write("truncation_mode = keep_start", ", or a longer `seq`"),
+            (spec.label("batch.seq", "the longest row"),),
+        )
+
+
+@rule("XP608", "smoothing-without-the-loss")
+def smoothing(spec: Spec) -> Iterator[Finding]:
+    """Labels are smoothed by a loss of its own, which knows neither `dft` nor the balancing loss of experts.
+
+    Today: with `dft` the labels are not smoothed, with a router's loss that loss is not added, both in silence. Alone
+    it is deprecated in trl 1.16, and costs a second forward pass in every step (FutureWarning). trl 0.18 has neither,
+    trl 0.24 has `dft`. Source: trl 1.16 and 0.24 `sft_trainer.py` (`compute_loss`); executed.
+    """
+    value = spec.extra_value("trl", "label_smoothing_factor")
+    if not isinstance(value, int | float) or not value or spec.text("method") != "sft":
+        return
+    place = spec.extra_place("trl", "label_smoothing_factor")
+    losses = spec.get("method.loss")
+    if isinstance(losses, tuple) and any(one.name == "dft" for one in losses):
+        yield Finding(
+            place,
+            "`dft` does not smooth its labels",
+            "leave `label_smoothing_factor` or `loss = dft` out",
+            (spec.label("method.loss", "one of the two is lost"),),
+        )
+        return
+    if spec.stack.facts.label_smoothing != "extra_forward" or spec.ulysses:  # there XP496 refuses it
+        return
+    if spec.extra_value("trl", "router_aux_loss_coef"):
+        yield Finding(
+            place,
+            "smoothed labels leave the router's loss out",
+            "leave `label_smoothing_factor` or `router_aux_loss_coef` out",
+            (spec.extra_place("trl", "router_aux_loss_coef", "one of the two is lost"),),
+        )
+        return
+    yield Finding(
+        place,
+        "every step runs the forward pass twice for smoothed labels",
+        "leave `label_smoothing_factor` out",
+        severity="warning",
+    )
+
+
+@rule("XP750", "nothing-is-pushed", "warning")
+def nothing_pushed(spec: Spec) -> Iterator[Finding]:
+    """`hub_always_push` says how to push, and nothing is pushed without `hub`.
+
+    Today, silently: it is read only where `push_to_hub` is on. Source: transformers 5.23 and 4.52 `trainer.py`.
+    """
+    name = "hub_always_push"
+    if spec.extra_value("trl", name) is True and not spec.flag("save.hub"):
+        yield Finding(
+            spec.extra_place("trl", name, "never read"),
+            f"`{name}`, and nothing is pushed to the hub",
+            f"write `hub`, or leave `{name}` out",
+            replace=f"{name} = false",
+        )
+
+
+@rule("XP753", "nan-hidden", "warning")
+def nan_hidden(spec: Spec) -> Iterator[Finding]:
+    """A loss that is not a number is left out of what is logged: the curve looks healthy while the weights are lost.
+
+    Bundles state `logging_nan_inf_filter = false`, where the libraries' own default is true: the mean of the losses so
+    far stands in for the one that is nan. Source: transformers 5.23 and 4.52 `trainer.py` (`_run_epoch`); executed.
+    """
+    if spec.extra_value("trl", "logging_nan_inf_filter") is True:
+        yield Finding(
+            spec.extra_place("trl", "logging_nan_inf_filter", "a mean is logged in its place"),
+            "losses that are not numbers are hidden",
+            write("logging_nan_inf_filter = false"),
+        )

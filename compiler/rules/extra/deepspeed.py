@@ -1,0 +1,267 @@
+"""`extra deepspeed`: keys of DeepSpeed's configuration (XP44x and XP49x)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import extra
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+
+WHEN = extra("deepspeed")
+
+ZERO = "zero_optimization"
+OFFLOAD_OPTIMIZER, OFFLOAD_PARAM = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
+HPZ = f"{ZERO}.zero_hpz_partition_size"
+ONLY_STAGE3 = (
+    f"{ZERO}.stage3_",
+    f"{OFFLOAD_PARAM}.",
+    f"{ZERO}.sub_group_size",
+    HPZ,
+    f"{ZERO}.zero_quantized_",
+    f"{ZERO}.memory_efficient_linear",
+    f"{ZERO}.override_module_apply",
+    f"{OFFLOAD_OPTIMIZER}.super_offload",
+    f"{OFFLOAD_OPTIMIZER}.cpuadam_cores_perc",
+)
+ONLY_STAGE1_AND_2 = (
+    f"{ZERO}.parameter_alignment",
+    f"{ZERO}.ignore_unused_parameters",
+    f"{ZERO}.use_multi_rank_bucket_allreduce",
+    f"{ZERO}.elastic_checkpoint",
+)
+
+
+def named(spec: Spec, *heads: str) -> list[str]:
+    """What `extra deepspeed` names under one of some beginnings."""
+    return [name for name in spec.extra.get("deepspeed", {}) if name.startswith(heads)]
+
+
+def is_on(spec: Spec, name: str) -> bool:
+    """Whether `extra deepspeed` says true."""
+    return spec.extra_value("deepspeed", name) is True
+
+
+@rule("XP440", "deepspeed-not-used")
+def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
+    """Only the ZeRO strategies use DeepSpeed; under another there is no deepspeed.json that a key could stand in.
+
+    Source: the compiler's own lowering; transformers 5.23 reads a DeepSpeed file only where `deepspeed` names one.
+    """
+    for name in spec.extra.get("deepspeed", {}) if not spec.zero_stage else ():
+        yield Finding(
+            spec.extra_place("deepspeed", name, "a key of DeepSpeed"),
+            f"`{name}` does nothing for {spec.text('strategy')}",
+            "write `strategy zero2`, or leave it out",
+            (spec.label("strategy", "the strategy"),),
+        )
+
+
+@rule("XP441", "zero-key-of-another-stage", "warning")
+def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
+    """Some keys are read by ZeRO-3 only, some by ZeRO-1 and 2 only; elsewhere DeepSpeed accepts and ignores them.
+
+    Offloaded parameters are the costly one: under ZeRO-2 they stay on the GPU without a word. Source: deepspeed 0.19.8
+    and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; executed.
+    """
+    stage = spec.zero_stage
+    wrong = named(spec, *(ONLY_STAGE3 if stage in (1, 2) else ONLY_STAGE1_AND_2)) if stage else []
+    for name in wrong:
+        owner = "ZeRO-1 and 2" if stage == 3 else "ZeRO-3"
+        yield Finding(
+            spec.extra_place("deepspeed", name, f"read by {owner}"),
+            f"`{name}` does nothing for zero{stage}",
+            f"leave `{name}` out, or write `strategy {'zero2' if stage == 3 else 'zero3'}`",
+            (spec.label("strategy", "the strategy"),),
+        )
+
+
+@rule("XP442", "final-weights-not-gathered")
+def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
+    """ZeRO-3 gathers its sharded weights when a model is saved, unless it is told not to: then no model is left.
+
+    Today: a warning, and a folder with DeepSpeed's shards and a script in place of `model.safetensors`. Source:
+    transformers 5.23 `Trainer.save_model`, accelerate 1.15 `get_state_dict`; executed.
+    """
+    name = f"{ZERO}.stage3_gather_16bit_weights_on_model_save"
+    if spec.zero_stage == 3 and spec.extra_value("deepspeed", name) is False:
+        yield Finding(
+            spec.extra_place("deepspeed", name),
+            "the final save would hold no weights",
+            f"leave `{name}` out",
+            (spec.label("strategy", "the strategy"),),
+            f"{name} = true",
+        )
+
+
+@rule("XP443", "partial-offload")
+def partial_offload(spec: Spec) -> Iterator[Finding]:
+    """Only ZeRO-3 can offload a share of the optimizer's states.
+
+    Today: ValidationError when DeepSpeed reads its configuration, inside `train()`. Source: deepspeed 0.19.8 and
+    0.16.8 `DeepSpeedZeroConfig.offload_ratio_check`; executed.
+    """
+    name = f"{OFFLOAD_OPTIMIZER}.ratio"
+    ratio = spec.extra_value("deepspeed", name)
+    if spec.zero_stage in (1, 2) and isinstance(ratio, int | float) and ratio < 1:
+        yield Finding(
+            spec.extra_place("deepspeed", name, f"{ratio:g} of the states"),
+            f"zero{spec.zero_stage} offloads all optimizer states or none",
+            "write `strategy zero3`, or leave `ratio` out",
+            (spec.label("strategy", "the strategy"),),
+            f"{name} = 1.0",
+        )
+
+
+@rule("XP444", "offload-to-nvme")
+def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
+    """`device = "nvme"` moves what `offload` keeps in host memory on to a disk: for ZeRO-3, with a path.
+
+    Without a path DeepSpeed fails an assertion or a path operation when the model is sharded; ZeRO-1 and 2 take nvme
+    for the CPU and say nothing. Which states are offloaded is decided by `strategy { offload }`. Source: deepspeed
+    0.19.8 and 0.16.8 `zero/partition_parameters.py`, `zero/stage3.py`, `zero/stage_1_and_2.py`; executed.
+    """
+    offload = spec.text("strategy.offload")
+    for block, wanted in ((OFFLOAD_OPTIMIZER, ("optimizer", "cpu")), (OFFLOAD_PARAM, ("cpu",))):
+        name = f"{block}.device"
+        device = spec.extra_value("deepspeed", name)
+        if device is None or not spec.zero_stage or (block == OFFLOAD_PARAM and spec.zero_stage < 3):
+            continue
+        place = spec.extra_place("deepspeed", name)
+        related = (spec.label("strategy.offload", "the offload") or spec.label("strategy", "the strategy"),)
+        if device != "nvme":
+            if device != ("cpu" if offload in wanted else "none"):  # else it says what stands there anyway
+                yield Finding(
+                    place,
+                    f"`device = {device}` is what `offload` decides",
+                    f"leave `device` out, and write `offload = {'cpu' if device == 'cpu' else 'none'}` in `strategy`",
+                    related,
+                )
+        elif offload not in wanted:
+            what = "optimizer states" if block == OFFLOAD_OPTIMIZER else "parameters"
+            yield Finding(place, f"no {what} are offloaded", f"write `offload = {wanted[-1]}` in `strategy`", related)
+        elif spec.zero_stage < 3:
+            yield Finding(
+                spec.extra_place("deepspeed", name, "taken for the CPU"),
+                f"zero{spec.zero_stage} does not offload to a disk",
+                "write `strategy zero3`, or leave `device` out",
+                related,
+            )
+        elif spec.extra_value("deepspeed", f"{block}.nvme_path") is None:
+            yield Finding(
+                place,
+                "the offload to a disk has no folder",
+                f'write `{block}.nvme_path = "/local_nvme"` beside it',
+                related,
+            )
+
+
+@rule("XP449", "old-zero1")
+def old_zero1(spec: Spec) -> Iterator[Finding]:
+    """DeepSpeed still knows the name of its first ZeRO-1, and raises where it is asked for.
+
+    Today: an Exception inside `train()`, after the model is loaded, on every stage. Source: deepspeed 0.19.8 and 0.16.8
+    `runtime/engine.py` `_configure_zero_optimizer`; executed.
+    """
+    name = f"{ZERO}.legacy_stage1"
+    if spec.zero_stage and is_on(spec, name):
+        yield Finding(
+            spec.extra_place("deepspeed", name),
+            "DeepSpeed has no second ZeRO-1 any more",
+            f"leave `{name}` out",
+            replace=f"{name} = false",
+        )
+
+
+@rule("XP492", "offload-key-without-offload")
+def offload_key(spec: Spec) -> Iterator[Finding]:
+    """The keys of an offload say how; whether anything is offloaded is said by `strategy { offload }` alone.
+
+    DeepSpeed accepts the block and offloads nothing, because its device is none. Source: deepspeed 0.19.8 and 0.16.8
+    `zero/offload_config.py`; executed.
+    """
+    offload = spec.text("strategy.offload")
+    for block, wanted in ((OFFLOAD_OPTIMIZER, ("optimizer", "cpu")), (OFFLOAD_PARAM, ("cpu",))):
+        if not spec.zero_stage or offload in wanted or (block == OFFLOAD_PARAM and spec.zero_stage < 3):
+            continue
+        for name in named(spec, block + "."):
+            if not name.endswith(".device"):
+                yield Finding(
+                    spec.extra_place("deepspeed", name, "nothing is offloaded"),
+                    f"`{name}` without an offload",
+                    f"write `offload = {wanted[-1]}` in `strategy`, or leave it out",
+                    (spec.label("strategy", "the strategy"),),
+                )
+
+
+@rule("XP571", "quantized-messages-on-the-cpu")
+def quantized_messages(spec: Spec) -> Iterator[Finding]:
+    """ZeRO++ packs weights and gradients with kernels that DeepSpeed has for GPUs alone.
+
+    Today: ValueError ("not been implemented on CPU backend") while the model is loaded. Source: deepspeed 0.19.8,
+    0.18.2 and 0.16.8 `op_builder/cpu/no_impl.py`, `zero/partition_parameters.py` (`CUDAQuantizer`); executed.
+    """
+    for name in named(spec, f"{ZERO}.zero_quantized_"):
+        if spec.zero_stage == 3 and spec.on_cpu and is_on(spec, name):
+            short = name.rpartition(".")[2]
+            yield Finding(
+                spec.extra_place("deepspeed", name, "a GPU's kernels"),
+                f"`{short}` needs a GPU",
+                write(f"{name} = false"),
+                (spec.label("hardware", "the hardware"),),
+            )
+
+
+@rule("XP494", "gpu-storage-on-the-cpu")
+def gpu_storage(spec: Spec) -> Iterator[Finding]:
+    """`aio.use_gds` reads a disk straight into a GPU's memory, which a run on the CPU has not.
+
+    Today: AssertionError when DeepSpeed reads its configuration, whether or not anything is offloaded to a disk.
+    Source: deepspeed 0.19.8 and 0.16.8 `swap_tensor/aio_config.py`; executed.
+    """
+    if spec.zero_stage and spec.on_cpu and is_on(spec, "aio.use_gds"):
+        yield Finding(
+            spec.extra_place("deepspeed", "aio.use_gds", "a disk and a GPU"),
+            "there is no GPU to read a disk into",
+            write("aio.use_gds = false"),
+            (spec.label("hardware", "the hardware"),),
+        )
+
+
+@rule("XP476", "secondary-shards-do-not-divide")
+def secondary_shards(spec: Spec) -> Iterator[Finding]:
+    """ZeRO-3's second copy of the weights is spread over `zero_hpz_partition_size` processes, which divide all of them.
+
+    A size beyond the processes is taken for their number. Today: AssertionError, "is not divisible by", when the model
+    is sharded. Source: deepspeed 0.19.8 and 0.16.8 `utils/groups.py` `_create_zero_param_parallel_group`; executed.
+    """
+    name, world = HPZ, spec.hardware.world
+    size = spec.extra_value("deepspeed", name)
+    sound = spec.stack.facts.secondary_shards is True
+    if sound and spec.zero_stage == 3 and isinstance(size, int) and 1 < size < world and world % size:
+        better = next(one for one in range(size, 0, -1) if world % one == 0)
+        yield Finding(
+            spec.extra_place("deepspeed", name, f"{world} / {size} is no whole number"),
+            f"copies over {size} processes do not fill {world}",
+            write(f"{name} = {better}"),
+            (spec.label("hardware", f"{world} processes"),),
+        )
+
+
+@rule("XP478", "secondary-shards-not-written")
+def unwritten_shards(spec: Spec) -> Iterator[Finding]:
+    """DeepSpeed 0.16 reads the second copy of the weights that `zero_hpz_partition_size` keeps before it has any in it.
+
+    Today, silently: the first losses are too high, or nan, and the weights with them. Source: deepspeed 0.16.8
+    `zero/partition_parameters.py` `_partition_param_sec`, DeepSpeed issue 7606 (mended by #7707); executed (all weights
+    nan after two steps on two processes). deepspeed 0.19.8 computes what it computes without.
+    """
+    size = spec.extra_value("deepspeed", HPZ)
+    wanted = spec.zero_stage == 3 and spec.hardware.world > 1 and isinstance(size, int) and size > 1
+    if wanted and spec.stack.facts.secondary_shards is False:
+        yield Finding(
+            spec.extra_place("deepspeed", HPZ, f"DeepSpeed {spec.stack.pins['deepspeed']}"),
+            "the second copy of the weights is read before it is written",
+            write(f"{HPZ} = 1"),
+            (spec.label("target", "the target"),),
+        )

@@ -1,0 +1,181 @@
+"""`extra deepspeed`: what it says of gradients and of the precision of states (XP44x, XP491 and XP493)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from xpc.compiler.rules.core.conditions import extra
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.rules.extra.deepspeed import ZERO, is_on, named
+from xpc.compiler.spec import Spec
+
+WHEN = extra("deepspeed")
+
+
+@rule("XP445", "half-precision-master-weights")
+def half_precision_masters(spec: Spec) -> Iterator[Finding]:
+    """Master weights in half precision need DeepSpeed's CPU Adam, so the optimizer must be offloaded.
+
+    bf16 masters may stay on the GPU where the optimizer's states are bf16, too; those states in turn need bf16 masters.
+    Before 0.19 DeepSpeed has fp16 masters for ZeRO-2 alone. From 0.18 on it reads the key whatever the precision is.
+    Today: AssertionError inside `train()`. Source: deepspeed 0.19.8 `runtime/config.py`, `runtime/base_optimizer.py`;
+    0.18.2 and 0.16.8 `runtime/config.py`; executed.
+    """
+    if not spec.zero_stage:
+        return
+    offloaded = spec.text("strategy.offload") != "none"
+    states, related = "bf16.bf16_optimizer_states", (spec.label("strategy", "the strategy"),)
+    for name in ("bf16.bf16_master_weights_and_grads", "fp16.fp16_master_weights_and_grads"):
+        kind, facts = name.partition(".")[0], spec.stack.facts
+        if not is_on(spec, name) or (spec.text("precision") != kind and not facts.idle_precision_read):
+            continue
+        if kind == "fp16" and spec.zero_stage not in facts.fp16_masters_under:
+            yield Finding(
+                spec.extra_place("deepspeed", name, "for ZeRO-2"),
+                f"{spec.stack.name} has fp16 master weights for zero2 only",
+                "write `strategy zero2`" if offloaded else "write `strategy zero2(offload=optimizer)`",
+                related,
+            )
+        elif not offloaded and not (kind == "bf16" and is_on(spec, states)):
+            also = f", or `{states} = true` beside it" if kind == "bf16" else ""
+            yield Finding(
+                spec.extra_place("deepspeed", name, "needs DeepSpeed's CPU Adam"),
+                f"{kind} master weights without an offloaded optimizer",
+                f"write `offload = optimizer` in `strategy`{also}",
+                related,
+            )
+    if is_on(spec, states) and not is_on(spec, "bf16.bf16_master_weights_and_grads"):
+        yield Finding(
+            spec.extra_place("deepspeed", states, "needs bf16 master weights"),
+            "bf16 optimizer states over fp32 master weights",
+            "write `bf16.bf16_master_weights_and_grads = true` beside it",
+        )
+
+
+@rule("XP446", "gradients-summed")
+def gradients_summed(spec: Spec) -> Iterator[Finding]:
+    """`gradient_allreduce_op = "sum"` leaves out the division by the processes, and ZeRO-3 cannot do it at all.
+
+    transformers scales the loss for a mean, so that summed gradients are as many times too large as there are processes
+    (a warning); under ZeRO-3 DeepSpeed raises ValueError when it reads its configuration. Source: deepspeed 0.19.8
+    `runtime/config.py`, `zero/stage_1_and_2.py`; executed.
+    """
+    operation = spec.extra_value("deepspeed", "gradient_allreduce_op")
+    if not (isinstance(operation, str) and operation.lower() == "sum" and spec.zero_stage):
+        return
+    place = spec.extra_place("deepspeed", "gradient_allreduce_op", f"{spec.hardware.world} processes")
+    if spec.zero_stage == 3:
+        yield Finding(
+            place,
+            "zero3 cannot sum gradients",
+            write('gradient_allreduce_op = "mean"', ", or `strategy zero2`"),
+            (spec.label("strategy", "the strategy"),),
+        )
+    elif spec.hardware.world > 1:
+        yield Finding(
+            place,
+            f"gradients are {spec.hardware.world} times those of the mean",
+            write('gradient_allreduce_op = "mean"'),
+            severity="warning",
+        )
+
+
+@rule("XP447", "scaled-before-reduce-scatter")
+def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
+    """ZeRO-2 and 3 reduce-scatter gradients as they are: no division before, and none by another factor.
+
+    Today: AssertionError inside `train()`, after the model is loaded. Source: deepspeed 0.19.8 and 0.16.8
+    `zero/stage_1_and_2.py`, `zero/stage3.py`; executed.
+    """
+    summed = str(spec.extra_value("deepspeed", "gradient_allreduce_op")).lower() == "sum"
+    if spec.zero_stage < 2 or spec.get("strategy.reduce_scatter") is False or (summed and spec.zero_stage == 2):
+        return
+    factor = spec.extra_value("deepspeed", "gradient_predivide_factor")
+    for name, wrong, neutral in (
+        ("prescale_gradients", is_on(spec, "prescale_gradients"), "false"),
+        ("gradient_predivide_factor", factor is not None and factor != 1, "1.0"),
+    ):
+        if wrong:
+            yield Finding(
+                spec.extra_place("deepspeed", name),
+                f"zero{spec.zero_stage} scatters gradients without scaling them first",
+                write(f"{name} = {neutral}", ", or `reduce_scatter = false` in `strategy`"),
+                (spec.label("strategy", "the strategy"), spec.label("strategy.reduce_scatter")),
+            )
+
+
+@rule("XP491", "accumulation-left-to-the-caller")
+def accumulation_left(spec: Spec) -> Iterator[Finding]:
+    """`managed_gradient_accumulation = false` leaves it to DeepSpeed's caller to say when a step is due.
+
+    accelerate calls the engine the other way: it names the boundary before each backward pass. Today: AssertionError in
+    the first step, after the model is loaded. Source: deepspeed 0.19.8 `runtime/engine.py`
+    `set_gradient_accumulation_boundary`, accelerate 1.15 `utils/deepspeed.py` `DeepSpeedEngineWrapper.backward`;
+    executed.
+    """
+    name: Final = "managed_gradient_accumulation"
+    if spec.zero_stage and spec.extra_value("deepspeed", name) is False:
+        yield Finding(
+            spec.extra_place("deepspeed", name, "accelerate names the boundary"),
+            "accelerate does not accumulate gradients by itself",
+            write(f"{name} = true"),
+            (spec.label("strategy", "the strategy"),),
+        )
+
+
+@rule("XP448", "gradient-norm-off")
+def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
+    """Without the gradient's norm nothing can be clipped, and only ZeRO-1 and 2 on the GPU can do without it.
+
+    Today: ValueError inside `train()`, or ValidationError under ZeRO-3. Source: deepspeed 0.19.8
+    `DeepSpeedZeroConfig.compute_grad_norm_valid`, `zero/stage_1_and_2.py`, `runtime/engine.py`; executed.
+    """
+    name = f"{ZERO}.compute_grad_norm"
+    if not spec.zero_stage or spec.extra_value("deepspeed", name) is not False:
+        return
+    place, clip = spec.extra_place("deepspeed", name), spec.real("optimizer.clip")
+    sums = str(spec.extra_value("deepspeed", "data_types.grad_accum_dtype")).lower()
+    if spec.zero_stage == 3:
+        why, help, label = "zero3 always computes it", "write `strategy zero2`", spec.label("strategy", "the strategy")
+    elif clip > 0:
+        why, help, label = (
+            f"clipping at {clip:g} needs it",
+            "write `clip = 0`",
+            spec.label("optimizer.clip", "the clipping"),
+        )
+    elif spec.text("strategy.offload") != "none":
+        why, help = "an offloaded optimizer needs it", "leave `offload` out"
+        label = spec.label("strategy.offload", "the offload")
+    elif spec.zero_stage == 1 and spec.text("precision") == "bf16" and sums == "fp32":
+        why, help = "zero1 needs it where bf16 gradients are summed in fp32", "leave `data_types.grad_accum_dtype` out"
+        label = spec.extra_place("deepspeed", "data_types.grad_accum_dtype")
+    else:
+        return
+    yield Finding(
+        place,
+        f"the gradient's norm cannot be left out: {why}",
+        write(f"{name} = true", f", or {help}"),
+        (label,),
+    )
+
+
+@rule("XP493", "key-of-another-precision", "warning")
+def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
+    """DeepSpeed reads its `bf16` block in bf16 and its `fp16` block in fp16; the other lies unread.
+
+    Loss scaling is the usual case: bf16 has none. Master weights are looked at apart (XP445), because some versions
+    make them fp16 in every precision. Source: deepspeed 0.19.8 `runtime/precision_config.py`, 0.16.8
+    `runtime/config.py`.
+    """
+    precision, read = spec.text("precision"), spec.stack.facts.idle_precision_read
+    for kind in ("bf16", "fp16"):
+        for name in named(spec, kind + ".") if spec.zero_stage and precision != kind else ():
+            if read and name.endswith("master_weights_and_grads"):
+                continue
+            yield Finding(
+                spec.extra_place("deepspeed", name, f"read in {kind}"),
+                f"`{name}` does nothing in {precision}",
+                f"leave `{name}` out",
+                (spec.label("precision", "the precision"),),
+            )

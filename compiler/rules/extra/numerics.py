@@ -1,0 +1,181 @@
+"""`extra trl` and `extra accelerate`: evaluation dtypes, smoothing, backends (XP35x)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import extra
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import Label
+
+WHEN = extra("trl", "accelerate")
+
+FULL_EVAL = ("bf16_full_eval", "fp16_full_eval")
+
+
+@rule("XP350", "half-precision-evaluation", "warning")
+def half_evaluation(spec: Spec) -> Iterator[Finding]:
+    """The weights are cast for an evaluation outside training only, and a bundle evaluates inside it.
+
+    Both dtypes at once are a ValueError when the arguments are built, and so is bf16 on a GPU before Ampere or on a CPU
+    that is not asked for by `use_cpu` (ZeRO). With ZeRO the dtype also counts as the training's: where it differs from
+    `precision`, ValueError once training begins. Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`
+    `evaluation_loop`, `integrations/deepspeed.py`; executed.
+    """
+    asked = [name for name in FULL_EVAL if spec.extra_value("trl", name) is True]
+    precision, gpu = spec.text("precision"), spec.hardware.gpu
+    for name in asked:
+        place, severity, dtype = spec.extra_place("trl", name), "error", name[:4]
+        related: tuple[Label | None, ...] = (spec.label("precision", "the precision"),)
+        if len(asked) == 2:
+            if name == asked[0]:
+                continue
+            message = "an evaluation in bf16 and in fp16"
+            related = (spec.extra_place("trl", asked[0], "the other"),)
+        elif spec.zero_stage and precision != dtype:
+            message = f"DeepSpeed takes `{name}` for {dtype} training, and trains in {precision}"
+            related = (*related, spec.label("strategy", "the strategy"))
+        elif dtype == "bf16" and gpu is not None and gpu.capability < (8, 0):
+            message = f"an evaluation in bf16 on {gpu.name}, which is older than Ampere"
+            related = (spec.label("hardware", "the GPU"),)
+        else:
+            message, severity = f"`{name}` casts nothing in an evaluation during training", "warning"
+        yield Finding(place, message, f"leave `{name}` out", related, severity=severity)
+
+
+@rule("XP351", "label-smoothing-of-another-method")
+def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
+    """`label_smoothing_factor` smooths the labels of supervised fine-tuning; the other trainers never read it.
+
+    Each of them computes a loss of its own, so the argument is taken and changes nothing. Source: trl 1.16 and 0.18
+    `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`, `grpo_trainer.py` (`compute_loss`).
+    """
+    method, value = spec.text("method"), spec.extra_value("trl", "label_smoothing_factor")
+    if value and method != "sft":
+        other = "write `label_smoothing` in `method dpo`, or " if method == "dpo" else ""
+        yield Finding(
+            spec.extra_place("trl", "label_smoothing_factor", "never read"),
+            f"`label_smoothing_factor` does nothing for {method}",
+            f"{other}leave `label_smoothing_factor` out",
+            (spec.label("method", "the method"),),
+        )
+
+
+@rule("XP352", "smoothed-loss-not-divided")
+def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
+    """transformers 4.52 does not divide a smoothed loss by the accumulation, so gradients grow with it.
+
+    Nor does it divide by the processes where the mean is over all tokens. Nothing is raised: the gradient's norm was
+    6.1 instead of 1.5 at an accumulation of four. Source: transformers 4.52.3 `trainer.py` `compute_loss`,
+    `training_step`; executed. transformers 5.23 hands the number of tokens to the smoothed loss.
+    """
+    value = spec.extra_value("trl", "label_smoothing_factor")
+    if not value or spec.text("method") != "sft" or spec.stack.facts.label_smoothing != "not_divided":
+        return
+    accum, world = spec.integer("batch.accum"), spec.hardware.world
+    factor = accum * (world if spec.get("batch.mean") == "global_tokens" else 1)
+    if factor > 1:
+        product = f"{accum} accumulation x {factor // accum} processes" if factor > accum else f"{accum} accumulation"
+        yield Finding(
+            spec.extra_place("trl", "label_smoothing_factor", f"not divided by {product}"),
+            f"gradients of the smoothed loss are too large by the factor {factor}",
+            "leave `label_smoothing_factor` out",
+            (spec.label("batch.accum", "the accumulation"), spec.label("batch.gbs"), spec.label("batch.mean")),
+        )
+
+
+@rule("XP356", "backend-not-in-the-bundle")
+def backend_not_installed(spec: Spec) -> Iterator[Finding]:
+    """apex and Intel's extension are packages that no bundle installs, and apex cannot compute in bf16.
+
+    Today: ValueError when the arguments are built (bf16, under ZeRO as well), ImportError after the model is loaded
+    (fp16); transformers 4.57 imports apex in fp32 as well. `cpu_amp` on a GPU adds the autocast of a CPU to that of
+    accelerate, which changes nothing. transformers 5 has dropped both. Source: transformers 4.52.3 and 4.57.6
+    `trainer.py` (`autocast_smart_context_manager`), `training_args.py`; executed.
+    """
+    backend = spec.extra_value("trl", "half_precision_backend")
+    precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed has a half precision of its own
+    half = precision == "bf16" or (precision == "fp16" and not own)
+    apex = backend == "apex" and (half or spec.stack.facts.apex_always_imported)
+    if apex or (half and backend == "cpu_amp" and not spec.on_cpu and not own):
+        place = spec.extra_place("trl", "half_precision_backend")
+        yield Finding(
+            place,
+            "apex is not in the bundle" if apex else "`cpu_amp` does nothing on a GPU",
+            'write `half_precision_backend = "auto"`',
+            (spec.label("precision", "the precision"), spec.label("hardware", "the hardware")),
+            place.typed.replace(str(backend), "auto"),
+            severity="error" if apex else "warning",
+        )
+    if spec.extra_value("trl", "use_ipex") is True:
+        yield Finding(
+            spec.extra_place("trl", "use_ipex"),
+            "Intel's extension for PyTorch is not in the bundle",
+            "leave `use_ipex` out",
+            (spec.label("target", "the target"),),
+        )
+
+
+@rule("XP358", "tpu-precision", "warning")
+def tpu_precision(spec: Spec) -> Iterator[Finding]:
+    """`downcast_bf16` is read by the launcher of TPUs and by nobody else.
+
+    Source: accelerate 1.15 and 1.4 `utils/launch.py`, `state.py` (only where XLA runs).
+    """
+    if spec.extra_value("accelerate", "downcast_bf16") is True:
+        where = "the CPU" if spec.hardware.gpu is None else spec.hardware.gpu.name
+        yield Finding(
+            spec.extra_place("accelerate", "downcast_bf16", "read for TPUs"),
+            f"`downcast_bf16` does nothing on {where}",
+            "leave `downcast_bf16` out",
+            (spec.label("hardware", "the hardware"),),
+        )
+
+
+@rule("XP325", "narrowed-by-generation")
+def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
+    """Continuous batching casts the trained model itself to the precision before it generates, and never casts it back.
+
+    From the first round on bf16 trains bf16 weights with no float32 copy (27 of 27), whatever the bundle states, and
+    fp16 ends with "Attempting to unscale FP16 gradients". Where weights are of that type already, or ZeRO keeps its
+    float32 copy apart, the frequencies of the rotary positions are rounded still. Source: trl 1.16 `grpo_trainer.py`,
+    `rloo_trainer.py` (`use_transformers_continuous_batching`), trl 0.24 likewise (`use_transformers_paged`); executed.
+    """
+    name, precision = spec.stack.facts.continuous_batching, spec.text("precision")
+    if not _batches_continuously(spec) or precision == "fp32":
+        return
+    yield Finding(
+        spec.extra_place("trl", name, f"casts the weights to {precision}"),
+        f"continuous batching would train {precision} weights",
+        f"leave `{name}` out, or write `precision fp32`",
+        (spec.label("precision", "the precision"), spec.label("model.dtype", "what the weights should be")),
+    )
+
+
+@rule("XP575", "continuous-batching-out-of-reach")
+def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
+    """Continuous batching of trl 0.24 generates in one process on a GPU, without DeepSpeed.
+
+    Today, in the first round of generation: AttributeError, because the configuration is read off what DDP or DeepSpeed
+    wraps around the model ("'DistributedDataParallel' object has no attribute 'config'", "'dict' object has no
+    attribute '_attn_implementation'"). On a CPU the memory for its cache cannot be counted: no completion comes back
+    and RuntimeError in the first mean. trl 1.16 generates everywhere. Source: trl 0.24 `grpo_trainer.py:1240`,
+    `rloo_trainer.py:1227`, transformers 4.57 `continuous_batching/cache.py`; executed.
+    """
+    facts = spec.stack.facts
+    wrapped = spec.zero_stage or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
+    if (wrapped or spec.on_cpu) and _batches_continuously(spec) and not facts.continuous_batching_anywhere:
+        yield Finding(
+            spec.extra_place("trl", facts.continuous_batching, "one process on a GPU"),
+            "continuous batching cannot reach a model that is wrapped"
+            if wrapped
+            else "continuous batching cannot generate on a CPU",
+            f"leave `{facts.continuous_batching}` out",
+            (spec.label("strategy", "what wraps the model") if wrapped else spec.label("hardware", "a CPU"),),
+        )
+
+
+def _batches_continuously(spec: Spec) -> bool:
+    name = spec.stack.facts.continuous_batching
+    return bool(name) and spec.extra_value("trl", name) is True and not spec.flag("method.vllm")

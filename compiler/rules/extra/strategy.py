@@ -1,0 +1,82 @@
+"""`extra trl`: arguments that meet the strategy (XP42x, XP477)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import extra
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+
+WHEN = extra("trl")
+
+
+@rule("XP420", "unused-parameters-with-reentrant-checkpointing")
+def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
+    """DDP's search for unused parameters and reentrant checkpointing exclude each other.
+
+    A reentrant checkpoint runs a backward pass inside the backward pass, so every parameter becomes ready twice.
+    Today: RuntimeError at the first backward pass of a run of several processes. Source: torch 2.13
+    `DistributedDataParallel`; transformers 5.23 and 4.52 `trainer.py` say so in a comment only; executed.
+    """
+    asked = spec.extra_value("trl", "ddp_find_unused_parameters") is True
+    reentrant = spec.flag("memory.checkpointing") and spec.flag("memory.checkpointing.reentrant")
+    if asked and reentrant and spec.text("strategy") == "ddp" and spec.hardware.world > 1:
+        place = spec.extra_place("trl", "ddp_find_unused_parameters", "every parameter would be ready twice")
+        yield Finding(
+            place,
+            "DDP cannot look for unused parameters under reentrant checkpointing",
+            write("ddp_find_unused_parameters = false", ", or `checkpointing(reentrant=false)`"),
+            (spec.label("memory.checkpointing.reentrant", "reentrant"),),
+        )
+
+
+@rule("XP421", "best-of-sharded-weights-only")
+def best_of_weights_only(spec: Spec) -> Iterator[Finding]:
+    """Under FSDP and DeepSpeed the best checkpoint can be loaded back only with its full state.
+
+    Today: ValueError from the trainer, after the model is loaded. Source: transformers 5.23 `trainer.py`
+    (`save_only_model` with `load_best_model_at_end`), 4.52 the same; executed.
+    """
+    best = spec.extra_value("trl", "load_best_model_at_end") is True
+    if best and not spec.flag("save.full_state") and (spec.sharded_by_fsdp or spec.zero_stage):
+        yield Finding(
+            spec.extra_place("trl", "load_best_model_at_end"),
+            f"{spec.text('strategy')} cannot load its best checkpoint back from weights alone",
+            "write `full_state = true`, or leave `load_best_model_at_end` out",
+            (spec.label("save.full_state", "weights alone"), spec.label("strategy", "the strategy")),
+        )
+
+
+@rule("XP422", "auto-batch-with-zero3")
+def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
+    """ZeRO-3 cannot start again with a smaller micro-batch: its parameters are sharded already.
+
+    Today: ValueError from the trainer, after the model is loaded. Source: transformers 5.23 and 4.52 `trainer.py`;
+    executed.
+    """
+    if spec.extra_value("trl", "auto_find_batch_size") is True and spec.zero_stage == 3:
+        yield Finding(
+            spec.extra_place("trl", "auto_find_batch_size"),
+            "zero3 cannot look for a micro-batch that fits",
+            write("auto_find_batch_size = false", ", and `micro` in `batch`"),
+            (spec.label("strategy", "the strategy"),),
+        )
+
+
+@rule("XP477", "static-graph-with-accumulation")
+def static_graph(spec: Spec) -> Iterator[Finding]:
+    """DDP with a static graph counts the gradients of one backward pass, and accumulation has several before a step.
+
+    Passes without an exchange of gradients are not counted. Today: "expect_autograd_hooks_ INTERNAL ASSERT FAILED" at
+    the first step. Source: torch 2.13 `reducer.cpp` (`no_sync` with `static_graph`); transformers 5.23 `trainer.py`;
+    executed.
+    """
+    asked, accum = spec.extra_value("trl", "ddp_static_graph") is True, spec.integer("batch.accum")
+    if asked and accum > 1 and spec.text("strategy") == "ddp" and spec.hardware.world > 1:
+        yield Finding(
+            spec.extra_place("trl", "ddp_static_graph", f"{accum} backward passes a step"),
+            "DDP's static graph cannot accumulate gradients",
+            write("ddp_static_graph = false"),
+            (spec.label("batch.accum", "the accumulation"), spec.label("batch.gbs"), spec.label("batch.micro")),
+        )

@@ -1,0 +1,220 @@
+"""Supervised fine-tuning: what the loss is taken over (XP504, XP506, XP60x)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from xpc.compiler.language.setting import FlagPath
+from xpc.compiler.rules.core.conditions import chosen
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
+from xpc.compiler.stacks import able
+
+WHEN = chosen("method", "sft")
+
+CONVERSATIONS = ("messages", "conversations")
+
+
+@rule("XP504", "loss-mask-without-turns")
+def loss_mask(spec: Spec) -> Iterator[Finding]:
+    """`assistant_only` needs conversations and `completion_only` prompts with completions.
+
+    Today `completion_only` on conversations masks nothing and trains on everything, silently (both targets);
+    `assistant_only` on text is a ValueError after loading. Prompts and completions may be conversations too. Source:
+    trl 1.16 and 0.18 `sft_trainer.py`; executed. In a mixture of shapes each is for the rows that have its shape.
+    """
+    asked: tuple[tuple[FlagPath, str, Callable[[DataSource], bool]], ...] = (
+        ("method.completion_only", "prompts with completions", lambda one: one.shape != "prompt_completion"),
+        ("method.assistant_only", "conversations", lambda one: one.shape not in CONVERSATIONS and _is_plain(one)),
+    )
+    told: list[DataSource] = []
+    for path, what, lacks in asked:
+        wrong = [one for one in spec.sources if lacks(one)] if spec.flag(path) else []
+        if spec.mixes_shapes and len(wrong) < len(spec.sources):
+            continue
+        for source in wrong:
+            if source in told:
+                continue
+            told.append(source)
+            yield Finding(
+                spec.place(path, f"needs {what}"),
+                f"`{path[7:]}` on rows of {source.shape}",
+                f"leave `{path[7:]}` out",
+                (source.label,),
+            )
+
+
+def _is_plain(source: DataSource) -> bool:
+    from xpc.compiler.data.rows import conversational
+
+    return conversational(source) is False
+
+
+@rule("XP506", "template-without-generation-marks")
+def template_marks(spec: Spec) -> Iterator[Finding]:
+    """`assistant_only` finds the assistant's tokens by `{% generation %}` marks in the chat template.
+
+    trl puts a marked template in the place of some that it knows by their exact text (Qwen 2.5 and 3, Llama 3, Gemma,
+    Phi 3 and others); Llama 3.1 and 3.2 are not among them. Today: ValueError after the model is loaded. Source: trl
+    1.16 `chat_template_utils.py` (`get_training_chat_template`); executed. Of a template that the compiler cannot read,
+    the preflight asks the tokenizer.
+    """
+    if not spec.flag("method.assistant_only"):
+        return
+    from xpc.compiler.rules.core.replaced_templates import UNMARKED, trainable
+
+    template = spec.chat_template
+    if template is not None:
+        unmarked = not trainable(template)
+    else:
+        unmarked = bool(spec.model.chat) and spec.model.name.startswith(UNMARKED)
+    if unmarked:
+        from xpc.compiler.registry.chat_templates import alike, native
+
+        name = native(spec.model.name)
+        family = f"write `chat_template = {name}`, which is its family's with the marks, or " if name else ""
+        if not name and template is not None and (name := alike(template)):
+            family = f"write `chat_template = {name}`, which has the marks and the same control tokens, or "
+        yield Finding(
+            spec.place("model.chat_template", "has no {% generation %} marks"),
+            "`assistant_only` needs a template that marks the assistant's turns",
+            family
+            + "put {% generation %} ... {% endgeneration %} around the assistant's text, in a template of your own",
+            (spec.label("method.assistant_only", "asked for here"),),
+        )
+
+
+@rule("XP601", "loss-mask-not-in-the-target")
+def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
+    """trl-0.18 has no assistant-only loss, and loses the completion mask when it packs, flattens or uses Liger.
+
+    Source: trl 0.18 `sft_config.py`, `sft_trainer.py`.
+    """
+    related = (spec.label("target", "the target"),)
+    if spec.flag("method.assistant_only") and not spec.stack.facts.assistant_only_loss:
+        yield Finding(
+            spec.place("method.assistant_only"),
+            f"{spec.stack.name} has no assistant-only loss",
+            f"write `target {able(lambda one: one.facts.assistant_only_loss)}`",
+            related,
+        )
+    conflicts = spec.stack.facts.completion_only_conflicts
+    if spec.flag("method.completion_only"):
+        for path in ("batch.packing", "batch.padding_free", "memory.liger"):
+            name = path.rpartition(".")[2]
+            if name in conflicts and spec.flag(path):
+                other = able(lambda one: not one.facts.completion_only_conflicts)
+                yield Finding(
+                    spec.place(path),
+                    f"{spec.stack.name} drops the completion mask with `{name}`",
+                    f"leave `{name}` out, or write `target {other}`",
+                    (spec.label("method.completion_only", "asked for here"), *related),
+                )
+
+
+@rule("XP602", "turn-without-an-assistant")
+def no_assistant(spec: Spec) -> Iterator[Finding]:
+    """With `assistant_only`, every conversation needs a turn of the assistant: the loss is taken over nothing else.
+
+    All rows of a local file are looked at. Today: RuntimeError when the tokenizing comes to that row. Source:
+    trl 1.16 `sft_trainer.py` (`tokenize_fn`); executed.
+    """
+    if not spec.flag("method.assistant_only"):
+        return
+    from xpc.compiler.data import rows
+
+    for source in spec.files:
+        found = rows.survey(source) if rows.conversational(source) else None
+        without = None if found is None else found.tallies.get("unanswered")
+        if without is not None:
+            yield Finding(
+                source.label,
+                f"row {without.first} of `{source.name[:80]}` has no turn of the assistant"
+                + (f", nor have {without.count - 1:,} others" if without.count > 1 else ""),
+                "leave such rows out of the data (they are counted from 0), or leave `assistant_only` out",
+                (spec.label("method.assistant_only", "the loss is taken over the assistant's turns"),),
+            )
+
+
+@rule("XP603", "prompt-fills-the-sequence", "warning")
+def prompt_fills(spec: Spec) -> Iterator[Finding]:
+    """Where a prompt alone fills `seq`, nothing of the completion is left to learn.
+
+    Every word is at least one token, so a prompt of `seq` words cannot leave room. Today: trl 1.16 drops such rows in
+    silence, and fails with `num_samples=0` when there are no others; trl 0.18 trains on them with every label masked.
+    All rows of a local file are looked at. Source: `sft_trainer.py` of both; executed.
+    """
+    masked = spec.get("method.completion_only") is not False
+    if not masked or spec.flag("batch.packing"):
+        return
+    from xpc.compiler.data import rows
+
+    seq = spec.integer("batch.seq")
+    for source in spec.files:
+        found = rows.survey(source)
+        if source.shape != "prompt_completion" or found is None:
+            continue
+        full = {words: count for words, count in found.words.items() if words >= seq}
+        if full:
+            many = sum(full.values())
+            every = found.broken is None and many == found.rows
+            yield Finding(
+                spec.place("batch.seq", f"{max(full):,} words are more tokens than {seq:,}"),
+                f"{'every' if every else many} prompt{'s' * (many > 1 and not every)} of "
+                f"`{source.name[:80]}` {'is' if every or many == 1 else 'are'} longer than `seq`",
+                f"write `seq = {_next_power(2 * max(full))}`",
+                (source.label,),
+                severity="error" if every else None,
+            )
+
+
+def _next_power(words: int) -> int:
+    return 1 << (words - 1).bit_length()
+
+
+@rule("XP604", "end-of-turn-not-learned", "warning")
+def end_of_turn(spec: Spec) -> Iterator[Finding]:
+    """With `assistant_only` the token that ends a turn must stand inside the marks, or the model never learns to stop.
+
+    Today: a warning of trl, and a training loss that looks healthy. Source: trl 1.16 `chat_template_utils.py`
+    (`is_chat_template_stop_token_trained`); executed.
+    """
+    template = spec.chat_template if spec.flag("method.assistant_only") else None
+    if template is None:
+        return
+    import re
+
+    begin = re.compile(r"\{%-?\s*generation\s*-?%\}")
+    close = re.compile(r"\{%-?\s*endgeneration\s*-?%\}\s*(?:\{\{-?\s*)?['\"]?(.{0,60})", re.S)
+    blocks: list[tuple[str, str]] = []
+    at = 0
+    while (start := begin.search(template, at)) and (end := close.search(template, start.end())):
+        blocks.append((template[start.end() : end.start()], end[1]))
+        at = end.start(1)
+    ends = r"<[^\s<>{}'\"]{1,40}>|eos_token"
+    for inside, after in blocks:
+        token = re.match(ends, after)
+        if token is not None and re.search(ends, inside) is None:
+            yield Finding(
+                spec.place("model.chat_template", f"{token.group()} stands behind {{% endgeneration %}}"),
+                "the token that ends the assistant's turn is not learned",
+                f"move {token.group()} in front of {{% endgeneration %}}",
+                (spec.label("method.assistant_only", "only what is marked is learned"),),
+            )
+            return
+
+
+@rule("XP605", "nothing-to-predict")
+def nothing_to_predict(spec: Spec) -> Iterator[Finding]:
+    """A sequence of one token has no next token: every loss is zero, and the weights stay what they were.
+
+    Today, silently: a loss of 0 (trl 1.16) or nan (trl 0.18) in every step. Source: the causal shift of the labels;
+    executed.
+    """
+    if spec.integer("batch.seq") < 2:
+        yield Finding(
+            spec.place("batch.seq", "a next token is needed"),
+            "sequences of one token have nothing to predict",
+            write("seq = 1024"),
+        )

@@ -1,0 +1,109 @@
+"""Methods against the target and the model: what their classes have (XP127, XP644)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.schema import BY_PATH, TABLE
+from xpc.compiler.rules.core.conditions import either, given, other
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import Stack, able
+
+WHEN = either(other("method", "sft"), given("method.loss"))
+
+BESIDE = ("method.max_prompt", "method.rewards", "method.teacher", "method.lmbda")
+"""Settings that the runtime carries out where the class has no argument, or of which a rule of their own speaks."""
+
+INSTEAD = {
+    "method.rpo": "write `loss = [sigmoid, sft(weight=1)]`",
+    "method.reference_free": "leave `reference_free` out: this target always compares with a reference",
+}
+
+
+@rule("XP127", "method-not-in-the-target", reads=tuple(row.path for row in TABLE if row.methods and row.args))
+def method_of_the_target(spec: Spec) -> Iterator[Finding]:
+    """The target has the method, and its class of the method has the settings that are written.
+
+    trl-0.18 has no rloo of reward functions, one dpo loss at a time, and no choice of loss in sft; trl-1.16 has no
+    `rpo` and no `reference_free`, and its dpo warns of `padding_free` and pads all the same. Today: TypeError for the
+    name when the arguments are built, or a value that nothing reads. transformers 4.57 gathers no weight that it draws
+    anew under ZeRO-3, so that a reward model begins with a score of whatever the memory held (losses of 1e29; executed;
+    `modeling_utils.py` `_initialize_missing_keys`). Source: the configuration classes of trl 0.18 and
+    1.16, `dpo_trainer.py` and `grpo_trainer.py`.
+    """
+    method, target = spec.text("method"), spec.stack
+    related = (spec.label("target", "the target"),)
+    reason = target.refused(method)
+    if reason is not None:
+        help = f"write `target {able(lambda one: one.refused(method) is None)}`"
+        yield Finding(spec.place("method"), f"{target.name} has no {method}: {reason}", help, related)
+        return
+    yield from _missing(spec)
+    losses = spec.weighted("method.loss")
+    several = len(losses) > 1 or any(one.weight is not None for one in losses)
+    if method == "dpo" and several and not target.facts.dpo_loss_list:
+        yield Finding(
+            spec.place("method.loss"),
+            f"dpo of {target.name} has one loss at a time",
+            f"write `loss = {losses[0].name}`, or `target {able(lambda one: one.facts.dpo_loss_list)}`",
+            related,
+        )
+    if spec.get("method.scale_rewards") == "batch" and not _scales_batches(target):
+        yield Finding(
+            spec.place("method.scale_rewards"),
+            f"grpo of {target.name} scales rewards by the deviation of their group, or not at all",
+            f"write `scale_rewards = group`, or `target {able(_scales_batches)}`",
+            related,
+        )
+    if method == "reward" and spec.zero_stage == 3 and not target.facts.zero3_draws_scores:
+        yield Finding(
+            spec.place("strategy", "the new weight keeps what the memory held"),
+            f"the score head of a reward model is never initialized under zero3 on {target.name}",
+            f"write `strategy zero1`, or `target {able(lambda one: one.facts.zero3_draws_scores)}`",
+            (*related, spec.label("method", "the method")),
+        )
+    if method == "dpo" and spec.flag("batch.padding_free") and not target.facts.dpo_padding_free:
+        yield Finding(
+            spec.place("batch.padding_free"),
+            f"`padding_free` does nothing for dpo on {target.name}: it pads, with a warning",
+            "leave `padding_free` out",
+            related,
+        )
+
+
+def _scales_batches(stack: Stack) -> bool:
+    """Whether grpo can divide by the deviation of a whole batch: TRL 0.18's setting is a boolean."""
+    return stack.fields(stack.config("grpo"))["scale_rewards"].type != "bool"
+
+
+def _missing(spec: Spec) -> Iterator[Finding]:
+    """Written settings of the method that none of its class's arguments carries."""
+    known, method, target = spec.fields(), spec.text("method"), spec.stack
+    for path in spec.values:
+        row = BY_PATH[path]
+        if method not in row.methods or not row.args or path in BESIDE or not spec.written(path):
+            continue
+        if spec.get(path) is not False and not any((target.rename(name) or name) in known for name in row.args):
+            help = INSTEAD.get(path, f"leave `{row.name}` out, or write another `target`")
+            message = f"{method} of {target.name} has no `{row.name}`"
+            yield Finding(spec.place(path, f"no `{row.args[0]}`"), message, help, (spec.label("target", "the target"),))
+
+
+@rule("XP644", "family-without-scores")
+def family_without_scores(spec: Spec) -> Iterator[Finding]:
+    """A reward model is a model for sequence classification, and some families have none in a target's transformers.
+
+    Code that comes with the model can bring one, so `trust_remote_code` is believed. Today: ValueError, "Unrecognized
+    configuration class", when the model is loaded. Source: transformers 5.23 and 4.52.3
+    `MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING`; executed.
+    """
+    known = spec.stack.family(spec.model.model_type)
+    wrong = known is not None and not known.scores and not spec.flag("model.trust_remote_code")
+    if spec.get("method") == "reward" and wrong:
+        yield Finding(
+            spec.model.label,
+            f"the transformers of {spec.stack.name} has no {spec.model.model_type} that gives a score",
+            "train another family, such as `qwen2.5-3b`",
+            (spec.label("method", "the method"), spec.label("target", "the target")),
+        )

@@ -1,0 +1,1 @@
+"""Rules about precision, kernels, packing and the batch."""

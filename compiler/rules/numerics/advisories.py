@@ -1,0 +1,54 @@
+"""What the pinned versions of the libraries are known to compute wrongly, and no other rule refuses (XP940)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import advised
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = advised
+
+
+@rule(
+    "XP940",
+    "known-to-compute-wrongly",
+    "warning",
+    reads=(
+        "batch.accum",
+        "batch.micro",
+        "data.holdout",
+        "method",
+        "method.loss",
+        "strategy",
+        "strategy.context_parallel",
+        "strategy.overlap_comm",
+        "train.steps",
+    ),
+)
+def known_wrong(spec: Spec) -> Iterator[Finding]:
+    """The pinned version of a library computes something wrong for this spec, and its maintainers know.
+
+    `xpc list advisories` prints the table with the threads, the versions and what was measured; what another rule
+    refuses, or the trainer of a bundle mends, is not told here. Today, silently. Source: the threads that are named,
+    and the installed sources of the pinned versions.
+    """
+    from xpc.compiler.rules.core.advisory_table import EXTRA, table
+
+    for one in table():
+        if one.rule or one.runtime or not one.of(spec.stack) or not one.applies(spec):
+            continue
+        said = f"{one.package} {spec.stack.pins[one.package]}"
+        if one.place.startswith(EXTRA):
+            _, escape, key = one.place.split(".", 2)
+            place = spec.extra_place(escape, key, said)
+        else:
+            place = spec.place(one.place, said)  # type: ignore[arg-type]  # of the table, which a test reads
+        yield Finding(
+            place,
+            f"{one.effect} ({one.threads[0]})",
+            one.help,
+            (spec.label("target", "the target"),),
+            severity=one.severity,
+        )

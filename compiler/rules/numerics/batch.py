@@ -1,0 +1,278 @@
+"""Arithmetic of the batch, the length of the run and the schedule (XP2xx)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from xpc.compiler.data.row_counts import steps_of_rows
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.optimizers import reads
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import Label
+from xpc.grammar.record import evolve
+
+
+def _unit(spec: Spec) -> str:
+    return "process" if spec.on_cpu else "GPU"
+
+
+@rule("XP201", "batch-does-not-divide")
+def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
+    """The global batch is micro-batch x accumulation x world size, exactly.
+
+    transformers has no notion of a global batch: it multiplies what it is given, so a wrong accumulation trains with
+    another batch than the paper's. DeepSpeed finds a literal mismatch only after the data is tokenized.
+    Source: transformers 5.23 `Trainer.get_total_train_batch_size`; deepspeed 0.19.8 `runtime/config.py`.
+    """
+    world = spec.replicas
+    gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
+    if micro * accum * world == gbs:
+        return
+    places = f"{world} {_unit(spec)}{'' if world == 1 else _plural(spec)}"
+    if spec.context_parallel > 1:
+        places = f"{world} group{'' if world == 1 else 's'} of {spec.context_parallel} {_unit(spec)}{_plural(spec)}"
+    others = [spec.label("batch.micro"), spec.label("batch.accum")]
+    if spec.written("batch.accum"):
+        product = micro * accum * world
+        text = f"{micro} x {accum} x {world} = {product}"
+        help = f"gbs={product} is what micro and accum make; or leave `accum` out and it is derived"
+        message = f"gbs={gbs} is not micro={micro} x accum={accum} x {places}"
+        if not spec.written("batch.micro"):
+            unit = accum * world
+            message = f"gbs={gbs} is not micro x {accum} accumulation x {places}"
+            text = f"{gbs} / ({accum} x {world}) = {gbs / unit:.2f}"
+            product = max(1, round(gbs / unit)) * unit
+            help = f"the nearest global batch is gbs={product}"
+        replace = product
+    else:
+        chosen = micro if spec.written("batch.micro") else 1
+        unit = chosen * world
+        text = f"{gbs} / ({chosen} x {world}) = {gbs / unit:.2f}"
+        message = f"gbs={gbs} is not micro x accumulation x {places}"
+        low, high = gbs // unit, gbs // unit + 1
+        replace = low * unit or unit
+        help = (
+            f"the nearest global batches are gbs={low * unit} (accumulation {low})"
+            f" and gbs={high * unit} (accumulation {high})"
+        )
+        if low == 0:
+            help = f"the nearest global batch is gbs={unit} (accumulation 1)"
+    primary = spec.label("batch.gbs", text)
+    if primary is not None:
+        one_word = primary.typed
+        head = one_word.partition("=")[0]
+        yield Finding(
+            primary,
+            message,
+            help,
+            tuple(others) if len({o and o.span for o in others}) > 1 and _far(primary, others) else (),
+            f"{head}= {replace}" if head.endswith(" ") else f"{head}={replace}",
+        )
+    else:
+        yield Finding(spec.place("batch.micro", text), message, help)
+
+
+def _plural(spec: Spec) -> str:
+    return "es" if spec.on_cpu else "s"
+
+
+def _far(primary: Label, others: list[Label | None]) -> bool:
+    """Whether a related place is on another line: on one line the carets would only repeat the snippet."""
+    line = primary.source.position(primary.span.start)[0]
+    return any(o is not None and o.source.position(o.span.start)[0] != line for o in others)
+
+
+@rule("XP202", "nothing-to-train")
+def nothing_to_train(spec: Spec) -> Iterator[Finding]:
+    """A run of zero epochs does nothing. transformers runs 0 steps and saves the model that it was given.
+
+    Source: transformers 5.23 `Trainer.set_initial_training_values`; executed.
+    """
+    if spec.get("train.epochs") == 0:
+        yield Finding(
+            spec.place("train.epochs", "no step is taken"),
+            "the run lasts 0 epochs",
+            write("for 3 epochs"),
+        )
+
+
+def total_steps(spec: Spec) -> int | None:
+    """Optimizer steps of the run where they are known: written, or from the rows of the data.
+
+    Packed rows are not known before they are tokenized, and online methods take prompts, not rows.
+    """
+    steps = spec.get("train.steps")
+    if isinstance(steps, int):
+        return steps
+    counted = any(one.rows is not None or one.sha256 or one.parts for one in spec.data)
+    if spec.flag("batch.packing") or spec.online or not counted:
+        return None
+    from xpc.compiler.data.row_counts import trained
+
+    rows = trained(spec)
+    if rows is None:
+        return None
+    return steps_of_rows(spec, rows)
+
+
+@rule("XP203", "warmup-past-the-end", "warning")
+def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
+    """A warm-up as long as the run never reaches the peak learning rate, and nothing says so today.
+
+    A share is rounded up to whole steps. The polynomial schedule divides by the steps that are left after the warm-up:
+    ZeroDivisionError at the last step. Source: transformers 5.23 and 4.52 `get_scheduler`, `get_warmup_steps`;
+    executed: the rate ended at 6e-7 of 2e-5.
+    """
+    warmup = spec.amount("schedule.warmup")
+    if not warmup.value:
+        return
+    steps = total_steps(spec)
+    long = warmup.steps(steps or 0)
+    if steps is not None and 0 < steps <= long:
+        exact = spec.text("schedule") == "polynomial" and steps == long
+        better = "0" if steps <= 1 or ceil(steps * 0.03) >= steps else "3%"
+        relation = "is the whole run" if steps == long else "ends after the run"
+        yield Finding(
+            spec.place("schedule.warmup", f"the run has {steps} step{'' if steps == 1 else 's'}"),
+            f"the warm-up of {long} step{'' if long == 1 else 's'} {relation}",
+            write(f"warmup = {better}"),
+            severity="error" if exact else None,
+        )
+    elif steps is None and warmup.unit == "share" and warmup.value >= 1:
+        yield Finding(
+            spec.place("schedule.warmup", "all of the run"),
+            "the warm-up is the whole run",
+            write("warmup = 3%"),
+            severity="error" if spec.text("schedule") == "polynomial" else None,
+        )
+
+
+WITH_FLOOR = ("cosine", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
+
+
+@rule("XP204", "min-lr-without-a-tail")
+def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
+    """Only some schedules end at a chosen learning rate or stop there, below the peak; others fail on the argument.
+
+    Today: TypeError inside `train()`, after the model is loaded and the data tokenized; ValueError for a polynomial
+    whose end is not below the peak. Source: transformers 5.23 `optimization.get_scheduler`; executed.
+    """
+    if not spec.written("schedule.min_lr"):
+        return
+    floor, name, lr = spec.amount("schedule.min_lr"), spec.text("schedule"), spec.real("optimizer.lr")
+    if name not in WITH_FLOOR:
+        help = "write `schedule cosine`, or leave `min_lr` out"
+        if name == "linear":
+            line = "write `schedule polynomial`, a straight line down to `min_lr` unless `power` is written, or"
+            help = f"{line} leave `min_lr` out" if floor.value else "leave `min_lr` out: `linear` ends at 0"
+        yield Finding(
+            spec.place("schedule.min_lr"),
+            f"`schedule {name}` has no final learning rate",
+            help,
+            (spec.label("schedule", "the schedule"),),
+        )
+        return
+    share = floor.value if floor.unit == "share" else floor.value / lr if lr else 0.0
+    if share > 1 or (share == 1 and name == "polynomial"):
+        sign = ">" if share > 1 else "="
+        meant = f"{floor.value * 100:g}%" if floor.unit == "absolute" and 0 < floor.value < 1 and share > 1 else "10%"
+        yield Finding(
+            spec.place("schedule.min_lr", f"{share * lr:g} {sign} {lr:g}"),
+            f"`min_lr` is {'above' if share > 1 else 'no lower than'} the peak",
+            write(f"min_lr = {meant}", f" for a share of the peak, or a rate of at most {lr:g}"),
+            (spec.label("optimizer.lr", "the peak"),),
+        )
+
+
+@rule("XP205", "wsd-decay")
+def wsd_decay(spec: Spec) -> Iterator[Finding]:
+    """`wsd` needs the length of its decay, and no other schedule has one.
+
+    The library wants steps, so a share of the run is legal where the run is counted in steps.
+    Today: TypeError inside `train()`. Source: transformers 5.23 `get_wsd_schedule`; executed.
+    """
+    decay, name = spec.get("schedule.decay"), spec.text("schedule")
+    if name != "wsd":
+        if decay is not None:
+            yield Finding(
+                spec.place("schedule.decay"),
+                f"`schedule {name}` has no separate decay",
+                "write `schedule wsd`, or leave `decay` out",
+                (spec.label("schedule", "the schedule"),),
+            )
+    elif decay is None and "schedule.decay" not in spec.wrong:
+        place = spec.place("schedule", "how long does it decay?")
+        yield Finding(place, "`wsd` needs the length of its decay", "write `decay = 100`")
+    elif isinstance(decay, Amount) and decay.unit == "share" and spec.get("train.steps") is None:
+        yield Finding(
+            spec.place("schedule.decay", "a share of an unknown number of steps"),
+            "`decay` as a share needs a run counted in steps",
+            write("decay = 100", ", or `for 1000 steps`"),
+        )
+
+
+SILENT = {"optimizer.weight_decay": 0.0, "optimizer.clip": 0.0}
+"""Values that ask for nothing."""
+
+
+@rule("XP206", "unused-moments", "warning")
+def unused_moments(spec: Spec) -> Iterator[Finding]:
+    """`betas` and `eps` are Adam's, and a few optimizers take no weight decay or leave no gradient to clip; what an
+    optimizer does not read is ignored without a word.
+
+    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; executed.
+    """
+    name = spec.text("optimizer")
+    if name in ("adamw", "adamw_torch", "adamw_fused"):
+        return
+    read = reads(name)
+    for path in ("optimizer.betas", "optimizer.eps", "optimizer.weight_decay", "optimizer.clip"):
+        if path[10:] in read or not spec.written(path) or spec.get(path) == SILENT.get(path):
+            continue
+        yield Finding(
+            spec.place(path, f"{name} does not read it"),
+            f"`{path[10:]}` does nothing for {name}",
+            f"leave `{path[10:]}` out",
+            (spec.label("optimizer", "the optimizer"),),
+        )
+
+
+@rule("XP207", "learning-rate-zero")
+def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
+    """A learning rate of 0 changes nothing: every step leaves the weights as they are.
+
+    Neither transformers nor DeepSpeed objects: the run goes to its end and saves the model that it was given.
+    """
+    if spec.real("optimizer.lr") == 0:
+        yield Finding(
+            evolve(spec.place("optimizer.lr"), text="no step changes a weight"),
+            "the learning rate is 0",
+            "write a number above 0 and at most 1, such as `lr = 2e-5`",
+        )
+
+
+HALF_A_BIT = 256
+"""Equal gradients whose sum in bf16, with 8 significant bits, takes no more of them."""
+
+
+@rule("XP209", "gradients-summed-in-bf16", "warning")
+def summed_in_bf16(spec: Spec) -> Iterator[Finding]:
+    """DeepSpeed sums the gradients of a step in the dtype of the model, and bf16 has 8 significant bits.
+
+    From the 257th on, a micro-batch's gradient is less than half of the sum's last bit and changes nothing; DeepSpeed
+    says nothing of it. ZeRO-2 and 3 sum in fp32 where they are told so. Source: deepspeed 0.19.8 and 0.16.8
+    `runtime/engine.py` (`get_data_types`); executed.
+    """
+    accum, told = spec.integer("batch.accum"), spec.extra_value("deepspeed", "data_types.grad_accum_dtype")
+    if not spec.zero_stage or spec.text("precision") != "bf16" or accum <= HALF_A_BIT or told == "fp32":
+        return
+    fp32 = ', or `data_types.grad_accum_dtype = "fp32"` in `extra deepspeed`' if spec.zero_stage > 1 else ""
+    gbs = HALF_A_BIT * spec.integer("batch.micro") * spec.replicas
+    yield Finding(
+        spec.label("batch.accum") or spec.place("batch.gbs", f"{accum} micro-batches in a step"),
+        f"{accum} gradients summed in bf16: from the {HALF_A_BIT + 1}th on they change nothing",
+        f"write a larger `micro`, or `gbs={gbs}`{fp32}",
+        (spec.label("precision", "8 significant bits"), spec.label("strategy", "the strategy")),
+    )

@@ -1,0 +1,71 @@
+"""The batch against the rows that there are, where they are known (XP208, XP210)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.data.row_counts import trained
+from xpc.compiler.rules.core.conditions import few_rows
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = few_rows
+
+
+@rule("XP208", "batch-larger-than-the-data", "warning")
+def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
+    """A step's batch is no larger than the data: the last step of an epoch takes what is left.
+
+    The trainer ends a step with the epoch, in silence, so that a larger batch is never reached; where there is not even
+    one micro-batch for each process, accelerate repeats rows until there is. Source: transformers 5.23 and 4.52
+    `trainer.py`; accelerate 1.15 and 1.4 `data_loader.BatchSamplerShard` (`even_batches`); executed.
+    """
+    if spec.flag("batch.packing") or spec.online:
+        return
+    rows, gbs, micro = trained(spec), spec.integer("batch.gbs"), spec.integer("batch.micro")
+    together = micro * spec.replicas
+    if rows is None or not 0 < rows < gbs:
+        return
+    if rows < together and spec.extra_value("trl", "dataloader_drop_last") is True:
+        return  # XP210
+    text, message = (
+        f"{rows} {'row' if rows == 1 else 'rows'} for each step",
+        f"gbs={gbs} is never reached: there {'is 1 row' if rows == 1 else f'are {rows} rows'}",
+    )
+    if rows < together and spec.replicas > 1:
+        text = f"{micro} x {spec.replicas} = {together}"
+        there = "1 row is" if rows == 1 else f"{rows} rows are"
+        message = f"{there} repeated to fill {spec.replicas} micro-batches of {micro}"
+    fitting = max(1, rows // spec.replicas) * spec.replicas
+    label = spec.label("batch.gbs") or spec.label("batch.micro")
+    place = spec.place("batch.gbs", text) if spec.written("batch.gbs") else spec.place("batch.micro", text)
+    more = "" if rows < spec.replicas else f"write `batch gbs={fitting} micro={fitting // spec.replicas}`, or "
+    if rows >= together and spec.written("batch.gbs") and not spec.written("batch.accum"):
+        more = f"write `gbs = {rows // together * together}`, or "
+    yield Finding(
+        place,
+        message,
+        f"{more}train on more rows" if label is not None else "train on more rows",
+        (spec.data[0].label,),
+    )
+
+
+@rule("XP210", "everything-dropped")
+def everything_dropped(spec: Spec) -> Iterator[Finding]:
+    """With `dataloader_drop_last` an incomplete batch of the processes is left out, and here that is all of the data.
+
+    Today: ValueError that speaks of `max_steps`, after the data is tokenized; where steps are counted, the run ends at
+    once and saves the model that it was given. Source: transformers 5.23 and 4.52 `trainer.py`; executed.
+    """
+    if spec.flag("batch.packing") or spec.online or spec.extra_value("trl", "dataloader_drop_last") is not True:
+        return
+    rows, micro = trained(spec), spec.integer("batch.micro")
+    if rows is not None and rows < micro * spec.replicas:
+        place = spec.extra_place("trl", "dataloader_drop_last", f"{micro} x {spec.replicas} > {rows} rows")
+        yield Finding(
+            place,
+            f"{rows} rows are fewer than a micro-batch of {micro} in each of {spec.replicas} processes",
+            "write `dataloader_drop_last = false`",
+            (spec.label("batch.micro", "the micro-batch"), spec.data[0].label),
+            place.typed.partition("=")[0].rstrip() + " = false",
+        )

@@ -1,0 +1,1 @@
+"""Rules about optimizers, schedules and the choice of the best checkpoint."""

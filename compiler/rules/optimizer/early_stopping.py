@@ -1,0 +1,45 @@
+"""The end of a run whose evaluations get no better, `eval.patience` (XP793 to XP794)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.rules.core.conditions import given
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.optimizer.best_model import LOAD
+from xpc.compiler.spec import Spec
+
+WHEN = given("eval.patience")
+
+
+@rule("XP793", "patience-without-evaluations")
+def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
+    """A run that ends when evaluations get no better needs evaluations.
+
+    Today: AssertionError of transformers' EarlyStoppingCallback once training begins, after the data is tokenized.
+    Source: transformers 5.23 and 4.52.3 `trainer_callback.py` (`EarlyStoppingCallback.on_train_begin`); executed.
+    """
+    often = f"write `eval(every=5%, patience={spec.get('eval.patience')})`, or " if spec.evaluates else ""
+    if spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong:
+        yield Finding(
+            spec.place("eval.patience"),
+            "`patience` does nothing: there are no evaluations",
+            f"{often}leave `patience` out",
+            (spec.label("eval.every", "the evaluations"),),
+        )
+
+
+@rule("XP794", "the-last-and-not-the-best", "note")
+def last_and_not_best(spec: Spec) -> Iterator[Finding]:
+    """A run that ends early saves its last weights, `patience` evaluations after the best ones.
+
+    transformers says so once training begins: "Using EarlyStoppingCallback without load_best_model_at_end=True".
+    Source: transformers 5.23 and 4.52.3 `trainer_callback.py`; executed.
+    """
+    if spec.amount("eval.every") != NEVER and spec.extra_value("trl", LOAD) is not True:
+        yield Finding(
+            spec.place("eval.patience"),
+            f"the final weights are from {spec.integer('eval.patience')} evaluations after the best",
+            f"write `extra trl({LOAD}=true)`, with checkpoints at the steps of evaluations, which saves the best",
+        )

@@ -1,0 +1,276 @@
+"""Optimizers: the target, the settings, the strategy and the batch that they need (XP220 to XP227)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, RESTARTED, WARM_UP
+from xpc.compiler.rules.core.conditions import either, other, written
+from xpc.compiler.rules.core.modules import MODULES, heads
+from xpc.compiler.rules.core.rule import Finding, lacking, rule, write
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+WHEN = either(
+    other("optimizer", "adamw"),
+    written(
+        "optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap", "optimizer.momentum"
+    ),
+)
+
+PROJECTED: Final = ("optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap")
+MOMENTUM = ("sgd", "rmsprop")
+EMBEDDINGS = ("embed", "word_embeddings", "wte", "wpe")
+CONVOLUTIONS = ("gpt2",)
+"""Families whose layers are of a class of their own (Conv1D), which no low-rank optimizer takes for a linear one."""
+
+
+@rule("XP220", "optimizer-not-in-the-target")
+def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
+    """The target has the optimizer, and it trains there.
+
+    StableAdamW came to transformers after 4.52, whose layerwise optimizers end in a ValueError of their schedule under
+    torch 2.13. Source: `OptimizerNames` of transformers 5.23 and 4.52; executed.
+    """
+    yield from lacking(spec, "optimizer", "{}", "write `target {}`, or `optimizer adamw`")
+
+
+@rule("XP221", "setting-of-another-optimizer")
+def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
+    """`targets`, `rank`, `scale` and `update_proj_gap` belong to GaLore and APOLLO, `momentum` to sgd and rmsprop.
+
+    transformers ignores `optim_target_modules` with any other optimizer in silence, and 4.52 ignores `optim_args` with
+    sgd and rmsprop; bitsandbytes' RMSprop fails on the text. Source: transformers 5.23 `trainer_optimizer.py`, 4.52
+    `Trainer.get_optimizer_cls_and_kwargs`; executed.
+    """
+    name, related = spec.text("optimizer"), (spec.label("optimizer", "the optimizer"),)
+    for path in PROJECTED:
+        if spec.written(path) and name not in LOW_RANK:
+            setting = path.rpartition(".")[2]
+            yield Finding(
+                spec.place(path, "only galore and apollo have it"),
+                f"`optimizer {name}` has no `{setting}`",
+                f"leave `{setting}` out",
+                related,
+            )
+    if not spec.written("optimizer.momentum"):
+        return
+    if name not in MOMENTUM:
+        yield Finding(
+            spec.place("optimizer.momentum", "only sgd and rmsprop have it"),
+            f"`optimizer {name}` has no `momentum`",
+            "leave `momentum` out",
+            related,
+        )
+    elif not spec.stack.facts.torch_optimizers_read_words:
+        yield Finding(
+            spec.place("optimizer.momentum", "transformers 4.52 hands it to no optimizer"),
+            f"`momentum` does not reach the {name} of {spec.stack.name}",
+            f"leave `momentum` out, or write `target {able(lambda one: one.facts.torch_optimizers_read_words)}`",
+            (spec.label("target", "the target"),),
+        )
+
+
+@rule("XP222", "nothing-to-project")
+def nothing_to_project(spec: Spec) -> Iterator[Finding]:
+    """GaLore and APOLLO are told which linear modules they project, and the model has some of them.
+
+    A name is a part of a module's path. Embeddings are not linear, and neither are the layers of GPT-2. Today:
+    ValueError in train(), after the data is tokenized. Source: transformers 5.23 `trainer_optimizer.py`, 4.52
+    `Trainer.get_optimizer_cls_and_kwargs`; executed.
+    """
+    name, targets = spec.text("optimizer"), spec.get("optimizer.targets")
+    if name not in LOW_RANK:
+        return
+    if targets is None:
+        yield Finding(
+            spec.place("optimizer", "of which modules?"),
+            f"`optimizer {name}` needs the modules that it projects",
+            "write `targets = all-linear`",
+        )
+        return
+    linear = _linear(spec)
+    if not isinstance(targets, tuple) or linear is None or any(_finds(str(one), linear) for one in targets):
+        return
+    better = "all-linear" if spec.model.model_type in CONVOLUTIONS else f"[{linear[0]}]"
+    yield Finding(
+        spec.place("optimizer.targets"),
+        f"{spec.model.model_type} has no linear module of {'this name' if len(targets) == 1 else 'these names'}",
+        write(f"targets = {better}"),
+        (spec.model.label,),
+    )
+
+
+def _linear(spec: Spec) -> tuple[str, ...] | None:
+    """The last names of a family's linear modules, or None where they are not known."""
+    family, facts = spec.model.model_type, spec.model.facts
+    if family not in MODULES or facts is None or facts.experts:
+        return None
+    own = () if family in CONVOLUTIONS else MODULES[family]
+    return (*(one for one in own if not one.startswith(EMBEDDINGS)), *heads(spec, family))
+
+
+def _finds(target: str, linear: tuple[str, ...]) -> bool:
+    """Whether a target may find a module; a part of a path that is no module's own name may."""
+    last = target.rpartition(".")[2]
+    known = {one for names in MODULES.values() for one in names}
+    return last not in known or any(last in one for one in linear)
+
+
+@rule("XP223", "steps-before-the-batch-is-whole")
+def steps_too_early(spec: Spec) -> Iterator[Finding]:
+    """Layerwise optimizers and LOMO step inside the backward pass, with the gradient of one micro-batch and process.
+
+    Today: with accumulation the layerwise ones raise ValueError in train(), and LOMO steps after every micro-batch, in
+    silence. With several processes the layerwise ones raise NotImplementedError; under ddp LOMO steps each copy of the
+    model with the gradient of its own rows, so that the copies part. Source: transformers 5.23
+    `trainer_optimizer.py`; lomo-optim 0.1.1; executed.
+    """
+    name, world = spec.text("optimizer"), spec.hardware.world
+    layerwise = name in LAYERWISE
+    if not layerwise and name not in FUSED:
+        return
+    alone = not layerwise and (spec.text("strategy") != "ddp" or world == 1)
+    if not alone and (world > 1 or spec.zero_stage):
+        yield Finding(
+            spec.place("optimizer", "steps with one process's gradient"),
+            f"`optimizer {name}` on {world} processes" if world > 1 else f"`optimizer {name}` under DeepSpeed",
+            _instead(spec) if layerwise else "write `optimizer adamw`, or `strategy fsdp`",
+            (spec.label("hardware", "the processes"), spec.label("strategy", "the strategy")),
+        )
+    elif spec.integer("batch.accum") > 1:
+        micro, accum = spec.integer("batch.micro"), spec.integer("batch.accum")
+        yield Finding(
+            spec.place("optimizer", "steps after every micro-batch"),
+            f"`optimizer {name}` cannot accumulate {accum} micro-batches",
+            f"write `gbs={micro * spec.replicas}`, or `optimizer adamw`",
+            (spec.label("batch.gbs", f"{accum} x {micro * spec.replicas}"), spec.label("batch.accum")),
+        )
+
+
+def _instead(spec: Spec) -> str:
+    """Another optimizer than a layerwise one: its own whole form where the strategy has it."""
+    if spec.text("strategy") == "ddp":
+        return f"write `optimizer {spec.text('optimizer').removesuffix('_layerwise')}`"
+    return "write `optimizer adamw`" + ",".join(
+        f" without `{path.rpartition('.')[2]}`" for path in PROJECTED if spec.written(path)
+    )
+
+
+@rule("XP224", "optimizer-that-cannot-be-sharded")
+def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
+    """Some optimizers fail on what ZeRO and FSDP make of the parameters: flat pieces, tensors of several processes.
+
+    GaLore and APOLLO project matrices, and ZeRO and FSDP1 hand them flat pieces (IndexError at the first step; APOLLO
+    under FSDP2 KeyError, GaLore there at the first checkpoint). DeepSpeed loses Adagrad's second group of parameters
+    (IndexError), cannot run LOMO's backward pass (TypeError), and hands StableAdamW empty groups under zero3
+    (RuntimeError). Under FSDP2 Adafactor adds whole tensors to shards (RuntimeError), and Adagrad's states
+    belong to parameters that are gone (KeyError at the first checkpoint). Executed on both targets, in two processes.
+    """
+    name, strategy = spec.text("optimizer"), spec.text("strategy")
+    if (spec.zero_stage or spec.sharded_by_fsdp) and name not in LAYERWISE and _fails(spec, name):
+        yield Finding(
+            spec.place("optimizer"),
+            f"{strategy} cannot shard {name}",
+            "write `strategy ddp`, or `optimizer adamw`"
+            if name in LOW_RANK
+            else "write `optimizer adamw`, or `strategy ddp`",
+            (spec.label("strategy", "the strategy"),),
+        )
+
+
+def _fails(spec: Spec, name: str) -> bool:
+    if spec.zero_stage:
+        if name == "stable_adamw":
+            return spec.zero_stage == 3
+        # Adapters make one group of parameters, which Adagrad has too. An offloaded one is swapped (XP406).
+        adagrad = name == "adagrad" and not spec.lora and spec.text("strategy.offload") == "none"
+        return adagrad or name in LOW_RANK or name in FUSED
+    if spec.text("strategy") == "fsdp1" or not spec.stack.facts.fsdp2:
+        return name in LOW_RANK
+    states = spec.flag("save.full_state") and spec.get("save.every") != NEVER
+    return name in ("adafactor", "galore_adafactor", *PACKAGES["apollo"]) or (
+        name in ("adagrad", "galore_adamw") and states
+    )
+
+
+@rule("XP225", "projection-of-adapters", "warning")
+def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
+    """GaLore and APOLLO project large matrices to a low rank to save the memory of their states; adapters are of a low
+    rank already.
+
+    Nothing fails, and nothing is saved where the rank of the projection is not below that of the adapters. Source:
+    galore-torch 1.0 `galore_projector.py`; executed.
+    """
+    name = spec.text("optimizer")
+    low_rank = spec.lora and not spec.flag("oft")
+    if low_rank and name in LOW_RANK and spec.integer("optimizer.rank") >= spec.integer("lora.rank"):
+        ranks = f"{spec.integer('optimizer.rank')} >= {spec.integer('lora.rank')}"
+        yield Finding(
+            spec.place("optimizer", ranks),
+            f"{name} saves nothing on adapters of rank {spec.integer('lora.rank')}",
+            f"write `rank = {max(1, spec.integer('lora.rank') // 2)}`, or another optimizer",
+            (spec.label("lora.rank", "the adapters") or spec.label("lora", "the adapters"),),
+        )
+
+
+@rule("XP226", "share-of-an-unknown-run")
+def schedule_free_share(spec: Spec) -> Iterator[Finding]:
+    """Schedule-free AdamW and SGD warm up themselves, in steps, so a share needs a run counted in steps.
+
+    Today: transformers 5.23 hands the fraction on as a number of steps, and the first step is taken with the rate
+    divided by it (3% would be 33 times the peak); 4.52 hands on 0, no warm-up. Source: transformers
+    `trainer_optimizer.py`; schedulefree 1.4.1 `adamw_schedulefree.py`; executed.
+    """
+    warmup, steps = spec.amount("schedule.warmup"), spec.get("train.steps")
+    if spec.text("optimizer") in WARM_UP and warmup.unit == "share" and warmup.value and steps is None:
+        yield Finding(
+            spec.place("schedule.warmup", "a share of an unknown number of steps"),
+            f"`optimizer {spec.text('optimizer')}` warms up in steps",
+            write("warmup = 100", ", or `for 1000 steps`"),
+            (spec.label("optimizer", "the optimizer"),),
+        )
+
+
+@rule("XP227", "warm-up-twice", "warning")
+def warm_up_twice(spec: Spec) -> Iterator[Finding]:
+    """Schedule-free AdamW and SGD warm up themselves, and a schedule beside them warms up the same rate once more.
+
+    The constant schedule, the default beside them, does not. Source: schedulefree 1.4.1 `adamw_schedulefree.py`;
+    transformers 5.23 and 4.52 `optimization.py`.
+    """
+    own = spec.text("optimizer") in WARM_UP and spec.amount("schedule.warmup").value
+    if own and spec.text("schedule") != "constant":
+        yield Finding(
+            spec.place("schedule.warmup", "the optimizer's, and the schedule's"),
+            f"{spec.text('optimizer')} and `schedule {spec.text('schedule')}` both warm up",
+            "write `schedule constant`",
+            (spec.label("optimizer", "the optimizer"), spec.label("schedule", "the schedule")),
+        )
+
+
+@rule("XP914", "moments-anew", "warning")
+def moments_anew(spec: Spec) -> Iterator[Finding]:
+    """Layerwise optimizers, AdaLomo and GrokAdamW begin their moments anew where a run goes on from a checkpoint.
+
+    A layerwise one is stepped in hooks, and transformers saves what stands in its place, `LayerWiseDummyOptimizer`,
+    whose state is empty. AdaLomo's states are beside those that `state_dict` gives out, and GrokAdamW looks for those
+    of a checkpoint by tensors that are no more. Nothing is said today. Source: transformers 5.23
+    `trainer_pt_utils.py`, lomo-optim 0.1.1 `adalomo.py`, grokadamw 0.1.2 `grokadamw.py`; executed.
+    """
+    name = spec.text("optimizer")
+    saves = spec.amount("save.every") != NEVER and spec.flag("save.full_state")
+    if name in RESTARTED and saves and spec.get("save.resume") == "auto":
+        yield Finding(
+            spec.place("optimizer", "its moments are not restored"),
+            f"a resumed run starts without the moments of {name}",
+            "write `save every=never`, or another optimizer"
+            if name not in LAYERWISE
+            else f"write `optimizer {name.removesuffix('_layerwise')}`, or `save every=never`",
+            (spec.label("save.every", "the checkpoints"),),
+        )

@@ -1,0 +1,206 @@
+"""Schedules: the target, the settings, the evaluation, the strategy and the length that they need (XP240 to XP247)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from xpc.compiler.language.kinds import NEVER, Amount
+from xpc.compiler.language.optimizers import WARM_UP
+from xpc.compiler.language.setting import Path
+from xpc.compiler.rules.core.conditions import chosen, either, written
+from xpc.compiler.rules.core.rule import Finding, lacking, rule, write
+from xpc.compiler.rules.numerics.batch import total_steps
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import Stack, able
+
+WHEN = either(
+    chosen("schedule", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy"),
+    written(
+        "schedule.max_lr", "schedule.warmup_lr", "schedule.decay_type", "schedule.cycles", "schedule.power",
+        "schedule.timescale", "schedule.factor", "schedule.patience",
+    ),
+)  # fmt: skip
+
+METRIC = ("reduce_lr_on_plateau", "greedy")
+READ_BY: Mapping[Path, tuple[str, ...]] = {
+    "schedule.cycles": ("cosine_with_restarts",),
+    "schedule.power": ("polynomial",),
+    "schedule.timescale": ("inverse_sqrt",),
+    "schedule.factor": METRIC,
+    "schedule.patience": METRIC,
+    "schedule.max_lr": ("greedy",),
+    "schedule.warmup_lr": ("cosine",),
+    "schedule.decay_type": ("wsd",),
+}
+MEASURED = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
+"""What an evaluation answers with (transformers 5.23 and 4.52)."""
+
+
+@rule("XP240", "schedule-not-in-the-target")
+def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
+    """The target has the schedule.
+
+    Greedy came to transformers after 4.52. Today: ValueError when the arguments are built. Source: `SchedulerType` of
+    transformers 5.23 and 4.52; executed.
+    """
+    yield from lacking(spec, "schedule", "{} schedule", "write `schedule cosine`, or `target {}`")
+
+
+@rule("XP241", "setting-of-another-schedule")
+def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
+    """Each schedule reads its own settings, and one that is written for another would be dropped.
+
+    `warmup_lr` belongs to the cosine with a `min_lr` and a warm-up; it and `timescale` came to transformers after 4.52,
+    which raises ValueError for the one and ignores the other. Source: transformers 5.23 and 4.52
+    `optimization.get_scheduler`.
+    """
+    name, related = spec.text("schedule"), (spec.label("schedule", "the schedule"),)
+    for path, schedules in READ_BY.items():
+        setting = path[9:]
+        if not spec.written(path):
+            continue
+        if name not in schedules:
+            yield Finding(
+                spec.place(path, f"only {' and '.join(schedules)} {'has' if len(schedules) == 1 else 'have'} it"),
+                f"`schedule {name}` has no `{setting}`",
+                f"leave `{setting}` out",
+                related,
+            )
+        elif setting in ("timescale", "warmup_lr") and not _reaches(setting, spec.stack):
+            yield Finding(
+                spec.place(path),
+                f"`{setting}` does not reach the schedule of {spec.stack.name}",
+                f"leave `{setting}` out, or write `target {able(partial(_reaches, setting))}`",
+                (spec.label("target", "the target"),),
+            )
+        elif setting == "warmup_lr" and (
+            spec.get("schedule.min_lr") is None or not spec.amount("schedule.warmup").value
+        ):
+            lacking = "min_lr" if spec.get("schedule.min_lr") is None else "warmup"
+            yield Finding(
+                spec.place(path, f"without `{lacking}`"),
+                f"`warmup_lr` does nothing without `{lacking}`",
+                f"leave `warmup_lr` out, or write `{lacking} = 10%`",
+                related,
+            )
+
+
+def _reaches(setting: str, stack: Stack) -> bool:
+    """Whether the library hands a keyword of the schedule on."""
+    schedule, keyword = {
+        "timescale": ("inverse_sqrt", "timescale"),
+        "warmup_lr": ("cosine_warmup_with_min_lr", "warmup_lr_rate"),
+    }[setting]
+    optional = stack.schedulers.get(schedule, {}).get("optional")
+    return isinstance(optional, dict) and keyword in optional
+
+
+@rule("XP242", "metric-schedule-without-evaluation")
+def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
+    """reduce_lr_on_plateau and greedy step with the metric of an evaluation: without one the rate never changes.
+
+    Today: ValueError when the arguments are built. Source: transformers 5.23 and 4.52 `training_args.py`; executed.
+    """
+    name = spec.text("schedule")
+    if name in METRIC and spec.get("eval.every") == NEVER:
+        yield Finding(
+            spec.place("schedule", "steps with an evaluation"),
+            f"`schedule {name}` without evaluation",
+            "write `eval(every=100)` with `data(holdout=5%)`, or `schedule cosine`",
+            (spec.label("eval.every", "never"),),
+        )
+
+
+@rule("XP243", "metric-schedule-of-a-missing-metric")
+def metric_missing(spec: Spec) -> Iterator[Finding]:
+    """The metric that a schedule steps with is one that the evaluation computes.
+
+    sft computes the loss, the speed, and on trl 1.16 a few numbers of tokens. Today: KeyError at the first evaluation,
+    after all the steps up to it. Source: transformers 5.23 `trainer.py` (`_evaluate`), 4.52 the same; trl 1.16 and 0.18
+    `sft_trainer.py` (`log`); executed.
+    """
+    name, metric = spec.text("schedule"), spec.extra_value("trl", "metric_for_best_model")
+    if name not in METRIC or not isinstance(metric, str) or spec.get("eval.every") == NEVER or spec.sets:
+        return
+    known = (*MEASURED, *spec.stack.facts.evaluation_metrics["sft"])
+    if spec.get("method") == "sft" and metric.removeprefix("eval_") not in known:
+        yield Finding(
+            spec.extra_place("trl", "metric_for_best_model", "no evaluation computes it"),
+            f"`schedule {name}` would step with `{metric[:40]}`",
+            write('metric_for_best_model = "eval_loss"'),
+            (spec.label("schedule", "the schedule"),),
+        )
+
+
+@rule("XP244", "factor-of-the-rate")
+def factor(spec: Spec) -> Iterator[Finding]:
+    """What the rate is multiplied by lies between 0 and 1, both excluded.
+
+    Today: ValueError for 1, after the model is loaded and the data tokenized; for 0 greedy divides by it when the
+    metric gets better. Source: torch 2.13 `ReduceLROnPlateau`; transformers 5.23 `optimization.GreedyLR`; executed.
+    """
+    if spec.written("schedule.factor") and spec.text("schedule") in METRIC and spec.real("schedule.factor") in (0, 1):
+        value = spec.real("schedule.factor")
+        yield Finding(
+            spec.place("schedule.factor", "it would change nothing" if value else "nothing would be left"),
+            f"a rate multiplied by {value:g}",
+            write("factor = 0.5"),
+        )
+
+
+@rule("XP245", "peak-not-known-under-zero")
+def peak_under_zero(spec: Spec) -> Iterator[Finding]:
+    """The polynomial schedule asks the optimizer for its peak, and DeepSpeed's wrapper of another's does not tell.
+
+    With `optimizer adamw` DeepSpeed makes the optimizer itself and hands it to the schedule as it is. Today:
+    AttributeError ('defaults') in train(), after the data is tokenized; deepspeed 0.16.8 tells. Source: transformers
+    5.23 `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8; executed on both targets.
+    """
+    name, untold = spec.text("optimizer"), not spec.stack.facts.wrapped_optimizer_has_defaults
+    if spec.text("schedule") == "polynomial" and spec.zero_stage and not spec.owns_optimizer and untold:
+        yield Finding(
+            spec.place("schedule", f"DeepSpeed wraps {name}"),
+            f"`schedule polynomial` cannot read the peak of {name} under {spec.text('strategy')}",
+            "write `optimizer adamw`, or `schedule linear`",
+            (spec.label("optimizer", "the optimizer"), spec.label("strategy", "the strategy")),
+        )
+
+
+@rule("XP246", "warm-up-of-a-metric-schedule")
+def metric_warmup(spec: Spec) -> Iterator[Finding]:
+    """reduce_lr_on_plateau and greedy have no warm-up: the run begins at the peak.
+
+    Today: silence; the argument reaches no schedule. Source: transformers 5.23 and 4.52 `optimization.get_scheduler`;
+    executed.
+    """
+    name = spec.text("schedule")
+    if name in METRIC and spec.amount("schedule.warmup").value and spec.text("optimizer") not in WARM_UP:
+        yield Finding(
+            spec.place("schedule.warmup", "the first step is taken at the peak"),
+            f"`schedule {name}` does not warm up",
+            write("warmup = 0", ", or `schedule cosine`"),
+            (spec.label("schedule", "the schedule"),),
+        )
+
+
+@rule("XP247", "stages-longer-than-the-run", "warning")
+def stages(spec: Spec) -> Iterator[Finding]:
+    """The warm-up and the decay of `wsd` fit into the run: else the rate drops from the end of the one into the other.
+
+    Nothing says so today, and the peak is never reached. Source: transformers 5.23 and 4.52
+    `optimization.get_wsd_schedule` (the stable steps become negative); executed.
+    """
+    decay, steps, warmup = spec.get("schedule.decay"), total_steps(spec), spec.amount("schedule.warmup")
+    if spec.text("schedule") != "wsd" or not isinstance(decay, Amount) or steps is None:
+        return
+    first = warmup.steps(steps)
+    last = int(decay.value * steps) if decay.unit == "share" else int(decay.value)
+    if first + last > steps:
+        fitting = max(1, steps - first)
+        yield Finding(
+            spec.place("schedule.decay", f"{first} + {last} > {steps}"),
+            f"the warm-up and the decay are longer than the run of {steps} steps",
+            write(f"decay = {fitting}"),
+            (spec.label("schedule.warmup", f"{first} steps"),),
+        )

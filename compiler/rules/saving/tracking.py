@@ -1,0 +1,60 @@
+"""Experiment trackers (XP751, XP752, XP754)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import written
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
+
+WHEN = written("track", "track.name", "track.project")
+
+
+@rule("XP751", "tracker-not-in-the-target")
+def tracker_not_there(spec: Spec) -> Iterator[Finding]:
+    """transformers reports to the trackers that it has callbacks for; 4.52 (trl-0.18) has none for trackio.
+
+    Today: ValueError in the trainer's constructor, after the data is tokenized. Source: transformers 4.52
+    `integration_utils.py` (`INTEGRATION_TO_CALLBACK`); executed.
+    """
+    if "trackio" in spec.names("track") and not spec.stack.facts.trackio:
+        yield Finding(
+            spec.place("track", "no callback for trackio"),
+            f"{spec.stack.name} cannot report to trackio",
+            f"write `track wandb`, or `target {able(lambda one: one.facts.trackio)}`",
+            (spec.label("target", "the target"),),
+        )
+
+
+@rule("XP752", "trackio-without-a-project", "warning")
+def trackio_project(spec: Spec) -> Iterator[Finding]:
+    """Without a name of its own every run goes to trackio's project `huggingface`, with those of everybody else.
+
+    Source: transformers 5.23 `training_args.py` (`project`). LLaMA-Factory refuses it.
+    """
+    if "trackio" in spec.names("track") and spec.get("track.project") is None and spec.stack.facts.trackio:
+        yield Finding(
+            spec.place("track", "the project is `huggingface`"),
+            "trackio without a project",
+            f'write `track trackio(project="{spec.name}")`',
+        )
+
+
+@rule("XP754", "name-without-a-tracker", "warning")
+def name_without_tracker(spec: Spec) -> Iterator[Finding]:
+    """The name and the project of a run are told to its trackers, and there is none.
+
+    Today, silently: `run_name` and `project` are read by the callbacks of trackers alone.
+    """
+    if any(one != "none" for one in spec.names("track")):
+        return
+    for path in ("track.name", "track.project"):
+        if spec.written(path):
+            yield Finding(
+                spec.place(path, "sent nowhere"),
+                f"`{path[6:]}` without a tracker",
+                "write `track wandb`, or leave it out",
+                (spec.label("track", "no tracker"),),
+            )

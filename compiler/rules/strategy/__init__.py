@@ -1,0 +1,1 @@
+"""Rules about sharding, memory and the launch."""

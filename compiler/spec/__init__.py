@@ -1,0 +1,389 @@
+"""The typed experiment: every setting with its value and where the value came from.
+
+A `Spec` holds one `Value` for each path of the schema that is stated, defaulted or derived. Stages after `resolve` read
+it through the typed getters, which fail loudly when a setting has another type than the schema promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xpc.compiler.language.items import BASE, SPEC
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.methods import METHODS, Method
+from xpc.compiler.language.methods.definition import generates_itself
+from xpc.compiler.language.methods.micro_batch import means_over_micro_batch
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, FSDP
+from xpc.compiler.language.setting import (
+    AmountPath,
+    FlagPath,
+    IntegerPath,
+    NamesPath,
+    Path,
+    RealPath,
+    RealsPath,
+    TextPath,
+    WeightedPath,
+)
+from xpc.compiler.spec.resources import AdapterFolder, DataSource, EvalSet, Hardware, Model, kinds
+from xpc.compiler.stacks import Field, Stack
+from xpc.grammar.diagnostic import ERROR, Label
+from xpc.grammar.record import evolve, field, record
+from xpc.grammar.source import Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, overload
+
+    from xpc.grammar.diagnostic import Diagnostic
+    from xpc.grammar.silenced import Silenced
+
+EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
+"""The settings that say which rows are evaluated on."""
+
+
+@record
+class Origin:
+    """Where a value came from: `kind`, its place when it was written, and the arithmetic or reason when it was not."""
+
+    kind: str
+    label: Label | None = None
+    why: str = ""
+
+    def describe(self) -> str:
+        """One phrase for a terminal: `v100.xp:21`, `default`, `derived: 528 / (11 x 8)`."""
+        if self.label is not None:
+            line, _ = self.label.source.position(self.label.span.start)
+            return f"{self.label.source.name}:{line}"
+        return self.name
+
+    @property
+    def name(self) -> str:
+        """One phrase for a bundle: the file without its line, so that a comment above a setting changes nothing."""
+        if self.label is not None:
+            return self.label.source.name
+        return f"{self.kind}: {self.why}" if self.why else self.kind
+
+
+@record
+class Value:
+    """A setting's value and its origin."""
+
+    value: object
+    origin: Origin
+
+
+def of_path(values: Mapping[Path, Value], path: Path) -> Value | None:
+    """The value of a setting with its origin, or None. Raises KeyError for a path that is no setting."""
+    found = values.get(path)
+    if found is None:
+        BY_PATH[path]  # a misspelt path is a mistake, and not a setting without a value
+    return found
+
+
+def text_of(values: Mapping[Path, Value], path: Path) -> str | None:
+    """The value of a setting as a text, or None where it has none."""
+    found = values.get(path)
+    return None if found is None else str(found.value)
+
+
+@record
+class Spec:
+    """A resolved experiment.
+
+    `bundled` maps bundle paths to the bytes of files that the spec names, `inputs` the files that were read to their
+    SHA-256. `evaluated` are the sets that `eval { data = ... }` names, `teacher` the model of `method distill`,
+    `continued` the adapter that `lora(from = ...)` names. `wrong`
+    are settings that were written and are in error: a default stands in for each, and nobody wrote it; `data` among
+    them says that a source is not known. `folder` is where the bundle of a sweep's member lies; any other is called
+    like its spec. `allow_oom` says that a run which does not fit its GPUs is compiled (`--allow-oom`).
+    `kernels` are the commits that a lock has for kernels of the hub, by repository.
+    """
+
+    source: Source
+    name: str
+    values: Mapping[Path, Value]
+    model: Model
+    data: tuple[DataSource, ...]
+    hardware: Hardware
+    stack: Stack
+    extra: Mapping[str, Mapping[str, Value]]
+    bundled: Mapping[str, bytes] = field(factory=dict, repr=False)
+    inputs: Mapping[str, str] = field(factory=dict, repr=False)
+    edition: int = 1
+    wrong: frozenset[str] = frozenset()
+    folder: str = ""
+    evaluated: tuple[EvalSet, ...] = ()
+    teacher: Model | None = None
+    continued: AdapterFolder | None = None
+    allow_oom: bool = False
+    kernels: Mapping[str, str] = field(factory=dict)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def get(self, path: FlagPath) -> bool | None: ...
+        @overload
+        def get(self, path: IntegerPath) -> int | None: ...
+        @overload
+        def get(self, path: RealPath) -> float | None: ...
+        @overload
+        def get(self, path: TextPath) -> str | None: ...
+        @overload
+        def get(self, path: AmountPath) -> Amount | None: ...
+        @overload
+        def get(self, path: Path) -> object: ...
+
+    def get(self, path: Path) -> object:
+        """The value of a setting, or None when it has none. Raises KeyError for a path that is no setting."""
+        found = of_path(self.values, path)
+        return None if found is None else found.value
+
+    def written(self, path: Path) -> bool:
+        """Whether the spec or a base of it states the setting. Raises KeyError for a path that is no setting."""
+        found = of_path(self.values, path)
+        return found is not None and found.origin.kind in (SPEC, BASE)
+
+    def label(self, path: Path, text: str = "") -> Label | None:
+        """The place where a setting was written, with a text for the diagnostic."""
+        found = of_path(self.values, path)
+        return None if found is None or found.origin.label is None else evolve(found.origin.label, text=text)
+
+    def place(self, path: Path, text: str = "") -> Label:
+        """Like `label`, falling back to the header's model when the setting was not written."""
+        return self.label(path, text) or evolve(self.model.label, text=text)
+
+    def flag(self, path: FlagPath) -> bool:
+        """A flag; absent counts as false. Raises TypeError for a setting of another kind."""
+        value = self.get(path)
+        if value is not None and not isinstance(value, bool):
+            raise TypeError(f"{path} is {value!r}, not a flag")
+        return value is True
+
+    def integer(self, path: IntegerPath) -> int:
+        """A whole number that has a value. Raises TypeError for anything else."""
+        value = self.get(path)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{path} is {value!r}, not a whole number")
+        return value
+
+    def real(self, path: RealPath) -> float:
+        """A number that has a value. Raises TypeError for anything else."""
+        value = self.get(path)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise TypeError(f"{path} is {value!r}, not a number")
+        return float(value)
+
+    def text(self, path: TextPath) -> str:
+        """A text that has a value. Raises TypeError for anything else."""
+        value = self.get(path)
+        if not isinstance(value, str):
+            raise TypeError(f"{path} is {value!r}, not a text")
+        return value
+
+    def amount(self, path: AmountPath) -> Amount:
+        """An amount that has a value. Raises TypeError for anything else."""
+        value = self.get(path)
+        if not isinstance(value, Amount):
+            raise TypeError(f"{path} is {value!r}, not an amount")
+        return value
+
+    def reals(self, path: RealsPath) -> tuple[float, ...]:
+        """A list of numbers. Raises TypeError for anything else."""
+        value = self.get(path)
+        if not isinstance(value, tuple):
+            raise TypeError(f"{path} is {value!r}, not a list")
+        return tuple(float(item) for item in value)
+
+    def extra_value(self, escape: str, name: str) -> object:
+        """What an `extra` block (`trl`, `accelerate`, `deepspeed`) says of a name, or None."""
+        found = self.extra.get(escape, {}).get(name)
+        return None if found is None else found.value
+
+    def extra_place(self, escape: str, name: str, text: str = "") -> Label:
+        """The place of a name in an `extra` block. Raises KeyError where it is not written."""
+        label = self.extra[escape][name].origin.label
+        assert label is not None  # an extra is always written
+        return evolve(label, text=text)
+
+    @property
+    def chat_template(self) -> str | None:
+        """The text of the chat template: the spec's own or that of a local model; None where it is not known."""
+        name = self.get("model.chat_template")
+        return self.bundled.get(name, b"").decode("utf-8", "replace") if isinstance(name, str) else self.model.template
+
+    @property
+    def sources(self) -> tuple[DataSource, ...]:
+        """Every source of data: what is trained on, then the sets that are evaluated on."""
+        return (*self.data, *(source for one in self.evaluated for source in one.sources))
+
+    @property
+    def files(self) -> tuple[DataSource, ...]:
+        """Every source as it is read: of a folder, each file of what is trained on or evaluated on."""
+        split = self.get("eval.split")
+        found: list[DataSource] = []
+        for source in self.sources:
+            also = (split,) if source.parts and isinstance(split, str) and source in self.data else ()
+            for one in dict.fromkeys((source.split, *also)):
+                found += source.of_split(one)
+        return tuple(found)
+
+    @property
+    def mixes_shapes(self) -> bool:
+        """Whether rows of several kinds are joined: to train on, or in one evaluation set."""
+        return any(len(kinds(mixture)) > 1 for mixture in (self.data, *(one.sources for one in self.evaluated)))
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether there are rows to evaluate on: a holdout, a split, or sets of their own."""
+        return any(self.get(path) is not None for path in EVALUATED)
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """Names of several evaluation sets, as metrics carry them (`eval_NAME_loss`); none where there is one set."""
+        return tuple(one.name for one in self.evaluated) if isinstance(self.get("eval.data"), tuple) else ()
+
+    @property
+    def config(self) -> str:
+        """The dotted class of the trainer's arguments: `trl.SFTConfig`."""
+        return self.stack.config(self.text("method"))
+
+    def fields(self) -> Mapping[str, Field]:
+        """Every argument that the method's class has on the target, by name."""
+        return self.stack.fields(self.config)
+
+    @property
+    def lora(self) -> bool:
+        """Whether adapters are trained, of any kind and over a base of any bits."""
+        return any(self.flag(name) for name in ADAPTERS)
+
+    @property
+    def adapter(self) -> FlagPath:
+        """The clause of the adapters; `lora` where there are none."""
+        return next((name for name in ADAPTERS if self.flag(name)), "lora")
+
+    def names(self, path: NamesPath) -> tuple[str, ...]:
+        """A list of names; none where none is given."""
+        value = self.get(path)
+        return tuple(map(str, value)) if isinstance(value, tuple) else ()
+
+    @property
+    def owns_optimizer(self) -> bool:
+        """Whether DeepSpeed makes the optimizer itself: its own AdamW, of one group of parameters and one rate."""
+        return self.zero_stage > 0 and self.text("optimizer") == "adamw" and self.get("lora.lr_ratio") is None
+
+    @property
+    def bits(self) -> int | None:
+        """Bits of a quantized base, 4 or 8; None where the base is whole, or there is no adapter."""
+        return self.get("lora.bits") if self.lora else None
+
+    @property
+    def method(self) -> Method:
+        """What the training method states about itself."""
+        return METHODS[self.text("method")]
+
+    @property
+    def online(self) -> bool:
+        """Whether the model learns from completions that it generates itself."""
+        return self.method.generates
+
+    @property
+    def reentrant_after_generation(self) -> bool:
+        """Whether the trainer generates, and leaves recomputation in the reentrant way when it has."""
+        return self.stack.facts.generation_ends_reentrant and generates_itself(self.method, self.get)
+
+    @property
+    def asks_server(self) -> bool:
+        """Whether completions come from a vLLM server beside the training."""
+        return self.online and self.flag("method.vllm") and self.get("method.vllm.mode") == "server"
+
+    def weighted(self, path: WeightedPath) -> tuple[Weighted, ...]:
+        """Losses or reward functions; none where none are given."""
+        value = self.get(path)
+        return value if isinstance(value, tuple) else ()
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """The names of the losses that the method adds up."""
+        return tuple(one.name for one in self.weighted("method.loss"))
+
+    @property
+    def learns_from_micro(self) -> bool:
+        """Whether the size of a micro-batch is part of what is learned: of some losses a part is a mean over one, and
+        the whole where DeepSpeed shares sequences; kto estimates its KL term from the rows of one, and distillation
+        that generates one by one draws by it."""
+        name = self.text("method")
+        if self.ulysses:
+            return True
+        drawn = self.teacher is not None and generates_itself(self.method, self.get)
+        if (name == "kto" and self.losses == ("kto",)) or (drawn and not self.stack.facts.distill_rounds):
+            return True
+        router = self.extra_value("trl", "router_aux_loss_coef")
+        return means_over_micro_batch(name, self.losses, self.get("method.rpo"), router)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the run has no GPU."""
+        return self.hardware.gpu is None
+
+    @property
+    def zero_stage(self) -> int:
+        """The ZeRO stage, 0 when DeepSpeed is not used."""
+        strategy = self.text("strategy")
+        return int(strategy[-1]) if strategy.startswith("zero") else 0
+
+    @property
+    def context_parallel(self) -> int:
+        """Processes that share one sequence; 1 where each has its own."""
+        return self.get("strategy.context_parallel") or 1
+
+    @property
+    def ulysses(self) -> bool:
+        """Whether processes of a DeepSpeed run share sequences: each has all tokens of some heads in attention."""
+        return self.context_parallel > 1 and self.zero_stage > 0
+
+    @property
+    def shared_multiple(self) -> int:
+        """Tokens of which a sequence that processes share has a multiple: torch splits it in two pieces for each,
+        DeepSpeed in one. Of CPUs all have one length, for gloo gathers none of several."""
+        size = self.context_parallel
+        if not self.ulysses:
+            return 2 * size
+        return size * -(-self.integer("batch.seq") // size) if self.on_cpu else size
+
+    @property
+    def replicas(self) -> int:
+        """Readers of the data: the global batch is micro-batch x accumulation x replicas.
+
+        It is the world size, but for context parallelism, whose groups read one micro-batch together.
+        """
+        return max(1, self.hardware.world // self.context_parallel)
+
+    @property
+    def sharded_by_fsdp(self) -> bool:
+        """Whether the strategy is one of FSDP's."""
+        return self.text("strategy") in FSDP
+
+    @property
+    def weights_sharded(self) -> bool:
+        """Whether no process holds all weights: FSDP and ZeRO-3."""
+        return self.sharded_by_fsdp or self.zero_stage == 3
+
+
+class CheckedSpec(Spec):
+    """An experiment that went through every rule and has no error: the one thing that is lowered.
+
+    `problems` are its warnings and notes, `silenced` what comments took out of them.
+    """
+
+    problems: tuple[Diagnostic, ...]
+    silenced: tuple[Silenced, ...]
+
+    @classmethod
+    def of(cls, spec: Spec, problems: Sequence[Diagnostic] = (), silenced: Sequence[Silenced] = ()) -> CheckedSpec:
+        """The checked form of a spec. Raises ValueError where an error is among its problems."""
+        if any(one.severity == ERROR for one in problems):
+            raise ValueError(f"{spec.name} has errors")
+        checked = cls(**{name: value for name, value in vars(spec).items() if name not in cls.__annotations__})
+        vars(checked).update(problems=tuple(problems), silenced=tuple(silenced))
+        return checked

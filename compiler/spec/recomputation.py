@@ -1,0 +1,46 @@
+"""How activations are recomputed where a spec does not say."""
+
+from __future__ import annotations
+
+from xpc.compiler.language.methods import DEFAULT, METHODS, Method
+from xpc.compiler.language.methods.definition import Get, generates_itself
+from xpc.compiler.language.schema import ADAPTERS
+from xpc.compiler.language.setting import FlagPath
+from xpc.compiler.stacks import Stack
+
+REENTRANT: FlagPath = "memory.checkpointing.reentrant"
+
+
+def why_reentrant(stack: Stack, get: Get) -> str:
+    """Why a run recomputes in torch's older way, or nothing: it does not.
+
+    TRL 1.16 sets it for adapters under ZeRO-3, with a warning; layers of which some modules are frozen need it there
+    (XP572); and what has generated recomputes so on some stacks (`generation_ends_reentrant`).
+    """
+    if get("strategy") == "zero3" and _adapted(get):
+        return "adapters under zero3 need it"
+    if _partly_frozen(stack, get) and not frozen_runs_twice(stack, get):
+        return "frozen layers under zero3 need it"
+    if stack.facts.generation_ends_reentrant and generates_itself(_method(get), get):
+        return f"{stack.name} recomputes so once it has generated"
+    return ""
+
+
+def frozen_runs_twice(stack: Stack, get: Get) -> bool:
+    """Whether a model of which some modules of a layer are frozen runs twice before it goes back, which neither way of
+    recomputation does under ZeRO-3."""
+    return stack.facts.reward_runs_twice and _method(get).name == "reward" and _partly_frozen(stack, get)
+
+
+def _partly_frozen(stack: Stack, get: Get) -> bool:
+    """Whether layers have frozen modules without adapters, under ZeRO-3 of a stack that minds (XP572)."""
+    layers = stack.facts.zero3_frozen_reentrant and bool(get("freeze.layer_modules"))
+    return layers and get("strategy") == "zero3" and not _adapted(get)
+
+
+def _adapted(get: Get) -> bool:
+    return any(get(name) is True for name in ADAPTERS)
+
+
+def _method(get: Get) -> Method:
+    return METHODS[str(get("method") or DEFAULT)]

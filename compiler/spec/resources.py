@@ -1,0 +1,170 @@
+"""What a run is made of: a model, data, machines. `resolve` finds them; the values of settings are in `spec.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.registry import Gpu, ModelFacts
+from xpc.grammar.diagnostic import Label
+from xpc.grammar.record import field, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.spec.survey import Survey
+
+
+@record
+class DataSource:
+    """One source of data: a hub dataset or a local file or folder.
+
+    `columns` names the dataset's own columns in the shape's order, and `only` says that the spec names them; `found`
+    are those that the first row of a local file has, where it was read; `bundled` and `content` are the copy in the
+    bundle. `context` is a column whose text follows the prompt, and `wording` names the words around both; with
+    `chat` texts become turns of a conversation; `limit` is how many rows are read at most; `roles` are names of
+    speakers and the roles that they become. `survey` is what is remembered of a file whose content was not read again.
+    `parts` are the files of a folder, of all its splits.
+    """
+
+    id: str | None
+    path: str | None
+    label: Label
+    config: str | None = None
+    split: str = "train"
+    slice: str | None = None
+    revision: str | None = None
+    shape: str = "messages"
+    columns: tuple[str, ...] | None = None
+    only: bool = False
+    take: Amount | None = None
+    sha256: str | None = None
+    bundled: str | None = None
+    content: bytes | None = field(default=None, repr=False)
+    found: tuple[str, ...] | None = None
+    rows: int | None = None
+    context: str | None = None
+    wording: str | None = None
+    chat: bool = False
+    limit: int | None = None
+    roles: tuple[tuple[str, str], ...] = ()
+    survey: Survey | None = field(default=None, repr=False)
+    parts: tuple[DataSource, ...] = field(default=(), repr=False)
+
+    def of_split(self, split: str) -> tuple[DataSource, ...]:
+        """The files of a folder that belong to a split; what is no folder is all of it."""
+        if not self.parts:
+            return (self,)
+        from xpc.compiler.spec import folders  # most specs have no data folder
+
+        named = {part.inside(self): part for part in self.parts}
+        return tuple(named[name] for name in folders.of_split(tuple(named), split))
+
+    def inside(self, folder: DataSource) -> str:
+        """The name that a part has in its folder."""
+        return (self.path or "")[len((folder.path or "").rstrip("/")) + 1 :]
+
+    @property
+    def name(self) -> str:
+        """What a person calls the source: its hub id, file or folder."""
+        return self.id or self.path or ""
+
+    @property
+    def kind(self) -> str:
+        """What its rows become: conversations of either spelling are one kind, texts and turns are two."""
+        shape = "messages" if self.shape == "conversations" else self.shape
+        return f"{shape} as turns" if self.chat else shape
+
+
+def kinds(mixture: Sequence[DataSource]) -> tuple[str, ...]:
+    """The kinds of the rows that these sources make together."""
+    return tuple(dict.fromkeys(source.kind for source in mixture))
+
+
+def known_rows(data: Sequence[DataSource]) -> int:
+    """Rows that these sources give a run, as far as they are counted; a source of unknown length counts none."""
+    rows = 0
+    for source in data:
+        known, take = source.rows or 0, source.take
+        rows += known if take is None else int(known * take.value if take.unit == "share" else min(known, take.value))
+    return rows
+
+
+@record
+class EvalSet:
+    """Rows that are evaluated on and not trained on: a name, for metrics, and sources that are joined.
+
+    `prompt` is the prompt's column, where its block names one.
+    """
+
+    name: str
+    label: Label
+    sources: tuple[DataSource, ...]
+    prompt: str | None = None
+
+
+@record
+class Model:
+    """What is trained: a hub id or a local directory, and its architecture when it is known.
+
+    `chat` says whether the tokenizer ships a chat template (None: not known); of a local model, `template` is that
+    template, `eos` its tokenizer's end token and `vocabulary` the files that name its tokens. `config` is a config.json
+    that was read: it names the family even where its sizes are not counted. `of_run` says that a run has left the
+    folder.
+    """
+
+    label: Label
+    id: str | None
+    path: str | None
+    revision: str | None
+    facts: ModelFacts | None
+    known_from: str
+    chat: bool | None = None
+    template: str | None = field(default=None, repr=False)
+    eos: str | None = None
+    vocabulary: bytes | None = field(default=None, repr=False)
+    config: Mapping[str, object] = field(factory=dict, repr=False)
+    of_run: bool = False
+
+    @property
+    def model_type(self) -> str | None:
+        """The family, as transformers names it, or None where nothing is known."""
+        named = self.config.get("model_type") if self.facts is None else self.facts.model_type
+        return named if isinstance(named, str) else None
+
+    @property
+    def location(self) -> str:
+        """Where it is loaded from: a folder, or its id on the hub."""
+        return self.path or str(self.id)
+
+    @property
+    def name(self) -> str:
+        """What a person calls the model: its alias, hub id or folder."""
+        alias = self.facts.alias if self.facts is not None and self.known_from == "registry" else None
+        return self.path or alias or self.id or ""
+
+
+@record
+class AdapterFolder:
+    """An adapter that a run has left: its folder, its adapter_config.json with the SHA-256, and the bits of its base.
+
+    `bits` is None for a whole base, and 0 where nothing says what the base was.
+    """
+
+    path: str
+    config: Mapping[str, object] = field(repr=False)
+    sha256: str
+    bits: int | None
+
+
+@record
+class Hardware:
+    """The machines: `processes` on each of `nodes`; `gpu` is None on the CPU."""
+
+    gpu: Gpu | None
+    processes: int
+    nodes: int
+
+    @property
+    def world(self) -> int:
+        """Processes in all: the world size."""
+        return self.processes * self.nodes

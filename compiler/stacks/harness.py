@@ -1,0 +1,96 @@
+"""What is known of lm-evaluation-harness: the names of its tasks, and which of them a run may not have by default.
+
+Loaded only for a spec that writes `tasks`. The table is written by `compiler/stacks/harness_names.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import Any
+
+MATH_HARD = "leaderboard_math_hard"
+LEADERBOARD = (
+    "leaderboard_bbh", "leaderboard_gpqa", "leaderboard_ifeval", "leaderboard_mmlu_pro", "leaderboard_musr",
+)  # fmt: skip
+"""The groups of the Open LLM Leaderboard, without the one whose data was withdrawn."""
+PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_math", "minerva_math")}
+"""Extras of the harness's package, by what stands in the names of the tasks that import them."""
+
+
+@cache
+def _table() -> dict[str, Any]:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lm-eval.json")
+    with open(path, encoding="utf-8") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+def version() -> str:
+    """The version that bundles pin, and that the names are of."""
+    return str(_table()["version"])
+
+
+@cache
+def names() -> frozenset[str]:
+    """Every task, group and tag."""
+    out, before = [], ""
+    for entry in _table()["names"]:
+        shared, _, rest = entry.partition(" ")
+        before = before[: int(shared)] + rest
+        out.append(before)
+    return frozenset(out)
+
+
+@cache
+def unsafe() -> frozenset[str]:
+    """Tasks, groups and tags that execute what the model writes."""
+    return frozenset(_table()["unsafe"])
+
+
+def is_file(task: str) -> bool:
+    """Whether a name of `tasks` is a file of the spec's own."""
+    return task.endswith((".yaml", ".yml"))
+
+
+def meant(name: str) -> str | None:
+    """The task that a name most likely means. Letters in pairs choose a few of the many names first."""
+    from difflib import SequenceMatcher  # only a misspelt spec pays for it
+    from heapq import nsmallest
+
+    pairs = _pairs(name)
+    ranked = []
+    for one, others in _pairs_of_names():
+        shared = len(pairs & others)
+        ranked.append((-shared / (len(pairs) + len(others) - shared), len(one), one))
+    near = [one for _, _, one in nsmallest(40, ranked)]
+    swapped = [one for one in near if sorted(one) == sorted(name)]
+    alike = [(SequenceMatcher(None, one, name[:80]).ratio(), one) for one in near]
+    best = max(alike, key=lambda each: each[0])  # of equal ones the first
+    return swapped[0] if swapped else best[1] if best[0] >= 0.75 else None
+
+
+def expanded(tasks: tuple[str, ...]) -> tuple[str, ...]:
+    """The tasks as the harness is asked for them: `leaderboard` is its groups, without the one whose data went."""
+    out: list[str] = []
+    for task in tasks:
+        out += LEADERBOARD if task == "leaderboard" else [task]
+    return tuple(dict.fromkeys(out))
+
+
+def requirement(tasks: tuple[str, ...]) -> str:
+    """The pinned package, with the extras that the tasks import."""
+    wanted = {extra for extra, parts in PARTS.items() if any(part in task for part in parts for task in tasks)}
+    return f"lm-eval[{','.join(sorted({'hf', *wanted}))}]=={version()}"
+
+
+@cache
+def _pairs_of_names() -> tuple[tuple[str, frozenset[str]], ...]:
+    """Every name with its pairs of letters."""
+    return tuple((name, _pairs(name)) for name in names())
+
+
+def _pairs(name: str) -> frozenset[str]:
+    plain = f" {name[:80].lower()} "
+    return frozenset(plain[i : i + 2] for i in range(len(plain) - 1))

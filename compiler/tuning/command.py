@@ -1,0 +1,170 @@
+"""`xpc plan SPEC...`: whether a run fits its GPUs, how long it takes, and the same on other hardware."""
+
+from __future__ import annotations
+
+import argparse
+import operator
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from xpc.compiler.files.inputs import UsageError, located, read_spec
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.plan.experiment import Assumed, Plan, plan
+from xpc.compiler.registry import find_gpu
+from xpc.compiler.render import render
+from xpc.compiler.render.visible import visible
+from xpc.compiler.spec import Spec
+from xpc.compiler.tuning import calibration_file
+from xpc.compiler.tuning.show import as_json, markdown, text, totals
+from xpc.grammar.diagnostic import ERROR
+
+FORMATS: dict[str, Callable[[Sequence[Plan]], str]] = {"text": text, "json": as_json, "markdown": markdown}
+NODE = 8
+"""GPUs of one node where `--on` asks for more."""
+COMPARED = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+NAMES = ("gpu_hours", "hours", "steps", "peak_gib", "share", "tokens_per_step", "verdict")
+EPILOG = (
+    "Names of --fail-if: " + ", ".join(NAMES) + " (`share` is the peak over the card's memory). A value that "
+    "is not known fails. Exit status: 0 planned, 1 a spec does not compile or a condition holds, 2 used wrongly."
+)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser(
+        "xpc plan", description="Say what a run needs of its GPUs, and how long it takes.", epilog=EPILOG
+    )
+    parser.add_argument("files", nargs="+", metavar="SPEC", help="a spec, or - for standard input")
+    parser.add_argument("--on", action="append", default=[], metavar="GPUS", help="plan for `8 x a100-80gb` instead")
+    parser.add_argument("--rows", type=_positive, metavar="N", help="rows of an epoch, where they are not known")
+    parser.add_argument("--tokens", type=_positive, metavar="N", help="tokens of a row on average")
+    parser.add_argument("--calibration", metavar="FILE", help="readings of real runs, as `xpc tune` writes them")
+    parser.add_argument("--compare", action="store_true", help="print one line for each plan")
+    parser.add_argument("--fail-if", action="append", default=[], metavar="EXPR", help="as 'gpu_hours > 500'")
+    parser.add_argument("--html", metavar="FILE", help="write the plan as a page, too")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
+    return parser.parse_intermixed_args(list(arguments))  # specs may stand behind options
+
+
+def _positive(word: str) -> int:
+    if re.fullmatch(r"[0-9]{1,18}", word) is None or not int(word):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not `{word[:40]}`")
+    return int(word)
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """What is printed, and the exit status. Raises UsageError."""
+    conditions = [_condition(one) for one in options.fail_if]
+    readings = calibration_file.read(options.calibration) if options.calibration is not None else ()
+    given = Assumed(options.rows, options.tokens, readings)
+    plans: list[Plan] = []
+    wrong = False
+    for path in options.files:
+        data, name, workspace = read_spec(path)
+        for hardware in options.on or [None]:
+            specs = _specs(data, name, workspace, hardware, path)
+            wrong = wrong or not specs
+            plans += [plan(spec, given) for spec in specs]
+    if not plans:
+        return "", 1
+    form = markdown if options.compare and options.format == "text" else FORMATS[options.format]
+    met = list(_met(conditions, plans))
+    for line in met:
+        sys.stderr.write(visible(f"xpc: {line}") + "\n")
+    if options.html is not None:
+        _write(options.html, plans, given)
+    told = form(plans)
+    if form is markdown and len(plans) > 1 and not options.on:  # the same run on other hardware is no sum
+        told += f"\n{totals(plans)}"
+    if form is not as_json:  # JSON spells escapes out; a name of a file or a model may hold them
+        told = "\n".join(map(visible, told.split("\n")))
+    return told, int(wrong or bool(met))
+
+
+def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:
+    """The page, whole or not at all; raises UsageError where it cannot be written."""
+    from xpc.compiler.files.atomic import replace_files
+    from xpc.compiler.tuning.html import page
+
+    try:
+        replace_files({path: page(plans, given).encode("utf-8", "backslashreplace")})
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, path: str) -> list[Spec]:
+    """The run of a spec, or the members of its sweep; none where it does not compile, which is said."""
+    if hardware is not None:
+        data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"
+    workspace.allow_oom = True  # that a run does not fit is what a plan is asked for
+    checked = check_text(data, name, workspace)
+    if checked.members:
+        from xpc.compiler.lower.sweep import named  # most specs are one run
+
+        return [named(one.spec, one.name) for one in checked.members if one.spec is not None]
+    if checked.spec is not None:
+        return [checked.spec]
+    errors = [one for one in checked.problems if one.severity == ERROR]
+    sys.stderr.write(render(located(errors, path) if hardware is None else errors, "full"))
+    return []
+
+
+def _moved(name: str, hardware: str, path: str) -> bytes:
+    """A spec that is the given one on other GPUs: `16 x h100-80gb` is two nodes of eight, `h100-80gb` one GPU."""
+    one = find_gpu(hardware.strip())
+    found = re.fullmatch(r"\s*(\d+)\s*x\s*([\w.-]+)\s*", hardware if one is None else f"1 x {one.name}")
+    if found is None or not int(found[1]):
+        raise UsageError(f"`--on {hardware}` names no GPUs: write --on '8 x a100-80gb'")
+    if path == "-":
+        raise UsageError("--on needs a spec in a file, not standard input")
+    count = int(found[1])
+    nodes = count // NODE if count > NODE and count % NODE == 0 else 1
+    machines = f"nodes {nodes}\nhardware {count // nodes} x {found[2]}\n"
+    return f'xpc 1\n\nextends "{os.path.basename(path)}"\n\n{machines}'.encode()
+
+
+def _condition(words: str) -> tuple[str, str, str]:
+    found = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|!=|>|<)\s*([\w.]+)\s*", words)
+    if found is None or found[1] not in NAMES:
+        raise UsageError(f"`--fail-if {words}` is not a name, a comparison and a value, as 'gpu_hours > 500'")
+    name, compared, value = found[1], found[2], found[3]
+    if (name == "verdict") != (value in ("fits", "tight", "no", "unknown")):
+        raise UsageError(f"`--fail-if {words}`: {name} is not compared with `{value}`")
+    if name != "verdict" and re.fullmatch(r"\d+(\.\d+)?", value) is None:
+        raise UsageError(f"`--fail-if {words}`: {value} is not a number")
+    if name == "verdict" and compared not in ("==", "!="):
+        raise UsageError(f"`--fail-if {words}`: a verdict is == or != another")
+    return name, compared, value
+
+
+def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> Iterator[str]:
+    """A line for each condition that holds of a plan, or cannot be decided."""
+    for name, compared, value in conditions:
+        for one in plans:
+            found = value_of(one, name)
+            if found is None:
+                yield f"{one.spec.name}: {name} is not known, and --fail-if asks for it"
+            elif COMPARED[compared](found, value if name == "verdict" else float(value)):
+                shown = found if isinstance(found, str) else f"{found:,.0f}" if found >= 1000 else f"{found:.4g}"
+                yield f"{one.spec.name}: {name} is {shown}, and --fail-if is '{name} {compared} {value}'"
+
+
+def value_of(one: Plan, name: str) -> float | str | None:
+    """A number or the verdict of a plan by its name in conditions; None where it is not known."""
+    if name == "verdict":
+        return one.verdict
+    peak = None if one.peak is None else one.peak.value
+    values: dict[str, float | None] = {
+        "gpu_hours": None if one.gpu_hours is None else one.gpu_hours.value,
+        "hours": None if one.hours is None else one.hours.value,
+        "steps": one.steps,
+        "peak_gib": None if peak is None else peak / 2**30,
+        "share": None if peak is None or not one.capacity else peak / one.capacity,
+        "tokens_per_step": one.tokens_per_step,
+    }
+    return values[name]

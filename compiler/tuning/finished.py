@@ -1,0 +1,77 @@
+"""What a finished run measured: its metrics.jsonl and summary.json as a reading."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.plan.calibration import Reading, identity
+from xpc.compiler.plan.experiment import plan
+from xpc.compiler.review.finished_run import SUMMARY, decisive_digest, read_json
+from xpc.compiler.spec import Spec
+
+METRICS = "metrics.jsonl"
+WARM = 5
+"""Steps before the clock counts: caches fill, kernels are chosen, the allocator grows."""
+
+
+def reading(spec: Spec, files: Mapping[str, bytes], out: str, source: str) -> Reading | None:
+    """What the run of a bundle's files measured, or None where it has not finished.
+
+    `spec` is the run that the reading is of. Raises UsageError where the folder is another run's.
+    """
+    if not os.path.exists(os.path.join(out, SUMMARY)):
+        return None
+    summary = read_json(os.path.join(out, SUMMARY))
+    if summary.get("bundle") != decisive_digest(files.get):
+        raise UsageError(f"the run in {out} is of another spec, or of another version of it")
+    logged = events(out)
+    counted = [one for one in logged if one["step"] >= WARM]
+    if len(counted) < 2:
+        counted = [{"step": 0, "seconds": 0.0, "tokens": 0.0}, *logged[-1:]]
+    each = [
+        (after["seconds"] - before["seconds"]) / (after["step"] - before["step"])
+        for before, after in pairwise(counted)
+        if after["step"] > before["step"] and after["seconds"] > before["seconds"]
+    ]
+    if not each:
+        raise UsageError(f"{os.path.join(out, METRICS)} times no step")
+    first, last = counted[0], counted[-1]
+    tokens = None
+    if last.get("tokens") and "tokens" in first:
+        tokens = (last["tokens"] - first["tokens"]) / (last["seconds"] - first["seconds"]) / spec.hardware.world
+    peak = summary.get("peak_allocated_bytes")
+    planned = plan(spec)
+    tenths = statistics.quantiles(each, n=10, method="inclusive") if len(each) > 1 else each
+    return Reading(
+        identity(spec), (statistics.median(each), tenths[0], tenths[-1]), tokens or None,
+        peak if isinstance(peak, int) else None, None if planned.speed is None else planned.speed.tokens,
+        None if planned.memory is None else planned.memory.peak, source,
+    )  # fmt: skip
+
+
+def events(out: str) -> list[dict[str, Any]]:
+    """The steps that a run logged, in order. Raises UsageError."""
+    found = []
+    try:
+        with open(os.path.join(out, METRICS), encoding="utf-8") as handle:
+            for line in handle:
+                event = json.loads(line)
+                if (
+                    _is_number(event.get("loss"))
+                    and _is_number(event.get("seconds"))
+                    and isinstance(event["step"], int)
+                ):
+                    found.append(event)
+    except (OSError, ValueError, RecursionError, AttributeError, KeyError) as error:
+        raise UsageError(f"{os.path.join(out, METRICS)} cannot be read: {type(error).__name__}: {error}") from error
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

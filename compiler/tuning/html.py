@@ -1,0 +1,299 @@
+"""A plan as one HTML page: memory by phase as bars, alternatives as a table that sorts.
+
+The page works from a file and loads nothing from elsewhere. Its script only sorts tables; without it all can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from xpc.compiler import registry
+from xpc.compiler.plan import BUDGET, GIB, NO
+from xpc.compiler.plan.changed import Settings, changed
+from xpc.compiler.plan.changes import STRATEGIES, effect
+from xpc.compiler.plan.divisors import divisors
+from xpc.compiler.plan.experiment import Assumed, Plan, plan
+from xpc.compiler.registry import Gpu
+from xpc.compiler.render.visible import visible
+from xpc.compiler.rules.core.legality import legality
+from xpc.compiler.spec import Spec
+from xpc.compiler.tuning.show import hours, saved, title, total_hours, verdict_counts, ways
+from xpc.grammar.record import evolve
+
+SHOWN = 4
+"""Plans that are drawn whole; of more, the one that needs most of its card."""
+MICROS = 5
+"""Most micro-batches of the table, those nearest to the one that is planned."""
+Cell = str | tuple[float | None, str]
+"""Of a table: a text, or a number with how it is shown."""
+COLORS = (
+    "weights", "gradients", "optimizer", "master", "activations", "recomputation", "backward temporaries",
+    "logits and loss", "gathered weights", "communication", "other models", "autocast copies", "step temporaries",
+    "vllm", "key-value cache", "merged experts", "rotations", "norms of adapted weights",
+)  # fmt: skip
+"""Components in the order of their hues."""
+
+STYLE = """
+:root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --page: #fff; --line: #d7dce3; --bar: #eef1f5;
+  --fits: #1a7f37; --tight: #9a6700; --no: #c62828; --light: 52%; }
+@media (prefers-color-scheme: dark) { :root { --text: #e6eaf0; --soft: #9aa5b4; --page: #12161c; --line: #2f3742;
+  --bar: #1d232c; --fits: #57c26d; --tight: #d9a441; --no: #ff7b72; --light: 58%; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem; max-width: 70rem; font: 16px/1.5 system-ui, sans-serif; color: var(--text);
+  background: var(--page); overflow-wrap: anywhere; }
+h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; } p { margin: .3rem 0; }
+.soft { color: var(--soft); } .fits { color: var(--fits); } .tight { color: var(--tight); } .no { color: var(--no); }
+.verdict { font-size: 1.15rem; font-weight: 600; }
+.phase { display: grid; grid-template-columns: 6rem 1fr 5.5rem; gap: .5rem; align-items: center; margin: .3rem 0; }
+.phase output { text-align: right; font-variant-numeric: tabular-nums; }
+.bar { position: relative; display: flex; height: 1.4rem; background: var(--bar); border-radius: 3px; }
+.bar i { display: block; height: 100%; }
+.bar b { position: absolute; top: -3px; bottom: -3px; width: 2px; background: var(--no); }
+.bar b.budget { background: var(--tight); }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; padding: 0; margin: .6rem 0; list-style: none;
+  font-size: .9rem; }
+.legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem; border-radius: 2px; }
+.scroll { overflow: auto; max-height: 85vh; border: 1px solid var(--line); border-radius: 4px; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .95rem; }
+th, td { padding: .3rem .45rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th { position: sticky; top: 0; background: var(--page); }
+th:first-child, td:first-child { text-align: left; }
+td:first-child { white-space: normal; min-width: 12rem; max-width: 40rem; }
+th button { all: unset; cursor: pointer; font-weight: 600; } th button:focus-visible { outline: 2px solid; }
+th[aria-sort=ascending] button::after { content: " \\25B2"; }
+th[aria-sort=descending] button::after { content: " \\25BC"; }
+tr.now td { background: var(--bar); font-weight: 600; } code { font-size: .95em; }
+@media (max-width: 30rem) { .phase { grid-template-columns: 4.8rem 1fr 4.6rem; font-size: .9rem; }
+  body { padding: .6rem; } table { font-size: .8rem; } th, td { padding: .25rem .3rem; }
+  td:first-child { min-width: 5.5rem; } }
+"""
+SCRIPT = """
+for (const head of document.querySelectorAll("th")) {
+  head.querySelector("button").addEventListener("click", () => {
+    const up = head.getAttribute("aria-sort") !== "ascending", column = head.cellIndex;
+    for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const body = head.closest("table").tBodies[0];
+    const value = (row) => {
+      const told = row.cells[column].dataset.value;
+      return told === undefined ? row.cells[column].textContent : told === "" ? NaN : Number(told);
+    };
+    const order = (a, b) => {
+      const x = value(a), y = value(b);
+      if (typeof x === "string") return (up ? 1 : -1) * x.localeCompare(y);
+      if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y);
+      return up ? x - y : y - x;
+    };
+    body.append(...[...body.rows].sort(order));
+  });
+}
+"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+def page(plans: Sequence[Plan], assumed: Assumed) -> str:
+    """The page of one plan, or of several with their totals; `assumed` is what they were planned with."""
+    name = plans[0].spec.name if len(plans) == 1 else f"{len(plans)} plans"
+    drawn = plans if len(plans) <= SHOWN else [max(plans, key=_share)]
+    parts = [*(_totals(plans) if len(plans) > 1 else ()), *(line for one in drawn for line in _one(one, assumed))]
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<link rel="icon" href="data:,">\n<title>{_text(name)}: xpc plan</title>\n<style>{STYLE}</style>\n'
+        "</head>\n<body>\n" + "\n".join(parts) + f"\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+    )
+
+
+def _text(words: str) -> str:
+    return escape(visible(words))
+
+
+def _share(one: Plan) -> float:
+    return one.peak.value / one.capacity if one.peak is not None and one.capacity else 0.0
+
+
+# -- several plans ----------------------------------------------------------------------------------------------------
+
+
+def _totals(plans: Sequence[Plan]) -> Iterator[str]:
+    yield f"<h1>{len(plans)} plans</h1>"
+    yield f'<p class="totals">{verdict_counts(plans)}; {total_hours(plans)} together</p>'
+    names = ("run", "runs on", "GiB of a GPU", "verdict", "steps", "hours", "GPU-hours")
+    rows = [[_text(one.spec.name), _text(title(one)), *_numbers(one)] for one in plans]
+    yield _table(names, rows)
+
+
+def _numbers(one: Plan) -> list[Cell]:
+    """Cells that both tables have: memory, verdict, steps, hours, GPU-hours."""
+    return [
+        _number(None if one.peak is None else one.peak.value / GIB, 1),
+        _verdict(one),
+        _number(one.steps, 0),
+        _number(None if one.hours is None else one.hours.value, 1),
+        _number(None if one.gpu_hours is None else one.gpu_hours.value, 1),
+    ]
+
+
+def _number(value: float | None, digits: int) -> tuple[float | None, str]:
+    return value, "unknown" if value is None else f"{value:,.{digits}f}"
+
+
+def _verdict(one: Plan) -> str:
+    return f'<span class="{one.verdict}">{one.verdict}</span>'
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[Cell]], now: int | None = None) -> str:
+    """A table that sorts by its heads; a cell with a number sorts by it. `now` is the row of the plan itself."""
+    head = "".join(f'<th scope="col"><button type="button">{one}</button></th>' for one in names)
+    body = []
+    for index, row in enumerate(rows):
+        cells = "".join(
+            f"<td>{one}</td>"
+            if isinstance(one, str)
+            else f'<td data-value="{"" if one[0] is None else f"{one[0]:.6g}"}">{one[1]}</td>'
+            for one in row
+        )
+        body.append(f"<tr{' class=now' if index == now else ''}>{cells}</tr>")
+    return (
+        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>\n<tbody>\n'
+        + "\n".join(body)
+        + "\n</tbody></table></div>"
+    )
+
+
+# -- one plan ---------------------------------------------------------------------------------------------------------
+
+
+def _one(one: Plan, assumed: Assumed) -> Iterator[str]:
+    yield f"<section><h1>{_text(one.spec.name)}</h1>\n<p class=soft>{_text(title(one))}</p>"
+    yield from _memory(one)
+    yield "<h2>Steps and time</h2>"
+    yield from (f"<p>{line}</p>" for line in _course(one))
+    found = ways(one)
+    if found:
+        yield f"<h2>What would make it {'go faster' if one.verdict == 'fits' else 'fit'}</h2><ul>"
+        for each in found:
+            yield f"<li>{' with '.join(f'<code>{_text(typed)}</code>' for typed in each.typed)}: {effect(each)}</li>"
+        yield "</ul>"
+    yield from _alternatives(one, assumed)
+    yield "</section>"
+
+
+def _memory(one: Plan) -> Iterator[str]:
+    held, peak = one.memory, one.peak
+    if held is None or peak is None:
+        yield f"<p class=verdict>Memory is unknown: {_text(one.unknown['memory'])}</p>"
+        return
+    yield (
+        f'<p class="verdict {one.verdict}">{one.verdict}: {peak.value / GIB:.1f} GiB of {one.capacity / GIB:.1f}</p>'
+        f"<p class=soft>{peak.low / GIB:.1f} to {peak.high / GIB:.1f} GiB, at the {held.phase} phase</p>"
+    )
+    yield "<h2>Memory of one GPU by phase</h2>"
+    scale = max(one.capacity, *(sum(parts.values()) for parts in held.phases.values())) * 1.02
+    marks = "".join(
+        f'<b class="{name}" style="left:{100 * size / scale:.2f}%" title="{words}"></b>'
+        for name, size, words in (
+            ("budget", BUDGET * one.capacity, f"{BUDGET:.0%} of the card"),
+            ("card", one.capacity, "the card"),
+        )
+    )
+    for name, parts in held.phases.items():
+        sizes = {what: parts[what] for what in sorted(parts, key=_place)}
+        bars = "".join(
+            f'<i style="width:{100 * size / scale:.3f}%;background:{_color(what)}" '
+            f'title="{what}: {size / GIB:.1f} GiB"></i>'
+            for what, size in sizes.items()
+        )
+        total = sum(parts.values())
+        yield (
+            f'<div class="phase"><span>{name}</span>'
+            f'<div class="bar" role="img" aria-label="{name}: {total / GIB:.1f} GiB">'
+            f"{bars}{marks}</div><output>{total / GIB:.1f} GiB</output></div>"
+        )
+    yield '<ul class="legend">'
+    for what in sorted({what for parts in held.phases.values() for what in parts}, key=_place):
+        size = f" {held.components[what] / GIB:.1f}" if what in held.components else ""
+        yield f'<li><i style="background:{_color(what)}"></i>{what}{size}</li>'
+    yield "</ul><p class=soft>Numbers are GiB at the peak. The lines are 80 % of the card and all of it.</p>"
+
+
+def _place(component: str) -> int:
+    return COLORS.index(component) if component in COLORS else len(COLORS)
+
+
+def _color(component: str) -> str:
+    return f"hsl({_place(component) * 137 % 360} 55% var(--light))"
+
+
+def _course(one: Plan) -> Iterator[str]:
+    most = " at most" if one.full_rows else ""
+    steps = _text(one.unknown["steps"]) if one.steps is None else f"{one.steps:,} steps"
+    yield f"{steps}, {one.tokens_per_step:,} tokens in one{most}"
+    if one.hours is None or one.gpu_hours is None:
+        yield f"hours unknown: {_text(one.unknown.get('hours', ''))}"
+    else:
+        yield f"{hours(one.hours)} hours, {hours(one.gpu_hours)} GPU-hours"
+    yield from saved(one)
+
+
+def _alternatives(one: Plan, assumed: Assumed) -> Iterator[str]:
+    """The same run with other micro-batches, recomputation, strategies and GPUs, as far as it is legal and may fit."""
+    if one.memory is None or one.spec.hardware.gpu is None:
+        return
+    rows: list[list[Cell]] = []
+    here, now = _key(one.spec), None
+    for spec in _variants(one.spec):
+        found = plan(spec, assumed)
+        if _key(spec) == here:
+            now = len(rows)
+        elif found.verdict == NO:
+            continue
+        gpu, tokens = spec.hardware.gpu, None if found.speed is None else found.speed.tokens
+        assert gpu is not None  # a variant has one
+        recomputes = "yes" if spec.flag("memory.checkpointing") else "no"
+        micro = spec.integer("batch.micro")
+        said = _number(micro, 0)
+        rows.append([gpu.name, spec.text("strategy"), said, recomputes, *_numbers(found), _number(tokens, 0)])
+    yield "<h2>Alternatives</h2>"
+    yield "<p class=soft>The same global batch on as many GPUs, as far as it may fit. A tap on a head sorts.</p>"
+    names = ("GPU", "strategy", "micro", "checkpointing", "GiB of a GPU", "verdict", "steps", "hours", "GPU-hours")
+    yield _table((*names, "tokens/s a GPU"), rows, now)
+
+
+def _key(spec: Spec) -> tuple[object, ...]:
+    gpu, kept = spec.hardware.gpu, spec.flag("memory.checkpointing")
+    return gpu and gpu.name, spec.text("strategy"), spec.integer("batch.micro"), kept
+
+
+def _variants(spec: Spec) -> Iterator[Spec]:
+    strategy, share = spec.text("strategy"), spec.integer("batch.gbs") // spec.replicas
+    micro = spec.integer("batch.micro")
+    micros = sorted(
+        {micro, *sorted(divisors(share, share) if share else (), key=lambda one: abs(one - micro))[:MICROS]}
+    )
+    strategies = dict.fromkeys((strategy, *(STRATEGIES if spec.hardware.world > 1 else ())))
+    kept = spec.flag("memory.checkpointing")
+    for gpu in _gpus(spec):
+        there = evolve(spec, hardware=evolve(spec.hardware, gpu=gpu))
+        legal = legality(there)
+        for name in strategies:
+            for recomputes in (kept, not kept):
+                settings: Settings = {"strategy": name, "memory.checkpointing": recomputes}
+                same = gpu is spec.hardware.gpu and name == strategy and recomputes == kept
+                if same or legal(settings):
+                    for one in micros:
+                        yield changed(there, {**settings, "batch.micro": one})
+
+
+def _gpus(spec: Spec) -> Iterator[Gpu]:
+    """The card of the spec, and the others of the registry that compute in its precision."""
+    own = spec.hardware.gpu
+    assert own is not None  # its memory is planned
+    yield own
+    for name in registry.gpu_names():
+        other = registry.find_gpu(name)
+        half = spec.text("precision") == "bf16"
+        if other is not None and other.name != own.name and (other.bf16_tflops is not None or not half):
+            yield other

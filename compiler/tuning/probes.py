@@ -1,0 +1,98 @@
+"""The short runs of `xpc tune`: the run as it is and the changes that the plan thinks fastest, 20 steps each.
+
+Each is the run with other ways to compute the same numbers: micro-batch and accumulation of the same global batch,
+recomputation, and the stages of ZeRO among each other. Lengths, rows, the loss and what is trained are the run's own.
+The learning rate is constant, so that 20 steps are a legal run, and nothing is saved, evaluated, logged elsewhere or
+pushed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from xpc.compiler.language.items import SPEC
+from xpc.compiler.language.kinds import NEVER, Amount
+from xpc.compiler.language.launch_settings import OF_ALL
+from xpc.compiler.language.schema import TABLE
+from xpc.compiler.language.setting import Path
+from xpc.compiler.plan import FITS, UNKNOWN
+from xpc.compiler.plan.changed import Settings, changed
+from xpc.compiler.plan.changes import Change, alike, micro_settings, micros, planned
+from xpc.compiler.plan.experiment import plan
+from xpc.compiler.rules import check
+from xpc.compiler.rules.core.legality import legality
+from xpc.compiler.spec import CheckedSpec, Origin, Spec, Value
+from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.record import evolve
+
+STEPS = 20
+"""Optimizer steps of a probe."""
+MOST = 3
+DROPPED = ("train.", "save.keep", "save.hub.", "eval.", "track.", "schedule.", "launch.", "data.holdout")
+"""Beginnings of paths of settings that a probe does without."""
+KEPT = tuple(f"launch.{name}" for name in OF_ALL)
+
+
+def candidates(spec: Spec) -> list[Change]:
+    """The plan's best three that fit, the fastest first, and the run as it is, before them where it is not among them.
+
+    Where the plan knows no speed, the run as it is, and what is nearest to it.
+    """
+    now = plan(spec)
+    legal = legality(spec)
+    ways = [
+        planned(spec, now, {**other, **micro_settings(spec, micro)}) for other in _others(spec) for micro in _near(spec)
+    ]
+    as_it_is = next(one for one in ways if not one.settings)
+    if now.verdict == UNKNOWN or now.speed is None:
+        ranked = sorted(ways, key=lambda one: len(one.settings))
+    else:
+        ranked = sorted((one for one in ways if one.plan.verdict == FITS), key=lambda one: -(one.pace or 0.0))
+    best: list[Change] = []
+    for one in ranked:
+        if len(best) < MOST and legal(one.settings):
+            best.append(one)
+    return best if as_it_is in best else [as_it_is, *best]
+
+
+def _others(spec: Spec) -> Iterator[Settings]:
+    """What may change beside the micro-batch; the run as it is first."""
+    strategy, recomputed = spec.text("strategy"), spec.flag("memory.checkpointing")
+    for name in (strategy, *(one for one in alike(spec) if one != strategy)):
+        kept: Settings = {} if name == strategy else {"strategy": name}
+        yield kept
+        yield {**kept, "memory.checkpointing": not recomputed}
+
+
+def _near(spec: Spec) -> list[int]:
+    """Micro-batches of the same global batch, those nearest to the run's first."""
+    mine = spec.integer("batch.micro")
+    return sorted(micros(spec), key=lambda one: (max(one, mine) / min(one, mine), -one))
+
+
+def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagnostic]:
+    """The run of a change as a probe that writes to `save`; the errors of the rules where they refuse it."""
+    found = changed(spec, settings)
+    short: dict[Path, object] = {
+        "train.steps": STEPS, "save": save, "save.every": NEVER, "save.resume": "auto", "save.hub": False,
+        "save.merge": False, "eval.every": NEVER, "eval.micro": found.integer("batch.micro"),
+        "track": ("none",), "track.every": Amount("count", 1), "schedule": "constant",
+        "schedule.warmup": Amount("count", 0), "launch": "local",
+    }  # fmt: skip
+    values = {path: value for path, value in found.values.items() if path in KEPT or not path.startswith(DROPPED)}
+    for path, value in short.items():
+        if path in spec.values or path == "train.steps":
+            values[path] = Value(value, Origin(SPEC))
+    for path, each in values.items():  # the bundle's own spec states them all: they are the spec's, as any other
+        if each.origin.kind == SPEC and each.origin.label is None:
+            values[path] = Value(each.value, Origin(SPEC, spec.model.label))
+    ordered = {row.path: values[row.path] for row in TABLE if row.path in values}
+    out = evolve(found, values=ordered, evaluated=())
+    found_there = check(out)
+    return [one for one in found_there if one.severity == ERROR] or CheckedSpec.of(out, found_there)
+
+
+def where(folder: str, number: int) -> tuple[str, str]:
+    """The bundle of a probe, and the folder that its run writes."""
+    return os.path.join(folder, f"{number}.bundle"), os.path.join(folder, f"{number}.out")

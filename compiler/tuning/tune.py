@@ -1,0 +1,236 @@
+"""`xpc tune SPEC`: short probes of the plan's best ways to run a spec, and what their times say."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import unified_diff
+
+from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.bundle import BundleError, write
+from xpc.compiler.files.inputs import UsageError, located, read_spec
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH
+from xpc.compiler.language.typed import show
+from xpc.compiler.lower import lower
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.plan import GIB
+from xpc.compiler.plan.calibration import Reading
+from xpc.compiler.plan.changes import LEAST_GAIN, Change, effect
+from xpc.compiler.render import render
+from xpc.compiler.render.visible import visible
+from xpc.compiler.review.edit import with_value
+from xpc.compiler.review.finished_run import SUMMARY
+from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.tuning import calibration_file, probes
+from xpc.compiler.tuning.finished import events, reading
+from xpc.grammar.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.files.workspace import Workspace
+
+EPILOG = (
+    "Without an option it writes the probes and a script that runs them. No probe changes what is learned: global "
+    "batch, lengths, rows and loss are those of the spec. Exit status: 0 written or read, 1 the spec does not compile "
+    "or no probe finished, 2 used wrongly."
+)
+SCRIPT = """\
+#!/bin/sh
+# Runs {many} probes of {steps} steps each, one after another, from the folder where {spec} is launched.
+# A probe that has finished is not run again. On several nodes start it on each, with NODE_RANK and MASTER_ADDR set.
+here=$(dirname -- "$0")
+export XPC_RETRIES=0
+for probe in {numbers}; do
+  "$here/$probe.bundle/launch.sh" || echo "probe $probe did not finish (status $?)"
+done
+echo "xpc tune {spec} --read $here"
+"""
+
+
+@record
+class Probe:
+    """A change as a bundle: its number, the bundle's files, and the folder that its run writes."""
+
+    number: int
+    change: Change
+    files: Mapping[str, bytes]
+    out: str
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser(
+        "xpc tune", description="Measure on your own GPUs which way to run a spec is fastest.", epilog=EPILOG
+    )
+    parser.add_argument("file", metavar="SPEC", help="a spec")
+    parser.add_argument("-o", "--output", metavar="DIR", help="where the probes go (default: ./STEM.tune)")
+    parser.add_argument("--read", metavar="DIR", help="read what the probes in DIR measured, and show the change")
+    parser.add_argument("--run", metavar="OUT", help="read what a finished run of the spec measured, by its folder")
+    parser.add_argument("--calibration", metavar="FILE", help="put the readings into FILE, for `xpc plan`")
+    return parser.parse_args(list(arguments))
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """What is printed, and the exit status. Raises UsageError."""
+    if options.file == "-":
+        raise UsageError("tune needs a spec in a file, not standard input")
+    if options.calibration is not None and options.read is None and options.run is None:
+        raise UsageError("--calibration goes with --read DIR or --run OUT: there is nothing to put into it yet")
+    data, name, workspace = read_spec(options.file)
+    workspace.hashes = True
+    checked = check_text(data, name, workspace)
+    if checked.members:
+        raise UsageError(f"{options.file} is a sweep: write one of its members as a spec, and tune that")
+    if checked.spec is None:
+        sys.stderr.write(render(located(checked.problems, options.file), "full"))
+        return "", 1
+    spec = checked.spec
+    if options.run is not None:
+        lines, status = _of_run(spec, options.run, options.calibration)
+    else:
+        folder = _plain(options.read or options.output or f"{name.removesuffix('.xp')}.tune")
+        found = _probes(spec, folder)
+        if options.read is None:
+            lines, status = _written(options.file, folder, found), 0
+        else:
+            lines, status = _read(options, spec, found, workspace)
+    return "".join(f"{visible(line)}\n" for line in lines), status
+
+
+def _plain(folder: str) -> str:
+    """A folder as the probes name it, however it is typed: from here, or whole where it lies elsewhere."""
+    whole = os.path.abspath(folder)
+    near = os.path.relpath(whole)
+    return whole if near.startswith(os.pardir) else near
+
+
+def _probes(spec: CheckedSpec, folder: str) -> list[Probe]:
+    """The probes of a spec, compiled; those that a rule refuses as so short a run are left out."""
+    made: list[Probe] = []
+    for number, change in enumerate(probes.candidates(spec), 1):
+        _, out = probes.where(folder, number)
+        short = probes.probe(spec, change.settings, out)
+        if isinstance(short, CheckedSpec):
+            made.append(Probe(number, change, lower(short), out))
+        elif not change.settings:
+            raise UsageError(f"{spec.name} makes no probe of {probes.STEPS} steps: {short[0].code} {short[0].message}")
+    return made
+
+
+def _written(file: str, folder: str, found: Sequence[Probe]) -> list[str]:
+    try:
+        for one in found:
+            write(one.files, probes.where(folder, one.number)[0])
+        script = os.path.join(folder, "probe.sh")
+        numbers = " ".join(str(one.number) for one in found)
+        text = SCRIPT.format(many=len(found), steps=probes.STEPS, spec=_quoted(file), numbers=numbers)
+        replace_files({script: text.encode("utf-8", "surrogateescape")})
+        os.chmod(script, 0o755)
+    except BundleError as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror or error}") from error
+    lines = [f"wrote {folder}: {len(found)} probes of {probes.STEPS} steps each"]
+    for one in found:
+        told = effect(one.change)
+        lines.append(f"  {one.number}  {_name(one.change)}" + (f" (planned: {told})" if told else ""))
+    return [
+        *lines, "run them where the spec is launched, then read them:", f"  {_quoted(script)}",
+        f"  xpc tune {_quoted(file)} --read {_quoted(folder)}",
+    ]  # fmt: skip
+
+
+def _quoted(path: str) -> str:
+    import shlex
+
+    return shlex.quote(path)
+
+
+def _name(change: Change) -> str:
+    return " with ".join(change.typed) or "as it is"
+
+
+def _read(
+    options: argparse.Namespace, spec: CheckedSpec, found: Sequence[Probe], workspace: Workspace
+) -> tuple[list[str], int]:
+    """The table of what was measured, and the change that it speaks for."""
+    # A probe's reading is one of the run with that change.
+    readings = {
+        one.number: reading(one.change.plan.spec, one.files, one.out, f"probe {one.number} of {spec.name}")
+        for one in found
+    }
+    lines = ["probe  s/step              tokens/s a GPU  peak GiB  change"]
+    for one in found:
+        lines.append(_row(one, readings[one.number]))
+    done = [(one, each) for one in found if (each := readings[one.number]) is not None]
+    if not done:
+        return [*lines, f"no probe in {options.read} has finished: run {os.path.join(options.read, 'probe.sh')}"], 1
+    lines += _losses([one.out for one, _ in done])
+    if options.calibration is not None:
+        calibration_file.add(options.calibration, [each for _, each in done])
+        lines.append(f"put {len(done)} readings into {options.calibration}")
+    now = next((each for one, each in done if not one.change.settings), None)
+    best, fastest = min(done, key=lambda pair: pair[1].seconds[0])
+    gain = None if now is None else now.seconds[0] / fastest.seconds[0] - 1
+    if not best.change.settings or (gain is not None and gain < LEAST_GAIN):
+        return [*lines, "", "as it is, it is the fastest: there is nothing to change"], 0
+    told = "" if gain is None else f", {gain:.0%} faster than as it is"
+    lines += ["", f"fastest: {_name(best.change)}{told}", *_diff(options.file, spec, best.change, workspace)]
+    return lines, 0
+
+
+def _row(one: Probe, read: Reading | None) -> str:
+    if read is None:
+        return f"{one.number:>5}  did not finish                                {_name(one.change)}"
+    middle, low, high = read.seconds
+    seconds = f"{middle:.4g} ({low:.4g} to {high:.4g})"
+    tokens = "" if read.tokens is None else f"{read.tokens:,.0f}"
+    peak = "" if read.peak is None else f"{read.peak / GIB:.1f}"
+    return f"{one.number:>5}  {seconds:<18}  {tokens:>14}  {peak:>8}  {_name(one.change)}"
+
+
+def _losses(folders: Sequence[str]) -> Iterator[str]:
+    """How far the losses of the probes are apart, step by step: they are to compute the same."""
+    curves = [{one["step"]: one["loss"] for one in events(folder)} for folder in folders]
+    steps = set(curves[0]).intersection(*curves[1:])
+    if len(curves) > 1 and steps:
+        apart = max(
+            (max(at) - min(at)) / max(1e-12, *map(abs, at)) for step in steps for at in [[one[step] for one in curves]]
+        )
+        yield f"the losses of all probes agree to {apart:.1g} of their value"
+
+
+def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) -> list[str]:
+    """The change as a diff of the spec; as lines to type where the text has no plain place for it."""
+    text = spec.source.text
+    after = text
+    places = {path: spec.values[path].origin.label for path in change.settings if path in spec.values}
+    inside = {path: label.span.start for path, label in places.items() if label and label.source is spec.source}
+    # The last place first, so that those before it stay where they are; then what is not written yet.
+    for path in sorted(change.settings, key=lambda one: -inside.get(one, -1)):
+        clause, dot, name = path.partition(".")
+        named = (spec.adapter if clause in ADAPTERS else clause) + dot + name
+        after = with_value(after, spec.source.name, spec, named, show(BY_PATH[path], change.settings[path]))
+    again = check_text(after.encode("utf-8", "surrogateescape"), spec.source.name, workspace).spec
+    wanted = {**change.settings, "batch.gbs": spec.get("batch.gbs")}
+    if again is None or any(again.get(path) != value for path, value in wanted.items()):
+        return ["type into the spec:", *(f"  {line}" for line in change.typed)]
+    return list(unified_diff(text.split("\n"), after.split("\n"), file, file, lineterm="", n=1))
+
+
+def _of_run(spec: CheckedSpec, out: str, file: str | None) -> tuple[list[str], int]:
+    """The reading of a finished run of the spec."""
+    found = reading(spec, lower(spec), out, f"run {os.path.normpath(out)}")
+    if found is None:
+        raise UsageError(f"the run in {out} has not finished: it has no {SUMMARY}")
+    middle, low, high = found.seconds
+    parts = [f"{middle:.4g} ({low:.4g} to {high:.4g}) seconds a step"]
+    parts += [] if found.tokens is None else [f"{found.tokens:,.0f} tokens/s a GPU"]
+    parts += [] if found.peak is None else [f"{found.peak / GIB:.1f} GiB at the peak"]
+    lines = [f"{out}: {', '.join(parts)}"]
+    if file is not None:
+        calibration_file.add(file, [found])
+        lines.append(f"put 1 reading into {file}")
+    return lines, 0
