@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 
 from xpc.compiler.engines.containers import image_fault as fault_of_image
-from xpc.compiler.engines.engine import engine, readers
-from xpc.compiler.engines.restarts import starts_over
+from xpc.compiler.engines.engine import engine
+from xpc.compiler.engines.restarts import reads_requeue, starts_over
 from xpc.compiler.language.items import BASE, SPEC
+from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import children
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import either, given, names_an_engine
@@ -25,14 +26,14 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
     A setting that nothing reads would promise what does not happen. `requeue = false` asks for nothing and may stand,
     and so may what a base writes for the launcher that its child replaces.
     """
-    name, reader = spec.text("launch"), engine(spec)
+    name = spec.text("launch")
     replaced = spec.values["launch"].origin.kind == SPEC
     for row in children("launch"):
-        if not spec.written(row.path) or reader.reads(row.name) or spec.get(row.path) is False:
+        if not spec.written(row.path) or name in readers(row) or spec.get(row.path) is False:
             continue
         if replaced and spec.values[row.path].origin.kind == BASE:
             continue
-        owners = " or ".join(f"`launch {one}`" for one in readers(row.name))
+        owners = " or ".join(f"`launch {one}`" for one in readers(row))
         yield Finding(
             spec.place(row.path, f"read with {owners}"),
             f"`{row.name}` means nothing to `launch {name}`",
@@ -50,7 +51,7 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
     runtime/core/checkpoints.py; transformers 5.23 `save_only_model`.
     """
     reason = starts_over(spec)
-    asked = spec.flag("launch.requeue") and engine(spec).reads("requeue")
+    asked = spec.flag("launch.requeue") and reads_requeue(spec)
     again: Path = "launch.requeue" if asked else "launch.retries"
     if reason is not None and (asked or spec.get("launch.retries")):
         name = reason.rpartition(".")[2]

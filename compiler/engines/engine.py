@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 
-from xpc.compiler.language.launch_settings import ENGINES, OF_ALL
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
@@ -20,18 +19,10 @@ MEMBERS = "members"
 class Engine:
     """An engine, as the compiler asks it. The defaults are those of an engine that adds no file."""
 
-    also_called: str = ""
-    """Other words for it, which a suggestion understands."""
-    settings: tuple[str, ...] = ()
-    """Settings of `launch` that it reads beside those of all."""
     submission: tuple[str, ...] = ()
     """Options of its submission that `extra_args` may not have; none where they are no words of a command."""
     volume: str = ""
     """What a folder is that all nodes share, where the nodes keep nothing of their own."""
-
-    def reads(self, name: str) -> bool:
-        """Whether it reads a setting of `launch`."""
-        return name in OF_ALL or name in self.settings
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The files that it adds to a bundle; `pin` is the digest of what runs (`engines/pin.py`)."""
@@ -70,7 +61,7 @@ def quoted(*parts: str) -> str:
 
 
 def named(name: str) -> Engine:
-    """The engine of a name among ENGINES."""
+    """The engine with a name from ENGINES (language/launch_settings.py)."""
     found: Engine = import_module(f"xpc.compiler.engines.{name}").ENGINE
     return found
 
@@ -78,8 +69,3 @@ def named(name: str) -> Engine:
 def engine(spec: Spec) -> Engine:
     """The engine that starts the run."""
     return named(spec.text("launch"))
-
-
-def readers(setting: str) -> tuple[str, ...]:
-    """The engines that read a setting of `launch`, by name. Imports all of them."""
-    return tuple(name for name in ENGINES if named(name).reads(setting))

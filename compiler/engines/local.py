@@ -10,8 +10,6 @@ from xpc.compiler.engines.engine import Engine
 class Local(Engine):
     """No engine but the shell."""
 
-    also_called = "none; here; bash; shell"
-
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
         """`launch.sh` of the sweep."""
         return [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xpc.compiler.engines.engine import engine
+from xpc.compiler.language.launch_settings import readers
+from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import Spec
 
@@ -24,6 +25,11 @@ def starts_over(spec: Spec) -> Path | None:
     return "save.resume" if spec.get("save.resume") == "never" else None
 
 
+def reads_requeue(spec: Spec) -> bool:
+    """Whether the engine reads `requeue`: every one but `local`."""
+    return spec.text("launch") in readers(BY_PATH["launch.requeue"])
+
+
 def requeues(spec: Spec) -> bool:
     """Whether the engine starts the run again: as written, or where there is something to go on from."""
     return spec.flag("launch.requeue") if spec.written("launch.requeue") else starts_over(spec) is None
@@ -34,7 +40,7 @@ def retries(spec: Spec) -> int:
     written = spec.get("launch.retries")
     if isinstance(written, int):
         return written
-    again = requeues(spec) if engine(spec).reads("requeue") else starts_over(spec) is None
+    again = requeues(spec) if reads_requeue(spec) else starts_over(spec) is None
     return RETRIES if again else 0
 
 

@@ -108,9 +108,9 @@ def _setting(row: Setting) -> str:
 
         lines.append(f"  default  {show(row, row.default)}")
     if row.clause == "launch" and not row.head:
-        from xpc.compiler.engines.engine import readers
+        from xpc.compiler.language.launch_settings import readers
 
-        lines.append("  read by  " + ", ".join(readers(row.name)))
+        lines.append("  read by  " + ", ".join(readers(row)))
     shown = example(row).splitlines()
     lines += [f"  {'example' if not at else '       '}  {line}" for at, line in enumerate(shown)]
     if row.args:

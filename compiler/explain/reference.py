@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from xpc.compiler.engines.engine import readers
 from xpc.compiler.explain.examples import example
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.codes import CODES
-from xpc.compiler.language.launch_settings import OF_ALL
 from xpc.compiler.language.schema import SOURCE_SETTINGS, TABLE, Setting, outer_names
 from xpc.compiler.language.typed import show
 from xpc.compiler.rules import every
@@ -62,8 +60,8 @@ def _row(row: Setting) -> str:
     default = "" if row.default is None else f"`{show(row, row.default)}`"
     name = f"`{row.path}`" if row.kind is not k.BLOCK else f"`{row.path} {{ }}`"
     doc = f"{row.doc}; *later*" if row.pending else row.doc
-    if row.clause == "launch" and not row.head and row.name not in OF_ALL:
-        doc += f"; read by {', '.join(f'`{one}`' for one in readers(row.name))}"
+    if row.engines:
+        doc += f"; read by {', '.join(f'`{one}`' for one in row.engines)}"
     decides = ", ".join(f"`{one}`" for one in row.args)
     shown = "<br>".join(f"`{line}`" for line in example(row).replace("|", "\\|").splitlines())
     return f"| {name}<br>{doc} | {takes} | {default} | {shown} | {decides} |"

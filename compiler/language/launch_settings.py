@@ -1,4 +1,4 @@
-"""The rows of the table of settings that say what starts a run; which engine reads which stands with the engine."""
+"""The rows of the table of settings that say what starts a run, and the engines that read each of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ if TYPE_CHECKING:
 
 ENGINES = ("local", "slurm", "k8s", "sky", "ray")
 """What `launch` may name, as it is typed; the first is the default."""
-OF_ALL = ("launcher", "rendezvous", "nccl_timeout", "env", "setup", "retries")
-"""Settings of `launch` that every engine reads."""
+ALSO_CALLED = {
+    "local": "none; here; bash; shell",
+    "slurm": "sbatch; srun",
+    "k8s": "kubernetes; kubeflow",
+    "sky": "skypilot",
+    "ray": "ray train; raytrain; anyscale; kuberay",
+}
+"""Other words for each engine, which suggestions understand."""
+CLUSTERS = ENGINES[1:]
+"""The engines that submit a run to a scheduler."""
 
 LAUNCH: Final = (
     Setting("launch", k.CHOICE, "what starts the run", default="local", head=True,
@@ -29,31 +37,43 @@ LAUNCH: Final = (
     Setting("launch.retries", k.INT, "how often a run is restarted from its newest checkpoint after a process died; "
             "unset, three times if it saves checkpoints", inner=True, low=0, high=1000),
     Setting("launch.cpus", k.INT, "cores of a node; unset, one a CPU process, and on Slurm eight a GPU", inner=True,
-            low=1, high=100_000),
-    Setting("launch.host_memory", k.INT, "host memory of a node in GiB", inner=True, low=1, high=10**6),
-    Setting("launch.partition", k.NAME, "partition of the cluster, or several with commas", inner=True),
-    Setting("launch.account", k.NAME, "account that the job is charged to", inner=True),
-    Setting("launch.qos", k.NAME, "quality of service of the job", inner=True),
-    Setting("launch.constraint", k.TEXT, "features that the nodes have, as sbatch reads them", inner=True),
+            low=1, high=100_000, engines=CLUSTERS),
+    Setting("launch.host_memory", k.INT, "host memory of a node in GiB", inner=True, low=1, high=10**6,
+            engines=CLUSTERS),
+    Setting("launch.partition", k.NAME, "partition of the cluster, or several with commas", inner=True,
+            engines=("slurm",)),
+    Setting("launch.account", k.NAME, "account that the job is charged to", inner=True, engines=("slurm",)),
+    Setting("launch.qos", k.NAME, "quality of service of the job", inner=True, engines=("slurm",)),
+    Setting("launch.constraint", k.TEXT, "features that the nodes have, as sbatch reads them", inner=True,
+            engines=("slurm",)),
     Setting("launch.container", k.CHOICE, "what starts the containers of `image`", inner=True,
-            choices=("pyxis", "apptainer"), bare=False),
+            choices=("pyxis", "apptainer"), bare=False, engines=("slurm",)),
     Setting("launch.mounts", k.NAMES, "folders that the container sees beside the run's own, as HOST:CONTAINER",
-            inner=True),
+            inner=True, engines=("slurm",)),
     Setting("launch.extra_args", k.NAMES, "further options of sbatch, `sky jobs launch` or `ray job submit`",
-            inner=True),
+            inner=True, engines=("slurm", "sky", "ray")),
     Setting("launch.exclusive", k.FLAG, "take whole nodes, with every core and all of their memory",
-            inner=True),
+            inner=True, engines=("slurm",)),
     Setting("launch.time", k.DURATION, "time limit, at which the run saves and stops", inner=True,
-            high=10**9),
+            high=10**9, engines=("slurm", "k8s")),
     Setting("launch.requeue", k.FLAG, "start again after a preemption or a lost node, from the newest checkpoint; "
-            "unset, where there are checkpoints to go on from", inner=True),
+            "unset, where there are checkpoints to go on from", inner=True, engines=CLUSTERS),
     Setting("launch.image", k.NAME, "container image that has what requirements.txt lists",
-            inner=True),
+            inner=True, engines=("slurm", "k8s", "sky")),
     Setting("launch.volume", k.NAME, "folder of the run that every node shares: a PersistentVolumeClaim (k8s), a "
-            "volume or a bucket as s3://name (sky), an absolute path (ray)", inner=True),
+            "volume or a bucket as s3://name (sky), an absolute path (ray)", inner=True,
+            engines=("k8s", "sky", "ray")),
     Setting("launch.secret", k.NAME, "Kubernetes secret whose keys are environment variables, as HF_TOKEN",
-            inner=True),
-    Setting("launch.pull_secret", k.NAME, "Kubernetes secret with the password of the image's registry", inner=True),
-    Setting("launch.tolerations", k.NAMES, "taints of nodes that the pods tolerate, as KEY=VALUE:EFFECT", inner=True),
-    Setting("launch.node_selector", k.NAMES, "labels of the nodes that the pods may go to, as KEY=VALUE", inner=True),
+            inner=True, engines=("k8s",)),
+    Setting("launch.pull_secret", k.NAME, "Kubernetes secret with the password of the image's registry", inner=True,
+            engines=("k8s",)),
+    Setting("launch.tolerations", k.NAMES, "taints of nodes that the pods tolerate, as KEY=VALUE:EFFECT", inner=True,
+            engines=("k8s",)),
+    Setting("launch.node_selector", k.NAMES, "labels of the nodes that the pods may go to, as KEY=VALUE", inner=True,
+            engines=("k8s",)),
 )  # fmt: skip
+
+
+def readers(setting: Setting) -> tuple[str, ...]:
+    """The engines that read a setting of `launch`."""
+    return setting.engines or ENGINES

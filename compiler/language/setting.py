@@ -27,9 +27,9 @@ ROLES = ("user", "assistant", "system", "tool")
 class Setting:
     """One row.
 
-    `methods` are the training methods that it is for, where not all. `inner` names are not reachable from outside
-    their clause, `alone` is the choice that the bare name means, and `pending` says why the setting does not
-    compile yet.
+    `methods` and `engines` are the training methods and the engines of `launch` that read it; empty means all. `inner`
+    names are not reachable from outside their clause, `alone` is the choice that the bare name means, and `pending`
+    says why the setting does not compile yet.
     """
 
     path: Path
@@ -46,6 +46,7 @@ class Setting:
     head: bool = False
     pending: str = ""
     methods: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

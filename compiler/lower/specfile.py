@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import cache
 
 from xpc.compiler.data.shapes import as_chat
-from xpc.compiler.engines.engine import engine
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.items import SPEC
+from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, Setting
 from xpc.compiler.language.typed import amount, plain, real, show
 from xpc.compiler.spec import CheckedSpec, Spec, Value
@@ -44,8 +44,8 @@ def specfile(spec: CheckedSpec) -> str:
         rows = _clauses()["lora" if clause == adapter else clause]
         inner = [row for row in rows if row.path in spec.values and row.path not in out]
         if clause == "launch":
-            reader = engine(spec)  # a base may have written a setting for an engine that its child replaced
-            inner = [row for row in inner if reader.reads(row.name)]
+            # a base may have written a setting for an engine that its child replaced
+            inner = [row for row in inner if spec.text("launch") in readers(row)]
         head = BY_PATH.get(clause) if clause in spec.values else None
         if head is None and not inner:
             continue

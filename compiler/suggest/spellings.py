@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.engines.engine import named
-from xpc.compiler.language.launch_settings import ENGINES
+from xpc.compiler.language.launch_settings import ALSO_CALLED
 from xpc.compiler.language.methods import METHODS
 
 CHOICES: dict[str, dict[str, str]] = {
@@ -82,7 +81,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "tensorboard": "tb; tensor board",
         "none": "no; off",
     },
-    "launch": {name: named(name).also_called for name in ENGINES},
+    "launch": ALSO_CALLED,
     "launch.launcher": {
         "torchrun": "torch; torch distributed; elastic",
         "accelerate": "accelerate launch; hf",

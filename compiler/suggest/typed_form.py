@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from xpc.compiler import registry
-from xpc.compiler.engines.engine import readers
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
@@ -78,8 +77,7 @@ def typed(row: Setting, value: str | None) -> str:
         return f"{row.name} {{"
     form = row.name if row.kind is FLAG and value in (None, "true") else f"{row.name}={value or example(row)}"
     if row.path.startswith("launch."):
-        only = readers(row.name)
-        return f"launch {only[0]}({form})" if only and "local" not in only else f"launch({form})"
+        return f"launch {row.engines[0]}({form})" if row.engines else f"launch({form})"
     if not row.inner:
         return form
     outer = row.path.rpartition(".")[0].split(".")

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.items import SPEC
 from xpc.compiler.language.kinds import NEVER, Amount
-from xpc.compiler.language.launch_settings import OF_ALL
-from xpc.compiler.language.schema import TABLE
+from xpc.compiler.language.schema import TABLE, children
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import FITS, UNKNOWN
 from xpc.compiler.plan.changed import Settings, changed
@@ -31,7 +30,7 @@ STEPS = 20
 MOST = 3
 DROPPED = ("train.", "save.keep", "save.hub.", "eval.", "track.", "schedule.", "launch.", "data.holdout")
 """Beginnings of paths of settings that a probe does without."""
-KEPT = tuple(f"launch.{name}" for name in OF_ALL)
+KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
 def candidates(spec: Spec) -> list[Change]:

@@ -17,10 +17,8 @@ from attrs import field, mutable
 from interpreters import OTHERS
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.engines.engine import readers
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language import schema
-from xpc.compiler.language.launch_settings import OF_ALL
 from xpc.compiler.language.optimizers import LOW_RANK, TORCH
 from xpc.compiler.registry import Gpu
 from xpc.compiler.stacks import DEFAULT, Stack
@@ -48,7 +46,7 @@ FITTING: Mapping[str, tuple[str, ...]] = {
     "optimizer.targets": LOW_RANK, "optimizer.rank": LOW_RANK, "optimizer.scale": LOW_RANK,
     "optimizer.update_proj_gap": LOW_RANK, "precision.tf32": ("fp32", "bf16"),
     "optimizer.betas": ("adamw", "adamw8bit", "paged_adamw", "lion"), "optimizer.eps": ("adamw", "adamw8bit"),
-    **{row.path: readers(row.name) for row in schema.children("launch") if row.name not in OF_ALL},
+    **{row.path: row.engines for row in schema.children("launch") if row.engines},
 }  # fmt: skip
 """Heads under which a setting has a meaning."""
 

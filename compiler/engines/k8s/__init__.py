@@ -10,11 +10,6 @@ from xpc.compiler.spec import Spec
 class Kubernetes(Engine):
     """Kubernetes with JobSet 0.8 or newer, or with Kubeflow Trainer 2.2 or newer."""
 
-    also_called = "kubernetes; kubeflow"
-    settings = (
-        "time", "requeue", "image", "volume", "secret", "pull_secret", "tolerations", "node_selector",
-        "cpus", "host_memory",
-    )  # fmt: skip
     volume = "a PersistentVolumeClaim"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:

@@ -24,8 +24,6 @@ ray job submit --working-dir . -- python {SCRIPT}
 class Ray(Engine):
     """Ray 2.51 or newer, whose Ray Train is version 2."""
 
-    also_called = "ray train; raytrain; anyscale; kuberay"
-    settings = ("requeue", "volume", "cpus", "host_memory", "extra_args")
     submission = (
         "working-dir", "no-wait", "entrypoint-num-cpus", "entrypoint-num-gpus", "entrypoint-memory",
         "entrypoint-resources",

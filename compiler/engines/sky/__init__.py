@@ -9,8 +9,6 @@ from xpc.compiler.spec import Spec
 class SkyPilot(Engine):
     """SkyPilot 0.12 or newer."""
 
-    also_called = "skypilot"
-    settings = ("requeue", "image", "volume", "cpus", "host_memory", "extra_args")
     submission = (
         "secret", "secret-file", "env", "env-file", "num-nodes", "gpus", "name", "workdir", "image-id", "cpus",
         "memory", "entrypoint",

@@ -33,12 +33,6 @@ LARGEST_ARRAY = 1001
 class Slurm(Engine):
     """Slurm, 22.05 or newer."""
 
-    also_called = "sbatch; srun"
-    settings = (
-        "partition", "account", "exclusive", "time", "requeue", "qos", "constraint", "cpus", "host_memory", "image",
-        "container", "mounts", "extra_args",
-    )  # fmt: skip
-
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The job of one run."""
         from xpc.compiler.engines.slurm.job import script

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xpc.compiler.files.secrets import suspect
-from xpc.compiler.language.launch_settings import ENGINES, OF_ALL
+from xpc.compiler.language.launch_settings import ENGINES
+from xpc.compiler.language.schema import children
 from xpc.compiler.language.setting import FlagPath, Path, TextPath
 from xpc.compiler.spec import Spec
 
@@ -94,9 +95,8 @@ def gemma(spec: Spec) -> bool:
 
 def names_an_engine(spec: Spec) -> bool:
     """The spec names an engine, or writes a setting that only some engines read."""
-    return spec.get("launch") != ENGINES[0] or any(
-        path.startswith("launch.") and path[7:] not in OF_ALL and spec.written(path) for path in spec.values
-    )
+    written = (row.engines and spec.written(row.path) for row in children("launch"))
+    return spec.get("launch") != ENGINES[0] or any(written)
 
 
 def few_rows(spec: Spec) -> bool:
