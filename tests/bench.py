@@ -132,6 +132,7 @@ def in_process() -> None:
     def searches(count: int) -> None:
         from xpc.compiler.plan import choice
         from xpc.compiler.plan.changed import changed
+        from xpc.compiler.rules.core.legality import error_codes
 
         text = "xpc 1\ntrain qwen2.5-3b on infinity-instruct:0625 for 1 epochs\nhardware 8 x h100-80gb\nbatch gbs=128\n"
         checked = check_text(text.encode(), "open.xp", Workspace(ROOT)).spec
@@ -139,7 +140,7 @@ def in_process() -> None:
         asked = changed(checked, {"strategy": "ddp"})
         for _ in range(count):
             choice._searched.clear()  # members of a sweep would share what was found
-            assert choice.chosen(asked, ("strategy", "memory.checkpointing", "batch.micro")) is not None
+            assert choice.chosen(asked, ("strategy", "memory.checkpointing", "batch.micro"), error_codes) is not None
 
     variants(5)
     print(f"\n{'in process, s':34} {'spent':>7} {'budget':>7}")

@@ -60,11 +60,18 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
         grid = read(loaded)
         if grid.groups or grid.problems:
             return _check_sweep(loaded, grid, workspace)
-    spec, resolve_problems = resolve(loaded, workspace)
+    spec, resolve_problems = resolve(loaded, workspace, error_codes)
     found = [*loaded.problems, *resolve_problems]
     if spec is not None:
         found += check(spec)
     return _checked(loaded, spec, _told(found))
+
+
+def error_codes(spec: Spec) -> set[str]:
+    """The codes of the errors in a spec: the judge of what the plan chooses; loaded where it is asked."""
+    from xpc.compiler.rules.core.legality import error_codes
+
+    return error_codes(spec)
 
 
 def _told(found: list[Diagnostic]) -> list[Diagnostic]:
@@ -78,7 +85,7 @@ def _check_sweep(loaded: Loaded, grid: Grid, workspace: Workspace) -> Checked:
     """Every run that a sweep stands for."""
     from xpc.compiler.pipeline.sweep_members import members
 
-    runs, found = members(loaded, grid, workspace, _told)
+    runs, found = members(loaded, grid, workspace, error_codes, _told)
     if any(one.severity == ERROR for one in grid.problems):
         found = [one for one in found if one.code != ASSUMED]  # what the sweep would say instead is not known
     checked = _checked(loaded, runs[0].spec, _told(found))

@@ -15,6 +15,7 @@ from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.items import Written
 from xpc.compiler.language.load import Loaded, overlay
 from xpc.compiler.pipeline.silence import apply as silence
+from xpc.compiler.plan.changed import Judge
 from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.resolve.sweep import MOST, Grid, Pick, fitted
 from xpc.compiler.resolve.sweep_member import APART, Member
@@ -30,7 +31,11 @@ KINDS = 3
 
 
 def members(
-    loaded: Loaded, grid: Grid, workspace: Workspace, told: Callable[[list[Diagnostic]], list[Diagnostic]]
+    loaded: Loaded,
+    grid: Grid,
+    workspace: Workspace,
+    judge: Judge,
+    told: Callable[[list[Diagnostic]], list[Diagnostic]],
 ) -> tuple[list[Member], list[Diagnostic]]:
     """Every member, checked, and all findings of the sweep. `told` takes out of a member's what is not to be told."""
     rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
@@ -41,7 +46,7 @@ def members(
     every: list[list[Diagnostic]] = []
     for index, (picks, name) in enumerate(zip(rows, names, strict=True)):
         view = evolve(workspace, reads=dict(workspace.reads), answers=answers)
-        spec, found = resolve(_one(loaded, grid, picks, name), view)
+        spec, found = resolve(_one(loaded, grid, picks, name), view, judge)
         if spec is not None:
             found += check(spec)
         found = told([*loaded.problems, *found])[len(loaded.problems) :]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC
 from xpc.compiler.language.setting import Path
@@ -12,6 +12,8 @@ from xpc.compiler.spec.recomputation import REENTRANT, why_reentrant
 from xpc.grammar.record import evolve
 
 Settings = Mapping[Path, object]
+Judge = Callable[[Spec], "set[str]"]
+"""The codes of the errors that the rules find in a spec, except those about memory (`rules/core/legality.py`)."""
 
 
 def changed(spec: Spec, settings: Settings) -> Spec:
@@ -36,6 +38,12 @@ def changed(spec: Spec, settings: Settings) -> Spec:
         why = why_reentrant(out.stack, out.get)
         values[REENTRANT] = Value(bool(why), Origin(DERIVED, None, why) if why else Origin(DEFAULT))
     return out
+
+
+def legality(spec: Spec, judge: Judge) -> Callable[[Settings], bool]:
+    """Whether settings are legal: the changed spec has no error that the spec itself does not have."""
+    before = judge(changed(spec, {}))
+    return lambda settings: judge(changed(spec, settings)) <= before
 
 
 def weighing(spec: Spec) -> Iterator[object]:

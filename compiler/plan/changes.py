@@ -14,12 +14,11 @@ from itertools import islice
 from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import CHOSEN, FITS, GIB, TIGHT
-from xpc.compiler.plan.changed import Settings, changed, weighing
+from xpc.compiler.plan.changed import Judge, Settings, changed, legality, weighing
 from xpc.compiler.plan.choice import rechosen, silent
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.from_spec import load_of
-from xpc.compiler.rules.core.legality import legality
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
@@ -28,7 +27,7 @@ OFFLOADS = ("none", "optimizer", "cpu")
 MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
 """What is not faster by this share is not worth a line."""
-Search = Callable[[Spec, int, Assumed | None], "list[Change]"]
+Search = Callable[[Spec, Judge, int, Assumed | None], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 
 
@@ -52,24 +51,24 @@ class Change:
         return list(forms(self.settings, self.plan.spec.get("strategy.offload")))
 
 
-def fitting(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
+def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
     """At most so many changes that make a run fit, cheapest first: the best of each tier.
 
     Else those that make it tight where it did not fit at all, or one that learns otherwise and says so; none where
     nothing does. Members of a sweep that differ in a rate or a seed are searched once.
     """
-    return _searched(_fitting, spec, most, assumed)
+    return _searched(_fitting, spec, judge, most, assumed)
 
 
-def faster(spec: Spec, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
+def faster(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
     """At most so many changes with which a run that fits is predicted to be faster, and still fits: most gain first."""
-    return _searched(_faster, spec, most, assumed)
+    return _searched(_faster, spec, judge, most, assumed)
 
 
-def _searched(search: Search, spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
+def _searched(search: Search, spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> list[Change]:
     key = (search, most, repr(assumed), *silent(spec), *weighing(spec))
     if key not in _found:
-        _found[key] = search(spec, most, assumed)
+        _found[key] = search(spec, judge, most, assumed)
     return _found[key]
 
 
@@ -91,32 +90,33 @@ def effect(one: Change) -> str:
     return ", ".join(told)
 
 
-def _fitting(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
-    now, legal = plan(spec, assumed), legality(spec)
+def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> list[Change]:
+    now, legal = plan(spec, assumed), legality(spec, judge)
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
             kind = frozenset(tier)  # of ways of one kind the mildest
             if kind not in found and sum(map(len, found.values())) < most:
-                ways = [one for one in _ways(spec, now, tier, wanted, assumed) if legal(_decided(one))]
+                ways = [one for one in _ways(spec, judge, now, tier, wanted, assumed) if legal(_decided(one))]
                 if ways:
                     found[kind] = ways[:1] if tier else ways
         if found:
             return [one for ways in found.values() for one in ways][:most]
-    return list(islice(_learning_otherwise(spec, now, assumed), 1)) if spec.learns_from_micro else []
+    return list(islice(_learning_otherwise(spec, judge, now, assumed), 1)) if spec.learns_from_micro else []
 
 
-def _learning_otherwise(spec: Spec, now: Plan, assumed: Assumed | None) -> Iterator[Change]:
+def _learning_otherwise(spec: Spec, judge: Judge, now: Plan, assumed: Assumed | None) -> Iterator[Change]:
     """Smaller micro-batches that fit, the largest first, where nothing fits that learns the same."""
-    share, mine, legal = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro"), legality(spec)
+    share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
+    legal = legality(spec, judge)
     for micro in divisors(mine - 1, share)[::-1]:
         for toggles in _toggles(spec, more=True):
-            one = as_typed(spec, now, {**micro_settings(spec, micro), **toggles}, assumed)
+            one = as_typed(spec, judge, now, {**micro_settings(spec, micro), **toggles}, assumed)
             if one.plan.verdict == FITS and legal(_decided(one)):
                 yield one
 
 
-def _faster(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
+def _faster(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> list[Change]:
     now = plan(spec, assumed)
     if now.verdict != FITS or now.speed is None:
         return []
@@ -126,10 +126,10 @@ def _faster(spec: Spec, most: int, assumed: Assumed | None) -> list[Change]:
         for name in (mine, *(other for other in alike(spec) if other != mine))
         for toggles in _toggles(spec, more=False)
         for micro in _written_micros(spec)
-        if (one := as_typed(spec, now, _with(spec, name, micro, toggles), assumed)).plan.verdict == FITS
+        if (one := as_typed(spec, judge, now, _with(spec, name, micro, toggles), assumed)).plan.verdict == FITS
     ]
     gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
-    legal = legality(spec)
+    legal = legality(spec, judge)
     return list(islice((one for one in _apart(gains) if legal(_decided(one))), most))
 
 
@@ -164,9 +164,9 @@ def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None =
     return _change(now, settings, plan(changed(spec, settings), assumed))
 
 
-def as_typed(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
+def as_typed(spec: Spec, judge: Judge, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
     """The change as it comes out where somebody types it: what nobody wrote is chosen anew."""
-    return _change(now, settings, plan(rechosen(spec, settings), assumed))
+    return _change(now, settings, plan(rechosen(spec, settings, judge), assumed))
 
 
 def _change(now: Plan, settings: Settings, found: Plan) -> Change:
@@ -177,7 +177,7 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
     return Change(settings, found, pace)
 
 
-def _ways(spec: Spec, now: Plan, tier: Settings, wanted: str, assumed: Assumed | None) -> list[Change]:
+def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assumed: Assumed | None) -> list[Change]:
     """Of a tier the changes that have the verdict, the fastest first."""
     found: list[Change] = []
     base = changed(spec, tier)
@@ -185,7 +185,7 @@ def _ways(spec: Spec, now: Plan, tier: Settings, wanted: str, assumed: Assumed |
         left, best = _written_micros(base, base.integer("batch.micro")), None
         middle = 0  # the micro-batch as it is, which may need no accumulation, and no gradients that wait for more
         while left:  # the largest that has the verdict; a smaller one that accumulates never needs more
-            tried = as_typed(spec, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
+            tried = as_typed(spec, judge, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
             held = tried.plan.verdict in (FITS, wanted)
             best = tried if held else best
             left = left[:middle] if held else left[middle + 1 :]

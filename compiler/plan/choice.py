@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.setting import FlagPath, Path
 from xpc.compiler.plan import BUDGET, CHOSEN, FITS, GIB, NO, Micro, verdict
-from xpc.compiler.plan.changed import Settings, changed, weighing
+from xpc.compiler.plan.changed import Judge, Settings, changed, weighing
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.from_spec import load_of, speed_of
 from xpc.compiler.plan.load import Load
@@ -56,11 +56,12 @@ _searched: list[Source] = []
 """What was found for the runs of the spec that was last searched for: members of a sweep often differ in a rate."""
 
 
-def chosen(spec: Spec, silent: Sequence[Path]) -> Choice | None:
+def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
     """The choices for the settings that nobody wrote; None where the plan cannot decide, or nothing fits.
 
-    `silent` names those of `strategy`, `memory.checkpointing` and `batch.micro`. Partly frozen layers are counted as
-    the most that they can be. Offloaded activations are left as they are: what their copies cost is not known.
+    `silent` names those of `strategy`, `memory.checkpointing` and `batch.micro` that are open. `judge` is asked only
+    where nothing fits with the usual strategy. Partly frozen layers are counted as the most that they can be.
+    Offloaded activations are left as they are, because the cost of their copies is not known.
     """
     if spec.hardware.gpu is None or spec.flag("memory.offload_activations"):
         return None
@@ -69,18 +70,19 @@ def chosen(spec: Spec, silent: Sequence[Path]) -> Choice | None:
         _searched[:] = [spec.source]
     key = (*silent, *weighing(spec))
     if key not in _found:
-        _found[key] = _search(spec, silent) if not spec.learns_from_micro else _beside_the_micro(spec, silent)
+        search = _beside_the_micro if spec.learns_from_micro else _search
+        _found[key] = search(spec, silent, judge)
     return _found[key]
 
 
-def _beside_the_micro(spec: Spec, silent: Collection[Path]) -> Choice | None:
+def _beside_the_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None:
     """The other choices where the micro-batch is part of what is learned: what fits must not decide it."""
     if "batch.micro" not in silent:
-        return _search(spec, silent)
+        return _search(spec, silent, judge)
     pair = spec.text("method") == "kto" and spec.integer("batch.gbs") % (2 * spec.replicas) == 0
     mine = Micro(2 if pair else 1, LEARNED)
     own = changed(spec, {"batch.micro": mine.value})
-    found = _search(own, [path for path in silent if path != "batch.micro"])
+    found = _search(own, [path for path in silent if path != "batch.micro"], judge)
     return Choice({} if found is None else found.values, mine)
 
 
@@ -90,21 +92,21 @@ def silent(spec: Spec) -> list[Path]:
     return [path for path in CHOSEN if not spec.written(path) and (path != "batch.micro" or micro)]
 
 
-def rechosen(spec: Spec, settings: Settings) -> Spec:
+def rechosen(spec: Spec, settings: Settings, judge: Judge) -> Spec:
     """The spec as it is where somebody types the settings into it: what is left open is chosen anew."""
     left = [path for path in silent(spec) if path not in settings]
     usual: dict[Path, object] = {"strategy": "ddp"} if "strategy" in left else {}
     if RECOMPUTE in left and spec.values[RECOMPUTE].origin.kind == DERIVED:
         usual[RECOMPUTE] = True
     open_ = changed(spec, {**settings, **usual})
-    found = chosen(open_, left) if left else None
+    found = chosen(open_, left, judge) if left else None
     if found is None:
         return open_
     micro: Settings = {} if found.micro is None else {"batch.micro": found.micro.value}
     return changed(open_, {**{path: value for path, (value, _) in found.values.items()}, **micro})
 
 
-def _search(spec: Spec, silent: Collection[Path]) -> Choice | None:
+def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None:
     if isinstance(load_of(spec), str):
         return None
     tried: list[str] = []
@@ -113,13 +115,13 @@ def _search(spec: Spec, silent: Collection[Path]) -> Choice | None:
         found = [way for one in group for way in _ways(spec, one, silent)]
         # Of equal ones the first, which shards less, and recomputes.
         for best in sorted(found, key=lambda way: -way.pace):
-            if "strategy" not in best.settings or _legal(spec, best.settings):
+            if "strategy" not in best.settings or _legal(spec, best.settings, judge):
                 return _told(spec, best, found, silent, tried)
     assert spec.hardware.gpu is not None
     room, groups = spec.hardware.gpu.memory_gib, _groups(spec, silent)
     ways = [way for group in groups for one in group if (way := _least(spec, one, silent)) is not None]
     for way in sorted(ways, key=lambda way: way.peak):
-        if "strategy" not in way.settings or (verdict(way.peak, room) != NO and _legal(spec, way.settings)):
+        if "strategy" not in way.settings or (verdict(way.peak, room) != NO and _legal(spec, way.settings, judge)):
             return _told_least(way, room)
     return None
 
@@ -168,12 +170,10 @@ def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ..
     yield ({"strategy": "zero3"},)
 
 
-def _legal(spec: Spec, settings: Settings) -> bool:
-    """Whether the rules have nothing more to say against the spec with these settings."""
-    from xpc.compiler.rules.core.legality import errors  # only a run that does not fit as it is pays for the rules
-
-    found = errors(changed(spec, settings))
-    return not found or found <= errors(spec)
+def _legal(spec: Spec, settings: Settings, judge: Judge) -> bool:
+    """Whether these settings add no error to those of the spec."""
+    found = judge(changed(spec, settings))
+    return not found or found <= judge(spec)
 
 
 def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[Way]:

@@ -7,7 +7,6 @@ from math import ceil
 
 from xpc.compiler.data.row_counts import steps_of_rows, trained
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.lower.disk import disk
 from xpc.compiler.plan import GIB, HIGH, UNKNOWN, verdict
 from xpc.compiler.plan.calibration import Measured, Reading, measured
 from xpc.compiler.plan.from_spec import load_of, row_tokens, speed_of
@@ -54,7 +53,6 @@ class Plan:
     saves: int | None
     hours: Span | None
     speed: Speed | None
-    checkpoint: float
     unknown: Mapping[str, str]
     measured: Measured | None = None
 
@@ -110,11 +108,9 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
         # Rows that are shorter than the longest take less time; how much is not known without their lengths.
         hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
-    written = disk(spec)
     out = Plan(
         spec, capacity, UNKNOWN, None if isinstance(held, str) else held, steps, tokens, full,
-        _warmup(spec, steps), _saves(spec, steps), hours, fast, written["checkpoint"] if written is not None else 0.0,
-        unknown, real,
+        _warmup(spec, steps), _saves(spec, steps), hours, fast, unknown, real,
     )  # fmt: skip
     if out.peak is None or not capacity:
         return out

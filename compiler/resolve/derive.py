@@ -11,6 +11,7 @@ from xpc.compiler.language.methods import DEFAULT as USUAL
 from xpc.compiler.language.methods import METHODS, Method
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, FSDP, OLD_STRATEGIES, SPREADS, TABLE, path_of
 from xpc.compiler.language.setting import Path
+from xpc.compiler.plan import CHOSEN
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec import Origin, Value
 from xpc.compiler.spec.recomputation import REENTRANT, frozen_runs_twice, why_reentrant
@@ -18,12 +19,22 @@ from xpc.compiler.spec.resources import DataSource, known_rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xpc.compiler.plan.choice import Choice
+
+    Choose = Callable[[dict[Path, Value], list[Path]], Choice | None]
 
 MANY_ROWS, ROWS_A_SECOND = 50_000, 550
 """Rows from which several processes tokenize, and what one does of them: 620 tokens each were measured on one core."""
+RECOMPUTATION: tuple[Path, ...] = ("memory.checkpointing", REENTRANT)
 DEFAULT_GBS = 128
 """Sequences in an optimizer step where neither gbs, micro nor accum say otherwise."""
+NOTED: tuple[Path, ...] = (
+    "strategy", "precision", "memory.checkpointing", "batch.seq", "batch.gbs", "batch.micro", "save", "train.epochs",
+    "data.workers",
+)  # fmt: skip
+"""The order of the notes about assumed values."""
 UNCUT = ("wrapped", "bfd_split")
 """Ways of packing that divide a row which is longer than a sequence, and lose no token."""
 
@@ -31,26 +42,51 @@ UNCUT = ("wrapped", "bfd_split")
 class Derivation(OpenSpec):
     """Fills `values` in place and collects notes; the order of the calls in `run` is the order of dependence.
 
-    `choice` is what the plan of the whole spec chose for settings that are not written, where it could.
+    `choose` gets the values that do not depend on strategy, recomputation and micro-batch, with stand-ins for those of
+    the three that are not written, and returns what the plan chooses for them.
     """
 
-    choice: Choice | None = None
     data: tuple[DataSource, ...] = ()
+    choice: Choice | None = None
 
-    def run(self) -> None:
+    def run(self, choose: Choose) -> None:
         """Every value that the spec leaves open."""
-        self._strategy()
+        self._written_strategy()
         self._precision()
         self._method()
         self._sequence()
-        self._checkpointing()
         self._defaults()
         self._optimizer()
         self._attention()
         self._packing()
         self._length()
-        self._batch()
+        self._global_batch()
         self._rest()
+        self.choice = choose({**self._stand_ins(), **self.values}, self._open())
+        self._strategy()
+        self._checkpointing()
+        self._batch()
+        self._workers()
+        self.notes += [self.assumptions[path] for path in NOTED if path in self.assumptions]
+
+    def _open(self) -> list[Path]:
+        """Which of strategy, recomputation and micro-batch nobody wrote."""
+        return [path for path in CHOSEN if path not in self.values]
+
+    def _stand_ins(self) -> dict[Path, Value]:
+        """Usual values of the settings that the plan is about to choose, and of those that follow from them."""
+        facts = self.stack.facts
+        usual: dict[Path, object] = {
+            "strategy": "ddp",
+            "memory.checkpointing": self.model.model_type not in facts.no_checkpointing,
+            REENTRANT: bool(why_reentrant(self.stack, self.get)),
+            "batch.micro": 1,
+            "batch.accum": max(1, (self.whole("batch.gbs") or 1) // self._replicas),
+            "eval.micro": 1,
+        }
+        if self._trains().grouped:
+            usual["method.steps_per_generation"] = usual["batch.accum"]
+        return {path: Value(value, Origin(DEFAULT)) for path, value in usual.items()}
 
     def _trains(self) -> Method:
         """The record of the method."""
@@ -78,7 +114,7 @@ class Derivation(OpenSpec):
             self.set("batch.seq", facts.context, "the model's context", DEFAULT)
 
     def _chosen(self, path: Path) -> bool:
-        """Takes what the plan chose for a setting, and tells it; false where it chose nothing."""
+        """Take what the plan chose for a setting, with a note; false where it chose nothing."""
         if self.choice is None or path not in self.choice.values:
             return False
         value, why = self.choice.values[path]
@@ -86,9 +122,9 @@ class Derivation(OpenSpec):
         if path == "memory.checkpointing":
             state, typed = ("on", "checkpointing") if value else ("off", "checkpointing = false")
             if not value or self._tells():
-                self.note(f"no checkpointing is written: {state}, {why}", f"`memory({typed})` states it")
+                self.note(path, f"no checkpointing is written: {state}, {why}", f"`memory({typed})` states it")
         else:
-            self.note(f"no strategy is written: {value}, {why}", f"`strategy {value}` states it")
+            self.note(path, f"no strategy is written: {value}, {why}", f"`strategy {value}` states it")
         return True
 
     def _tells(self) -> bool:
@@ -105,13 +141,16 @@ class Derivation(OpenSpec):
             self.set("memory.checkpointing", False, "a frozen model runs twice under zero3", DEFAULT)
         if REENTRANT not in self.values and (why := why_reentrant(self.stack, self.get)):
             self.set(REENTRANT, True, why)
+        for path in RECOMPUTATION:
+            if path not in self.values:
+                self.values[path] = Value(BY_PATH[path].default, Origin(DEFAULT))
 
     def _defaults(self) -> None:
         if "eval.data" in self.values and "eval.every" not in self.values:
             self.set("eval.every", EPOCH, "`eval` names its rows", DEFAULT)
         method = self._trains().name
         for row in TABLE:
-            if row.default is None or row.path in self.values or row.pending:
+            if row.default is None or row.path in self.values or row.pending or row.path in RECOMPUTATION:
                 continue
             if not row.methods or method in row.methods:
                 self.values[row.path] = Value(row.default, Origin(DEFAULT))
@@ -124,7 +163,8 @@ class Derivation(OpenSpec):
 
             derive_optimizer.own_defaults(self, optimizer, schedule)
 
-    def _strategy(self) -> None:
+    def _written_strategy(self) -> None:
+        """An old name of a strategy in today's words, and what FSDP's leave open."""
         written = self.get("strategy")
         if isinstance(written, str) and written in OLD_STRATEGIES:
             old = self.values["strategy"]
@@ -135,14 +175,6 @@ class Derivation(OpenSpec):
             for path, value in settings.items():
                 if path not in self.values:
                     self.values[path] = Value(value, Origin(old.origin.kind, old.origin.label, f"{written} means so"))
-        elif written is None and not self._chosen("strategy"):
-            self.set("strategy", "ddp", "nothing is sharded that fits without", DEFAULT)
-            if self.hardware.world > 1:
-                self.note(
-                    f"no strategy is written: ddp on {self.hardware.world} processes",
-                    "`with zero2`, `zero3` or `fsdp` shards the model states",
-                )
-
         if self.get("strategy") in FSDP:
             if "strategy.reshard" not in self.values:
                 self.set("strategy.reshard", True, "", DEFAULT)
@@ -150,6 +182,17 @@ class Derivation(OpenSpec):
                 self.set("strategy.state_dict", "full", "", DEFAULT)
         if self.get("strategy") == "hsdp" and "strategy.shard" not in self.values:
             self.set("strategy.shard", self.hardware.processes, "the processes of one node", DEFAULT)
+
+    def _strategy(self) -> None:
+        if "strategy" in self.values or self._chosen("strategy"):
+            return
+        self.set("strategy", "ddp", "nothing is sharded that fits without", DEFAULT)
+        if self.hardware.world > 1:
+            self.note(
+                "strategy",
+                f"no strategy is written: ddp on {self.hardware.world} processes",
+                "`with zero2`, `zero3` or `fsdp` shards the model states",
+            )
 
     def _precision(self) -> None:
         if self.get("precision") is not None:
@@ -161,7 +204,9 @@ class Derivation(OpenSpec):
         name = "bf16" if gpu.bf16_tflops is not None else "fp32"
         reason = f"compute capability {gpu.compute_capability} {'has' if name == 'bf16' else 'has no'} bf16"
         self.set("precision", name, reason, DEFAULT)
-        self.note(f"no precision is written: {name} on {gpu.name} ({reason})", f"`precision {name}` states it")
+        self.note(
+            "precision", f"no precision is written: {name} on {gpu.name} ({reason})", f"`precision {name}` states it"
+        )
 
     def _attention(self) -> None:
         if "model.attn" in self.values:
@@ -196,21 +241,27 @@ class Derivation(OpenSpec):
             longer = "longer rows are left out, and the run counts them"
         else:
             longer = "longer rows are cut" + ("" if cut == "uncounted" else ", and the run counts them")
-        self.note(f"no longest sequence is written: seq={seq}; {longer}", f"`seq={seq}` states it")
+        self.note("batch.seq", f"no longest sequence is written: seq={seq}; {longer}", f"`seq={seq}` states it")
 
-    def _batch(self) -> None:
-        world = max(1, self.hardware.world // (self.whole("strategy.context_parallel") or 1))
-        gbs, micro, accum = self.whole("batch.gbs"), self.whole("batch.micro"), self.whole("batch.accum")
+    @property
+    def _replicas(self) -> int:
+        """Processes that train on rows of their own: a group of `context_parallel` shares its rows."""
+        return max(1, self.hardware.world // (self.whole("strategy.context_parallel") or 1))
+
+    def _global_batch(self) -> None:
+        """The global batch, and the micro-batch where the accumulation is written."""
+        world, accum = self._replicas, self.whole("batch.accum")
+        gbs, micro = self.whole("batch.gbs"), self.whole("batch.micro")
         if gbs is None:
             gbs = self._derive_gbs(world, micro, accum)
         if micro is None and accum is not None:
-            micro = max(1, gbs // (accum * world))
-            self.set("batch.micro", micro, f"{gbs} / ({accum} x {world})")
-        elif micro is None:
-            micro = self._derive_micro(gbs, world)
-        if accum is None:
-            accum = max(1, gbs // (micro * world))
-            self.set("batch.accum", accum, f"{gbs} / ({micro} x {world})")
+            self.set("batch.micro", max(1, gbs // (accum * world)), f"{gbs} / ({accum} x {world})")
+
+    def _batch(self) -> None:
+        world, gbs = self._replicas, self.whole("batch.gbs") or 1
+        micro = self.whole("batch.micro") or self._derive_micro(gbs, world)
+        if "batch.accum" not in self.values:
+            self.set("batch.accum", max(1, gbs // (micro * world)), f"{gbs} / ({micro} x {world})")
         if self._trains().grouped:
             from xpc.compiler.resolve import derive_method
 
@@ -229,7 +280,7 @@ class Derivation(OpenSpec):
         gbs = max(1, round(DEFAULT_GBS / unit)) * unit
         why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
         self.set("batch.gbs", gbs, why, DEFAULT)
-        self.note(f"no global batch is written: gbs={gbs}, {why}", f"`gbs={gbs}` states it")
+        self.note("batch.gbs", f"no global batch is written: gbs={gbs}, {why}", f"`gbs={gbs}` states it")
         return gbs
 
     def _derive_micro(self, gbs: int, world: int) -> int:
@@ -253,7 +304,9 @@ class Derivation(OpenSpec):
         self.set("batch.micro", chosen.value, chosen.why)
         if gbs % world == 0:
             self.note(
-                f"no micro-batch is written: micro={chosen.value}, {chosen.why}", f"`micro={chosen.value}` states it"
+                "batch.micro",
+                f"no micro-batch is written: micro={chosen.value}, {chosen.why}",
+                f"`micro={chosen.value}` states it",
             )
         return chosen.value
 
@@ -267,6 +320,8 @@ class Derivation(OpenSpec):
 
     def _workers(self) -> None:
         """Two processes for each GPU of a node, where one would keep the GPUs waiting for minutes."""
+        if "data.workers" in self.values:
+            return
         rows, gpus = known_rows(self.data), self.hardware.processes
         workers = min(2 * gpus, self.whole("launch.cpus") or 2 * gpus)
         if self.hardware.gpu is None or rows < MANY_ROWS or workers == 1 or self._trains().generates:
@@ -274,7 +329,11 @@ class Derivation(OpenSpec):
         why = f"one would take {rows / ROWS_A_SECOND / 60:,.0f} minutes for {rows:,} rows, while the GPUs wait"
         self.set("data.workers", workers, why)
         if self._tells():
-            self.note(f"no workers are written: {workers} tokenize; {why}", f"`data(workers={workers})` states it")
+            self.note(
+                "data.workers",
+                f"no workers are written: {workers} tokenize; {why}",
+                f"`data(workers={workers})` states it",
+            )
 
     def _hub(self) -> None:
         """What a run that pushes leaves open: the repository's name, as transformers takes it, and what is pushed."""
@@ -290,13 +349,15 @@ class Derivation(OpenSpec):
     def _rest(self) -> None:
         if "save" not in self.values:
             self.set("save", f"out/{self.stem}", "from the name of the spec", DEFAULT)
-            self.note(f'no folder is written: the run goes to "out/{self.stem}"', f'`save "out/{self.stem}"` states it')
+            self.note(
+                "save",
+                f'no folder is written: the run goes to "out/{self.stem}"',
+                f'`save "out/{self.stem}"` states it',
+            )
         if self.get("save.hub") is True:
             self._hub()
         if "train.epochs" not in self.values and "train.steps" not in self.values:
             self.set("train.epochs", 3.0, "transformers' own", DEFAULT)
-            self.note("no length is written: 3 epochs", "`for 3 epochs` states it")
-        if "data.workers" not in self.values:
-            self._workers()
+            self.note("train.epochs", "no length is written: 3 epochs", "`for 3 epochs` states it")
         if "data.seed" not in self.values:
             self.set("data.seed", self.get("seed"), "as `seed`", DEFAULT)

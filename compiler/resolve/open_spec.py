@@ -9,7 +9,7 @@ from xpc.compiler.spec import Origin, Value, of_path
 from xpc.compiler.spec.resources import Hardware, Model
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic
-from xpc.grammar.record import mutable
+from xpc.grammar.record import field, mutable
 
 
 @mutable
@@ -25,6 +25,8 @@ class OpenSpec:
     teacher: Model | None = None
     assumed: bool = False
     """Whether the length of a sequence was not written."""
+    assumptions: dict[Path, Diagnostic] = field(factory=dict)
+    """A note for each assumed value, by its setting."""
 
     def get(self, path: Path) -> object:
         """The value of a setting, or None when it has none yet. Raises KeyError for a path that is no setting."""
@@ -40,6 +42,6 @@ class OpenSpec:
         """Give a setting a value, and say why it is this one."""
         self.values[path] = Value(value, Origin(kind, None, why))
 
-    def note(self, message: str, help: str) -> None:
-        """Tell an assumption."""
-        self.notes.append(report("XP190", message, self.model.label, help=help))
+    def note(self, path: Path, message: str, help: str) -> None:
+        """Note that the value of a setting is assumed."""
+        self.assumptions[path] = report("XP190", message, self.model.label, help=help)

@@ -12,7 +12,6 @@ from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC, Row
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import Wrong
-from xpc.compiler.plan import CHOSEN
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.extra_values import extra_values
 from xpc.compiler.resolve.model import find_model, vocabulary
@@ -31,20 +30,27 @@ INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
 """Texts that a spec may name a file for; the bundle's own spec holds them."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xpc.compiler.plan.changed import Judge
     from xpc.compiler.plan.choice import Choice
 
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 
 
-def resolve(loaded: Loaded, workspace: Workspace) -> tuple[Spec | None, list[Diagnostic]]:
-    """The typed experiment, or None where too much is missing to speak of one; and all problems and notes."""
-    return _Resolver(loaded, workspace).run()
+def resolve(loaded: Loaded, workspace: Workspace, judge: Judge) -> tuple[Spec | None, list[Diagnostic]]:
+    """The typed experiment, or None where too much is missing to speak of one; and all problems and notes.
+
+    `judge` gives the codes of the errors in a spec; the plan asks it before it chooses a strategy that nobody wrote.
+    """
+    return _Resolver(loaded, workspace, judge).run()
 
 
 @mutable
 class _Resolver:
     loaded: Loaded
     workspace: Workspace
+    judge: Judge
     values: dict[Path, Value] = field(factory=dict)
     problems: Problems = field(factory=Problems)
     bundled: dict[str, bytes] = field(factory=dict)
@@ -99,38 +105,35 @@ class _Resolver:
         stem = (self.workspace.named or loaded.file.source.name).rpartition("/")[2].removesuffix(".xp")
         stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
 
-        def derived(choice: Choice | None = None) -> Spec:
-            rest = Derivation(self.values, model, hardware, stack, stem[:80], self.problems, teacher)
-            rest.choice, rest.data = choice, data
-            rest.run()
-            if loaded.member:
-                from xpc.compiler.resolve.sweep_member import keep_apart  # one run of a sweep
+        derivation = Derivation(self.values, model, hardware, stack, stem[:80], self.problems, teacher)
+        derivation.data = data
 
-                keep_apart(self.values, loaded.member)
-            values = {row.path: self.values[row.path] for row in schema.TABLE if row.path in self.values}
+        def complete(values: Mapping[Path, Value]) -> Spec:
             commits: dict[str, str] = {}
             if lock is not None:
                 from xpc.compiler.resolve.locked import kernels
 
                 commits = kernels(lock, text_of(self.values, "model.attn") or "", stack)
             return Spec(
-                loaded.file.source, stem, values, model, data, hardware, stack, extra, self.bundled,
-                self.workspace.reads, wrong=wrong, evaluated=evaluated, teacher=teacher,
-                continued=continued, allow_oom=self.workspace.allow_oom, kernels=commits,
+                loaded.file.source, stem, {row.path: values[row.path] for row in schema.TABLE if row.path in values},
+                model, data, hardware, stack, extra, self.bundled, self.workspace.reads, wrong=wrong,
+                evaluated=evaluated, teacher=teacher, continued=continued, allow_oom=self.workspace.allow_oom,
+                kernels=commits,
             )  # fmt: skip
 
-        stated, said = dict(self.values), len(self.problems)
-        spec = derived()
-        silent = [path for path in CHOSEN if path not in stated and not wrong and hardware.gpu is not None]
-        if "batch.accum" in stated:
-            silent = [path for path in silent if path != "batch.micro"]
-        if silent:
+        def choose(values: Mapping[Path, Value], silent: Sequence[Path]) -> Choice | None:
+            if wrong or hardware.gpu is None or not silent:
+                return None
             from xpc.compiler.plan.choice import chosen  # a spec that leaves nothing open does not pay for it
 
-            choice = chosen(spec, silent)
-            if choice is not None:
-                self.values, self.problems[said:] = stated, []
-                spec = derived(choice)
+            return chosen(complete(values), silent, self.judge)
+
+        derivation.run(choose)
+        if loaded.member:
+            from xpc.compiler.resolve.sweep_member import keep_apart  # one run of a sweep
+
+            keep_apart(self.values, loaded.member)
+        spec = complete(self.values)
         self._edition()
         return spec, self.problems
 

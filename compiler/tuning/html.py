@@ -10,13 +10,13 @@ from html import escape
 
 from xpc.compiler import registry
 from xpc.compiler.plan import BUDGET, GIB, NO
-from xpc.compiler.plan.changed import Settings, changed
+from xpc.compiler.plan.changed import Settings, changed, legality
 from xpc.compiler.plan.changes import STRATEGIES, effect
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.registry import Gpu
 from xpc.compiler.render.visible import visible
-from xpc.compiler.rules.core.legality import legality
+from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.compiler.tuning.show import hours, saved, title, total_hours, verdict_counts, ways
 from xpc.grammar.record import evolve
@@ -277,7 +277,7 @@ def _variants(spec: Spec) -> Iterator[Spec]:
     kept = spec.flag("memory.checkpointing")
     for gpu in _gpus(spec):
         there = evolve(spec, hardware=evolve(spec.hardware, gpu=gpu))
-        legal = legality(there)
+        legal = legality(there, error_codes)
         for name in strategies:
             for recomputes in (kept, not kept):
                 settings: Settings = {"strategy": name, "memory.checkpointing": recomputes}

@@ -16,11 +16,11 @@ from xpc.compiler.language.kinds import NEVER, Amount
 from xpc.compiler.language.schema import TABLE, children
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import FITS, UNKNOWN
-from xpc.compiler.plan.changed import Settings, changed
+from xpc.compiler.plan.changed import Settings, changed, legality
 from xpc.compiler.plan.changes import Change, alike, micro_settings, micros, planned
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.rules import check
-from xpc.compiler.rules.core.legality import legality
+from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import CheckedSpec, Origin, Spec, Value
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.record import evolve
@@ -39,7 +39,7 @@ def candidates(spec: Spec) -> list[Change]:
     Where the plan knows no speed, the run as it is, and what is nearest to it.
     """
     now = plan(spec)
-    legal = legality(spec)
+    legal = legality(spec, error_codes)
     ways = [
         planned(spec, now, {**other, **micro_settings(spec, micro)}) for other in _others(spec) for micro in _near(spec)
     ]

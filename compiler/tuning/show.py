@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from xpc.compiler.lower.disk import disk
 from xpc.compiler.plan import BUDGET, FITS, GIB, NO, TIGHT, UNKNOWN
 from xpc.compiler.plan.changes import Change, effect, faster, fitting
 from xpc.compiler.plan.experiment import Plan, Span
+from xpc.compiler.rules.core.legality import error_codes
 
 VERSION = 1
 """The version of the JSON contract; a change that breaks readers raises it (docs/plan.schema.json)."""
@@ -103,7 +105,7 @@ def ways(plan: Plan) -> list[Change]:
     """What would make a run fit, or one that fits go faster; nothing where its memory is not known."""
     if plan.verdict == UNKNOWN:
         return []
-    return faster(plan.spec) if plan.verdict == FITS else fitting(plan.spec)
+    return faster(plan.spec, error_codes) if plan.verdict == FITS else fitting(plan.spec, error_codes)
 
 
 def _line(name: str, size: float, scale: float) -> str:
@@ -111,11 +113,18 @@ def _line(name: str, size: float, scale: float) -> str:
     return f"  {name:<22}{size / GIB:7.1f} GiB  {'#' * round(WIDTH * size / scale)}".rstrip()
 
 
+def checkpoint_bytes(plan: Plan) -> float:
+    """Bytes of one checkpoint; 0 where the size of the model is not known."""
+    written = disk(plan.spec)
+    return 0.0 if written is None else written["checkpoint"]
+
+
 def saved(plan: Plan) -> list[str]:
     """How many checkpoints are written, of which size, in a phrase; none where nothing is known or written."""
-    if plan.saves is None or not plan.checkpoint:
+    size = checkpoint_bytes(plan)
+    if plan.saves is None or not size:
         return []
-    return [f"{plan.saves:,} checkpoint{'s' if plan.saves != 1 else ''} of {plan.checkpoint / GIB:.1f} GiB"]
+    return [f"{plan.saves:,} checkpoint{'s' if plan.saves != 1 else ''} of {size / GIB:.1f} GiB"]
 
 
 def hours(span: Span) -> str:
@@ -170,7 +179,7 @@ def table(plan: Plan) -> dict[str, object]:
         "tokens_are_most": plan.full_rows,
         "warmup_steps": plan.warmup,
         "checkpoints": plan.saves,
-        "checkpoint_bytes": round(plan.checkpoint) or None,
+        "checkpoint_bytes": round(checkpoint_bytes(plan)) or None,
         "tokens_per_second_per_gpu": None if plan.speed is None else round(plan.speed.tokens, 1),
         "hours": None if plan.hours is None else _span(plan.hours),
         "gpu_hours": None if plan.gpu_hours is None else _span(plan.gpu_hours),

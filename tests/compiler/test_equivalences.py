@@ -55,12 +55,13 @@ def stated(text):
     from xpc.compiler.language.expand import expand
     from xpc.compiler.language.load import load
     from xpc.compiler.resolve.resolve import resolve
+    from xpc.compiler.rules.core.legality import error_codes
     from xpc.grammar.source import Source
 
     loaded = load(Source("t.xp", text), Workspace("/no-such-folder"))
     assert not loaded.problems, [one.message for one in loaded.problems]
     assert not expand(loaded.file).problems
-    resolved, problems = resolve(loaded, Workspace("/no-such-folder"))
+    resolved, problems = resolve(loaded, Workspace("/no-such-folder"), error_codes)
     assert resolved is not None
     assert not [one for one in problems if one.severity == "error"], [one.message for one in problems]
     return {path: one.value for path, one in resolved.values.items()}, resolved.hardware

@@ -16,6 +16,7 @@ from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.rules import codes, every, rules
 from xpc.compiler.rules.core import build
 from xpc.compiler.rules.core.index import MODULES
+from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.grammar.read import decode
 
@@ -70,7 +71,7 @@ def specs(tmp_path_factory):
         root = placed(case.files, lambda: tmp_path_factory.mktemp("rules"))
         for text in (case.rejected, case.accepted):
             workspace = Workspace(str(root))
-            spec, _ = resolve(load(decode(text.encode(), "t.xp")[0], workspace), workspace)
+            spec, _ = resolve(load(decode(text.encode(), "t.xp")[0], workspace), workspace, error_codes)
             if spec is not None:
                 asked = set()
                 found.append((Spec(**{**vars(spec), "values": Noted(spec.values, asked)}), asked))

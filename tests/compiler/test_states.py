@@ -6,6 +6,7 @@ from compile_support import checked, codes
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.load import load
 from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.rules.strategy.memory import OFFLOADS, least
 from xpc.grammar.read import decode
 
@@ -54,7 +55,7 @@ def test_the_closed_forms(strategy: str, precision: str, more: str, bytes_: floa
     settings = {"strategy": f"strategy {strategy}", "precision": precision, "more": more}
     text = SPEC.format(model="qwen2.5-7b", hardware="2 x h100-80gb", gbs=64, **settings)
     workspace = Workspace(".")
-    spec, _ = resolve(load(decode(text.encode(), "t.xp")[0], workspace), workspace)
+    spec, _ = resolve(load(decode(text.encode(), "t.xp")[0], workspace), workspace, error_codes)
     assert spec is not None
     facts = spec.model.facts
     assert facts is not None

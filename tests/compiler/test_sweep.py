@@ -15,6 +15,7 @@ from xpc.compiler.language.load import load
 from xpc.compiler.pipeline.sweep_members import _one
 from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.resolve.sweep import OWN, read
+from xpc.compiler.rules.core.legality import error_codes
 from xpc.grammar.source import Source
 
 
@@ -110,7 +111,7 @@ def stated(text, pick=False):
         assert not grid.problems, (text, grid.problems)
         (group,) = grid.groups
         loaded = _one(loaded, grid, (group[0],), "")
-    found, problems = resolve(loaded, Workspace("/no-such-folder"))
+    found, problems = resolve(loaded, Workspace("/no-such-folder"), error_codes)
     if found is None or any(one.severity == "error" for one in problems):
         return None
     return {path: one.value for path, one in found.values.items()}

@@ -192,7 +192,7 @@ def test_frozen_layers_below_the_trained_ones_cost_their_forward_pass() -> None:
 def test_members_of_a_sweep_that_differ_in_a_rate_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     search = choice._search
-    monkeypatch.setattr(choice, "_search", lambda spec, silent: (asked.append(spec), search(spec, silent))[1])
+    monkeypatch.setattr(choice, "_search", lambda spec, *more: (asked.append(spec), search(spec, *more))[1])
     text = SPEC.format(model="qwen2.5-3b", hardware="8 x h100-80gb", more="", batch="gbs=128")
     found = check_text((text + "sweep { lr = [1e-6, 2e-6, 3e-6] }\n").encode(), "t.xp", Workspace(ROOT))
     assert (len(found.members), len(asked)) == (3, 1)

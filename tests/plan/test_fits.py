@@ -12,8 +12,9 @@ from xpc.compiler import cli
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.plan import FITS, NO, TIGHT, changes, coefficients
+from xpc.compiler.plan.changed import legality
 from xpc.compiler.plan.experiment import plan
-from xpc.compiler.rules.core.legality import legality
+from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.compiler.tuning import command
 
@@ -82,10 +83,10 @@ def test_a_help_that_is_typed_in_compiles_and_fits(name: str) -> None:
 def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
     """What the search predicts is what the plan says of the spec that somebody types."""
     text = written(**SHORT[name])
-    found = changes.fitting(spec_of(text))
+    found = changes.fitting(spec_of(text), error_codes)
     assert found
     for change in found:
-        assert legality(spec_of(text))(change.settings)
+        assert legality(spec_of(text), error_codes)(change.settings)
         form = " with ".join(f"`{one}`" for one in change.typed)
         (finding,) = [one for one in checked(text).problems if one.code in ("XP480", "XP960", "XP961")]
         after = typed_in(text, type(finding)(**{**vars(finding), "help": f"write {form}", "edits": ()}))
@@ -98,26 +99,26 @@ def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
 def test_what_is_faster_fits_and_is_legal() -> None:
     text = written(more="zero3", batch="gbs=128 micro=2 seq=2048")
     # Of what nobody wrote the fastest is chosen anew: what is written is all that may change.
-    found = changes.faster(spec_of(text))
+    found = changes.faster(spec_of(text), error_codes)
     assert found
     assert {path for one in found for path in one.settings} <= {"strategy", "batch.micro"}
     spec = spec_of(written(more="zero3\nmemory(checkpointing)", batch="gbs=128 micro=2 seq=2048"))
-    found = changes.faster(spec)
+    found = changes.faster(spec, error_codes)
     assert found
     for change in found:
         assert change.plan.verdict == FITS
         assert change.pace is not None
         assert change.pace > 1
-        assert legality(spec)(change.settings)
+        assert legality(spec, error_codes)(change.settings)
     assert [one.pace for one in found] == sorted((one.pace or 0 for one in found), reverse=True)
-    assert changes.faster(spec_of(written(**SHORT["kept"]))) == []
+    assert changes.faster(spec_of(written(**SHORT["kept"])), error_codes) == []
 
 
 def test_a_change_that_a_rule_refuses_is_not_proposed() -> None:
     """No offload without a sharded strategy, and the same global batch."""
     spec = spec_of(written(**SHORT["kept"]))
-    assert not legality(spec)({"strategy": "ddp", "strategy.offload": "optimizer"})
-    assert legality(spec)({"strategy": "zero3"})
+    assert not legality(spec, error_codes)({"strategy": "ddp", "strategy.offload": "optimizer"})
+    assert legality(spec, error_codes)({"strategy": "zero3"})
 
 
 def evaluated(text: str) -> float:
@@ -320,7 +321,7 @@ def test_states_of_an_unmeasured_family_are_held_by_the_first_strategy_that_can(
     monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     """Where no plan is known, the help of XP480 still compiles when it is typed in."""
-    monkeypatch.setattr("xpc.compiler.plan.changes.fitting", lambda spec, most: [])
+    monkeypatch.setattr("xpc.compiler.plan.changes.fitting", lambda spec, judge, most: [])
     text = written(model="qwen2.5-32b", hardware="2 x h100-80gb", more=more, batch="gbs=64 micro=1 seq=512")
     said = [one for one in checked(text).problems if one.code == "XP480"]
     assert len(said) == 1

@@ -15,6 +15,7 @@ from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.grammar.read import decode
 from xpc.runtime.core.features import trainer
@@ -28,7 +29,7 @@ def resolved(text: str, root: str, name: str = "proof.xp") -> Spec:
     """The spec of a text, whatever errors stand in it. Raises ValueError where nothing is known of what is trained."""
     source, _ = decode(text.encode(), name)
     workspace = Workspace(root)
-    spec, problems = resolve(load(source, workspace), workspace)
+    spec, problems = resolve(load(source, workspace), workspace, error_codes)
     if spec is None:
         raise ValueError("; ".join(one.message for one in problems))
     return spec

@@ -179,8 +179,9 @@ def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) 
 def _ways_out(spec: Spec) -> list[Change]:
     """What makes it fit, each way planned; nothing where no way is known."""
     from xpc.compiler.plan.changes import fitting  # only a run that does not fit pays for the search
+    from xpc.compiler.rules.core.legality import error_codes
 
-    return fitting(spec, 2)
+    return fitting(spec, error_codes, 2)
 
 
 def _told(ways: Sequence[Change]) -> str:
@@ -198,10 +199,11 @@ def _else(spec: Spec) -> str:
 
 def _stronger(spec: Spec, facts: ModelFacts) -> str:
     """The first way that holds the states, where the plan of the run is not known."""
+    from xpc.compiler.plan.changed import legality
     from xpc.compiler.plan.changes import forms, tiers
-    from xpc.compiler.rules.core.legality import legality
+    from xpc.compiler.rules.core.legality import error_codes
 
-    gpu, legal = spec.hardware.gpu, legality(spec)
+    gpu, legal = spec.hardware.gpu, legality(spec, error_codes)
     assert gpu is not None  # the states pass its memory
     for tier in tiers(spec):
         strategy, offload = tier.get("strategy"), OFFLOADS[str(tier.get("strategy.offload", "none"))]
