@@ -118,7 +118,7 @@ def _run(arguments: list[str]) -> int:
         if options.output == "":
             raise UsageError("-o takes the folder of the bundle, and this one is empty")
         return _compile(options)
-    from xpc.compiler.explain.explain import explain
+    from xpc.compiler.explain.texts import explain
 
     text = explain(options.what)
     if text is None:

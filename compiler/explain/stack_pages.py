@@ -12,8 +12,8 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from xpc.compiler import stacks
-from xpc.compiler.explain.explain import EVIDENCE
 from xpc.compiler.explain.reference import first_sentence
+from xpc.compiler.explain.texts import EVIDENCE
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.rules import every

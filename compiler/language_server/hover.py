@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from xpc.compiler.explain.explain import explain
 from xpc.compiler.explain.spec_values import value_here
+from xpc.compiler.explain.texts import explain
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language_server.place import Place, named, valued
 from xpc.compiler.pipeline import Checked

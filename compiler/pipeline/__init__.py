@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.load import load
-from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.rules import check
 from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.grammar.diagnostic import ERROR, Diagnostic

@@ -16,7 +16,7 @@ from xpc.compiler.language.items import Written
 from xpc.compiler.language.load import Loaded, overlay
 from xpc.compiler.pipeline.silence import apply as silence
 from xpc.compiler.plan.changed import Judge
-from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.resolve.sweep import MOST, Grid, Pick, fitted
 from xpc.compiler.resolve.sweep_member import APART, Member
 from xpc.compiler.rules import check

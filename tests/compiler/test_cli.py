@@ -358,7 +358,7 @@ def test_explain_a_value_of_a_spec(tmp_path):
 
 
 def test_every_code_and_setting_explains_itself():
-    from xpc.compiler.explain.explain import explain
+    from xpc.compiler.explain.texts import explain
     from xpc.compiler.language.codes import CODES
     from xpc.compiler.language.schema import TABLE
     from xpc.compiler.rules import every

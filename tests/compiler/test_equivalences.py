@@ -54,7 +54,7 @@ def stated(text):
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.language.expand import expand
     from xpc.compiler.language.load import load
-    from xpc.compiler.resolve.resolve import resolve
+    from xpc.compiler.resolve.experiment import resolve
     from xpc.compiler.rules.core.legality import error_codes
     from xpc.grammar.source import Source
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xpc.compiler.explain.examples import example
-from xpc.compiler.explain.explain import explain
+from xpc.compiler.explain.texts import explain
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting
 from xpc.compiler.pipeline import check_text

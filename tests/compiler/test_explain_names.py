@@ -7,7 +7,7 @@ import pytest
 from xpc.compiler import registry, stacks
 from xpc.compiler.cli import COMMANDS, main
 from xpc.compiler.explain import names
-from xpc.compiler.explain.explain import explain
+from xpc.compiler.explain.texts import explain
 from xpc.compiler.language import extras, schema
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.language.methods import METHODS

@@ -9,10 +9,10 @@ import pytest
 from compile_support import placed
 from rule_cases import CASES
 
-from xpc.compiler.explain.explain import explain
+from xpc.compiler.explain.texts import explain
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.load import load
-from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.rules import codes, every, rules
 from xpc.compiler.rules.core import build
 from xpc.compiler.rules.core.index import MODULES

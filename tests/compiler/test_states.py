@@ -5,7 +5,7 @@ from compile_support import checked, codes
 
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.load import load
-from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.rules.strategy.memory import OFFLOADS, least
 from xpc.grammar.read import decode

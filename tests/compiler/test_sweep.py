@@ -13,7 +13,7 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.load import load
 from xpc.compiler.pipeline.sweep_members import _one
-from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.resolve.sweep import OWN, read
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.grammar.source import Source

@@ -3,7 +3,7 @@
 import pytest
 from compile_support import HEAD, checked, codes, errors, put, shown
 
-from xpc.compiler.explain.explain import explain
+from xpc.compiler.explain.texts import explain
 from xpc.compiler.render import render
 
 LINE = "train qwen2.5-3b on infinity-instruct"

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 
 from compile_support import xpc
 
-from xpc.compiler.explain.explain import explain
+from xpc.compiler.explain.texts import explain
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source

@@ -14,7 +14,7 @@ from xpc.compiler.lower import YAML_COMMENT, lower
 from xpc.compiler.lower.accelerate import accelerate, yaml
 from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.payload import payload
-from xpc.compiler.resolve.resolve import resolve
+from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.grammar.read import decode

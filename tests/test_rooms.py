@@ -1,0 +1,88 @@
+"""The rooms of the compiler in their order: imports run down, folders stay small, and a file has a name of its own."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ORDER = (
+    "cli", "language_server", "tuning", "explain", "review", "locking", "commands", "pipeline", "importing",
+    "lower", "engines", "rules", "resolve", "suggest", "plan", "data", "spec", "language", "stacks", "render", "files",
+    "registry", "grammar",
+)  # fmt: skip
+"""A room imports only rooms that stand to its right; CONTRIBUTING.md says what lives in each."""
+MOST_ROOMS, MOST_LOOSE, MOST_FILES = 25, 6, 25
+
+
+@cache
+def files() -> tuple[str, ...]:
+    """Every Python file of compiler/ and grammar/, relative to the repository."""
+    found = []
+    for top in ("compiler", "grammar"):
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if name.endswith(".py")]
+    return tuple(sorted(found))
+
+
+def room(path: str) -> str:
+    """The room of a file: its folder below compiler/, or the file itself where it lies in none."""
+    parts = path.removesuffix(".py").split(os.sep)
+    return "grammar" if parts[0] == "grammar" else parts[1]
+
+
+def imported(path: str) -> Iterator[str]:
+    """The files that a file imports, at its top, in functions and for types."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
+        tree = ast.parse(handle.read())
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            if name.startswith(("xpc.compiler", "xpc.grammar")):
+                yield _file(name)
+
+
+def _file(name: str) -> str:
+    """The file of a dotted name, which may end in something that the file defines."""
+    parts = name.split(".")[1:]
+    for length in (len(parts), len(parts) - 1):
+        stem = os.path.join(*parts[:length])
+        for path in (f"{stem}.py", os.path.join(stem, "__init__.py")):
+            if path in files():
+                return path
+    raise AssertionError(f"{name} is not a module of this repository")
+
+
+def test_every_room_has_its_place_in_the_order() -> None:
+    assert {room(path) for path in files()} - {"__init__"} == set(ORDER)
+    assert len(ORDER) <= MOST_ROOMS
+    assert sum(os.path.isfile(os.path.join(ROOT, "compiler", f"{name}.py")) for name in ORDER) <= MOST_LOOSE
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_a_room_imports_only_rooms_below_it(name: str) -> None:
+    """The version of the package (`compiler/__init__.py`) is no room, and imports nothing."""
+    above = {*ORDER[: ORDER.index(name)]}
+    paths = [path for path in files() if room(path) == name]
+    upwards = [f"{path} imports {other}" for path in paths for other in imported(path) if room(other) in above]
+    assert paths
+    assert not upwards
+
+
+def test_no_folder_has_more_files_than_one_can_survey() -> None:
+    sizes = Counter(os.path.dirname(path) for path in files())
+    assert not {folder: size for folder, size in sizes.items() if size > MOST_FILES}
+
+
+def test_no_file_repeats_the_name_of_its_folder() -> None:
+    repeated = [path for path in files() if os.path.basename(os.path.dirname(path)) == os.path.basename(path)[:-3]]
+    assert not repeated
