@@ -137,7 +137,7 @@ fuzz: $(VENV)/ready ## 100,000 hostile inputs through the whole compiler
 	$(BIN)/python tests/fuzz/fuzz.py --inputs 100000 --jobs 2
 
 differential: $(VENV)/ready $(OTHERS:=/ready) ## 20,000 random specs against the libraries, 600 of them for a step; writes differential/
-	$(BIN)/python tests/proof/differential.py --accepted 20000 --steps 600 --out differential
+	$(BIN)/python tests/proof/differential/differential.py --accepted 20000 --steps 600 --out differential
 
 soak: $(VENV)/ready $(OTHERS:=/ready) ## fresh random draws for MINUTES=60: faults, damage, properties, fuzz, differential; writes soak/
 	$(BIN)/python tests/soak.py --minutes $(or $(MINUTES),60) --out soak

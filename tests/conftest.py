@@ -20,6 +20,10 @@ from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadFileScheduling
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+
+from module_folders import put_on_path
+
+put_on_path()
 ALONE = "test_proofs.py"
 """The file whose slow tests share nothing but a warm interpreter: they fill what the others leave."""
 FAST = "not slow"

@@ -2,7 +2,7 @@
 
     python tests/golden_diagnostics.py          writes golden/diagnostics anew and removes orphans
 
-Tests compare (tests/compiler/test_goldens.py) and never write.
+Tests compare (tests/pipeline/test_goldens.py) and never write.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from contextlib import ExitStack
 from itertools import groupby
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "compiler"))
+sys.path.append(os.path.join(HERE, "support"))
+
+from module_folders import put_on_path  # noqa: E402
+
+put_on_path()
 
 from case_support import Case  # noqa: E402
 from compile_support import checked_once, placed  # noqa: E402

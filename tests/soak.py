@@ -47,7 +47,8 @@ def pieces(seed: int) -> dict[str, list[str]]:
         "fuzz": [sys.executable, "tests/fuzz/fuzz.py", "--inputs", "10000", "--jobs", "2", "--seed", str(seed)],
         "faults": [*test, "-m", "slow", "-n", "2", "--dist", "loadfile", "tests/faults"],
         "differential": [
-            sys.executable, "tests/proof/differential.py", "--accepted", "600", "--steps", "24", "--seed", str(seed),
+            sys.executable, "tests/proof/differential/differential.py", "--accepted", "600", "--steps", "24",
+            "--seed", str(seed),
         ],
     }  # fmt: skip
 

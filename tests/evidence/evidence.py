@@ -2,7 +2,7 @@
 
     python tests/evidence/evidence.py          writes compiler/explain/evidence.json, which `xpc explain CODE` prints
 
-Tests compare (tests/test_docs.py) and never write. Proofs are data: nothing is run here.
+Tests compare (tests/docs/test_docs.py) and never write. Proofs are data: nothing is run here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from functools import cache
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
-sys.path[:0] = [
-    one for one in (HERE, *(os.path.join(TESTS, name) for name in ("compiler", "proof"))) if one not in sys.path
-]
+sys.path.append(os.path.join(TESTS, "support"))
+
+from module_folders import put_on_path  # noqa: E402
+
+put_on_path()
 
 from case_support import Case  # noqa: E402
 from compile_support import checked, placed  # noqa: E402

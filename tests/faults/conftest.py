@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-for _name in ("support", "proof"):
-    sys.path.insert(0, os.path.join(os.path.dirname(HERE), _name))
-
-from emitted import put  # noqa: E402
-from fault_runs import Runs  # noqa: E402
-from method_runs import files  # noqa: E402
-from stacks import REPOSITORY, interpreter  # noqa: E402
-from tiny import conversations  # noqa: E402
-from tiny_runs import lines  # noqa: E402
+from emitted import put
+from fault_runs import Runs
+from method_runs import files
+from stacks import REPOSITORY, interpreter
+from tiny import conversations
+from tiny_runs import lines
 
 
 def fill(here: Runs) -> None:

@@ -7,12 +7,9 @@ import sys
 
 import pytest
 import pytest_lsp
+from compile_support import xpc
 from lsprotocol import types
 from pytest_lsp import ClientServerConfig, LanguageClient
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compiler"))
-
-from compile_support import xpc
 
 from xpc.compiler.explain.texts import explain
 from xpc.grammar.format import format_file

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "support"), os.path.join(os.path.dirname(HERE), "proof")]
 
 from emitted import compiled  # noqa: E402
 from forks import Forks  # noqa: E402

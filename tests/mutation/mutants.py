@@ -45,14 +45,30 @@ GROUPS = {
     "lowering": ("compiler/lower/*.py", "compiler/engines/*.py"),
     "runtime": ("runtime/*.py", "runtime/*/*.py"),
 }  # fmt: skip
-TRAINED = ("tests/runtime", "tests/faults/test_kills.py", "tests/faults/test_damage.py", "tests/proof/test_train.py")
+TRAINED = (
+    "tests/runtime",
+    "tests/faults/test_kills.py",
+    "tests/faults/test_damage.py",
+    "tests/proof/training/test_train.py",
+)
 """Slow tests that run the emitted trainer."""
 LATER = {
     "compiler/plan/*": ("tests/plan",),
-    "compiler/engines/*": ("tests/compiler", "tests/launch/test_submissions.py"),
-    "compiler/*": ("tests/compiler", "tests/review"),
+    "compiler/engines/*": ("tests/engines", "tests/launch/test_submissions.py"),
+    "compiler/rules/*": ("tests/rules", "tests/lower"),
+    "compiler/*": (
+        "tests/language",
+        "tests/resolve",
+        "tests/lower",
+        "tests/pipeline",
+        "tests/data",
+        "tests/rules/core",
+        "tests/suggest",
+        "tests/files",
+        "tests/review",
+    ),
     "runtime/core/checkpoint_integrity.py": ("tests/faults/test_checkpoint_files.py", "tests/faults/test_damage.py"),
-    "runtime/*": ("tests/runtime", "tests/security", "tests/proof/test_train.py"),
+    "runtime/*": ("tests/runtime", "tests/security", "tests/proof/training/test_train.py"),
 }
 """The tests of a place, the first that fits, for --again."""
 AT_ONCE = 150

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 
 import pytest
+from typed_in import typed_in
 
 from xpc.compiler import cli
 from xpc.compiler.files.workspace import Workspace
@@ -19,8 +19,6 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.tuning import command
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.append(os.path.join(ROOT, "tests", "compiler"))
-typed_in = __import__("typed_in").typed_in
 SPEC = """xpc 1
 train {model} on infinity-instruct:0625 for 1 epochs
 hardware {hardware}

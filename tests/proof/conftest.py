@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -44,11 +43,8 @@ def place(interpreters: Warm) -> str:
         with open(settings, encoding="utf-8") as handle:
             stated = {**json.load(handle), "tokenizer_class": "PreTrainedTokenizerFast"}
         put(folder, {f"{name}/tokenizer_config.json": json.dumps(stated)})
-    sys.path.insert(0, os.path.dirname(script))
-    try:
-        from tiny import conversations
-    finally:
-        sys.path.pop(0)
+    from tiny import conversations
+
     turns = conversations(64)
     shared = [
         [{"from": {"user": "human", "assistant": "gpt"}[m["role"]], "value": m["content"]} for m in row]

@@ -56,8 +56,11 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 if __name__ == "__main__":
     sys.modules["prove"] = sys.modules["__main__"]
-_FOLDERS = (HERE, *(os.path.join(os.path.dirname(HERE), name) for name in ("compiler", "support")))
-sys.path += [one for one in _FOLDERS if one not in sys.path]
+sys.path.append(os.path.join(os.path.dirname(HERE), "support"))
+
+from module_folders import put_on_path  # noqa: E402
+
+put_on_path()
 
 import violations  # noqa: E402
 from attrs import field, frozen  # noqa: E402

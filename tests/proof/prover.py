@@ -39,11 +39,11 @@ def load() -> None:
         False  # else a C++ build of minutes (runtime/core/arguments.py)
     )
     import accelerate.commands.launch
-    import scene
+    import small_run
     import transformers.integrations.deepspeed
     import transformers.models.llama.modeling_llama
 
-    assert all((accelerate, scene, transformers))
+    assert all((accelerate, small_run, transformers))
     gc.freeze()
 
 
@@ -93,9 +93,9 @@ def _child(job: dict[str, Any], pipe: int, log: str, folder: str) -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (job["memory"] << 30, resource.RLIM_INFINITY))
         place = tempfile.mkdtemp(dir=folder)
         os.chdir(place)
-        import scene
+        import small_run
 
-        text = json.dumps(scene.ranks(job)).encode()
+        text = json.dumps(small_run.ranks(job)).encode()
         with os.fdopen(pipe, "wb") as handle:
             handle.write(text)
         status = 0

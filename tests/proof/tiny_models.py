@@ -50,7 +50,7 @@ OWN: dict[str, dict[str, Any]] = {
 
 
 TEMPORARY = tempfile.gettempdir()
-"""The machine's own, also where a run of several processes gets another one (scene.py)."""
+"""The machine's own, also where a run of several processes gets another one (small_run.py)."""
 
 
 def _place() -> str:

@@ -1,19 +1,14 @@
-"""The libraries of both stacks read the bundle of every recipe as it is meant (proof/look.py says what is seen)."""
+"""The libraries of both stacks read the bundle of every recipe as intended (proof/inspect_bundles.py asks them)."""
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
 import pytest
-from compile_support import REPOSITORY
-from recipe_support import bundle
-from test_published import TAKEN
-
-sys.path.append(os.path.join(REPOSITORY, "tests", "proof"))
 from emitted import put
+from recipe_support import bundle
 from stacks import looked_at
+from test_published import TAKEN
 
 from xpc.compiler.stacks import DEFAULT, STACKS
 

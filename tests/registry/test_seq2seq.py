@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import pytest
+from compile_support import checked, only
 
 from xpc.compiler import registry
 from xpc.compiler.registry import build
-
-sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compiler"))
-from compile_support import checked, only
 
 FAMILIES = build.read("seq2seq.toml")
 

@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from functools import cache
 
-import drawn
+import generated
 import generator
 import pytest
 from case_support import MARKED, ROW, spec
@@ -25,7 +25,7 @@ RECIPES = ("mistral-7b-constitutional-dpo-8xh100", "mistral-7b-ultrachat-qlora-1
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    return put(tmp_path_factory.mktemp("drawn"), drawn.FILES)
+    return put(tmp_path_factory.mktemp("drawn"), generated.FILES)
 
 
 @cache

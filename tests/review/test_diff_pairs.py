@@ -4,7 +4,7 @@ import json
 import random
 from functools import cache
 
-import drawn
+import generated
 import generator
 import pytest
 from compile_support import put
@@ -51,7 +51,7 @@ def stating(path, value):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    return put(tmp_path_factory.mktemp("drawn"), drawn.FILES)
+    return put(tmp_path_factory.mktemp("drawn"), generated.FILES)
 
 
 def checked(text, place):

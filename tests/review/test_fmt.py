@@ -5,7 +5,7 @@ import os
 import random
 import re
 
-import drawn
+import generated
 import generator
 import pytest
 from case_support import spec
@@ -27,7 +27,7 @@ SPECS = [path for part in ("specs/**", "tests/**", "golden/**")
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A folder with the data files and the model that drawn specs name."""
-    return put(tmp_path_factory.mktemp("drawn"), drawn.FILES)
+    return put(tmp_path_factory.mktemp("drawn"), generated.FILES)
 
 
 def canonical(text, place, name="t.xp"):

@@ -6,7 +6,7 @@ import shutil
 import stat
 import tomllib
 
-import drawn
+import generated
 import pytest
 from case_support import MARKED, ROW, spec
 from compile_support import REPOSITORY, SEED, put, tree, xpc
@@ -22,7 +22,7 @@ RECIPES = ("mistral-7b-constitutional-dpo-8xh100", "qwen2.5-1.5b-ioi-grpo-7xh100
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    return put(tmp_path_factory.mktemp("drawn"), drawn.FILES)
+    return put(tmp_path_factory.mktemp("drawn"), generated.FILES)
 
 
 def verified(folder, *options, **more):

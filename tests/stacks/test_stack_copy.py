@@ -43,10 +43,17 @@ def test_a_spec_is_compiled_for_the_copy(package: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["test_rules.py", "test_language.py", "test_equivalences.py", "test_best.py", "test_hub.py"]
+    "file",
+    [
+        "rules/core/test_rules.py",
+        "language/test_language.py",
+        "language/test_equivalences.py",
+        "lower/test_best.py",
+        "lower/test_hub.py",
+    ],
 )
 def test_no_case_fails(package: Path, file: str) -> None:
-    done = run(package, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", f"tests/compiler/{file}")
+    done = run(package, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", f"tests/{file}")
     assert done.returncode == 0, "\n".join(
         line for line in done.stdout.splitlines() if line.startswith(("FAILED", "E  "))
     )

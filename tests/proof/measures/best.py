@@ -56,7 +56,7 @@ def deterministic(scene: Any) -> dict[str, Any]:
 
 def resumable(scene: Any) -> dict[str, Any]:
     """What keeps the first checkpoint from being gone on from, as a bundle's own program sees it."""
-    import scene as scenes
+    import small_run as scenes
 
     sys.path.append(scenes.REPOSITORY)
     from runtime.core.checkpoints import missing

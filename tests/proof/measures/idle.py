@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import look
+import inspect_bundles
 
 
 def zero(scene: Any) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def zero(scene: Any) -> dict[str, Any]:
         return {"file": False, "allgather": None, "sub_group": None, "offload": None}
     stated = os.path.join(scene.folder, "deepspeed.json")
     with open(stated, encoding="utf-8") as handle:
-        text = look.json.loads(handle.read())
+        text = inspect_bundles.json.loads(handle.read())
     text.update(train_batch_size=text["train_micro_batch_size_per_gpu"] * text["gradient_accumulation_steps"])
     config = DeepSpeedConfig(text).zero_config
     offload = config.offload_optimizer

@@ -20,7 +20,7 @@ def solved(scene: Any) -> dict[str, Any]:
     """Two steps of a run whose reward is the runtime's own for a right answer."""
     import sys
 
-    from scene import REPOSITORY
+    from small_run import REPOSITORY
 
     sys.path.append(REPOSITORY)
     from runtime.features.rewards import accuracy_reward

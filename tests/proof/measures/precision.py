@@ -31,10 +31,10 @@ def amp(scene: Any) -> dict[str, Any]:
 
 def mixed(scene: Any) -> dict[str, Any]:
     """The precision that the launcher exports, and the one that the arguments keep."""
-    import look
+    import inspect_bundles
 
     variables = scene.launched["environment"]
-    with look.environment(**variables):
+    with inspect_bundles.environment(**variables):
         used = scene.args.mixed_precision if hasattr(scene.args, "mixed_precision") else scene.args.bf16
     return {"exported": variables["ACCELERATE_MIXED_PRECISION"], "used": used}
 

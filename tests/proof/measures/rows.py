@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, ClassVar
 
-from scene import REPOSITORY
+from small_run import REPOSITORY
 
 
 def _bundle(scene: Any) -> Any:

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-import look
+import inspect_bundles
 
 
 def _read(scene: Any, name: str) -> str:
@@ -20,7 +20,7 @@ def fsdp(scene: Any) -> dict[str, Any]:
 
     variables = scene.launched["environment"]
     # Copying weights to the other ranks asks for a GPU at once.
-    with look.environment(
+    with inspect_bundles.environment(
         **{**variables, "FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
     ):
         plugin = FullyShardedDataParallelPlugin()
@@ -49,7 +49,7 @@ def mesh(scene: Any) -> dict[str, Any]:
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    found, world = look.parallelism(scene), scene.plan["run"]["world_size"]
+    found, world = inspect_bundles.parallelism(scene), scene.plan["run"]["world_size"]
 
     class Accelerator:
         """Stands for the accelerator of an FSDP2 run of this many processes."""
@@ -69,8 +69,8 @@ def mesh(scene: Any) -> dict[str, Any]:
 
 def mesh_of_the_arguments(scene: Any) -> dict[str, Any]:
     """The trainer's configuration class with the mesh of the file as its argument. Raises what it raises."""
-    made = look.config_class(scene.plan)(**{**scene.plan["arguments"], "use_cpu": True, "bf16": False,
-                                            "parallelism_config": look.parallelism(scene)})  # fmt: skip
+    made = inspect_bundles.config_class(scene.plan)(**{**scene.plan["arguments"], "use_cpu": True, "bf16": False,
+                                            "parallelism_config": inspect_bundles.parallelism(scene)})  # fmt: skip
     return {"ranks": made.parallelism_config.cp_size}
 
 
@@ -86,7 +86,7 @@ def flags(scene: Any) -> dict[str, Any]:
         "8",
         "main.py",
     ]
-    with look.environment(HF_HOME=scene.folder):
+    with inspect_bundles.environment(HF_HOME=scene.folder):
         launch._validate_launch_command(launch.launch_command_parser().parse_args(words))
     return {}
 
@@ -103,7 +103,7 @@ def shared_inputs(scene: Any) -> dict[str, Any]:
     """The first batch, prepared as the trainer does where ranks share a sequence. Raises what it raises."""
     from types import SimpleNamespace
 
-    found = look.parallelism(scene)
+    found = inspect_bundles.parallelism(scene)
     trainer = scene.trainer
     batch = next(iter(trainer.get_train_dataloader()))
     trainer.accelerator = SimpleNamespace(parallelism_config=found, maybe_context_parallel=lambda **_: None)
@@ -115,7 +115,7 @@ def pieces(scene: Any) -> dict[str, Any]:
     """The lengths of the pieces that each rank gets of the collator's first batch, by torch's own splitting."""
     from torch.distributed.tensor.experimental._context_parallel._load_balancer import _create_default_load_balancer
 
-    found = look.parallelism(scene)
+    found = inspect_bundles.parallelism(scene)
     batch = next(iter(scene.trainer.get_train_dataloader()))
     length, ranks = batch["input_ids"].shape[1], found.cp_size
     import torch
@@ -175,7 +175,7 @@ def worker(scene: Any) -> dict[str, Any]:
     """DeepSpeed's plugin in a worker that the launcher started. Raises what it raises."""
     from accelerate.utils import DeepSpeedPlugin
 
-    with look.environment(**scene.launched["environment"]):
+    with inspect_bundles.environment(**scene.launched["environment"]):
         plugin = DeepSpeedPlugin(hf_ds_config=os.path.join(scene.folder, "deepspeed.json"))
     return {"stage": plugin.zero_stage}
 
@@ -215,7 +215,7 @@ def group(scene: Any) -> dict[str, Any]:
     from accelerate import PartialState
 
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
-    with look.environment(**alone, MASTER_PORT=str(scene.job["port"])):
+    with inspect_bundles.environment(**alone, MASTER_PORT=str(scene.job["port"])):
         state = PartialState(cpu=True, backend=scene.plan["arguments"]["ddp_backend"])
     return {"backend": state.backend}
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import look
+import inspect_bundles
 
 
 def mesh(scene: Any) -> dict[str, Any]:
     """The groups of the file, as accelerate reads them. Raises what it raises."""
-    found = look.parallelism(scene)
+    found = inspect_bundles.parallelism(scene)
     return {"ranks": found.sp_size, "attention": found.sp_handler.sp_attn_implementation}
 
 
@@ -44,7 +44,7 @@ def heads(scene: Any) -> dict[str, Any]:
 
     facts = find_model(scene.plan["model"]["id"])
     assert facts is not None
-    with _group(look.parallelism(scene).sp_size) as found:
+    with _group(inspect_bundles.parallelism(scene).sp_size) as found:
         made = found.UlyssesSPAttentionHF(
             None, 1, facts.heads, facts.head_dim, facts.kv_heads, facts.layers, None, True
         )
@@ -55,7 +55,7 @@ def chunks(scene: Any) -> dict[str, Any]:
     """The pieces that DeepSpeed's loader makes of the collator's first batch. Raises what it raises."""
     import torch
 
-    size, trainer = look.parallelism(scene).sp_size, scene.trainer
+    size, trainer = inspect_bundles.parallelism(scene).sp_size, scene.trainer
     trainer.data_collator.return_position_ids = True
     batch = next(iter(trainer.get_train_dataloader()))
     batch = {name: batch[name] for name in ("input_ids", "labels", "position_ids")}
@@ -93,5 +93,8 @@ def trainer(scene: Any) -> dict[str, Any]:
     from accelerate.parallelism_config import ParallelismConfig
 
     named = {name: one for name, one in scene.launched["environment"].items() if "PARALLELISM_CONFIG" in name}
-    with look.environment(**named), patch.object(ParallelismConfig, "_validate_accelerator", lambda *_: None):
+    with (
+        inspect_bundles.environment(**named),
+        patch.object(ParallelismConfig, "_validate_accelerator", lambda *_: None),
+    ):
         return {"counted": scene.trainer.model_accepts_loss_kwargs}

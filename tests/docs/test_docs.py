@@ -1,0 +1,110 @@
+"""The documents say what is true: the generated page is fresh, and what the README shows is what the tool prints."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+from compile_support import put, xpc
+from evidence import PATH, evidence, measured, stated
+from rules_page import page as rules_page
+
+from xpc.compiler import stacks
+from xpc.compiler.explain.reference import reference
+from xpc.compiler.explain.stack_pages import file_name, with_menu
+from xpc.compiler.explain.stack_pages import page as stack_page
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.render import render
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def _read(*names: str) -> str:
+    with open(os.path.join(ROOT, *names), encoding="utf-8") as handle:
+        return handle.read()
+
+
+def test_reference_is_fresh():
+    assert _read("docs", "reference.md") == reference(), "`make docs` writes it anew"
+
+
+def test_evidence_is_fresh():
+    with open(PATH, encoding="utf-8") as handle:
+        assert handle.read() == evidence(stated()), "`make docs` writes it anew"
+
+
+@pytest.mark.slow
+def test_the_stacks_that_a_rule_holds_for_are_measured():
+    assert measured() == stated(), "`make docs` writes it anew"
+
+
+@pytest.mark.parametrize("name", stacks.names())
+def test_page_of_a_stack_is_fresh(name):
+    page = _read("docs", file_name(name))
+    assert page == stack_page(name), "`make docs` writes it anew"
+    assert f"]({file_name(name)})" in _read("docs", "stacks.md"), "`make docs` writes it anew"
+    assert all(f"`{one}` | {version}" in page for one, version in stacks.load(name).pins.items())
+
+
+def test_rules_page_is_fresh():
+    assert _read("docs", "rules.md") == rules_page(), "`make docs` writes it anew"
+
+
+def _sessions(page: str) -> list[tuple[str, str, str]]:
+    """`$ cat NAME` or `$ echo` with the spec, then `$ xpc check NAME` with its output, from fenced blocks."""
+    found = []
+    for block in re.findall(r"```\n(.*?)```", page, re.S):
+        match = re.match(r"\$ echo '(.*?)' > (\S+)\n\$ xpc check (\S+)\n(.*)", block, re.S)
+        if match:
+            spec, name, checked, output = match.groups()
+            assert name == checked
+            found.append((spec + "\n", name, output))
+    return found
+
+
+def test_sessions_of_the_readme_are_what_the_tool_prints():
+    sessions = _sessions(_read("README.md"))
+    assert len(sessions) >= 2
+    for spec, name, output in sessions:
+        problems = check_text(spec.encode(), name, Workspace(ROOT)).problems
+        assert render(problems, "full") == output
+
+
+def _replayed(block: str, folder: str) -> Iterator[tuple[str, str, str]]:
+    """Each command of a block with what the page shows of its output and what it prints; `echo` writes a spec."""
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
+        if written := re.fullmatch(r"echo '(.*)' > (\S+)", command):
+            put(folder, {written[2]: written[1] + "\n"})
+        else:
+            yield command, shown, xpc(*command.split()[1:], cwd=folder).stdout.decode()
+
+
+def test_changelog_shows_real_output(tmp_path):
+    os.symlink(os.path.join(ROOT, "specs"), tmp_path / "specs")
+    blocks = re.findall(r"```\n(\$ .*?)```", _read("CHANGELOG.md"), re.S)
+    sessions = [one for block in blocks for one in _replayed(block, str(tmp_path))]
+    assert len(sessions) >= 4
+    for command, shown, printed in sessions:
+        # Three dots stand for lines that the page leaves out.
+        excerpts = map(re.escape, re.split(r"^\.\.\.\n", shown, flags=re.M))
+        assert re.match("(?s:.*)".join(excerpts), printed), f"{command} prints\n{printed}"
+
+
+def test_links_of_the_pages_exist():
+    pages = [os.path.join("docs", name) for name in ("language.md", "methods.md")]
+    for page in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *pages):
+        for target in re.findall(r"\]\(([^)#:]+)\)", _read(page)):
+            assert os.path.exists(os.path.join(ROOT, os.path.dirname(page), target)), f"{page} links to {target}"
+
+
+def test_every_page_is_in_the_menu_of_the_site():
+    menu = set(re.findall(r"^ +- ([\w.-]+\.md)$", _read("mkdocs.yml"), re.M))
+    assert menu == {name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")}
+
+
+def test_the_menu_has_the_page_of_a_new_stack():
+    menu, newest = _read("mkdocs.yml"), f"      - {file_name(stacks.DEFAULT)}\n"
+    assert with_menu(menu) == with_menu(menu.replace(newest, "")) == menu

@@ -1,0 +1,178 @@
+"""Every spec of the pages, and every setting with a value in a line of their text, is legal where it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from xpc.compiler import stacks
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.language.launch_settings import ENGINES
+from xpc.compiler.language.methods import METHODS
+from xpc.compiler.language.schema import BY_PATH, CLAUSES
+from xpc.compiler.pipeline import check_text, compile_text
+from xpc.compiler.render import render
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DOCS = sorted(name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *(os.path.join("docs", name) for name in DOCS))
+"""`docs/rules.md` has what `xpc explain` prints of every rule."""
+ANY = f"(?:{'|'.join(CLAUSES)})"
+NAMES = {*CLAUSES, *BY_PATH, *(path.rpartition(".")[2] for path in BY_PATH)}
+HEADER = "train qwen2.5-3b on capybara for 100 steps\n"
+MACHINE = 'hardware 8 x h200-141gb\nsave "out/run"\n'
+SPEC_LINE = re.compile(rf"(?:train|extends|xpc 1)\b|{ANY}(?: [^=|$]*)?\{{|{ANY}\(|{ANY} \S")
+FILES_OF_THEIR_OWN = ("tutorial.md", "data.md", "cookbook.md")
+"""Pages whose specs come with files: test_tutorial_pages.py tries those."""
+NO_SETTING = {
+    "warmup = 0.03": "shown as refused, with its help",
+    "precision fp8": "shown as not compiled yet",
+    "gbs = micro x accumulation x readers": "a formula",
+    "lr=1e-06,schedule=cosine": "the name of a sweep's member",
+    "train on for with extends x xpc": "the list of keywords",
+    "train()": "a method of transformers",
+    'train "out/lora/merged"': "the beginning of a sentence",
+}
+"""What looks like a setting with a value, and why it need not be legal."""
+WORDS = {"MODEL": "qwen2.5-3b", "DATA": "capybara", "LENGTH": "3 epochs", "ENGINE": "slurm", "NAME": "mix", "N": "2"}
+"""What stands for a name or a number."""
+
+
+def _read(page: str) -> str:
+    with open(os.path.join(ROOT, page), encoding="utf-8") as handle:
+        return handle.read()
+
+
+def test_specs_of_the_methods_page_compile():
+    specs = re.findall(r"```\n(.*?)```", _read("docs/methods.md"), re.S)
+    seen = []
+    for spec in specs:
+        text = "xpc 1\n" + spec + MACHINE + ("" if "batch" in spec else "batch gbs=128\n")
+        files, found = compile_text(text.encode(), "page.xp", Workspace(ROOT))
+        told = [one for one in found.problems if one.severity != "note"]
+        assert files is not None, render(found.problems, "full")
+        assert not told, render(told, "full")
+        seen.append(str(found.spec.get("method")))
+    assert set(seen) == set(METHODS)
+
+
+def first_line(block: str) -> str:
+    """The first line that is more than a comment."""
+    return next((line for line in block.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+
+
+def _fenced() -> list[tuple[str, str]]:
+    """Every fenced block of the pages that is a spec or a part of one, with the page."""
+    found = []
+    for page in PAGES:
+        if os.path.basename(page) in FILES_OF_THEIR_OWN:
+            continue
+        for block in re.findall(r"^```\w*\n(.*?)^```", _read(page), re.S | re.M):
+            if SPEC_LINE.match(first_line(block)):
+                found.append((page, block))
+    return found
+
+
+def _wrong(text: str, allowed: tuple[str, ...] = ()) -> list[str]:
+    """Errors of syntax and of names."""
+    found = check_text(text.encode(), "page.xp", Workspace(ROOT)).problems
+    errors = [one for one in found if one.severity == "error" and one.code not in allowed]
+    return [f"{one.code} {one.message}" for one in errors if one.code.startswith(("XP0", "XP1"))]
+
+
+BARE = ("XP104", "XP110", "XP114", "XP118", "XP119", "XP123", "XP124")
+"""What may be wrong with a clause that a page names without the rest of its spec: files, blocks of data, columns."""
+
+
+def test_every_spec_of_the_pages_compiles():
+    whole = [(page, text) for page, text in _fenced() if "train " in text]
+    assert len(whole) >= 10
+    for page, text in whole:
+        found = check_text(text.encode(), "page.xp", Workspace(ROOT)).problems
+        assert not [one for one in found if one.severity == "error"], f"{page}:\n{render(found, 'full')}"
+
+
+def test_every_clause_of_the_pages_is_legal():
+    fenced = [(page, text) for page, text in _fenced() if "train " not in text]
+    assert len(fenced) >= 8
+    for page, text in fenced:
+        source = Source(page, re.sub(r"^extends .*\n", "", text))
+        file, wrong = parse(source)
+        assert not wrong, (page, text, wrong)
+        # One by one: a page may show two engines of `launch` in one block.
+        for statement in file.statements:
+            one = source.text[statement.span.start : statement.span.end]
+            assert not _wrong(f"{HEADER}{one}\n", BARE), (page, one)
+
+
+def _inline() -> list[tuple[str, str]]:
+    """Every `clause ...`, `setting = value`, `setting(...)` and `setting { ... }` in a line of text, once."""
+    found: dict[str, str] = {}
+    for page in PAGES:
+        for text in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", _read(page), flags=re.S | re.M)):
+            text = text.replace(r"\|", "|")
+            name = re.match(r"[\w.]+", text)
+            if name is None or name[0] not in NAMES:
+                continue
+            if re.match(r"\s*(=|\{|\(.)" + (r"|\s[^-]" if name[0] in CLAUSES else ""), text[name.end() :]):
+                found.setdefault(text, page)
+    return [(page, text) for text, page in found.items()]
+
+
+def _places(text: str) -> Iterator[str]:
+    """Specs with the text where a reader would put it: in the body, the sentence, and each clause that has the name."""
+    if text.startswith("train "):
+        yield text + "\n"
+        return
+    yield f"{HEADER}{text}\n"
+    yield f"{HEADER.rstrip()} with {text}\n"
+    name = re.match(r"[\w.]+", text)[0]
+    for path in BY_PATH:
+        *outer, last = path.split(".")
+        if last == name and outer:
+            inside = re.sub(r"^(\w+) \{ (.*) \}$", r"\1(\2)", text)
+            for one in reversed(outer[1:]):
+                inside = f"{one}({inside})"
+            heads = {"method": METHODS, "launch": ENGINES}.get(outer[0], ("",))
+            for head in heads:
+                yield f"{HEADER}{outer[0]} {head}({inside})\n"
+    for head in METHODS:
+        yield f"{HEADER}{re.sub('^method', f'method {head}', text) if name == 'method' else f'method {head}({text})'}\n"
+
+
+def _legal(text: str) -> bool:
+    """Whether the text is without errors of syntax and of names in one of its places, on one of the stacks.
+
+    Three dots stand for any value, so only the names around them are looked at; of `a | b`, the first is tried.
+    """
+    text = re.sub(r"\b[A-Z]+\b", lambda found: WORDS.get(found[0], found[0]), re.sub(r" \| [^}]*", " ", text)).strip()
+    allowed = BARE
+    if "..." in text:
+        for dots, meant in (
+            ("on ...", "on capybara"),
+            ("with ...", "with bf16"),
+            ("{ ... }", "{\n}"),
+            ("(...)", ""),
+            ("...", "0"),
+        ):
+            text = text.replace(dots, meant)
+        allowed = (*BARE, "XP105", "XP106", "XP107")
+    return any(
+        not _wrong(f"{place}{target}", allowed)
+        for place in _places(text)
+        for target in ("", *(f"target {name}\n" for name in stacks.names()))
+    )
+
+
+@pytest.mark.slow
+def test_every_setting_in_a_line_of_text_is_legal():
+    inline = _inline()
+    assert len(inline) >= 300
+    wrong = [(page, text) for page, text in inline if not _legal(text)]
+    assert [one for one in wrong if one[1] not in NO_SETTING] == []
+    assert {text for _, text in wrong} == set(NO_SETTING), "listed, and legal or gone"

@@ -1,0 +1,122 @@
+"""`xpc explain FILE` and `FILE:SETTING`: where a value came from, and every emitted key that it became."""
+
+import os
+
+import generated
+import pytest
+from case_support import spec
+from compile_support import REPOSITORY, SEED, checked, put, xpc
+from test_diff_pairs import pairs
+
+from xpc.compiler.review.compare import compare
+from xpc.compiler.review.operands import Run
+from xpc.compiler.review.trace import Trace
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return put(tmp_path_factory.mktemp("drawn"), generated.FILES)
+
+
+def explained(text, what, tmp_path):
+    done = xpc("explain", f"t.xp{what}", cwd=put(tmp_path, {"t.xp": text}))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def test_one_setting_on_two_stacks(tmp_path):
+    with open(os.path.join(REPOSITORY, "docs", "review.md"), encoding="utf-8") as handle:
+        shown = handle.read().partition("$ xpc explain specs/qwen2.5-3b.xp:accum\n")[2].partition("```")[0]
+    assert explained(SEED, ":accum", tmp_path) == shown
+    assert explained(SEED, ":memory.checkpointing", tmp_path).split("\n")[2:4] == [
+        "  trainer_args.json arguments.activation_checkpointing = true",
+        "  trainer_args.json arguments.activation_checkpointing_kwargs.use_reentrant = false",
+    ]
+    old = explained(SEED + "target trl-0.18\n", ":memory.checkpointing", tmp_path)
+    assert "  trainer_args.json arguments.gradient_checkpointing = true\n" in old
+    assert "activation_checkpointing" not in old
+
+
+@pytest.mark.parametrize(
+    ("setting", "lines"),
+    [
+        ("clip", ["deepspeed.json gradient_clipping = 1.0", "trainer_args.json arguments.max_grad_norm = 1.0"]),
+        ("nodes", ["accelerate.yaml num_machines = 1", "trainer_args.json run.world_size = 8", "launch.sh"]),
+        ("track.name", ['trainer_args.json arguments.run_name = "my-second-sft-exp"']),
+        ("overlap_comm", ["deepspeed.json zero_optimization.overlap_comm = false"]),
+        ("liger", ["trainer_args.json model.liger = true", "requirements.txt"]),
+    ],
+)  # fmt: skip
+def test_what_a_setting_became(setting, lines, tmp_path):
+    told = explained(SEED, f":{setting}", tmp_path).split("\n")
+    assert not [line for line in lines if f"  {line}" not in told], told
+
+
+def test_the_model_the_sources_and_what_is_passed_on(tmp_path):
+    text = SEED + "eval(data=capybara, every=epoch)\nextra trl {\n  logging_nan_inf_filter = false\n}\n"
+    assert explained(text, ":model", tmp_path).startswith(
+        'model = Qwen/Qwen2.5-3B\n  from t.xp:3\n  trainer_args.json model.id = "Qwen/Qwen2.5-3B"\nmodel.attn = sdpa\n'
+    )
+    told = explained(text, ":data", tmp_path)
+    assert told.startswith("data = BAAI/Infinity-Instruct:0625[train], conversations\n  from t.xp:3\n")
+    assert "eval.data capybara = trl-lib/Capybara[train], messages\n" in told
+    assert "no value" not in told
+    assert explained(text, ":extra", tmp_path) == (
+        "extra trl.logging_nan_inf_filter = false\n  from t.xp:40\n"
+        "  trainer_args.json arguments.logging_nan_inf_filter = false\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("t.xp:warmupp", "`warmupp` is not a setting: did you mean `schedule.warmup`?"),
+        ("t.xp:zxqv", "`xpc list settings`"),
+        ("leraning_rate", "did you mean `xpc explain optimizer.lr`?"), ("XP9999", "there is no code `XP9999`"),
+        ("h100", "did you mean `xpc explain h100-80gb`?"), ("none.xp:lr", "none.xp cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_unknown_gets_a_suggestion(name, says, tmp_path):
+    done = xpc("explain", name, cwd=put(tmp_path, {"t.xp": SEED}))
+    assert (done.returncode, says in done.stderr.decode()) == (2, True), done.stderr
+
+
+def test_the_name_that_another_tool_has_is_understood(tmp_path):
+    assert explained(SEED, ":gradient_accumulation_steps", tmp_path) == explained(SEED, ":accum", tmp_path)
+
+
+def test_every_setting_of_a_spec(tmp_path):
+    told = explained(SEED, "", tmp_path).split("\n\n")
+    found = checked(SEED, name="t.xp").spec
+    assert [one.partition(" = ")[0] for one in told] == ["model", "data", *found.values]
+    for one in told[2:]:
+        path, (_, origin, *_) = one.partition(" = ")[0], one.split("\n")
+        assert origin == f"  from {found.values[path].origin.describe()}"
+
+
+def test_a_swept_setting_has_its_values(tmp_path):
+    text = spec("sweep {\n  lr = [1e-6, 2e-6]\n}")
+    assert "optimizer.lr is swept in t.xp: 1e-06, 2e-06\n" in explained(text, "", tmp_path)
+
+
+def test_a_spec_with_errors_says_so(tmp_path):
+    done = xpc("explain", "t.xp", cwd=put(tmp_path, {"t.xp": spec(batch="gbs=512 micro=11")}))
+    assert done.returncode == 1
+    assert b"has errors" in done.stderr
+
+
+def test_what_changes_with_a_setting_is_what_it_became(place):
+    """The keys that differ between two texts are those of the setting and of what follows from it."""
+    seen = 0
+    for path, (one, other) in pairs(place):
+        found = compare(Run("", one), Run("", other))
+        trace = Trace(one)
+        paths = [path, *(each.name for each in found.follows if each.name in one.values)]
+        became = {line.partition(" = ")[0] for each in paths if each in one.values for line in trace.became(each)}
+        moved = {each.name for each in found.arguments if each.before != "absent"}
+        if path != "train.steps":  # it stands for the epochs of the other
+            assert moved <= became, (path, moved - became)
+            seen += 1
+    assert seen > 20

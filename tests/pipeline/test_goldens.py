@@ -1,0 +1,32 @@
+"""The goldens say what the compiler says; none is missing, none is an orphan."""
+
+import os
+
+import pytest
+from rule_cases import CASES, SYNTAX
+
+from tests.golden_diagnostics import FOLDER, SEPARATOR, golden
+from xpc.compiler.language.codes import CODES
+from xpc.compiler.rules import every
+
+EVERY = (*SYNTAX, *CASES)
+
+
+def kept(case):
+    with open(os.path.join(FOLDER, f"{case.title}.txt"), encoding="utf-8", newline="") as handle:
+        return handle.read()
+
+
+@pytest.mark.parametrize("hundred", sorted({case.code[:3] for case in EVERY}))
+def test_every_golden_is_what_is_said(hundred):
+    cases = [case for case in EVERY if case.code.startswith(hundred)]
+    assert not [case.title for case in cases if case.code not in kept(case).partition(f"\n{SEPARATOR}\n")[2]]
+    other = {case.title: said for case in cases if (said := golden(case)) != kept(case)}
+    assert other == {case.title: kept(case) for case in cases if case.title in other}, "make golden writes them anew"
+
+
+def test_no_orphan_and_none_missing():
+    names = set(os.listdir(FOLDER))
+    assert names == {f"{case.title}.txt" for case in EVERY}
+    shown = {name[:5] for name in names}
+    assert not {*CODES, *(rule.code for rule in every())} - shown

@@ -1,0 +1,89 @@
+"""Random `extra` blocks: names that the escape may hold, with values that their types allow.
+
+Half of the numbers are usual ones; the others lie where bounds are: at zero, below it, at a bound of the record and
+beyond it, between two whole numbers, far away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import generated
+
+from xpc.compiler import stacks
+from xpc.compiler.language import extras
+from xpc.compiler.stacks import Stack
+
+
+def lines(draw: Random, stack: Stack, method: str, escape: str) -> list[str]:
+    """One to three lines of a block; fewer where a drawn name has a type that a spec cannot write."""
+    names = sorted(extras.legal_names(stack, escape))
+    if escape == "trl":
+        fields = stack.fields(_config(stack, method))
+        names = [name for name in names if name in fields]
+    out = []
+    for name in draw.sample(names, min(len(names), draw.choice((1, 1, 2, 3)))):
+        typed = _trl(draw, stack, method, name) if escape == "trl" else _launched(draw, stack, escape, name)
+        if typed is not None:
+            out.append(f"{name} = {typed}")
+    return out
+
+
+def _config(stack: Stack, method: str) -> str:
+    return stack.config(method) if stack.refused(method) is None else stacks.SFT
+
+
+def _trl(draw: Random, stack: Stack, method: str, name: str) -> str | None:
+    known = stack.fields(_config(stack, method))[name]
+    words = _words(known.type)
+    if name in generated.TRL and (draw.random() < 0.5 or not words & NUMBERS or not generated.TRL[name]):
+        return draw.choice(generated.TRL[name]) if generated.TRL[name] else None
+    if known.choices:
+        return _plain(draw.choice(known.choices))
+    return _of_type(draw, known.type, known.effective)
+
+
+def _launched(draw: Random, stack: Stack, escape: str, name: str) -> str | None:
+    record = stack.launch_keys(escape).get(name)
+    if record is None:
+        return None
+    choices = record.get("choices")
+    if isinstance(choices, list):
+        return _plain(draw.choice(choices))
+    bounds = [bound for end in ("low", "above", "high") if isinstance(bound := record.get(end), int | float)]
+    return _of_type(draw, str(record["type"]), record.get("default"), bounds)
+
+
+NUMBERS = {"int", "float"}
+WHOLE = (0, 0, -1, -8, 1, 2, 3, 64)
+REAL = (0.0, 0.0, -0.5, -1.0, 1.0, 1.5, 2.0, 0.001, 100.0)
+
+
+def _words(kind: str) -> set[str]:
+    return {word.strip() for word in kind.split("|")} - {"None"}
+
+
+def _of_type(draw: Random, kind: str, default: object, bounds: Sequence[float] = ()) -> str | None:
+    words = _words(kind)
+    if "bool" in words and (not words & NUMBERS or draw.random() < 0.5):
+        return draw.choice(("true", "false"))
+    if words & NUMBERS:
+        usual = default if isinstance(default, int | float) and not isinstance(default, bool) else 1
+        if draw.random() < 0.5:
+            return _plain(draw.choice((usual, usual, 1 if "int" in words else 0.5)))
+        return _plain(draw.choice(at_bounds(words, bounds)))
+    return None
+
+
+def at_bounds(words: set[str], bounds: Sequence[float]) -> tuple[float, ...]:
+    """Numbers at which a library may say no, or should."""
+    real = "float" in words
+    near = [one + step for one in bounds for step in ((0, 0.5, -0.5) if real else (0, 1, -1))]
+    return (*(REAL if real else WHOLE), *((0.5,) if not real else ()), *near)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else f"{value}"

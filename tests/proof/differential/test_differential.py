@@ -1,0 +1,122 @@
+"""Random specs at the size of a continuous test; `make differential` runs them in full."""
+
+from __future__ import annotations
+
+import json
+import os
+from random import Random
+from typing import Any
+
+import generated
+import generator
+import pytest
+from differential import Differential, told
+from differential_refusals import claims
+from differential_report import FOUND, page
+from differential_steps import Drawn, chosen
+from emitted import put
+from prove import every
+from stacks import REPOSITORY, interpreter
+
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.language import schema
+from xpc.compiler.language.load import load
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import DEFAULT, STACKS
+from xpc.grammar.read import decode
+
+SPECS = 500
+NEVER = {
+    "model.config", "strategy.activation_checkpointing", "lora.block_size", "lora.parameters", "lora.lr_ratio",
+    "lora.embedding_lr", "sweep", "method.teacher", "method.lmbda", "launch.env", "launch.setup", "launch.extra_args",
+    "launch.mounts", "launch.tolerations", "launch.node_selector", "lora.from",
+}  # fmt: skip
+"""Settings that the generator leaves alone, or that are never legal."""
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Spec], int]:
+    """The specs that compile, and how many were drawn."""
+    place = put(str(tmp_path_factory.mktemp("drawn")), generated.FILES)
+    found = [check_text(generator.spec(f"test-{i}").encode(), "t.xp", Workspace(place)).spec for i in range(SPECS)]
+    return [one for one in found if one is not None], SPECS
+
+
+def test_a_seed_gives_one_text() -> None:
+    assert generator.spec("same") == generator.spec("same")
+    assert generator.spec("same") != generator.spec("other")
+
+
+@pytest.mark.slow
+def test_many_of_the_specs_compile(accepted: tuple[list[Spec], int]) -> None:
+    assert 0.3 < len(accepted[0]) / accepted[1] < 0.8
+
+
+@pytest.mark.slow
+def test_specs_cover_the_language(accepted: tuple[list[Spec], int]) -> None:
+    specs = accepted[0]
+    assert {one.text("strategy") for one in specs} >= {"ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1"}
+    assert {one.text("method") for one in specs} >= {"sft", "dpo", "orpo", "kto", "reward", "grpo", "rloo"}
+    assert {one.text("precision") for one in specs} == {"bf16", "fp16", "fp32"}
+    assert {one.stack.name for one in specs} == set(STACKS)
+    assert {one.on_cpu for one in specs} == {True, False}
+    assert {name for one in specs for name in one.extra} == {"trl", "accelerate", "deepspeed"}
+    assert {one.flag("lora") or one.flag("qlora") for one in specs} == {True, False}
+
+
+@pytest.mark.slow
+def test_every_setting_is_drawn() -> None:
+    written: set[str] = set()
+    for number in range(1500):
+        source, _ = decode(generator.spec(f"words-{number}").encode(), "t.xp")
+        written.update(load(source, Workspace(".")).items)
+    rows = [row.path for row in schema.TABLE if not row.pending and row.path not in NEVER]
+    assert [path for path in rows if path not in written] == []
+
+
+def test_values_of_pools_are_those_of_settings() -> None:
+    assert set(generated.POOLS) <= set(schema.BY_PATH)
+    assert set(generated.OFTEN) <= set(schema.BY_PATH)
+    assert generator.pick(Random(0), {"a": 1}) == "a"
+
+
+def test_steps_are_spread_over_kinds() -> None:
+    drawn_ones = [Drawn(f"often-{i}", "", ("ddp", "sft")) for i in range(50)] + [Drawn("once", "", ("zero3", "rloo"))]
+    names = [one.name for one in chosen(drawn_ones, 4, "seed")]
+    assert "once" in names
+    assert len(set(names)) == 4
+    assert names == [one.name for one in chosen(drawn_ones, 4, "seed")]
+
+
+def test_a_claim_is_an_exception_of_the_text_alone() -> None:
+    found = claims(every())
+    tf32 = found["XP302", DEFAULT]
+    assert tf32.constructs
+    assert tf32.shown(["ValueError: --tf32 requires Ampere or a newer GPU arch"])
+    assert not tf32.shown([])
+    assert ("XP126", DEFAULT) not in found  # its violation is put on top of the legal text
+    assert ("XP201", DEFAULT) not in found  # another batch is trained in silence, which is measured
+
+
+def test_the_page_is_the_report() -> None:
+    folder = os.path.join(REPOSITORY, "docs")
+    with open(os.path.join(folder, "differential.json"), encoding="utf-8") as handle:
+        report = json.load(handle)
+    with open(FOUND, encoding="utf-8") as handle:
+        text = page(report, handle.read())
+    with open(os.path.join(folder, "differential.md"), encoding="utf-8") as handle:
+        assert handle.read() == text, (
+            "python tests/proof/differential/differential_report.py docs/differential.json docs/differential.md"
+        )
+
+
+@pytest.mark.slow
+def test_accepted_specs_are_accepted_by_the_libraries(tmp_path: Any) -> None:
+    interpreter(DEFAULT)
+    report = Differential(wanted=400, steps=12, seed="ci", jobs=1).run()
+    assert report.accepted == 400
+    assert report.stepped == 12
+    assert not report.crashes, told(report)
+    assert not report.false_accepts, told(report)
+    assert not report.false_refusals, told(report)

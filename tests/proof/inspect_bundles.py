@@ -1,0 +1,351 @@
+"""What the libraries themselves make of bundles. Runs in the interpreter of a target: JSON in, JSON out.
+
+`echo '["a.bundle", ...]' | python inspect_bundles.py` answers with one object a bundle: what the launcher would start
+and export, what deviates (`problems`, empty when all is well), and the learning rates of the schedule.
+
+A machine without GPUs stands in for one that has them: two availability functions of transformers answer by the
+capability that the bundle names, and the world size is that of the bundle, as its launcher would give it. Nothing else
+of the libraries is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import importlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["DS_ACCELERATOR"] = "cpu"
+STRICT = (FutureWarning, DeprecationWarning, UserWarning)
+TOTAL = 1000
+"""Steps of the run that schedules are looked at over."""
+
+
+@contextlib.contextmanager
+def environment(**variables: str) -> Iterator[None]:
+    """The process's environment with these variables, put back afterwards with all that was added meanwhile."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def parallelism(scene: Any) -> Any:
+    """accelerate's own reading of how the launched processes share the work."""
+    from accelerate.parallelism_config import ParallelismConfig
+
+    with environment(**scene.launched["environment"]):
+        return ParallelismConfig()
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: enumerations by their value, configurations as mappings, tuples as lists."""
+    value = getattr(value, "value", value)
+    value = value.to_dict() if hasattr(value, "to_dict") else value
+    return list(value) if isinstance(value, tuple) else value
+
+
+@functools.cache
+def _parser() -> Any:
+    """The launcher's parser: the same for every bundle, and slow to make."""
+    from accelerate.commands import launch
+
+    return launch.launch_command_parser()
+
+
+def launched(folder: str) -> dict[str, Any]:
+    """What `accelerate launch` would start: the launcher, its processes and the variables that they get."""
+    from accelerate.commands import launch
+    from accelerate.utils import launch as prepare
+
+    words = ["--config_file", os.path.join(folder, "accelerate.yaml"), "main.py"]
+    plan = read(folder)
+    if plan["run"]["nodes"] > 1:
+        words[2:2] = ["--machine_rank", "0", "--main_process_ip", "127.0.0.1", "--main_process_port", "29500"]
+    seen: dict[str, Any] = {}
+
+    def record(name: str, variables: Any) -> Any:
+        def instead(args: Any) -> None:
+            seen.update(launcher=name, processes=args.num_processes, nodes=args.num_machines)
+            seen["environment"] = variables(args)
+
+        return instead
+
+    def simple(args: Any) -> Any:
+        return prepare.prepare_simple_launcher_cmd_env(args)[1]
+
+    def deepspeed(args: Any) -> Any:
+        return prepare.prepare_deepspeed_cmd_env(args)[1]
+
+    replaced = {
+        "simple_launcher": record("simple", simple),
+        "multi_gpu_launcher": record("multi_gpu", prepare.prepare_multi_gpu_env),
+        "deepspeed_launcher": record("deepspeed", deepspeed),
+    }
+    originals = {name: getattr(launch, name) for name in replaced}
+    for name, function in replaced.items():
+        setattr(launch, name, function)
+    # Whatever else runs on this machine may hold the port that a launch takes by default.
+    asked, prepare.is_port_in_use = prepare.is_port_in_use, lambda *_: False
+    try:
+        launch.launch_command(_parser().parse_args(words))
+    finally:
+        prepare.is_port_in_use = asked
+        for name, function in originals.items():
+            setattr(launch, name, function)
+    kept = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_")
+    seen["environment"] = {k: v for k, v in seen["environment"].items() if k.startswith(kept)}
+    return seen
+
+
+def config_class(plan: dict[str, Any]) -> Any:
+    """The class of the trainer's arguments, from its dotted path in the payload."""
+    module, _, name = plan["config"].rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def pretend(plan: dict[str, Any]) -> None:
+    """Makes this process look like one of the run's: the GPU's capability, and the number of processes."""
+    import torch.distributed as dist
+    import transformers.training_args as module
+    from accelerate.state import AcceleratorState
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    AcceleratorState._reset_state(reset_partial_state=True)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    gpu, world = plan["run"]["gpu"], plan["run"]["world_size"]
+    ampere = gpu is not None and tuple(gpu["capability"]) >= (8, 0)
+    module.is_torch_bf16_gpu_available = lambda *_: ampere
+    module.is_torch_tf32_available = lambda: ampere
+    module.TrainingArguments.world_size = property(lambda _: world)
+    if plan["arguments"].get("ddp_backend") is not None:  # the class then asks torch for the group at once
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
+
+
+def built(folder: str, plan: dict[str, Any]) -> Any:
+    """The configuration object, from the arguments as they stand."""
+    pretend(plan)
+    values = dict(plan["arguments"])
+    if "deepspeed" in values:
+        values["deepspeed"] = os.path.join(folder, values["deepspeed"])
+    return config_class(plan)(**values)
+
+
+class Device:
+    """Stands for DeepSpeed's accelerator where a configuration asks for its name."""
+
+    def __init__(self, name: str) -> None:
+        self.device_name = lambda: name
+
+
+def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
+    """The DeepSpeed file through DeepSpeed's own reader and through transformers', against the arguments."""
+    import deepspeed.runtime.config as reader
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+    run, path, problems = plan["run"], os.path.join(folder, "deepspeed.json"), []
+
+    class World:
+        """Stands for torch.distributed in a run of this many processes."""
+
+        get_rank = staticmethod(lambda *_: 0)
+        get_world_size = staticmethod(lambda *_: run["world_size"])
+        is_initialized = staticmethod(lambda: True)
+
+    original, reader.dist = reader.dist, World
+    disks = importlib.import_module("deepspeed.runtime.swap_tensor.aio_config")
+    asked, disks.get_accelerator = disks.get_accelerator, lambda: Device(run["device"])
+    try:
+        config = reader.DeepSpeedConfig(path)
+    finally:
+        reader.dist, disks.get_accelerator = original, asked
+    half = (config.float16_config.enabled, config.bfloat16_config.enabled) if hasattr(config, "float16_config") else (
+        config.fp16_enabled, config.bfloat16_enabled
+    )  # fmt: skip
+    seen = {
+        "stage": config.zero_optimization_stage, "train_batch_size": config.train_batch_size,
+        "micro": config.train_micro_batch_size_per_gpu, "accumulation": config.gradient_accumulation_steps,
+        "clip": config.gradient_clipping, "fp16": half[0], "bf16": half[1],
+    }  # fmt: skip
+    wanted = {
+        "stage": run["zero_stage"], "micro": run["micro"],
+        "train_batch_size": run["gbs"] * run.get("context_parallel", 1),
+        "accumulation": run["accumulation"], "clip": args.max_grad_norm, "fp16": args.fp16, "bf16": args.bf16,
+    }  # fmt: skip
+    problems += [f"DeepSpeed reads {k}={v}, stated {wanted[k]}" for k, v in seen.items() if v != wanted[k]]
+    with open(path, encoding="utf-8") as handle:
+        stated = json.load(handle)
+    accepted = {name for key, field in type(config.zero_config).model_fields.items() for name in (key, field.alias)}
+    problems += [f"DeepSpeed has no zero_optimization.{k}" for k in stated["zero_optimization"] if k not in accepted]
+
+    class Model:
+        config = None
+
+    theirs = HfTrainerDeepSpeedConfig(path)
+    theirs.trainer_config_process(args)
+    problems += [f"mismatch: {one}" for one in theirs.mismatches]
+    theirs.trainer_config_finalize(args, Model(), TOTAL)
+    if args.save_on_each_node:  # asks for it in the file's own words
+        stated["checkpoint"] = {**stated.get("checkpoint", {}), "use_node_local_storage": True}
+    problems += [] if theirs.config == stated else ["transformers changes the DeepSpeed file"]
+    return problems
+
+
+def sharded(variables: dict[str, str]) -> dict[str, Any]:
+    """What FSDP is told by the launcher's variables, read by accelerate's own plugin.
+
+    FSDP1's copying of weights between ranks asks for a GPU at once, so that one switch is read from the variables.
+    """
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    quiet = {"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
+    with environment(**{**variables, **({} if variables.get("FSDP_VERSION") == "2" else quiet)}):
+        plugin = FullyShardedDataParallelPlugin()
+    names = ("fsdp_version", "reshard_after_forward", "sharding_strategy", "state_dict_type", "cpu_offload",
+             "activation_checkpointing", "cpu_ram_efficient_loading")  # fmt: skip
+    out = {name: getattr(plugin, name, None) for name in names}
+    return {k: v if v is None or isinstance(v, bool | int) else getattr(v, "name", str(v)) for k, v in out.items()}
+
+
+def rates(args: Any, steps: int = TOTAL) -> list[float]:
+    """The learning rate of a run of TOTAL steps, before each of the first ones and after the last of them."""
+    import torch
+    from transformers import get_scheduler
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=args.learning_rate)
+    schedule = get_scheduler(
+        args.lr_scheduler_type, optimizer, args.get_warmup_steps(TOTAL), TOTAL, args.lr_scheduler_kwargs
+    )
+    out = [optimizer.param_groups[0]["lr"]]
+    for _ in range(0 if args.lr_scheduler_type.value in ("reduce_lr_on_plateau", "greedy") else steps):
+        optimizer.step()
+        schedule.step()
+        out.append(optimizer.param_groups[0]["lr"])
+    return out
+
+
+def _counts(one: warnings.WarningMessage) -> bool:
+    """Whether a warning is of the bundle's making.
+
+    DeepSpeed 0.16 reads pydantic models in a way that warns, and torch warns of its own scripts when they are imported.
+    """
+    own = one.category.__module__.startswith("pydantic") or "torch.jit." in str(one.message)
+    return issubclass(one.category, STRICT) and not own
+
+
+def read(folder: str) -> dict[str, Any]:
+    """The bundle's trainer_args.json."""
+    with open(os.path.join(folder, "trainer_args.json"), encoding="utf-8") as handle:
+        return dict(json.load(handle))
+
+
+SPELLINGS = {"include_num_input_tokens_seen": {True: "all", False: "no"}}
+"""Values that a class writes in another way."""
+
+
+def same(name: str, stated: Any, seen: Any) -> bool:
+    """Whether an argument has the value that was stated, perhaps in the class's own spelling."""
+    one = name == "loss_type" and stated == [seen]  # DPO of trl 0.24 unpacks a list of one
+    return bool(seen == stated or one or (name in SPELLINGS and SPELLINGS[name].get(stated) == seen))
+
+
+def look(folder: str, brief: bool = False) -> dict[str, Any]:
+    """Everything about one bundle; what deviates is in `problems`. `brief` leaves out the rates and the optimizer."""
+    plan, problems = read(folder), []
+    run = plan["run"]
+    with warnings.catch_warnings(record=True) as caught, environment():
+        warnings.simplefilter("always")
+        seen = launched(folder)
+        args = built(folder, plan)
+        for name, stated in plan["arguments"].items():
+            if name != "deepspeed" and not same(name, stated, plain(getattr(args, name))):
+                problems.append(f"{name}: stated {stated!r}, read back {plain(getattr(args, name))!r}")
+        if run["zero_stage"]:
+            problems += deepspeed(folder, plan, args)
+    problems += [f"{one.category.__name__}: {one.message}" for one in caught if _counts(one)]
+    if seen["processes"] != run["world_size"] or seen["nodes"] != run["nodes"]:
+        problems.append(f"the launcher starts {seen['processes']} processes on {seen['nodes']} nodes")
+    wanted = "bf16" if args.bf16 else "fp16" if args.fp16 else "no"
+    mixed = seen["environment"].get("ACCELERATE_MIXED_PRECISION", "no")
+    if mixed not in ((wanted, "no") if run["zero_stage"] else (wanted,)):
+        problems.append(f"the launcher exports {mixed}, and the arguments say {wanted}")
+    answer: dict[str, Any] = {"launch": seen, "problems": problems, "rates": rates(args, 2 if brief else TOTAL)}
+    if run["distributed_type"] == "FSDP":
+        answer["fsdp"] = sharded(seen["environment"])
+    if brief:
+        return answer
+    from transformers import Trainer
+
+    if not args.optim.value.endswith("bit"):
+        answer["optimizer"] = Trainer.get_optimizer_cls_and_kwargs(args)[0].__name__
+    return answer
+
+
+TELLING = ("deprecat", "mismatch", "will be removed", "ignored", "has no effect", "overrid")
+"""Words of log records that speak of the bundle's own values."""
+
+
+def _remember_yaml() -> None:
+    """Lets `yaml.safe_load` parse equal texts once: half of the time, and launchers' files are often the same."""
+    import yaml
+
+    parse = yaml.safe_load
+    parsed: dict[str | bytes, Any] = {}
+
+    def remembered(stream: Any) -> Any:
+        text = stream if isinstance(stream, str | bytes) else stream.read()
+        if text not in parsed:
+            parsed[text] = parse(text)
+        return copy.deepcopy(parsed[text])
+
+    yaml.safe_load = remembered
+
+
+def many(folders: list[str]) -> dict[str, list[str]]:
+    """What deviates in each of many bundles, by folder: `look` in brief, exceptions, and what loggers said of it."""
+    import importlib.metadata
+
+    import deepspeed  # noqa: F401
+    from small_run import listening
+
+    importlib.metadata.version = functools.cache(importlib.metadata.version)  # a quarter of the time, always the same
+    _remember_yaml()
+    answers: dict[str, list[str]] = {}
+    for folder in folders:
+        with listening() as said:
+            try:
+                answers[folder] = list(look(folder, brief=True)["problems"])
+            except (Exception, SystemExit) as error:
+                answers[folder] = [f"{type(error).__name__}: {error}"]
+        answers[folder] += [one for one in said if any(word in one.lower() for word in TELLING)]
+    return answers
+
+
+def main() -> None:
+    """Reads folders, answers with one object a folder; an exception is a problem of that folder."""
+    import deepspeed  # noqa: F401  # its import warns of torch's plans, which no bundle can change
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    answers: dict[str, Any] = {}
+    for folder in json.load(sys.stdin):
+        try:
+            answers[folder] = look(folder)
+        except Exception as error:
+            answers[folder] = {"problems": [f"{type(error).__name__}: {error}"]}
+    print("\n" + json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""Silent harm: after the step of a bundle, whether the live trainer is what the bundle states (target's interpreter).
+
+`Watch` goes over a trainer before `train()`; `problems()` tells afterwards, in words, what is other than stated: the
+dtypes of weights, adapters and optimizer states, the trained set of weights, the arguments, the attention, what packed
+documents see of each other (silent_effect_packing.py), and the scale of loss and gradient (silent_effect_loss.py).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import inspect_bundles
+import silent_effect_loss
+import silent_effect_packing
+
+ADAPTED = ("lora_", "oft_", "modules_to_save", "trainable_tokens")
+"""Parts of the names of weights that adapters bring."""
+PACKED = ("Params4bit", "Int8Params")
+HALF = ("bfloat16", "float16")
+CHANGED = {
+    "deepspeed": "the object holds the file's content",
+    "gradient_checkpointing": "trl puts it into the model and takes it out of the arguments",
+    "gradient_checkpointing_kwargs": "the same",
+    "half_precision_backend": "transformers 4.52 names the CPU's, where a GPU is stated",
+}
+"""Arguments that a trainer may change, and why."""
+
+
+LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
+
+
+def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]:
+    """What `freeze` says of a weight: trained, frozen, or both where modules and patterns decide."""
+    named = {*(plan["modules"] or []), *(plan["layer_modules"] or []), "score", "lm_head"} & set(name.split("."))
+    if named or any(re.match(one, name) for one in plan["parameters"] or []):
+        return (True, False)
+    count = 1 + max((int(found[1]) for one in names if (found := LAYER.search(one))), default=-1)
+    own = LAYER.search(name)
+    first, last = plan["first"] or 0, plan["last"] or 0
+    chosen = own is not None and (int(own[1]) < first or int(own[1]) >= count - last)
+    return (chosen and plan["layer_modules"] is None,)
+
+
+class Watch:
+    """What a trainer was before, during and after its steps."""
+
+    def __init__(self, scene: Any, trainer: Any) -> None:
+        self.scene, self.trainer, self.plan = scene, trainer, scene.plan
+        self.made = {name: inspect_bundles.plain(getattr(trainer.args, name, None)) for name in scene.plan["arguments"]}
+        self.losses: list[float] = []
+        self.rate = 0.0
+        self.packed = {name for name, one in trainer.model.named_parameters() if type(one).__name__ in PACKED}
+        self.before: dict[str, Any] = {}
+        self.trained: set[str] = set()
+        self.moving: set[str] = set()
+        self.found: list[str] = []
+        self.scale = silent_effect_loss.Scale(scene, trainer)
+        self.step, trainer.training_step = trainer.training_step, self._step
+        if self.made.get("eval_strategy") not in (None, "no") and trainer.eval_dataset is not None:
+            trainer.add_callback(self._evaluated(scene.job["steps"]))
+
+    @property
+    def method(self) -> str:
+        return str((self.plan.get("method") or {}).get("name", "sft"))
+
+    def _whole(self) -> dict[str, Any]:
+        """Every weight by its name, also where processes hold a part each."""
+        import torch
+
+        weights = dict(self.trainer.model.named_parameters())
+        out: dict[str, Any] = {}
+        if any(hasattr(one, "ds_id") for one in weights.values()):
+            import deepspeed
+
+            for one in weights.values():
+                # Where trl 0.18 runs a reward model twice before it goes back, the first trained layer's norm stays
+                # marked as in use; DeepSpeed takes the marks away when the next step begins.
+                one.ds_active_sub_modules.clear()
+            with deepspeed.zero.GatheredParameters(list(weights.values())):
+                return {name: one.detach().clone() for name, one in weights.items()}
+        for name, one in weights.items():
+            kept = one.detach()
+            out[name] = (kept.full_tensor() if hasattr(kept, "full_tensor") else kept).to(torch.device("cpu")).clone()
+        return out
+
+    def _step(self, *given: Any, **named: Any) -> Any:
+        inputs = given[1] if len(given) > 1 else named["inputs"]
+        first = not self.trainer.state.global_step
+        if first and not self.before:
+            self.before = self._whole()
+            self.trained = {name for name, one in self.trainer.model.named_parameters() if one.requires_grad}
+        if first:
+            self.scale.before(inputs)
+        groups = getattr(self.trainer.optimizer, "param_groups", None) or []
+        self.rate = max(
+            [self.rate, *(float(group["lr"]) for group in groups)]
+        )  # before DeepSpeed steps, and its schedule
+        loss = self.step(*given, **named)
+        self.losses.append(float(loss.detach()))
+        if first:
+            self.scale.after(float(loss.detach()))
+        for name, one in self.trainer.model.named_parameters():
+            if one.grad is not None and bool((one.grad != 0).any()):
+                self.moving.add(name)
+        return loss
+
+    def _evaluated(self, steps: int) -> Any:
+        """What asks for the evaluation of the bundle after the last step, and looks at its losses."""
+        from transformers import TrainerCallback
+
+        watch = self
+
+        class Evaluated(TrainerCallback):  # type: ignore[misc]
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                control.should_evaluate = control.should_evaluate or state.global_step >= steps
+
+            def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **_: Any) -> None:
+                bad = [name for name, one in metrics.items() if name.endswith("loss") and not math.isfinite(one)]
+                if not watch._unscaled:
+                    watch.found += [f"the evaluation gives {name} = {metrics[name]}" for name in bad]
+
+        return Evaluated()
+
+    def problems(self) -> list[str]:
+        """All that is other than stated; empty when all is well."""
+        for module in self.trainer.model.modules():
+            if hasattr(module, "reshard"):  # FSDP2 leaves its root's weights gathered, in the type they compute in
+                module.reshard()
+        out = [*self.found, *self._numbers(), *self._kinds(), *self._states(), *self._set(), *self._arguments()]
+        if not out:
+            out += self.scale.problems()
+        return [*out, *silent_effect_packing.problems(self.scene, self.trainer)]
+
+    @property
+    def _unscaled(self) -> bool:
+        """Whether the weights may be no numbers: fp16's gradients need the scaler that only a GPU has."""
+        return self.plan["model"]["dtype"] == "float16" and self.plan["run"]["gpu"] is not None
+
+    def _numbers(self) -> list[str]:
+        if not self.losses:
+            return ["no step was taken"]
+        bad = [one for one in self.losses if not math.isfinite(one)]
+        if bad and not self._unscaled:
+            return [f"the loss is {bad[0]}"]
+        if self.method not in ("grpo", "rloo") and not any(self.losses):
+            return ["the loss is 0"]
+        return []
+
+    def _kinds(self) -> list[str]:
+        """Dtypes of weights: the base as `model.dtype` says, adapters as the bundle does. DeepSpeed trains in half."""
+        values, seen = self.scene.stated, {}
+        base = self.plan["model"]["dtype"]
+        zero = bool(self.plan["arguments"].get("deepspeed"))
+        half = {"bfloat16"} if values["bf16"] else {"float16"} if values["fp16"] else set()
+        lora = self.plan.get("lora") or {}
+        zeroed = zero and self.scene.job.get("unpacked") and self.plan["run"]["zero_stage"] == 3
+        if zeroed:  # no bitsandbytes here: the base that stands in is of ZeRO-3's type (XP573), and packed ones are not
+            base = "float32" if not half else next(iter(half))
+        quantized, stated = lora.get("bits"), lora.get("adapter_dtype")
+        for name, one in self.trainer.model.named_parameters():
+            kind = str(one.dtype).removeprefix("torch.")
+            adapted = any(part in name for part in ADAPTED)
+            allowed = {base} | (half if zero else set())
+            allowed |= {"float32"} if self.scene.sharded and half else set()  # accelerate widens them (docs/casts.md)
+            allowed |= {"float32"} if zero and base == "float16" else set()  # zero.Init's type where fp16 is left out
+            if adapted:
+                allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
+                allowed |= {"float32"} if "lora_magnitude_vector" in name else set()  # trl 1.16 leaves DoRA's wide
+                # What is trained whole beside adapters is of the base's type (XP305 warns of it; keep_scores).
+                allowed |= {base} if ".score." in name or ".modules_to_save." in name else set()
+            elif quantized:
+                # peft makes what is not quantized float32 (prepare_model_for_kbit_training)
+                # and trl's ORPO makes embeddings and head bf16 in a run of bf16 (docs/casts.md)
+                allowed |= {"uint8", "int8", "float32", *half, str(lora.get("storage_dtype", "uint8"))}
+            if kind not in allowed:
+                seen.setdefault((adapted, kind, tuple(sorted(allowed))), []).append(name)
+        return [
+            f"{len(names)} {'adapter' if adapted else 'base'} weights are {kind}, and {' or '.join(allowed)} is stated"
+            f" ({names[0]})"
+            for (adapted, kind, allowed), names in seen.items()
+        ]
+
+    def _states(self) -> list[str]:
+        """States of the optimizer are of their weight's type, or float32."""
+        optimizer = getattr(self.trainer.optimizer, "optimizer", self.trainer.optimizer)
+        kinds = {str(one.dtype).removeprefix("torch.") for one in self.trainer.model.parameters() if one.requires_grad}
+        allowed = {
+            "float32",
+            *(kinds - ({"float16", "bfloat16"} if self.plan["arguments"].get("deepspeed") else set())),
+        }
+        if str(inspect_bundles.plain(self.trainer.args.optim)).endswith("bit"):
+            return []
+        seen = set()
+        for state in getattr(optimizer, "state", {}).values():
+            for value in state.values() if isinstance(state, dict) else ():
+                if hasattr(value, "is_floating_point") and value.is_floating_point() and value.dim():
+                    seen.add(str(value.dtype).removeprefix("torch."))
+        return [f"states of the optimizer are {one}, and {' or '.join(sorted(allowed))} is stated"
+                for one in sorted(seen - allowed)]  # fmt: skip
+
+    def _set(self) -> list[str]:
+        """The weights that are trained: all, adapters alone, or the layers that `freeze` leaves."""
+        out, names = [], list(self.before)
+        now = {name for name, one in self.trainer.model.named_parameters() if one.requires_grad}
+        if now != self.trained:
+            out.append(f"another set of weights is trained after the step: {sorted(now ^ self.trained)[:3]}")
+        if self.plan.get("lora"):
+            wrong = [name for name in self.trained if not any(part in name for part in ADAPTED)]
+        elif self.plan.get("freeze"):
+            frozen, same = self.plan["freeze"], self._shared()
+            wrong = [
+                name
+                for name in names
+                if not any((name in self.trained) in _left(frozen, one, names) for one in same.get(name, [name]))
+            ]
+        else:
+            wrong = [name for name in names if name not in self.trained]
+        if wrong or not self.trained:
+            out.append(f"other weights are trained than stated: {sorted(wrong)[:3] or 'none'}")
+        after = self._whole()
+        # bitsandbytes packs 4-bit weights in another order for its kernels on the CPU
+        compared = [name for name in names if name in after and name not in self.packed]
+        changed = {name for name in compared if bool((after[name] != self.before[name]).any())}
+        frozen = changed - self.trained
+        if frozen:
+            out.append(f"weights changed that are not trained: {sorted(frozen)[:3]}")
+        coarse = all(str(one.dtype).removeprefix("torch.") in HALF for one in after.values())
+        learns = self.moving or bool(self.plan["arguments"].get("deepspeed"))
+        if not changed and self.rate > 1e-9 and learns and not coarse and self.method not in ("grpo", "rloo"):
+            out.append(f"no weight changed at a learning rate of {self.rate}")
+        return out + self._alike(after)
+
+    def _shared(self) -> dict[str, list[str]]:
+        """Every name of each weight: an output head that is the embedding has two."""
+        model = self.trainer.model
+        first = {id(one): name for name, one in model.named_parameters()}
+        out: dict[str, list[str]] = {}
+        for name, one in model.named_parameters(remove_duplicate=False):
+            out.setdefault(first[id(one)], []).append(name)
+        return out
+
+    def _alike(self, after: dict[str, Any]) -> list[str]:
+        """Whether the processes hold the same weights."""
+        import torch
+
+        if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+            return []
+        sums = torch.stack([after[name].double().abs().sum() for name in sorted(self.trained) if name in after])
+        least, most = sums.clone(), sums.clone()
+        torch.distributed.all_reduce(least, op=torch.distributed.ReduceOp.MIN)
+        torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX)
+        apart = float(((most - least) / most.clamp(min=1e-9)).max())
+        return [f"the processes hold other weights after the step, by {apart:.1e}"] if apart > 1e-6 else []
+
+    def _arguments(self) -> list[str]:
+        """Every argument that the bundle states, read back from the live trainer; the attention and the cache."""
+        out = []
+        for name, stated in self.plan["arguments"].items():
+            if self.trainer.args.world_size == 1 and name == "average_tokens_across_devices":
+                continue  # one process stands in for several, and has nobody to average with
+            if name in CHANGED or not hasattr(self.trainer.args, name):
+                continue
+            seen = inspect_bundles.plain(getattr(self.trainer.args, name))
+            if not inspect_bundles.same(name, stated, seen) and not (stated is None and seen == self.made.get(name)):
+                out.append(f"after the step {name} is {seen!r}, and {stated!r} is stated")
+        config = self.trainer.model.config
+        seen, stated = getattr(config, "_attn_implementation", None), self.plan["model"]["attn_implementation"]
+        if stated and seen != stated:
+            out.append(f"the model attends with {seen}, and {stated} is stated")
+        return out

@@ -1,0 +1,418 @@
+"""One proof inside the libraries: the stages from a bundle to a saved run, on tiny models (target's interpreter)."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import bundled
+import inspect_bundles
+import silent_effect
+import tiny_models
+import variant
+
+STAGES = ("launch", "config", "deepspeed", "load", "init", "train", "save")
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class Scene:
+    """A bundle, and what the libraries make of it, each part made when it is asked for.
+
+    `plan` is trainer_args.json, `job` what prove.py sent. Measures get this object.
+    """
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.job = job
+        self.folder: str = job["folder"]
+        self.plan = inspect_bundles.read(self.folder)
+        self.watch: silent_effect.Watch | None = None
+        self.family: str = job["family"]
+        self.own_cpu = self.plan["run"]["gpu"] is None
+        self.stated = {name: self.plan["arguments"].get(name) for name in ("bf16", "fp16")}
+        if (self.plan.get("lora") or {}).get("bits") and not self.own_cpu:
+            _unpacked_for_the_cpu()
+        if job["on_cpu"]:
+            variant.on_cpu(self.plan, job, keep=(*job["keep"], *job["changed"]))
+
+    @cached_property
+    def launched(self) -> dict[str, Any]:
+        """What `accelerate launch` would start: launcher, processes, nodes and the variables that it exports."""
+        return inspect_bundles.launched(self.folder)
+
+    @cached_property
+    def args(self) -> Any:
+        """The object of the trainer's configuration class."""
+        if not self.job["on_cpu"] and not self.own_cpu:
+            return inspect_bundles.built(self.folder, self.plan)
+        values = dict(self.plan["arguments"])
+        if values.get("deepspeed"):
+            values["deepspeed"] = os.path.join(self.folder, values["deepspeed"])
+            if self.job["on_cpu"] and not values.get("use_cpu"):
+                self._group(values)
+        if self.sharded:
+            _sharded_group(values)
+        return inspect_bundles.config_class(self.plan)(**values)
+
+    def _group(self, values: dict[str, Any]) -> None:
+        """The process group of a DeepSpeed run on the CPU, as a bundle's own program makes it."""
+        sys.path.append(REPOSITORY)
+        from runtime.features.cpu_processes import make_group
+        from runtime.library_internals.deepspeed_engine import keep_numbers_of_modules, wait_for_every_gather
+
+        class Bundle:
+            run = self.plan["run"]
+            uses = staticmethod(lambda name: True)
+
+        make_group(Bundle, values)
+        if self.plan["run"]["zero_stage"] == 3:
+            if self.plan["stack"]["zero3_gathers_early"]:
+                wait_for_every_gather()
+            if self.job.get("checked") and "num_generations" in values:
+                keep_numbers_of_modules()
+        values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
+
+    @property
+    def sharded(self) -> bool:
+        """Whether the FSDP of a spec with GPUs is to run here, over gloo."""
+        return bool(self.job["on_cpu"] and "fsdp" in self.job["keep"])
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        found = AutoTokenizer.from_pretrained(tiny_models.tokenizer())
+        found.model_input_names = ["input_ids", "attention_mask"]  # as those of models of language say
+        return found
+
+    @cached_property
+    def model(self) -> Any:
+        """The tiny model of the family, in the dtype and with the attention that the bundle says."""
+        tiny_models.model(self.family)  # made before the arguments exist: zero.Init would leave nothing to save
+        self.args  # noqa: B018
+        if self.job.get("checked"):
+            return bundled.load(self)
+        return tiny_models.load(self.family, self.plan["model"], self.kind)
+
+    @property
+    def kind(self) -> str:
+        """`reward` for a model with one number as its output, else `causal`."""
+        return "reward" if self.plan["config"].endswith("RewardConfig") else "causal"
+
+    @cached_property
+    def rows(self) -> Any:
+        """The training rows, in the shape of the bundle's first source; in all shapes where a checked bundle has
+        several."""
+        sources = self.plan["data"]["sources"]
+        if self.job.get("checked") and not self.job.get("library") and not self.job["shape"]:
+            kinds = {one["kind"]: one for one in sources if one.get("kind")}
+            if len(kinds) > 1:
+                return self._mixed(list(kinds.values()))
+        return self._alike(sources[0])
+
+    def _mixed(self, sources: list[dict[str, Any]]) -> Any:
+        """Rows of several shapes, as the runtime puts them together."""
+        sys.path.append(REPOSITORY)
+        import datasets
+
+        from runtime.features import mixed_shapes
+
+        parts = [mixed_shapes.marked(one, self._alike(one)) for one in sources]
+        return datasets.concatenate_datasets(parts).shuffle(seed=0).select(range(self.job["rows"]))
+
+    def _alike(self, source: dict[str, Any]) -> Any:
+        shape = self.job["shape"] or source["shape"]
+        made = tiny_models.rows(shape, self.job["rows"])
+        if source.get("wording") == "chat":
+            made = made.map(tiny_models.as_turns)
+        if shape == "prompt" and self.job.get("checked"):  # what the registered rewards compare with
+            made = made.add_column("solution", made["answer"][:])
+        return made
+
+    @cached_property
+    def held(self) -> Any:
+        """The evaluation rows, or None where the bundle has none."""
+        data = self.plan["data"]
+        sets = data.get("evaluation")
+        if sets:
+            from datasets import DatasetDict
+
+            made = {one["name"]: self.rows.select(range(4)) for one in sets["sets"]}
+            rows = DatasetDict(made)
+            if self.job.get("checked") and not self.job.get("library"):
+                sys.path.append(REPOSITORY)
+                from runtime.features.mixture import Sets
+
+                rows = Sets(made)
+            return rows if sets["named"] else next(iter(rows.values()))
+        return self.rows.select(range(4)) if data["holdout"] or data["eval_split"] else None
+
+    @property
+    def maker(self) -> Any:
+        """trl's own trainer of the plan's class of arguments."""
+        module, _, name = self.plan["config"].rpartition(".")
+        return getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
+
+    @cached_property
+    def trainer(self) -> Any:
+        """The trl trainer."""
+        if self.job.get("checked") and not self.job.get("library"):
+            return self._watched(bundled.trainer(self))
+        maker = self.maker
+        more: dict[str, Any] = {}
+        method = (self.plan.get("method") or {}).get("name", "sft")
+        if method in ("grpo", "rloo"):
+            rewards = (self.plan["method"] or {}).get("rewards") or [{}]
+            more["reward_funcs"] = [tiny_models.reward(i) for i, _ in enumerate(rewards)]
+        if method == "distill" and self.plan["method"]["teacher"] is not None:
+            more["teacher_model"] = tiny_models.load(self.family, self.plan["model"], self.kind)
+        if self.plan.get("lora"):
+            more["peft_config"] = tiny_models.adapters(self.plan["lora"], method)
+        elif self._given_a_reference(method):
+            more["ref_model"] = tiny_models.load(self.family, self.plan["model"], self.kind)
+        made = maker(model=self.model, args=self.args, train_dataset=self.rows, eval_dataset=self.held,
+                     processing_class=self.tokenizer, **more)  # fmt: skip
+        if self.plan.get("lora"):
+            made.create_optimizer = without_empty_groups(made.create_optimizer)
+        if self.job.get("checked"):
+            return self._watched(made)
+        if self.job.get("stop"):
+            made.add_callback(stopping(self.job["steps"]))
+        return made
+
+    def _watched(self, made: Any) -> Any:
+        made.add_callback(stopping(self.job["steps"]))
+        self.watch = silent_effect.Watch(self, made)
+        return made
+
+    def _given_a_reference(self, method: str) -> bool:
+        """Whether a bundle's own program hands the trainer a frozen copy of the model (features/trainer_parts.py)."""
+        precomputed = self.plan["arguments"].get("precompute_ref_log_probs")
+        return method in self.plan["stack"]["reference_given"] and not precomputed
+
+    def run(self, stage: str) -> None:
+        """One stage; what the libraries raise is let through."""
+        if stage == "launch":
+            self.launched  # noqa: B018
+        elif stage == "config":
+            self.args  # noqa: B018
+        elif stage == "deepspeed":
+            for problem in inspect_bundles.deepspeed(self.folder, self.plan, self.args):
+                warnings.warn(problem, UserWarning, stacklevel=1)
+        elif stage == "load":
+            self.model  # noqa: B018
+        elif stage == "init":
+            self.trainer  # noqa: B018
+        elif stage == "train":
+            self.trainer.train()
+        elif stage == "save":
+            self.trainer.save_model(self.plan["arguments"]["output_dir"])
+
+
+def without_empty_groups(create: Any) -> Any:
+    """A trainer's ``create_optimizer`` as a bundle's own program has it (features/optimizer_groups.py): DeepSpeed 0.16
+    takes a group that has no weights out of the optimizer, and not out of the schedule."""
+
+    def created(*given: Any) -> Any:
+        optimizer = create(*given)
+        groups = getattr(optimizer, "param_groups", None)
+        if groups is not None:
+            groups[:] = [group for group in groups if group["params"]]
+        return optimizer
+
+    return created
+
+
+def stopping(steps: int) -> Any:
+    """A callback that ends a run after some steps, whatever length it was written with."""
+    from transformers import TrainerCallback
+
+    class Stop(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+            control.should_training_stop = control.should_training_stop or state.global_step >= steps
+            return control
+
+    return Stop()
+
+
+def _sharded_group(values: dict[str, Any]) -> None:
+    """A process group on the CPU that accelerate takes for one of GPUs: for CPUs it drops FSDP and says nothing."""
+    import torch
+    from accelerate import PartialState
+    from accelerate.utils import DistributedType
+    from torch.distributed.fsdp import _init_utils
+
+    # FSDP1 asks "cpu" for an index, gets "cpu:0" and finds that the two are not one device.
+    _init_utils._get_device_from_device_id = lambda *_, **__: torch.device("cpu")
+    PartialState(cpu=True, backend="gloo")
+    PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+    values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
+
+
+QUIET = {"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
+"""FSDP's copying of weights between ranks asks for a GPU at once."""
+
+
+class Heard(logging.Handler):
+    """Keeps what loggers say from WARNING on."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(f"{record.name}: {record.getMessage()}")
+
+
+LOGGERS = ("", "transformers", "accelerate", "trl", "deepspeed", "DeepSpeed", "peft", "datasets")
+"""The loggers that libraries hang their own below; the empty name is the root."""
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[list[str]]:
+    """Warnings and log records of the libraries, as texts."""
+    heard = Heard()
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        if not name or not logger.propagate:
+            logger.addHandler(heard)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield heard.said
+        finally:
+            for name in LOGGERS:
+                logging.getLogger(name).removeHandler(heard)
+            heard.said += [f"{one.category.__name__}: {one.message}" for one in caught]
+
+
+def way(job: dict[str, Any]) -> tuple[str, ...]:
+    """The stages that a job goes through, the last one being its own."""
+    if job["at"] == "launch":
+        return ("launch",)
+    ways = {"deepspeed": ("config", "deepspeed")}
+    return ways.get(job["at"], tuple(one for one in STAGES[1 : STAGES.index(job["at"]) + 1] if one != "deepspeed"))
+
+
+def play(job: dict[str, Any]) -> dict[str, Any]:
+    """Every stage up to the job's own, and the measure; the first exception ends it."""
+    import torch
+
+    torch.set_num_threads(1)
+    if job.get("eager"):
+        torch.compiler.set_stance("force_eager")
+    raised: dict[str, Any] | None = None
+    measured: dict[str, Any] = {}
+    harms: list[str] = []
+    spent: dict[str, float] = {}
+    at = "prepare"
+    with listening() as warned:
+        try:
+            scene = Scene(job)
+            if (scene.own_cpu or scene.sharded) and job["at"] not in ("launch", "config", "deepspeed"):
+                os.environ.update(scene.launched["environment"])
+                os.environ.update(QUIET if scene.sharded else {})
+            for at in way(job):
+                begun = time.monotonic()
+                scene.run(at)
+                spent[at] = round(time.monotonic() - begun, 2)
+            if scene.watch is not None:
+                at = "compare"
+                harms = scene.watch.problems()
+            if job["measure"]:
+                at = "measure"
+                module, _, name = job["measure"].rpartition(".")
+                measured = dict(getattr(importlib.import_module(f"measures.{module}"), name)(scene))
+        except (Exception, SystemExit) as error:
+            traceback.print_exc()
+            names = [one.__name__ for one in type(error).__mro__ if one not in (object, BaseException)]
+            raised = {"type": names[0], "types": names, "message": str(error), "at": at}
+    return {"raised": raised, "warned": list(dict.fromkeys(warned)), "measured": look_plain(measured), "seconds": spent,
+            "harms": harms}  # fmt: skip
+
+
+def _unpacked_for_the_cpu() -> None:
+    """Bases of 4 bits stay as a GPU has them: bitsandbytes packs them anew for a CPU that does not train them."""
+    try:
+        from bitsandbytes.nn import modules
+    except ImportError:
+        return
+    if hasattr(modules, "has_avx512bf16"):
+        modules.has_avx512bf16 = lambda: False
+
+
+def look_plain(value: Any) -> Any:
+    """Measured facts as JSON has them."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def _one_cache() -> None:
+    """Gives the processes to come one folder for rows that have no file: rows of a run are files, which all can see."""
+    import tempfile
+
+    from datasets.fingerprint import get_temporary_cache_files_directory
+
+    tempfile.tempdir = os.getcwd()
+    get_temporary_cache_files_directory()
+
+
+PATIENCE = 3
+"""Seconds that the other processes have to tell why they ended, once one has."""
+
+
+def ranks(job: dict[str, Any]) -> dict[str, Any]:
+    """The job in as many processes as it asks for: this one is rank 0, and its answer counts unless another fails."""
+    if "folders" in job:
+        return {"looked": inspect_bundles.many(job["folders"])}
+    world = job["processes"]
+    if "load" in way(job) and (world > 1 or job["group"]):
+        with contextlib.suppress(Exception):  # is told by the stage that loads it
+            tiny_models.model(job["family"])  # under zero.Init, or in a second process, nothing would be saved
+    if world == 1 and not job["group"]:
+        return play(job)
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(job["port"]))  # fmt: skip
+    _one_cache()
+    others: list[tuple[int, int]] = []
+    for rank in range(1, world):
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+            with os.fdopen(write, "wb") as handle:
+                handle.write(json.dumps(play(job)).encode())
+            sys.stderr.flush()
+            os._exit(0)
+        os.close(write)
+        others.append((pid, read))
+    mine = play(job)
+    if mine["raised"] is not None:  # the others may wait for this one for ever
+        until = time.monotonic() + PATIENCE
+        for pid, read in others:
+            if not select.select([read], [], [], max(0.0, until - time.monotonic()))[0]:
+                os.kill(pid, signal.SIGKILL)
+    for pid, read in others:
+        with os.fdopen(read, "rb") as handle:
+            text = handle.read()
+        os.waitpid(pid, 0)
+        theirs = json.loads(text) if text else None
+        closed = mine["raised"] is not None and "Connection closed by peer" in mine["raised"]["message"]
+        if theirs and theirs["raised"] and (closed or not mine["raised"]):
+            mine["raised"] = theirs["raised"]
+        elif closed and not theirs:
+            mine["raised"]["message"] += " (the other process died without a word)"
+        if theirs:
+            mine.setdefault("others", []).append(theirs["measured"])
+            mine["harms"] = list(dict.fromkeys([*mine["harms"], *theirs["harms"]]))
+    return mine

@@ -1,0 +1,185 @@
+"""Silent harm shows in a step: specimens past the checker, each of a class that was once accepted, and legal ones."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import generated
+import pytest
+from attrs import frozen
+from differential_steps import step
+from emitted import put
+from inspectors import Looker
+from interpreters import OTHERS, installed, interpreter
+
+from xpc.compiler.stacks import DEFAULT, load
+
+pytestmark = pytest.mark.slow
+TEMPLATE = 'model(chat_template=file("template.jinja"))'
+GPU, CPU, TWO = "1 x a100-80gb", "cpu", "2 x cpu"
+
+
+@frozen
+class Specimen:
+    """Lines of a spec, and what the differential says of its step; nothing, for a legal one."""
+
+    name: str
+    says: str
+    hardware: str
+    data: str
+    lines: tuple[str, ...]
+    precision: str = "fp32"
+    batch: str = ""
+    target: str = DEFAULT
+    put: tuple[tuple[str, float], ...] = ()
+    """Arguments that nothing is lowered of, because no value outside their range is read from a spec."""
+    library: bool = False
+    """The library's own trainer takes the step, without what runtime/ does about it."""
+
+    @property
+    def text(self) -> str:
+        head = f'xpc 1\ntrain "tiny" on "{self.data}.jsonl" for 20 steps\nhardware {self.hardware}\n'
+        head += f"target {self.target}\nprecision {self.precision}\nbatch(gbs=8, micro=2{self.batch})\n"
+        return head + "\n".join([*self.lines, 'save "out"']) + "\n"
+
+
+def one(
+    name: str, says: str, hardware: str, data: str, *lines: str, precision: str = "fp32", batch: str = "",
+    target: str = DEFAULT, library: bool = False, put: tuple[tuple[str, float], ...] = (),
+) -> Specimen:  # fmt: skip
+    return Specimen(name, says, hardware, data, lines, precision, batch, target, put, library)
+
+
+GRPO = "method grpo(generations=2, max_completion=8, rewards={rewards})"
+
+
+def of_an_older_stack(target: str) -> tuple[Specimen, ...]:
+    """Of a stack whose masks do not read position ids."""
+    return (
+        one(f"{target}-evaluation", "has no attribute 'logits'", CPU, "text", "data(holdout=25%)", "eval(every=1)",
+            "extra trl {", "  jit_mode_eval = true", "}", target=target),
+        one(f"{target}-packed-flash", "packed training rows attend to each other", GPU, "text", "model(attn=flash2)",
+            batch=", packing(isolate=flash)", precision="bf16", target=target),
+        one(f"{target}-flattened-pairs", "packed training rows attend to each other", GPU, "preference",
+            "model(attn=sdpa)", "method dpo", batch=", padding_free", target=target),
+        one(f"{target}-loss-through-ddp", "object has no attribute 'model'", TWO, "unpaired", "strategy ddp",
+            "method kto", "extra trl {", "  use_liger_loss = true", "}", target=target),
+        one(f"{target}-legal-reference", "", "2 x a100-80gb", "prompt", "strategy zero2",
+            GRPO.format(rewards="format"), "optimizer adamw", precision="bf16", target=target),
+        one(f"{target}-legal-text", "", GPU, "text", target=target),
+        one(f"{target}-legal-reward", "", TWO, "preference", "strategy ddp", "method reward", target=target),
+    )  # fmt: skip
+
+
+SPECIMENS = (
+    one("packed-evaluation", "packed evaluation rows attend to each other", GPU, "text", "model(attn=sdpa)",
+        "data(holdout=16)", "eval(every=1)", batch=", packing.eval=true"),
+    one("packed-wrapped", "packed training rows attend to each other", GPU, "text", "model(attn=sdpa)",
+        batch=", packing(isolate=mask, strategy=wrapped)"),
+    one("packed-wrapped-flash", "packed training rows attend to each other", GPU, "text", "model(attn=flash2)",
+        batch=", packing(isolate=flash, strategy=wrapped)", precision="bf16"),
+    one("cast-policy", "base weights are bfloat16, and float32 is stated", GPU, "prompt",
+        GRPO.format(rewards="format"), "extra trl {", "  use_transformers_continuous_batching = true", "}",
+        precision="bf16"),
+    one("rounded-adapters", "28 adapter weights are bfloat16, and float32 is stated", "1 x v100-32gb", "messages",
+        "qlora", TEMPLATE, precision="fp16", library=True),
+    one("rounded-adapters-8", "28 adapter weights are bfloat16, and float32 is stated", "1 x t4", "messages",
+        "qlora(bits=8)", TEMPLATE, library=True),
+    one("legal-adapters", "", "1 x v100-32gb", "messages", "qlora", TEMPLATE, precision="fp16"),
+    one("rounded-before-references", "28 adapter weights are bfloat16, and float32 is stated", "2 x v100-32gb",
+        "preference", "qlora", "strategy zero3", "method dpo(precompute)", library=True),
+    one("legal-before-references", "", "2 x v100-32gb", "preference", "qlora", "strategy zero3",
+        "method dpo(precompute)"),
+    one("legal-dora", "", "2 x a100-80gb", "messages", "qlora(dora)", "strategy fsdp", TEMPLATE, precision="bf16"),
+    one("static-graph", "expect_autograd_hooks_", TWO, "text", "strategy ddp", "extra trl {",
+        "  ddp_static_graph = true", "}"),
+    one("column-of-a-reward", "missing 1 required positional argument: 'solution'", CPU, "prompt",
+        GRPO.format(rewards="[accuracy]"), "extra trl {", "  remove_unused_columns = true", "}"),
+    one("loss-of-nothing", "the loss is 0", CPU, "preference",
+        "method dpo(loss=[sigmoid(weight=0), sft(weight=0)])"),
+    one("evaluation-in-parts-of-0", "modulo by zero", CPU, "text", "data(holdout=25%)", "eval(every=1)",
+        put=(("eval_accumulation_steps", 0),)),
+    one("temperature-of-0", "the loss is nan", CPU, "preference", "method dpo(loss=discopop)",
+        put=(("discopop_tau", 0.0),)),
+    one("legal-packed", "", TWO, "text", "model(attn=sdpa)", "strategy ddp", batch=", packing(isolate=mask)"),
+    one("legal-flash", "", GPU, "text", "model(attn=flash2)", precision="bf16", batch=", packing"),
+    one("legal-bits", "", GPU, "messages", "qlora", TEMPLATE, precision="bf16"),
+    one("legal-zero", "", "2 x a100-80gb", "text", "strategy zero3", precision="bf16"),
+    one("legal-pairs", "", TWO, "preference", "strategy ddp", "method dpo"),
+    one("legal-freeze", "", CPU, "text", "freeze(except_last=1)"),
+    one("legal-grpo", "", CPU, "prompt", GRPO.format(rewards="[accuracy, format]")),
+    *(found for target in OTHERS if not load(target).facts.isolate_mask for found in of_an_older_stack(target)),
+)  # fmt: skip
+
+
+def _put(folder: str, arguments: dict[str, float]) -> None:
+    path = os.path.join(folder, "trainer_args.json")
+    with open(path, encoding="utf-8") as handle:
+        plan = json.load(handle)
+    plan["arguments"].update(arguments)
+    put(folder, {"trainer_args.json": json.dumps(plan)})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return put(str(tmp_path_factory.mktemp("harm")), generated.FILES)
+
+
+@pytest.fixture(scope="module")
+def answers(place: str) -> dict[str, Any]:
+    """What became of the step of each specimen that a target here can run."""
+    found: dict[str, Any] = {}
+    interpreter(DEFAULT)
+    for target in installed():
+        looker = Looker(target, 1)
+        for specimen in SPECIMENS:
+            if specimen.target == target:
+                number = 0 if "strategy fsdp" in specimen.lines else 1  # one that keeps its FSDP
+                job = step(specimen.name, specimen.text, place, number)[1]
+                _put(job["folder"], dict(specimen.put))
+                looker.send({**job, "eager": True, "timeout": 600, "library": specimen.library}, most=40)
+        found.update({answer["id"]: answer for answer in looker.collect()})
+        looker.close()
+    return found
+
+
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda one: one.name)
+def test_a_step_tells_what_is_other_than_stated(specimen: Specimen, answers: dict[str, Any]) -> None:
+    if specimen.name not in answers:
+        pytest.skip("no interpreter of the target")
+    answer = answers[specimen.name]
+    raised = answer["raised"]
+    said = [*answer["harms"], *([raised["message"]] if raised else [])]
+    if not specimen.says:
+        assert said == [], answer["output"]
+    else:
+        assert any(re.search(specimen.says, line) for line in said), (said, answer["output"])
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_a_step_that_is_a_sum_instead_of_a_mean_shows(summed: bool) -> None:
+    import torch
+    from silent_effect_loss import Scale
+
+    model = torch.nn.Linear(3, 1)
+    model.config = SimpleNamespace()  # type: ignore[assignment]
+    trainer: Any = SimpleNamespace(
+        model=model, compute_loss=lambda model, given: (model(given["x"]) ** 2).mean(),
+        compute_loss_context_manager=contextlib.nullcontext,
+        accelerator=SimpleNamespace(sync_gradients=True),
+    )  # fmt: skip
+    plan = {"arguments": {}, "method": {"name": "dpo"}, "run": {"zero_stage": 0}, "model": {"dtype": "float32"}}
+    scale = Scale(SimpleNamespace(plan=plan, sharded=False), trainer)
+    for number in range(2):
+        given = {"x": torch.full((4, 3), 1.0 + number)}
+        scale.before(given)
+        loss = trainer.compute_loss(model, given) / (1 if summed else 2)
+        loss.backward()
+        scale.after(float(loss.detach()))
+    said = scale.problems()
+    assert [line.split()[2] for line in said] == (["loss", "gradient"] if summed else [])

@@ -1,0 +1,273 @@
+"""Whole modules and two rates beside adapters, rotations, and frozen layers, trained from compiled bundles.
+
+One process and two, on both targets; each kind goes on from a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+from interpreters import OTHERS, sharded
+from method_runs import STEPS, Trained, Warm, finite, small, tensors
+
+from xpc.compiler.stacks import DEFAULT
+
+pytestmark = pytest.mark.slow
+
+KINDS = {
+    "tokens": 'model(tokens=["<|think|>", "<|/think|>"], eos="<|/think|>")',
+    "saved": "lora(rank=4, alpha=8, dropout=0, lr_ratio=16, modules_to_save=[embed_tokens, lm_head])",
+    "dora": "lora(rank=4, dropout=0, rslora, dora)",
+    "parameters": "lora(dropout=0, targets=[q_proj], parameters=[experts.gate_up_proj, experts.down_proj])",
+    "other": "lora(rank=4, alpha=8, dropout=0)",  # and an optimizer that transformers makes, with a group left empty
+    "oft": "oft(block_size=8)",
+    "freeze": 'freeze(except_last=1, except_modules=[norm], except_parameters=["^lm_head.weight$"])',
+}
+
+
+@frozen
+class Kind:
+    """What is trained, on what stack, and how it is spread."""
+
+    what: str
+    target: str = DEFAULT
+    strategy: str = "one"
+
+    @property
+    def name(self) -> str:
+        return "-".join(["" if self.target == DEFAULT else self.target, self.what, self.strategy]).lstrip("-")
+
+    @property
+    def world(self) -> int:
+        return 1 if self.strategy == "one" else 2
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it is run once more, from its first checkpoint: each kind of a target is, as sharded as it gets."""
+        return self.strategy == max(run.strategy for run in RUNS if (run.what, run.target) == (self.what, self.target))
+
+    @property
+    def merges(self) -> bool:
+        """Whether adapters are trained, and every process has the whole weights to merge them into."""
+        return self.what not in ("tokens", "freeze") and self.strategy != "zero3"
+
+    @property
+    def text(self) -> str:
+        made = small(KINDS[self.what], method="sft", target=self.target, strategy=self.strategy,
+                     save='save "out" every=2' + (" merge" if self.merges else ""))  # fmt: skip
+        if self.what == "other":
+            made = made.replace("optimizer adamw", "optimizer adamw_torch")
+        return made.replace('"tiny"', '"experts"' if self.what == "parameters" else '"untied"')
+
+
+RUNS = (
+    *(Kind(what, DEFAULT, strategy) for what in ("saved", "oft", "freeze") for strategy in ("one", "zero2")),
+    Kind("dora"),
+    Kind("tokens"),
+    Kind("tokens", DEFAULT, "zero3"),
+    Kind("parameters"),
+    Kind("saved", DEFAULT, "zero3"),
+    Kind("freeze", DEFAULT, "zero3"),
+    *(Kind(what, other, sharded(other, "zero2")) for other in OTHERS for what in ("saved", "oft", "freeze", "other")),
+    *(Kind(what, other, "zero3") for other in OTHERS for what in ("saved", "tokens")),
+    *(Kind("dora", other) for other in OTHERS),
+)
+EXPERTS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import tiny_models
+print(json.dumps({"folder": tiny_models.model("qwen3_moe")}))
+"""
+every = pytest.mark.parametrize("kind", RUNS, ids=[run.name for run in RUNS])
+Runs = Callable[[Kind], list[Trained]]
+
+
+@pytest.fixture(scope="module")
+def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """A run of each kind, and of most the same from its first checkpoint.
+
+    It stands on a model whose head is a weight of its own, or on a mixture of experts.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    experts = os.path.join(ground, "experts")
+    (made,) = warm.program(DEFAULT, EXPERTS, str(Path(__file__).parents[1]))
+    shutil.copytree(made["folder"], experts)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        if os.path.exists(os.path.join(ground, "tiny", name)):
+            shutil.copy2(os.path.join(ground, "tiny", name), experts)
+
+    untied = os.path.join(ground, "untied")
+    shutil.copytree(os.path.join(ground, "tiny"), untied)
+    weights = load_file(os.path.join(untied, "model.safetensors"))
+    tokenizer = os.path.join(untied, "tokenizer.json")
+    with open(tokenizer, encoding="utf-8") as handle:
+        size = len(json.load(handle)["model"]["vocab"])
+    weights["model.embed_tokens.weight"] = weights["model.embed_tokens.weight"][:size].copy()  # no row to spare
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"].copy()
+    save_file(weights, os.path.join(untied, "model.safetensors"), {"format": "pt"})
+    path = os.path.join(untied, "config.json")
+    with open(path, encoding="utf-8") as handle:
+        settings = json.load(handle)
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump({**settings, "tie_word_embeddings": False, "vocab_size": size}, handle)
+    kept: dict[Kind, list[Trained]] = {}
+
+    def run(kind: Kind) -> list[Trained]:
+        if kind not in kept:
+            named = (kind.text, kind.name, kind.target, str(tmp_path_factory.mktemp(kind.name)), kind.world)
+            kept[kind] = warm.twice(*named) if kind.resumes else [warm.train(*named)]
+        return kept[kind]
+
+    return run
+
+
+@every
+def test_it_trains_and_goes_on_to_the_same_end(runs: Runs, kind: Kind) -> None:
+    done, *resumed = runs(kind)
+    losses = done.values("loss")
+    assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
+    assert all(map(math.isfinite, losses))
+    assert losses[-1] < losses[0]
+    assert min(done.values("grad_norm")) > 0
+    for again in resumed:
+        assert "going on from checkpoint-2" in again.said
+        assert again.values("loss") == pytest.approx(losses, abs=2e-5)
+    for one in (done, *resumed):
+        assert [line for line in one.complained.splitlines() if "real_accelerator" not in line] == []
+
+
+@pytest.mark.parametrize(
+    "kind", [run for run in RUNS if run.world == 2 and run.target == DEFAULT], ids=lambda one: one.name
+)
+def test_processes_and_shards_do_not_show(runs: Runs, kind: Kind) -> None:
+    one, two = runs(Kind(kind.what))[0], runs(kind)[0]
+    assert two.values("loss") == pytest.approx(one.values("loss"), abs=1e-4)
+
+
+@every
+def test_what_is_saved(runs: Runs, ground: str, kind: Kind) -> None:
+    base = tensors(os.path.join(ground, "untied", "model.safetensors"))
+    for done in runs(kind):
+        if kind.what == "tokens":
+            after = tensors(os.path.join(done.out, "model.safetensors"))
+            for name in ("model.embed_tokens.weight", "lm_head.weight"):
+                assert len(after[name]) == len(base[name]) + 2 * 64 * 4  # two rows of 64 numbers
+            with open(os.path.join(done.out, "config.json"), encoding="utf-8") as handle:
+                settings = json.load(handle)
+            assert settings["vocab_size"] * 64 * 4 == len(after["lm_head.weight"])
+            assert settings["eos_token_id"] == settings["vocab_size"] - 1
+            continue
+        if kind.what == "freeze":
+            after = tensors(os.path.join(done.out, "model.safetensors"))
+            assert set(after) == set(base)
+            moved = {name for name, weight in after.items() if weight != base[name]}
+            assert moved == {name for name in base if ".layers.1." in name} | {"model.norm.weight", "lm_head.weight"}
+            continue
+        after = tensors(os.path.join(done.out, "adapter_model.safetensors"))
+        assert finite(after)
+        with open(os.path.join(done.out, "adapter_config.json"), encoding="utf-8") as handle:
+            settings = json.load(handle)
+        if kind.what == "oft":
+            assert (settings["peft_type"], settings["oft_block_size"], settings["r"]) == ("OFT", 8, 0)
+            assert all(".oft_R." in name and any(weight) for name, weight in after.items())
+            continue
+        if kind.what == "saved":
+            assert sorted(settings["modules_to_save"]) == ["embed_tokens", "lm_head"]
+            for name in ("model.embed_tokens.weight", "lm_head.weight"):
+                assert after.pop(f"base_model.model.{name}") != base[name]
+        elif kind.what == "dora":
+            assert (settings["use_dora"], settings["use_rslora"]) == (True, True)
+            assert sum(name.endswith("lora_magnitude_vector") for name in after) == 14
+        elif kind.what == "parameters":
+            stacks = {name.rpartition(".lora_")[0] for name in after if ".experts." in name}
+            assert len(stacks) == 2 * 2  # two parameters in each of two layers
+        assert all(any(weight) for name, weight in after.items() if ".lora_B." in name)
+
+
+MERGED = """
+import json, sys, torch
+from peft import AutoPeftModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
+out = sys.argv[1]
+tokenizer = AutoTokenizer.from_pretrained(out + "/merged")
+ids = torch.tensor([tokenizer("one two three four", add_special_tokens=False)["input_ids"]])
+with torch.no_grad():
+    adapted = AutoPeftModelForCausalLM.from_pretrained(out).eval()
+    plain, found = AutoModelForCausalLM.from_pretrained(out + "/merged", output_loading_info=True)
+    one, two = adapted(ids).logits, plain.eval()(ids).logits
+    with adapted.disable_adapter():
+        bare = adapted(ids).logits
+lost = sorted(name for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for name in found[kind])
+ends = plain.generation_config.eos_token_id
+ends = tokenizer.eos_token_id in (ends if isinstance(ends, list) else [ends])
+print(json.dumps({"apart": (one - two).abs().max().item(), "moved": (one - bare).abs().max().item(), "lost": lost,
+                  "cache": plain.config.use_cache, "end": ends}))
+"""
+
+
+@pytest.mark.parametrize("kind", [run for run in RUNS if run.merges], ids=lambda one: one.name)
+def test_the_merged_model_is_the_adapted_one(runs: Runs, warm: Warm, kind: Kind) -> None:
+    for done in runs(kind):
+        (seen,) = warm.program(kind.target, MERGED, done.out)
+        assert seen["apart"] < 1e-4 < seen["moved"]
+        assert (seen["lost"], seen["cache"], seen["end"]) == ([], True, True)
+        for folder, library in ((done.out, "peft"), (os.path.join(done.out, "merged"), "transformers")):
+            with open(os.path.join(folder, "README.md"), encoding="utf-8") as handle:
+                assert f'library_name: "{library}"' in handle.read()
+
+
+@pytest.mark.parametrize(
+    "kind", [run for run in RUNS if run.what == "saved" and run.strategy in ("one", "zero3")], ids=lambda one: one.name
+)
+def test_an_adapter_is_continued(runs: Runs, warm: Warm, ground: str, tmp_path: Path, kind: Kind) -> None:
+    """At a rate of next to nothing the second run ends with the weights of the first."""
+    done, before = runs(kind)[0], os.path.join(ground, f"before-{kind.name}")
+    os.makedirs(before)
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy2(os.path.join(done.out, name), before)
+    text = small(f'lora(from="before-{kind.name}")', method="sft", target=kind.target, strategy=kind.strategy)
+    text = text.replace('"tiny"', '"untied"').replace("lr=1e-3", "lr=1e-12")
+    assert "1e-12" in text
+    again = warm.train(text, f"continued-{kind.name}", kind.target, str(tmp_path), kind.world)
+    assert f"training continues the adapter in {before}" in again.said
+    assert again.values("loss")[0] < done.values("loss")[0]
+    was, now = (tensors(os.path.join(folder, "adapter_model.safetensors")) for folder in (done.out, again.out))
+    assert set(was) == set(now)
+    for name, weight in was.items():
+        old, new = (array("f", one) for one in (weight, now[name]))
+        assert new == pytest.approx(old, abs=1e-9)
+    os.remove(os.path.join(before, "adapter_model.safetensors"))
+    shutil.rmtree(again.out)
+    lost = warm.launch(again.folder, str(tmp_path), "--preflight")
+    assert "has no adapter_model.safetensors: training cannot continue the adapter" in lost.said
+
+
+GROUPS = """
+import glob, json, os, sys, torch
+(path,) = glob.glob(os.path.join(sys.argv[1], "optimizer.pt")) or glob.glob(
+    os.path.join(sys.argv[1], "global_step*", "*rank_0_*optim*"))
+state = torch.load(path, weights_only=path.endswith("optimizer.pt"), map_location="cpu")
+state = state.get("optimizer_state_dict", state)
+state = state.get("base_optimizer_state", state.get("optimizer_state_dict", state))
+groups = state if isinstance(state, list) else state["param_groups"]
+print(json.dumps({"rates": [one["lr"] for one in groups], "sizes": [len(one.get("params", ())) for one in groups]}))
+"""
+
+
+@pytest.mark.parametrize("kind", [run for run in RUNS if run.what == "saved"], ids=lambda one: one.name)
+def test_the_b_matrices_have_a_rate_of_their_own(runs: Runs, warm: Warm, kind: Kind) -> None:
+    (seen,) = warm.program(kind.target, GROUPS, os.path.join(runs(kind)[0].out, "checkpoint-2"))
+    if kind.strategy == "one":
+        assert seen["sizes"] == [14 + 2, 14]  # two layers of seven, the embeddings and the head
+    rates = seen["rates"]
+    assert len(rates) == 2
+    assert rates[1] == pytest.approx(16 * rates[0])

@@ -1,0 +1,240 @@
+"""Adapters, and what one method reads and another does not: settings, escapes, shapes of rows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from case_support import data, spec, trained
+from compile_support import REPOSITORY, checked, codes, compiled, errors, only, put, shown, value
+from method_support import ON, PAIRS, PROMPTS, arguments, of, plan, some
+
+from xpc.compiler.data.shapes import SHAPES
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.methods import METHODS
+
+# -- adapters ---------------------------------------------------------------------------------------------------------
+
+
+def test_lora_has_trls_defaults() -> None:
+    assert plan("lora")["lora"] == {
+        "kind": "lora", "rslora": False, "dora": False, "parameters": None, "modules_to_save": None, "lr_ratio": None,
+        "embedding_lr": None, "rank": 16, "alpha": 32, "dropout": 0.05, "targets": "all-linear",
+        "bits": None, "adapter_dtype": "float32", "compute_dtype": "bfloat16",
+        "storage_dtype": "uint8", "double_quant": True, "quant_type": "nf4",
+    }  # fmt: skip
+    assert plan()["lora"] is None
+    assert plan("lora(rank=8, alpha=16, dropout=0, targets=[q_proj, v_proj])")["lora"]["targets"] == [
+        "q_proj",
+        "v_proj",
+    ]
+    assert "peft==0.21.2" in compiled(spec("lora"))["requirements.txt"].decode().splitlines()
+    assert "peft" not in compiled(spec())["requirements.txt"].decode()
+
+
+@pytest.mark.parametrize(
+    ("adapter", "precision", "strategy", "target", "stated"),
+    [
+        ("qlora", "fp32", "ddp", "trl-1.16", "float32"),
+        ("qlora", "fp16", "ddp", "trl-1.16", "float32"),
+        ("lora(bits=8)", "fp16", "zero2", "trl-1.16", "float32"),
+        ("qlora", "bf16", "ddp", "trl-1.16", "bfloat16"),
+        ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-1.16", "bfloat16"),
+        ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-0.24", "float32"),
+        ("qlora", "bf16", "ddp", "trl-0.18", "float32"),
+        ("qlora(dora)", "bf16", "fsdp", "trl-1.16", "float32"),  # one type, and dora's magnitudes are not rounded
+        ("qlora", "bf16", "fsdp", "trl-1.16", "bfloat16"),
+        ("qlora(dora)", "bf16", "zero2", "trl-1.16", "bfloat16"),
+        ("lora", "bf16", "zero2", "trl-1.16", "float32"),
+        ("lora", "bf16", "zero3", "trl-1.16", "float32"),
+        ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-1.16", "bfloat16"),
+        ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-0.18", "float32"),
+    ],
+)
+def test_the_type_of_adapters_is_stated(adapter: str, precision: str, strategy: str, target: str, stated: str) -> None:
+    found = plan(adapter, target=target, precision=precision, strategy=strategy)
+    assert found["lora"]["adapter_dtype"] == stated
+
+
+def test_qlora_is_four_bits_and_loads_what_it_computes_in() -> None:
+    found = plan("qlora(rank=128)", strategy="ddp")
+    assert some(found["lora"], "rank", "bits", "storage_dtype") == {"rank": 128, "bits": 4, "storage_dtype": "uint8"}
+    assert found["model"]["dtype"] == "bfloat16"
+    assert plan("qlora", strategy="zero3")["lora"]["storage_dtype"] == "bfloat16"
+    assert plan("qlora", strategy="fsdp")["lora"]["storage_dtype"] == "bfloat16"
+    assert plan("lora(bits=8)")["lora"]["bits"] == 8
+    requirements = compiled(spec("qlora"))["requirements.txt"].decode()
+    assert "bitsandbytes==" in requirements
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_adapter_on_every_method(method: str) -> None:
+    found = plan(of(method), "lora(rank=4)", train=ON.get(method, PAIRS))
+    assert (found["method"]["name"], found["lora"]["rank"]) == (method, 4)
+
+
+def test_one_adapter(tmp_path: object) -> None:
+    assert errors(checked(spec("lora", "qlora"))) == ["XP103"]
+    assert errors(checked(spec("lora(bits=5)"))) == ["XP107"]
+    root = put(tmp_path, {"base.xp": "lora(rank=8)\n"})
+    child = spec("qlora(alpha=16)").replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
+    got = json.loads(compiled(child, root)["trainer_args.json"])["lora"]
+    assert some(got, "rank", "alpha", "bits") == {"rank": 8, "alpha": 16, "bits": 4}
+    off = spec("lora false").replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
+    assert json.loads(compiled(off, root)["trainer_args.json"])["lora"] is None
+
+
+def test_an_adapter_leaves_room_for_a_larger_micro_batch() -> None:
+    def micro(*lines: str) -> int:
+        text = "xpc 1\ntrain qwen2.5-3b on infinity-instruct for 1 epochs\nhardware 1 x h100-80gb\nbatch gbs=128\n"
+        text += "memory(checkpointing)\n"
+        found = value(text + "".join(f"{line}\n" for line in lines), "batch.micro")
+        assert isinstance(found, int)
+        return found
+
+    assert micro() <= micro("lora") <= micro("qlora")
+    assert micro() < micro("qlora")
+
+
+# -- settings of other methods, and the escape ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "lines"),
+    [
+        ("sft", "method(generations=8)"),
+        ("sft", "method(beta=0.1)"),
+        ("dpo", "batch(packing)"),
+        ("dpo", "method(temperature=1)"),
+        ("orpo", "method(loss=sigmoid)"),
+        ("orpo", "memory(offload_activations)"),
+        ("kto", "method(label_smoothing=0.1)"),
+        ("reward", "method(beta=0.1)"),
+        ("grpo", "method(assistant_only)"),
+        ("rloo", "method(scale_rewards=group)"),
+    ],
+)
+def test_a_setting_of_another_method(method: str, lines: str) -> None:
+    found = checked(spec(of(method), lines, train=ON.get(method, PAIRS)))
+    assert errors(found) == ["XP126"], shown(found)
+    off = lines.replace("packing", "packing=false").replace("assistant_only", "assistant_only=false")
+    if off != lines:
+        assert not errors(checked(spec(of(method), off, train=ON.get(method, PAIRS))))
+
+
+def test_the_escape_has_the_names_of_the_methods_class() -> None:
+    def extra(method: str, line: str) -> list[str]:
+        return errors(checked(spec(of(method), "extra trl {", f"  {line}", "}", train=ON.get(method, PAIRS))))
+
+    assert extra("dpo", "f_divergence_type = js_divergence") == []
+    assert extra("sft", "f_divergence_type = js_divergence") == ["XP121"]
+    assert extra("dpo", "packing_strategy = bfd") == ["XP121"]
+    assert extra("dpo", "beta = 0.1") == ["XP120"]
+    assert extra("sft", "beta = 0.1") == ["XP121"]
+    assert extra("grpo", "importance_sampling_level = sequence") == []
+    assert extra("grpo", "num_generations = 4") == ["XP120"]
+    assert extra("grpo", "vllm_server_host = host") == []
+    assert arguments("method dpo", "extra trl {", "  ld_alpha = 0.5", "}", train=PAIRS)["ld_alpha"] == 0.5
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+
+PREFERENCE = '{"prompt": "2 + 2?", "chosen": "4", "rejected": "5"}\n'
+JUDGED = '{"prompt": "2 + 2?", "completion": "4", "label": true}\n'
+
+
+@pytest.mark.parametrize(
+    ("method", "row", "shape"),
+    [
+        ("dpo", PREFERENCE, "preference"),
+        ("orpo", '{"chosen": "2 + 2? 4", "rejected": "2 + 2? 5"}\n', "preference"),
+        ("kto", JUDGED, "unpaired"),
+        ("kto", PREFERENCE, "preference"),
+        ("reward", PREFERENCE, "preference"),
+        ("grpo", '{"prompt": "2 + 2?", "solution": "4"}\n', "prompt"),
+        ("rloo", '{"prompt": "2 + 2?", "completion": "4"}\n', "prompt"),
+        ("sft", JUDGED, "prompt_completion"),
+    ],
+)
+def test_the_shape_of_a_file_is_the_one_that_the_method_reads(
+    method: str, row: str, shape: str, tmp_path: object
+) -> None:
+    root = put(tmp_path, {"rows.jsonl": row * 100})
+    found = plan(of(method), root=root, train=trained('qwen2.5-3b on "rows.jsonl"'))
+    assert [source["shape"] for source in found["data"]["sources"]] == [shape]
+
+
+def test_a_hub_dataset_has_the_usual_shape_of_the_method() -> None:
+    for method, shapes in ((name, one.shapes) for name, one in METHODS.items()):
+        found = checked(spec(of(method), train=trained("qwen2.5-3b on org/rows")))
+        assert codes(found) == ["XP111"], shown(found)
+        assert found.spec is not None
+        assert found.spec.data[0].shape == shapes[0]
+
+
+def test_a_prompt_column() -> None:
+    def source(*lines: str, **around: str) -> dict[str, Any]:
+        return dict(plan(*lines, **around)["data"]["sources"][0])
+
+    asked = source("method grpo(rewards=format)", "data(prompt=question)", train=trained("qwen2.5-3b on gsm8k"))
+    assert some(asked, "shape", "columns") == {"shape": "prompt", "columns": ["question"]}
+    pairs = source("method dpo", "data(prompt=instruction)", train=PAIRS)
+    assert pairs["columns"] == ["instruction", "chosen", "rejected"]
+    kept = source("method sft", "data(prompt=question)", train=trained("qwen2.5-3b on alpaca"))
+    assert kept["columns"][0] == "question"
+    assert errors(checked(spec("data(prompt=question)"))) == ["XP124"]
+    named = data("org/rows {", "  columns = [problem, solution]", "}", "format = prompt", name="mix")
+    mix = source("method grpo(rewards=format)", named, train=trained("qwen2.5-3b on mix"))
+    assert mix["columns"] == ["problem", "solution"]
+
+
+def test_data_of_another_method() -> None:
+    for method, train in (("dpo", ON["sft"]), ("grpo", PAIRS), ("sft", PROMPTS), ("reward", PROMPTS)):
+        found = checked(spec(of(method), train=train))
+        assert errors(found) == ["XP503"], shown(found)
+    help = only(checked(spec("method grpo(rewards=format)", train=trained("qwen2.5-3b on gsm8k"))), "XP503").help
+    assert help is not None
+    assert "data(prompt=question)" in help
+    assert {shape for one in METHODS.values() for shape in one.shapes} == set(SHAPES)
+
+
+def test_values_of_the_spec() -> None:
+    found = checked(spec("method dpo(loss=[sigmoid(weight=0.5), sft])", "qlora(bits=8)", train=PAIRS))
+    one = found.spec
+    assert one is not None, shown(found)
+    assert (one.config, one.lora, one.bits, one.online) == ("trl.DPOConfig", True, 8, False)
+    assert one.weighted("method.loss") == (Weighted("sigmoid", 0.5), Weighted("sft"))
+    assert "f_divergence_type" in one.fields()
+    assert value(
+        spec("method grpo(rewards=format, vllm(gpu_memory=70%))", train=PROMPTS), "method.vllm.gpu_memory"
+    ) == Amount("share", 0.7)
+
+
+def test_plain_sft_loads_nothing_of_the_methods() -> None:
+    code = (
+        "import sys; sys.path.insert(0, 'tests/support'); from compile_support import checked, SEED; checked(SEED); "
+        "print([m for m in sys.modules if m in ('xpc.compiler.resolve.method_settings', "
+        "'xpc.compiler.resolve.derive_method', "
+        "'xpc.compiler.rules.method.support', 'xpc.compiler.language.convert_methods')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("teacher", "help"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", "for a model of the hub, write `Qwen/Qwen2.5-7B-Instruct` without quotes"),
+        ("no-such-folder", "name a folder that is here"),
+        ("adapter", "a teacher is a whole model"),
+    ],
+)
+def test_a_teacher_that_is_not_there_is_named_otherwise(tmp_path, teacher, help):
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+    found = checked(spec(f'method distill(teacher="{teacher}")', train=ON["distill"]), str(tmp_path))
+    told = [one.help for one in found.problems if one.code == "XP118"]
+    assert [one.startswith(help) and "config =" not in one for one in told] == [True]

@@ -1,0 +1,152 @@
+"""What stands in another shape than the language's: misspelt blocks, blocks in blocks, a block where a value goes.
+
+Each is told with an edit, and the edited spec states what was asked, with no finding of a name or a value left.
+"""
+
+from __future__ import annotations
+
+import pytest
+from compile_support import checked
+from test_unknown_names import edited
+
+from xpc.grammar.diagnostic import NOTE
+
+LINE = "train qwen2.5-3b on infinity-instruct"
+HEAD = f"xpc 1\n{LINE}\n"
+MIX = "xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n"
+CASES = [
+    ("lorra\n", "lora\n"),
+    ("lorra {\n  rank = 8\n}\n", "lora {\n  rank = 8\n}\n"),
+    ("lorra {\n  r = 8\n  lora_alpha = 16\n}\n", "lora {\n  rank = 8\n  alpha = 16\n}\n"),
+    ("dpoo {\n  beta = 0.1\n}\n", "dpo {\n  beta = 0.1\n}\n"),
+    ("gprpo {\n  generations = 8\n}\n", "grpo {\n  generations = 8\n}\n"),
+    ("optimzer { lr = 1e-5 }\n", "optimizer { lr = 1e-5 }\n"),
+    ("lora = 16\n", "lora(rank=16)\n"),
+    ("qlora = 4bit\n", "qlora\n"),
+    ("method grpo {\n  vllm = colocate\n}\n", "method grpo {\n  vllm(mode=colocate)\n}\n"),
+    ("method grpo {\n  vllm { colocate }\n}\n", "method grpo {\n  vllm { mode = colocate }\n}\n"),
+    ("packing = bfd\n", "packing(strategy=bfd)\n"),
+    (
+        "method grpo {\n  rewards { accuracy = 1, format = 0.5 }\n}\n",
+        "method grpo {\n  rewards = [accuracy(weight=1), format(weight=0.5)]\n}\n",
+    ),
+    ("lr { value = 1e-5 }\n", "lr = 1e-5\n"),
+    ("warmup { ratio = 0.03 }\n", "warmup = 3%\n"),
+    ("betas { beta1 = 0.9, beta2 = 0.95 }\n", "betas = [0.9, 0.95]\n"),
+    ("lora { targets { q_proj, v_proj } }\n", "lora { targets = [q_proj, v_proj] }\n"),
+    ("eval { early_stopping { patience = 3 } }\n", "eval { patience = 3 }\n"),
+    ("strategy zero2 {\n  offload_optimizer { device = cpu }\n}\n", "strategy zero2 {\n  offload = cpu\n}\n"),
+    (
+        "method grpo {\n  sampling { temperature = 0.7, top_p = 0.9 }\n}\n",
+        "method grpo {\n  temperature = 0.7\n  top_p = 0.9\n}\n",
+    ),
+    ('hardware { gpus = "8 x a100-80gb" }\n', "hardware 8 x a100-80gb\n"),
+    ('track = ["wandb", "tensorboard"]\n', "track = [wandb, tensorboard]\n"),
+    ("optimizer._component_ = torch.optim.AdamW\n", "optimizer=adamw\n"),
+    ("template_path = qwen.jinja\n", 'chat_template=file("qwen.jinja")\n'),
+    ("train_type = lora\n", "lora\n"),
+    (f"{MIX}  no-robots: 1000\n}}\n", f"{MIX}  no-robots {{ take = 1000 }}\n}}\n"),
+    (
+        f"{MIX}  no-robots {{ take = 10 }}\n  org/name: 0.5\n}}\n",
+        f"{MIX}  no-robots {{ take = 10 }}\n  org/name {{ take = 50% }}\n}}\n",
+    ),
+    ('save "out" every 100 steps\n', 'save "out" every=100\n'),
+    ("launch slurm time 12h requeue\n", "launch slurm time=12h requeue\n"),
+    ("lora rank 8\n", "lora rank=8\n"),
+    ("hardware 4 nodes x 8 x h100-80gb\n", "hardware 8 x h100-80gb\nnodes 4\n"),
+    ("hardware 2 machines of 8 x h100-80gb\n", "hardware 8 x h100-80gb\nnodes 2\n"),
+    (f"{LINE} with lorra(rank=8) bf16\n", f"{LINE} with lora(rank=8) bf16\n"),
+    (f"{LINE} for one epoch\n", f"{LINE} for 1 epoch\n"),
+    (f"{LINE} for five hundred steps with bf16\n", f"{LINE} for 500 steps with bf16\n"),
+    (f"{LINE} for one and a half epochs\n", f"{LINE} for 1.5 epochs\n"),
+]
+MORE = [
+    *((f"hardware {form}\n", "hardware 8 x h100-80gb\n") for form in (
+        "h100-80gb x 8", "8 * h100-80gb", "h100-80gb*8", "8 × h100-80gb", "h100-80gb(8)", "h100-80gb 8", "8, h100-80gb",
+        "8 h100-80gb")),
+    ("hardware = h100-80gb x 8\n", "hardware = 8 x h100-80gb\n"),
+    (f"{LINE} with h100-80gb x 8 zero2\n", f"{LINE} with 8 x h100-80gb zero2\n"),
+    ("gbs = 64/8\n", "gbs = 8\n"), ("gbs = 64 + 64\n", "gbs = 128\n"), ("lr = 1e-5 * 2\n", "lr = 2e-05\n"),
+    ("gbs == 64\n", "gbs = 64\n"), ("gbs := 64\n", "gbs = 64\n"), ("lr => 1e-5\n", "lr = 1e-5\n"),
+    ("lr -> 1e-5\n", "lr = 1e-5\n"), ("gbs = [64]\n", "gbs = 64\n"),
+    ("load_in_8bit = true\n", "lora(bits=8)\n"),
+    ("min_learning_rate = 1e-6\nschedule cosine\n", "min_lr = 1e-6\nschedule cosine\n"),
+    ("method sft_trainer\n", "method sft\n"), ("optimizer { decay = 0.1 }\n", "optimizer { weight_decay = 0.1 }\n"),
+    ("qwen2.5-3b on no-robots with lora\n", "train qwen2.5-3b on no-robots with lora\n"),
+    ("train qwen2.5-3b no-robots\n", "train qwen2.5-3b on no-robots\n"),
+    ("train qwen2.5-3b on no-robots, bf16\n", "train qwen2.5-3b on no-robots with bf16\n"),
+    ("train qwen2.5-3b on [no-robots, capybara]\n", "train qwen2.5-3b on mix\ndata mix { no-robots, capybara }\n"),
+    ("train https://huggingface.co/Qwen/Qwen2.5-3B on no-robots\n", "train Qwen/Qwen2.5-3B on no-robots\n"),
+    ("train qwen2.5-3b on no-robots [train]\n", "train qwen2.5-3b on no-robots[train]\n"),
+    ("train qwen2.5-3b on smoltalk :all\n", "train qwen2.5-3b on smoltalk:all\n"),
+    ("train qwen2.5-3b on no-robots:\n", "train qwen2.5-3b on no-robots\n"),
+    ("sweep { optimizer { lr = [1e-6, 2e-6] } }\n", "sweep { optimizer.lr = [1e-6, 2e-6] }\n"),
+]  # fmt: skip
+
+
+def whole(text: str) -> str:
+    return text if text.startswith(("xpc", "train ", "qwen")) else HEAD + text
+
+
+def test_counts_of_gpus_arithmetic_and_marks_are_told_as_what_they_mean() -> None:
+    for typed, right in MORE:
+        test_another_shape_is_told_as_what_it_means(typed, right)
+
+
+@pytest.mark.parametrize(("typed", "right"), CASES)
+def test_another_shape_is_told_as_what_it_means(typed: str, right: str) -> None:
+    text = whole(typed)
+    told = [one for one in checked(text).problems if one.edits and one.severity != NOTE]
+    assert len(told) == 1, told
+    after = edited(text, told[0])
+    assert after == whole(right)
+    assert not [one for one in checked(after).problems if one.code[:3] in ("XP0", "XP1") and one.severity != NOTE
+                and one.code not in ("XP114", "XP125")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("hardware { type = h100 }\n", "write `hardware 8 x h100-80gb`, `h100-nvl-94gb` or `h100-pcie-80gb`"),
+        ("hardware { type = gtx9999, count = 4 }\n", "not a GPU of the registry"),
+        ("eval { split = 0.1 }\n", "write `data(holdout=10%)` outside of `eval`"),
+        ("fsdp { use_orig_params = true }\n", "which `strategy fsdp1` reads; FSDP2 does it by itself"),
+        ("memory = gradient_checkpointing\n", "write `memory(checkpointing)`"),
+        ("seq { max = 4k }\n", "such as `seq = 4096`"),
+        ("no-robots: 1000\n", "`data mix { no-robots { take = 1000 } }` below it"),
+        ("sequence_parallel = true\n", "no equivalent"),
+        ("zero3_offload = true\n", "write `strategy zero3(offload=cpu)`"),
+        ('accum = "auto"\n', "leave `accum` out"),
+        ("hardware H100:8\n", "write `8 x h100-80gb`, `8 x h100-nvl-94gb` or `8 x h100-pcie-80gb`"),
+        ("lr = $LR\n", "a spec has no variables"),
+        ("lr = {{ lr }}\n", "a spec has no variables"),
+        ('save "out/$USER"\n', "leave `$USER` out"),
+        ("seq = 2GB\n", "such as `seq = 4096`"),
+        ("gbs = 50%\n", "such as `gbs = 128`"),
+        ("lora { rank = 0 }\n", "of at least 1 and at most 65536, such as `rank = 16`"),
+        ("qlora { bits = 3 }\n", "write `bits = 4`, or `bits = 8`"),
+        ("lr = [1e-5, 2e-5]\n", "write `sweep { lr = [1e-5, 2e-5] }`"),
+        ("method ppo\n", "it has no equivalent, because it trains a second model"),
+        ("method dpo(loss=simpo)\n", "it has no equivalent, because TRL keeps it in trainers of its own"),
+        ("method lora\n", "write `lora` on a line of its own"),
+        ("launch torchrun\n", "write `launch local(launcher=torchrun)`"),
+        ("precision mixed\n", "write `bf16`, or `fp16` where the GPU is older"),
+        ("target latest\n", "`target trl-0.18` or `target trl-0.24` or `target trl-1.16`"),
+        ("target trl-2.0\n", "write `target trl-1.16`"),
+        ("nope = 3\n", "docs/reference.md lists them all"),
+        ("eval { tasks = [no_such_task] }\n", "write `leaderboard`, another task"),
+        ("num_workers = 8\n", "`extra trl { dataloader_num_workers = 8 }` for those that load batches"),
+        ("train_on_inputs = false\n", "write `assistant_only` for rows of conversations, or `completion_only`"),
+        ("train qwen2.5-3b on train[:20%]\n", "write `[train:20%]`"),
+        ("train qwen2.5-3b on ultrafeedback-binarized\n", "such as `deita-10k`"),
+        (
+            "fsdp\nextra accelerate { fsdp_config { fsdp_activation_checkpointing = true } }\n",
+            "write `memory(checkpointing)` instead",
+        ),
+    ],
+)
+def test_where_nothing_certain_is_meant_there_is_no_edit(typed: str, says: str) -> None:
+    found = [one for one in checked(whole(typed)).problems if one.severity != NOTE]
+    told = [one for one in found if says in (one.help or "")]
+    assert told, found
+    assert not told[0].edits

@@ -1,0 +1,247 @@
+"""Names and values of other tools get the intended setting and value, or the answer that there is no equivalent.
+
+Each list was written and committed before anything was tried; what it missed was then mended. Rightly answered at
+first: unknown_names.toml 42 % (its second half, by checksum, was only counted: 95.8 % of 239 after mending the first),
+unknown_names_shapes.toml 64 % of 212, unknown_names_later.toml 92 %, unknown_names_blind.toml 75.8 % of 153,
+unknown_names_second.toml 79.6 % of 103, unknown_names_third.toml 90.6 % of 64.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+import zlib
+from functools import cache
+
+import pytest
+from compile_support import checked, edited
+
+from xpc.compiler import registry
+from xpc.compiler.language.convert import convert
+from xpc.compiler.language.expand import expand
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.values import plain_value
+from xpc.grammar.diagnostic import ERROR, NOTE, Diagnostic
+from xpc.grammar.parse import parse
+from xpc.grammar.record import evolve
+from xpc.grammar.source import Source
+from xpc.grammar.tree import Count, Ref
+
+pytestmark = pytest.mark.slow
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LINE = "train qwen2.5-3b on infinity-instruct"
+HEAD = f"xpc 1\n{LINE}\n"
+SHARE = 0.95
+PLACES = {
+    "models": "xpc 1\ntrain {} on infinity-instruct\n",
+    "datasets": "xpc 1\ntrain qwen2.5-3b on {}\n",
+    "gpus": HEAD + "hardware {}\n",
+}
+
+
+def rows(file: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Where a thing is typed (a section), what is typed, and the answers that are right."""
+    with open(os.path.join(HERE, file), "rb") as handle:
+        table = tomllib.load(handle)
+    return [
+        (tool, typed, (right,) if isinstance(right, str) else tuple(right))
+        for tool, entries in table.items()
+        for typed, right in entries.items()
+    ]
+
+
+def is_tuned(typed: str) -> bool:
+    return zlib.crc32(typed.encode()) % 2 == 0
+
+
+def texts(tool: str, typed: str) -> list[str]:
+    """The specs that hold what is typed."""
+    if tool in PLACES:
+        return [PLACES[tool].format(typed)]
+    head, brace, inside = typed.partition(" { ")
+    if brace:
+        if "=" in inside.partition(",")[2]:  # several settings stand on one line, as they are typed
+            return [f"{HEAD}{typed}\n"]
+        return [f"{HEAD}{head} {{\n  {inside.removesuffix(' }')}\n}}\n"]
+    out = [f"{HEAD}{typed}\n"]
+    if tool == "flags" or re.fullmatch(r'[^ ]+(="[^"]*"|=\[[^]]*\])?', typed):
+        out.append(f"{LINE} with {typed}\n")
+    return out
+
+
+def right_text(tool: str, right: str) -> str:
+    if tool in PLACES:
+        return PLACES[tool].format(right)
+    return HEAD + re.sub(r" \{ (.*) \}", r" {\n  \1\n}", right) + "\n"
+
+
+def stated(text: str) -> dict[str, object]:
+    """What a spec states: every setting with its value, the model, the data, and what `extra` holds."""
+    file = parse(Source("t.xp", text))[0]
+    spec = expand(file)
+    out: dict[str, object] = {}
+    for path, item in spec.items.items():
+        node = item.node
+        if path == "hardware" and isinstance(node, Ref):
+            out[path] = node.name
+            continue
+        if isinstance(node, Count):
+            gpu = registry.find_gpu(node.what.name) if isinstance(node.what, Ref) else None
+            out[path] = f"{node.n.text} x {gpu.name if gpu is not None else node.what}"
+            continue
+        if path == "eval.data":  # a part of the text, which is compared as it is typed
+            out[path] = text[node.span.start : node.span.end]
+            continue
+        value = convert(BY_PATH[path], item)
+        out[path] = value.message if isinstance(value, Diagnostic) else value
+    for escape, items in spec.extra.items():
+        out |= {f"{escape}:{path}": plain_value(item.node) for path, item in items.items()}
+    if file.train is not None:
+        for name, node in (("MODEL", file.train.model), ("DATA", file.train.data)):
+            typed = text[node.span.start : node.span.end].lower()
+            known = registry.find_model(typed) if name == "MODEL" else registry.find_dataset(typed)
+            out[name] = known.alias if known is not None else typed
+    return out
+
+
+@cache  # both questions are put to the same texts, and an edit is looked at once more
+def findings(text: str) -> list[Diagnostic]:
+    return [one for one in checked(text).problems if one.severity != NOTE and one.code != "XP125"]
+
+
+def errors(text: str) -> list[Diagnostic]:
+    return [one for one in findings(text) if one.severity == ERROR]
+
+
+def first(text: str, start: int = 0) -> Diagnostic | None:
+    """The finding that speaks of what was typed: a name or a value before what follows from it."""
+    found = [one for one in findings(text) if one.primary is not None and one.primary.span.start >= start]
+    return min(found, key=lambda one: (one.severity != ERROR, one.code[:3] not in ("XP0", "XP1")), default=None)
+
+
+def says(found: Diagnostic, words: str) -> bool:
+    told = " ".join([found.message, found.help or "", found.primary.text if found.primary else ""]).lower()
+    told = re.sub(r"extra\((\w+), ", r"extra \1(", told)  # the same, as it is typed after `with`
+    words = re.sub(r"extra\((\w+), ", r"extra \1(", words)
+    return all(any(word.lower() in told for word in part.split("|")) for part in words.split(", "))
+
+
+def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> bool:
+    """Whether a finding tells what is right."""
+    kind, _, words = right.partition(": ")
+    if kind == "no":
+        return not found.edits and "write `" not in (found.help or "") and says(found, words)
+    if kind == "says":
+        before = text.splitlines()
+        whole = " ".join(one.replace(" = ", "=") for one in edited(text, found).splitlines() if one not in before)
+        return says(evolve(found, message=whole, help="", primary=None) if found.edits else found, words)
+    wanted = stated(right_text(tool, right))
+    if found.edits:
+        after = edited(text, found)
+        return stated(after) == wanted and (not errors(after) or bool(errors(right_text(tool, right))))
+    match = re.search(r"write `([^`]*)`", found.help or "")
+    if match is None:
+        return False
+    if tool == "gpus":
+        return stated(PLACES[tool].format(f"{typed.partition(' x ')[0]} x {match[1]}")) == wanted
+    head = typed.partition(" { ")[0]
+    for form in (f"{HEAD}{match[1]}\n", f"{HEAD}{head} {{\n  {match[1]}\n}}\n"):
+        said = stated(form)
+        new = {path: value for path, value in said.items() if path not in ("MODEL", "DATA")}
+        if new and not parse(Source("t.xp", form))[1] and new.items() <= wanted.items():
+            return True
+    return False
+
+
+def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
+    """Whether a form that is told, written with the value that was typed, is refused where it stands."""
+    match = re.search(r"write `([^`]*)`", found.help or "")
+    if (
+        match is None
+        or found.edits
+        or found.primary is None
+        or "{" in match[1]
+        or re.search("SOURCE|MODEL|DATA", match[1])
+    ):
+        return False
+    if ", which `" in (found.help or ""):
+        return False  # of another method or strategy than this spec's
+    value = typed.rstrip(" }").partition("=")[2].strip() or "true"
+    form = match[1].replace("...", value)
+    span = found.primary.span
+    outside = " outside of `" in (found.help or "") or "{" not in text
+    if outside:
+        after = f"{LINE} with {form}\n" if f"{LINE} with" in text else f"{HEAD}{form}\n"
+    elif text[: span.start].rstrip().endswith("="):  # at the value: the form names the setting once more
+        after = text[: span.start] + form.partition("=")[2].strip() + text[span.end :]
+    else:
+        after = text[: span.start] + (form if "=" in form else f"{form} = {value}") + text[span.end :]
+    return any(one.code in ("XP101", "XP102", "XP121") or "cannot write" in one.message for one in errors(after))
+
+
+def is_that(tool: str, text: str, right: str) -> bool:
+    """Whether a spec states what is right as it is."""
+    return not right.startswith(("no: ", "says: ")) and stated(text) == stated(right_text(tool, right))
+
+
+def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
+    """What was told instead of a right answer, or an empty text."""
+    for text in texts(tool, typed):
+        if any(is_that(tool, text, one) for one in right):
+            continue
+        found = first(text)
+        if found is None:
+            return f"{text!r} is legal"
+        if not any(fits(tool, typed, text, found, one) for one in right) or (
+            tool not in PLACES and any(one.startswith("says: ") for one in right) and leads_astray(text, found, typed)
+        ):
+            edits = ", ".join(edit.text for edit in found.edits)
+            return f"{found.code} {found.message}; {found.help}" + (f" [{edits}]" if edits else "")
+    return ""
+
+
+def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
+    """An edit that compiles and states something else than what was meant, or an empty text."""
+    for text in texts(tool, typed):
+        if any(is_that(tool, text, one) for one in right):
+            continue
+        for found in findings(text):
+            after = edited(text, found)
+            if not found.edits or errors(after) or any(fits(tool, typed, text, found, one) for one in right):
+                continue
+            return f"{found.code}: {after!r}"
+    return ""
+
+
+ROWS = rows("unknown_names.toml")
+LATER = [row for name in ("shapes", "later", "blind", "second", "third") for row in rows(f"unknown_names_{name}.toml")]
+
+
+def test_of_later_lists_what_is_told_is_what_was_meant_and_no_edit_leads_astray():
+    assert len(LATER) >= 680
+    wrong = {typed: text for tool, typed, right in LATER if (text := missed(tool, typed, right))}
+    listed = "\n".join(f"{typed}: {text}" for typed, text in wrong.items())
+    assert len(wrong) <= 0.02 * len(LATER), listed
+    astray = [text for tool, typed, right in LATER if (text := misled(tool, typed, right))]
+    assert not astray, "\n".join(astray)
+
+
+@pytest.mark.parametrize("tuned", [True, False], ids=["tuned", "held out"])
+def test_what_is_told_is_what_was_meant(tuned):
+    half = [row for row in ROWS if is_tuned(row[1]) is tuned]
+    told = {typed: missed(tool, typed, right) for tool, typed, right in half}
+    wrong = {typed: text for typed, text in told.items() if text}
+    share = 1 - len(wrong) / len(half)
+    listed = "\n".join(f"{typed}: {text}" for typed, text in wrong.items())
+    print(f"{share:.1%} of {len(half)}\n{listed if tuned else ''}")
+    assert len(half) >= 200
+    assert share >= SHARE, listed if tuned else "of the held-out half"
+
+
+@pytest.mark.parametrize("tuned", [True, False], ids=["tuned", "held out"])
+def test_no_edit_that_compiles_states_something_else(tuned):
+    wrong = {typed: misled(tool, typed, right) for tool, typed, right in ROWS if is_tuned(typed) is tuned}
+    listed = [f"{typed}: {text}" for typed, text in wrong.items() if text]
+    assert len(listed) == 0, "\n".join(listed) if tuned else "a held-out one"

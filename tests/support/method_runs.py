@@ -1,0 +1,262 @@
+"""Small runs of every method on the CPU: their data, their specs, and what each has left."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from array import array
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import frozen
+from emitted import compiled, put
+from forks import Forks
+from interpreters import OTHERS, methods_of, sharded
+from stacks import Run, environment, interpreter, launch, payload
+from tiny_runs import lines, spec
+
+from xpc.compiler.language.methods import METHODS
+from xpc.compiler.stacks import DEFAULT, load
+
+STEPS, KEPT = 4, 2
+"""Steps of a run, and the step of the checkpoint that it goes on from."""
+REWARDS = """\
+def even(prompts, completions, completion_ids, row, colour, **given):
+    for prompt, one in zip(prompts, colour, strict=True):
+        assert f" {one} " in prompt[-1]["content"], "the columns belong to their prompts"
+    return [sum(token % 2 == 0 for token in ids) / len(ids) for ids in completion_ids]
+
+
+def short(completions, **columns):
+    return [-len(completion[0]["content"]) / 50 for completion in completions]
+"""
+WRONG = {"role": "assistant", "content": "I will not say anything about it."}
+ONLINE_SETTINGS = "generations=4, max_completion=12, beta=0.04"
+SETTINGS = {
+    **dict.fromkeys(("grpo", "rloo"), f'(rewards="rewards.py:even", {ONLINE_SETTINGS})'),
+    "distill": '(teacher="teacher", max_completion=12, beta=0.5)',
+}
+"""What a method cannot do without."""
+DATA = {
+    "sft": "messages", "dpo": "preferences", "orpo": "preferences", "reward": "preferences", "kto": "judged",
+    "grpo": "prompts", "rloo": "prompts", "distill": "prompts",
+}  # fmt: skip
+TWO = {
+    "sft": ("ddp", "zero2"), "dpo": ("zero3", "ddp"), "orpo": ("zero2", "zero3"), "kto": ("ddp", "zero2"),
+    "reward": ("zero2", "zero3"), "grpo": ("zero2", "zero3"), "rloo": ("zero3", "ddp"),
+    "distill": ("zero3", "ddp"),
+}  # fmt: skip
+"""How two processes train: all weights, and adapters."""
+
+
+def files(turns: list[list[dict[str, str]]]) -> dict[str, str]:
+    """Questions in the shape of each method: right and wrong answers, judged ones, or none; every fourth is long."""
+    more = "Think first. " * 8
+    long = [{**row[0], "content": more * (i % 4 == 0) + row[0]["content"]} for i, row in enumerate(turns)]
+    return {
+        "preferences.jsonl": lines([{"chosen": row, "rejected": [row[0], WRONG]} for row in turns]),
+        "ragged.jsonl": lines(
+            [{"chosen": [ask, row[1]], "rejected": [ask, WRONG]} for ask, row in zip(long, turns, strict=True)]
+        ),
+        "judged.jsonl": lines(
+            [{"prompt": [row[0]], "completion": [row[1] if i % 2 else WRONG], "label": i % 2 == 1}
+             for i, row in enumerate(turns)]
+        ),
+        "prompts.jsonl": lines(
+            [{"prompt": row[0]["content"], "row": i, "colour": row[0]["content"].split()[-2], "solution": "$4$"}
+             for i, row in enumerate(turns)]
+        ),
+        "rewards.py": REWARDS,
+    }  # fmt: skip
+
+
+@frozen
+class Small:
+    """A run of a method: on what stack, how spread, and whether all weights or adapters are trained."""
+
+    method: str
+    target: str = DEFAULT
+    strategy: str = "one"
+    adapter: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the run is called, and its files."""
+        other = "" if self.target == DEFAULT else self.target
+        return "-".join(part for part in (other, self.method, self.strategy, self.adapter) if part)
+
+    @property
+    def world(self) -> int:
+        """Processes."""
+        return 1 if self.strategy == "one" else 2
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it is run once more, from its first checkpoint.
+
+        Each method is, on two processes, and one that generates alone; adapters are with and without shards, and over a
+        quantized base (test_train_adapters.py has more of them).
+        """
+        chosen = {("grpo", "one", ""), ("dpo", "ddp", "lora"), ("grpo", "zero3", "lora"), ("dpo", "zero3", "qlora")}
+        return (self.world == 2 and not self.adapter) or (self.method, self.strategy, self.adapter) in chosen
+
+    @property
+    def text(self) -> str:
+        """The spec."""
+        settings = SETTINGS.get(self.method, "")
+        return small(f"method {self.method}{settings}", self.adapter, method=self.method, target=self.target,
+                     strategy=self.strategy, save=f'save "out" every={KEPT if self.resumes else "never"}')  # fmt: skip
+
+
+def small(*more: str, method: str, target: str = DEFAULT, strategy: str = "one", data: str = "", **around: str) -> str:
+    """A spec of four steps of the method."""
+    sizes = "gbs=8 micro=4" if METHODS[method].generates else "gbs=8 micro=2 seq=64"
+    one = strategy == "one"
+    return spec(*more, data=f'"{data or DATA[method]}.jsonl"', length=f"{STEPS} steps", target=target, sizes=sizes,
+                hardware="cpu" if one else "2 x cpu", strategy="ddp" if one else strategy, **around)  # fmt: skip
+
+
+RUNS = (
+    *(Small(method) for method in METHODS),
+    *(Small(method, strategy=TWO[method][0]) for method in METHODS),
+    *(Small(method, strategy=TWO[method][1], adapter="lora") for method in METHODS),
+    *(Small(method, adapter="qlora") for method in METHODS),
+    Small("dpo", strategy="zero3", adapter="qlora"),
+    *(Small(method, other) for other in OTHERS for method in methods_of(other)),
+    *(Small(method, other, sharded(other, TWO[method][0], method)) for other in OTHERS for method in methods_of(other)),
+    *(
+        Small(method, other, sharded(other, TWO[method][1], method), "lora")
+        for other in OTHERS
+        for method in methods_of(other)
+    ),
+    *(
+        Small(method, other, adapter="qlora")
+        for other in OTHERS
+        if load(other).facts.quantized_on_cpu
+        for method in methods_of(other)
+    ),
+)
+
+
+@frozen
+class Trained:
+    """A run that ended, and what it said; with ``again`` the same run, gone on from its first checkpoint."""
+
+    folder: str
+    out: str
+    status: list[int]
+    said: str
+    complained: str
+    events: list[dict[str, Any]]
+
+    def values(self, name: str) -> list[float]:
+        """A number of each step's event."""
+        return [event[name] for event in self.events if name in event]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """summary.json."""
+        with open(os.path.join(self.out, "summary.json"), encoding="utf-8") as handle:
+            return dict(json.load(handle))
+
+
+class Warm:
+    """The warm interpreters, one a target, started when they are asked for.
+
+    ``notes`` is where trackio keeps its database; it looks once, when it is imported.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.place, self.notes = place, os.path.join(place, "trackio")
+        self.servers: dict[str, Forks] = {}
+
+    def of(self, target: str) -> Forks:
+        """The one of a target; skips the test where there is none."""
+        if target not in self.servers:
+            variables = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", TRACKIO_DIR=self.notes)
+            self.servers[target] = Forks(interpreter(target), variables)
+        return self.servers[target]
+
+    def compiled(self, text: str, name: str) -> str:
+        """The text's bundle, beside the tiny model."""
+        return compiled(text, self.place, os.path.join(self.place, f"{name}.bundle"), f"{name}.xp")
+
+    def run(self, bundle: str, cwd: str, target: str, world: int = 1, **variables: str) -> Trained:
+        """Runs a bundle from ``cwd`` to its end; fails with what it said where it does not end well."""
+        if world > 1:  # one process has looked before the launch
+            variables.setdefault("XPC_PREFLIGHT", "passed")
+        answer = self.of(target).run(bundle, cwd, world=world, **variables)
+        said = f"{answer['out'][-3000:]}\n{answer['err'][-5000:]}"
+        assert answer["status"] == [0] * world, said
+        out = os.path.join(cwd, "out")
+        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as handle:
+            events = [json.loads(line) for line in handle]
+        return Trained(bundle, out, answer["status"], answer["out"], answer["err"], events)
+
+    def train(self, text: str, name: str, target: str, cwd: str, world: int = 1, **variables: str) -> Trained:
+        """Compiles a text and runs it."""
+        return self.run(self.compiled(text, name), cwd, target, world, **variables)
+
+    def launch(self, bundle: str, cwd: str, *words: str, **variables: str) -> Run:
+        """`launch.sh`, to its end: the script, its preflight and its launcher as they are, their interpreters forks."""
+        python = self.of(payload(bundle)["target"]).python
+        return launch(bundle, cwd, *words, PYTHON=python, **variables)
+
+    def program(self, target: str, text: str, *words: str) -> list[dict[str, Any]]:
+        """Runs a text as a program beside the tiny model: the objects that it prints, one a line."""
+        path = os.path.join(self.place, "program.py")
+        put(self.place, {"program.py": text})
+        done = self.of(target).run(path, self.place, *words, program=path)
+        assert done["status"] == [0], done["err"][-3000:]
+        return [json.loads(line) for line in done["out"].splitlines() if line.startswith("{")]
+
+    def twice(self, text: str, name: str, target: str, cwd: str, world: int = 1) -> list[Trained]:
+        """Runs a text; then once more from its first checkpoint, in a copy of what it left."""
+        first = self.train(text, name, target, cwd, world)
+        whole = os.path.join(cwd, "whole")
+        os.rename(first.out, whole)
+        shutil.copytree(whole, first.out)
+        cut(first)
+        again = self.run(first.folder, cwd, target, world, XPC_PREFLIGHT="passed")
+        return [Trained(first.folder, whole, first.status, first.said, first.complained, first.events), again]
+
+    def close(self) -> None:
+        """Ends the interpreters."""
+        for server in self.servers.values():
+            server.close()
+
+
+def cut(trained: Trained) -> None:
+    """Leaves what a run leaves that was killed between its two checkpoints."""
+    shutil.rmtree(os.path.join(trained.out, f"checkpoint-{STEPS}"))
+    for name in os.listdir(trained.out):
+        if name != "metrics.jsonl" and name != "xpc_run.json" and not name.startswith("checkpoint-"):
+            path = os.path.join(trained.out, name)
+            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+
+
+def tensors(path: str) -> dict[str, bytes]:
+    """The bytes of each tensor of a safetensors file (8 bytes length, a header in JSON, data)."""
+    with open(path, "rb") as handle:
+        length = int.from_bytes(handle.read(8), "little")
+        header, data = json.loads(handle.read(length)), handle.read()
+    return {
+        name: data[slice(*entry["data_offsets"])] for name, entry in header.items() if name != "__metadata__"
+    }  # fmt: skip
+
+
+def types(path: str) -> set[str]:
+    """The types of the tensors of a safetensors file, by its header."""
+    with open(path, "rb") as handle:
+        header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
+    return {entry["dtype"] for name, entry in header.items() if name != "__metadata__"}
+
+
+def finite(weights: Mapping[str, bytes]) -> bool:
+    """Whether every float32 is a number."""
+    return all(math.isfinite(value) for data in weights.values() for value in array("f", data))
+
+
+Runs = Callable[[Small], list[Trained]]

@@ -1,0 +1,96 @@
+"""Whole launches in the interpreter of a stack. Used by the slow proofs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from functools import cache
+from typing import Any
+
+from attrs import frozen
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPOSITORY = os.path.dirname(os.path.dirname(HERE))
+
+from interpreters import interpreter as interpreter  # noqa: E402
+from patience import HUNG  # noqa: E402
+
+QUIET = {
+    "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "disabled",
+    "TRL_EXPERIMENTAL_SILENCE": "1",  # as a bundle's own program sets it
+}  # fmt: skip
+
+
+@cache
+def has(target: str, package: str) -> bool:
+    """Whether the target's interpreter has a package beside the stack."""
+    code = f"import importlib.util as u, sys; sys.exit(u.find_spec({package!r}) is None)"
+    return subprocess.run([interpreter(target), "-c", code], check=False).returncode == 0
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """This process's environment, offline and with one thread a process, without what an outer launch left."""
+    kept = {
+        k: v for k, v in os.environ.items() if not k.startswith(("ACCELERATE_", "FSDP_", "MASTER_", "RANK", "WORLD"))
+    }
+    return {**kept, **QUIET, **variables}
+
+
+def looked_at(target: str, folders: list[str]) -> dict[str, dict[str, object]]:
+    """What the target's libraries make of bundles (see inspect_bundles.py), by folder."""
+    program = os.path.join(REPOSITORY, "tests", "proof", "inspect_bundles.py")
+    done = subprocess.run([interpreter(target), program], input=json.dumps(folders), text=True,
+                          capture_output=True, env=environment(), check=False, timeout=HUNG)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+@frozen
+class Run:
+    """A finished launch: what it said, and the folder that it wrote to."""
+
+    done: subprocess.CompletedProcess[str]
+    out: str
+
+    @property
+    def said(self) -> str:
+        """Both streams, for messages of failed assertions."""
+        return f"{self.done.stdout[-3000:]}\n{self.done.stderr[-3000:]}"
+
+    @property
+    def metrics(self) -> list[dict[str, float]]:
+        """The events of metrics.jsonl."""
+        with open(os.path.join(self.out, "metrics.jsonl"), encoding="utf-8") as handle:
+            return [json.loads(line) for line in handle]
+
+    @property
+    def losses(self) -> list[float]:
+        """The training losses, in the order of the file."""
+        return [event["loss"] for event in self.metrics if "loss" in event]
+
+    @property
+    def steps(self) -> list[float]:
+        """The steps that a loss was logged for."""
+        return [event["step"] for event in self.metrics if "loss" in event]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """summary.json."""
+        with open(os.path.join(self.out, "summary.json"), encoding="utf-8") as handle:
+            return dict(json.load(handle))
+
+
+def payload(bundle: str) -> dict[str, Any]:
+    """The bundle's trainer_args.json."""
+    with open(os.path.join(bundle, "trainer_args.json"), encoding="utf-8") as handle:
+        return dict(json.load(handle))
+
+
+def launch(bundle: str, cwd: str, *words: str, **variables: str) -> Run:
+    """`launch.sh`, to its end, in the interpreter of the bundle's target, or in the one that PYTHON names."""
+    plan = payload(bundle)
+    variables.setdefault("PYTHON", interpreter(plan["target"]))
+    done = subprocess.run([os.path.join(bundle, "launch.sh"), *words], cwd=cwd, text=True, capture_output=True,
+                          timeout=HUNG, env=environment(**variables), check=False)  # fmt: skip
+    return Run(done, os.path.join(cwd, plan["arguments"]["output_dir"]))
