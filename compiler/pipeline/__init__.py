@@ -1,4 +1,4 @@
-"""The way through: text goes in at one end, a bundle comes out at the other, one function a step."""
+"""The way from text to bundle, one function a step: read, load, resolve, check, lower."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 ASSUMED = "XP190"
 PASTED = ("XP014", "XP020", "XP023", "XP025", "XP030", "XP043", "XP101", "XP102", "XP104")
-"""Findings behind which lines of a command or of YAML, other tools' blocks, or their numbers may stand."""
+"""Findings that pasted text often causes: lines of a command or of YAML, another tool's blocks or numbers."""
 FIRST_RULE = "XP200"
-"""Below are codes of syntax and names: what such a spec leaves open is not known, so its assumptions are not told."""
+"""Codes below are about syntax and names. With such an error, what the spec leaves open is not known."""
 
 
 @record
 class Checked:
-    """A spec that went through every check, with everything that was found. `spec` is None when an error stands.
+    """The result of every check. `spec` is None when there is an error.
 
-    `silenced` is what a comment of the spec took out of the findings. Of a sweep, `spec` is its first member and
-    `members` are all.
+    `problems` are the findings, `silenced` those that a comment of the spec silences. For a sweep, `spec` is the first
+    member and `members` are all of them.
     """
 
     spec: CheckedSpec | None
@@ -50,7 +50,7 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
         workspace.pins, wrong = lockfile.read(workspace)
         loaded.problems += wrong
     if any(one.code in PASTED for one in loaded.problems):
-        from xpc.compiler.suggest.other_tools import told  # only a spec with such findings pays for it
+        from xpc.compiler.suggest.other_tools import told  # loaded only for a spec with such findings
 
         loaded.problems[:], meant = told(loaded.problems)
         loaded.meant |= meant
@@ -64,31 +64,31 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     found = [*loaded.problems, *resolve_problems]
     if spec is not None:
         found += check(spec)
-    return _checked(loaded, spec, _told(found))
+    return _checked(loaded, spec, _relevant(found))
 
 
 def error_codes(spec: Spec) -> set[str]:
-    """The codes of the errors in a spec: the judge of what the plan chooses; loaded where it is asked."""
+    """The codes of the errors in a spec, which the plan asks for before it chooses a strategy."""
     from xpc.compiler.rules.core.legality import error_codes
 
     return error_codes(spec)
 
 
-def _told(found: list[Diagnostic]) -> list[Diagnostic]:
-    """The findings without assumptions that a misspelt spec did not make."""
+def _relevant(found: list[Diagnostic]) -> list[Diagnostic]:
+    """Drop notes about assumed values when the spec has errors of syntax or names."""
     if any(one.severity == ERROR and one.code < FIRST_RULE for one in found):
         return [one for one in found if one.code != ASSUMED]
     return found
 
 
 def _check_sweep(loaded: Loaded, grid: Grid, workspace: Workspace) -> Checked:
-    """Every run that a sweep stands for."""
+    """Check every run of a sweep."""
     from xpc.compiler.pipeline.sweep_members import members
 
-    runs, found = members(loaded, grid, workspace, error_codes, _told)
+    runs, found = members(loaded, grid, workspace, error_codes, _relevant)
     if any(one.severity == ERROR for one in grid.problems):
-        found = [one for one in found if one.code != ASSUMED]  # what the sweep would say instead is not known
-    checked = _checked(loaded, runs[0].spec, _told(found))
+        found = [one for one in found if one.code != ASSUMED]  # the broken line may have set the assumed value
+    checked = _checked(loaded, runs[0].spec, _relevant(found))
     return evolve(checked, members=tuple(runs) if checked.spec is not None else ())
 
 
@@ -96,7 +96,7 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
     wrong = any(one.severity == ERROR for one in found)
     silenced: tuple[Silenced, ...] = ()
     if any("xpc:" in one.source.text for one in loaded.files):
-        from xpc.compiler.pipeline.silence import apply  # only a text with silences pays for them
+        from xpc.compiler.pipeline.silence import apply  # loaded only for a spec with silences
 
         found, silenced = apply(loaded.files, found)
     checked = None if spec is None or wrong else CheckedSpec.of(spec, found, silenced)
@@ -104,12 +104,12 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
 
 
 def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str, bytes] | None, Checked]:
-    """All of the way: the files of the bundle by name, or None when an error stands."""
+    """The complete way: the files of the bundle by name, or None when there is an error."""
     workspace.hashes = True
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return None, checked
-    from xpc.compiler.lower import lower  # the emitters cost milliseconds that `check` has no use for
+    from xpc.compiler.lower import lower  # importing the emitters costs milliseconds, and `check` needs none of them
 
     if checked.members:
         from xpc.compiler.lower.sweep import sweep

@@ -1,9 +1,8 @@
-"""Silences in place: `# xpc: allow XP712 reason`. Loaded only for a text that holds `xpc:`.
+"""Silences findings by a comment: `# xpc: allow XP712 reason`. Loaded only for a spec that contains `xpc:`.
 
-A silence takes the warnings and notes with its codes out of what is found on its lines: the line that it stands on, or
-below a comment of its own the next line; where that line opens or closes a bracket, all that the bracket holds. The
-reason is required. Errors stand, and so does what a reviewer must see; in the file that is checked a silence that
-silences nothing is told.
+A silence removes warnings and notes with its codes from its own line, or from the next line when the comment stands
+alone; if that line opens or closes a bracket, from everything in the bracket. The reason is required. Errors cannot be
+silenced, and neither can findings that a reviewer must see. A silence without effect in the checked file is a finding.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from xpc.grammar.tree import Comment, File
 MARK = "xpc:"
 WORD = "allow"
 OTHERS = ("ignore", "disable", "silence", "suppress", "noqa", "nolint", "skip", "off", "deny", "expect", "permit")
-"""What other tools write for `allow`."""
+"""Other tools' words for `allow`."""
 REVIEWED = ("XP590", "XP701")
-"""Code of no fixed commit that runs, and files of a hidden folder that are copied: whoever reviews a spec of somebody
-else's is told, whatever the spec says, and `--deny warnings` holds."""
+"""Findings that a reviewer of somebody else's spec must see: code from no fixed commit is run, or files of a hidden
+folder are copied. `--deny warnings` counts them, too."""
 GUESSED = 40
-"""Unknown codes that a suggestion is looked for; each costs milliseconds, and a file can hold thousands."""
+"""The number of unknown codes that get a suggestion: each costs milliseconds, and a file can contain thousands."""
 EXAMPLE = "# xpc: allow XP410 the reason"
 
 
 @mutable
 class Silence:
-    """One comment: `codes` with the span of each, and the offsets that it holds for."""
+    """One comment: `codes` with the span of each, and the range of offsets that it applies to."""
 
     label: Label
     codes: dict[str, Span]
@@ -46,7 +45,7 @@ class Silence:
 
 
 def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], tuple[Silenced, ...]]:
-    """What is left of the findings, with what is wrong with the silences themselves; and what was silenced.
+    """The remaining findings, with those about the silences themselves; and the silenced ones.
 
     `files` is the spec and its bases, the spec first.
     """
@@ -67,13 +66,13 @@ def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diag
             continue
         left.append(finding)
         problems += [_of_an_error(one, finding) for one in holding]
-    if not any(one.severity == ERROR for one in found):  # else an error may be why the finding is not there
+    if not any(one.severity == ERROR for one in found):  # with an error, the finding may be missing because of it
         problems += [_unused(one, code) for one in silences if one.main for code in one.codes if code not in one.used]
     return [*left, *problems], tuple(silenced)
 
 
 def _holding(silences: Sequence[Silence], found: Sequence[Diagnostic]) -> list[list[Silence]]:
-    """For each finding the silences that hold for it, in their order: one pass through the text for each code."""
+    """For each finding the silences that apply to it, in their order: one pass through the text for each code."""
     groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for number, one in enumerate(silences):
         for code in one.codes:
@@ -98,13 +97,13 @@ def _of_an_error(silence: Silence, finding: Diagnostic) -> Diagnostic:
     if finding.severity != ERROR:
         return report(
             "XP901",
-            f"{finding.code} is for who reviews the spec, and no comment of it silences that",
+            f"{finding.code} is meant for the reviewer of the spec, and a comment in the spec cannot silence it",
             Label(silence.label.source, silence.codes[finding.code]),
             help="do what the warning says, and delete the silence",
         )
     return report(
         "XP901",
-        f"{finding.code} is an error, which no comment silences",
+        f"{finding.code} is an error, and a comment cannot silence errors",
         Label(silence.label.source, silence.codes[finding.code]),
         related=() if finding.primary is None else (Label(finding.primary.source, finding.primary.span, "the error"),),
         help="correct what the error names, and delete the silence",
@@ -116,21 +115,21 @@ def _unused(silence: Silence, code: str) -> Diagnostic:
     span = silence.label.span if whole else silence.codes[code]
     return report(
         "XP901",
-        f"nothing on these lines gives {code}",
+        f"no {code} was found on these lines",
         Label(silence.label.source, span),
         help="delete the comment" if whole else f"delete `{code}` from the list",
-        edits=(_whole(silence.label) if whole else _without(silence, code),),
+        edits=(_removed(silence.label) if whole else _without(silence, code),),
     )
 
 
-def _whole(label: Label) -> Edit:
-    """The edit that takes a comment out, with the blanks before it."""
+def _removed(label: Label) -> Edit:
+    """The edit that deletes a comment and the blanks before it."""
     start = len(label.source.text[: label.span.start].rstrip(" \t"))
     return Edit(Span(start, label.span.end), "")
 
 
 def _without(silence: Silence, code: str) -> Edit:
-    """The edit that takes one of several codes out of the list, with what parts it from the next or the last."""
+    """The edit that deletes one of several codes from the list, with its separator."""
     spans = list(silence.codes.values())
     at = spans.index(silence.codes[code])
     if at + 1 < len(spans):
@@ -139,7 +138,7 @@ def _without(silence: Silence, code: str) -> Edit:
 
 
 def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence | Diagnostic]:
-    """The silences of a file that are well formed, and what is wrong with the others. `given` are the codes found."""
+    """The well-formed silences of a file, and what is wrong with the others. `given` are the codes found."""
     lines: _Lines | None = None
     strange: set[str] = set()
     for comment in file.comments:
@@ -159,11 +158,11 @@ def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence 
             yield _unknown(file, code, codes.pop(code), given, len(strange) <= GUESSED)
         if codes:
             lines = lines or _Lines(file)
-            yield Silence(Label(file.source, span), codes, reason, *lines.held(comment), main)
+            yield Silence(Label(file.source, span), codes, reason, *lines.range(comment), main)
 
 
 def _begin(comment: Comment) -> int | None:
-    """Where `# xpc:` begins in a comment, also behind other words of it; None where it does not."""
+    """Where `# xpc:` begins in a comment, which may have other words before it; None if it is not there."""
     text = comment.text
     at = text.find("#")
     while at >= 0:
@@ -174,7 +173,7 @@ def _begin(comment: Comment) -> int | None:
 
 
 def _words(text: str, offset: int) -> list[tuple[str, Span]]:
-    """The words of a text that blanks, commas and colons part, each with its place."""
+    """The words of a text, separated by blanks, commas and colons, each with its place."""
     out: list[tuple[str, Span]] = []
     at = 0
     for word in text.replace(",", " ").replace(":", " ").split():
@@ -185,7 +184,7 @@ def _words(text: str, offset: int) -> list[tuple[str, Span]]:
 
 
 def _read(file: File, span: Span) -> tuple[dict[str, Span], str] | Diagnostic | None:
-    """Codes and reason of a comment from its `#` on; what is wrong with it; or None where it is no silence at all."""
+    """Codes and reason of a comment from its `#` on; what is wrong with it; or None for an ordinary comment."""
     text = file.source.text
     after = text.index(MARK, span.start) + len(MARK)
     words = _words(text[after : span.end], after)
@@ -206,14 +205,14 @@ def _read(file: File, span: Span) -> tuple[dict[str, Span], str] | Diagnostic | 
         return report(
             "XP902",
             "the silence gives no reason",
-            Label(file.source, span, "nothing is silenced without one"),
+            Label(file.source, span, "a silence needs one"),
             help=f"say why: `{written} the reason`",
         )
     return codes, reason
 
 
 def _is_code(word: str) -> bool:
-    """Whether a word is meant as a code: XP and at least one digit."""
+    """Whether a word looks like a code: XP and at least one digit."""
     return word[:2].upper() == "XP" and any(each.isdigit() for each in word)
 
 
@@ -224,7 +223,7 @@ def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
         return None
     return report(
         "XP902",
-        f"`{word[:60]}` silences nothing",
+        f"`{word[:60]}` is not a silence",
         Label(file.source, span),
         help=f"write `{WORD}`",
         edits=(Edit(span, WORD),),
@@ -232,8 +231,8 @@ def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
 
 
 @lru_cache
-def _meant(code: str, given: tuple[str, ...]) -> str | None:
-    """Of two codes as near, the one that was found; never one of syntax, which are all errors."""
+def _likelier(code: str, given: tuple[str, ...]) -> str | None:
+    """Of two equally near codes the one that was found; never a code of syntax, since those are all errors."""
     from xpc.grammar.nearest import nearest
 
     return nearest(code, [*given, *sorted(each for each in _every_code() if each >= "XP1")])
@@ -254,7 +253,7 @@ def _every_code() -> frozenset[str]:
 
 
 def _unknown(file: File, code: str, span: Span, given: Sequence[str], guess: bool) -> Diagnostic:
-    near = _meant(code, tuple(given)) if guess else None
+    near = _likelier(code, tuple(given)) if guess else None
     return report(
         "XP902",
         f"there is no code `{code[:60]}`",
@@ -265,7 +264,7 @@ def _unknown(file: File, code: str, span: Span, given: Sequence[str], guess: boo
 
 
 class _Lines:
-    """The lines of a file and its brackets, each looked for once, however many comments ask."""
+    """The lines of a file and its brackets, each computed once for any number of comments."""
 
     def __init__(self, file: File) -> None:
         pairs = list(scan(file.source).pairs)
@@ -274,21 +273,21 @@ class _Lines:
         self.closed = sorted((closed, opened) for opened, closed in pairs)
         self.below: dict[int, tuple[int, int]] = {}
 
-    def held(self, comment: Comment) -> tuple[int, int]:
-        """The offsets of the first and last character of the lines that a silence holds for."""
+    def range(self, comment: Comment) -> tuple[int, int]:
+        """The offsets of the first and last character of the lines that a silence applies to."""
         text = self.text
         start, end = line_bounds(text, comment.span.start, comment.span.start)
         first = start
-        if not text[start : comment.span.start].strip():  # a comment of its own
-            start, end = self._told(start, end)
+        if not text[start : comment.span.start].strip():  # a comment that stands alone
+            start, end = self._code_line(start, end)
             if text[start:end].lstrip()[:1] in ("}", "]", ")"):
-                return first, line_bounds(text, first, first)[1]  # the last words of a block: nothing follows in it
+                return first, line_bounds(text, first, first)[1]  # the last line of a block: nothing follows in it
         else:
             first = min([opened for _, opened in _between(self.closed, start, end)], default=start)
             first = line_bounds(text, min(first, start), min(first, start))[0]
         return first, max([closed for _, closed in _between(self.opened, start, end)], default=end)
 
-    def _told(self, start: int, end: int) -> tuple[int, int]:
+    def _code_line(self, start: int, end: int) -> tuple[int, int]:
         """The next line with more than a comment on it, or the last one."""
         passed = []
         while start not in self.below and end < len(self.text) and _is_idle(self.text[start:end]):
@@ -300,7 +299,7 @@ class _Lines:
 
 
 def _between(pairs: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
-    """The pairs, sorted, whose first number is not outside of a line."""
+    """The pairs, sorted, whose first number is within a line."""
     return pairs[bisect_left(pairs, (start, -1)) : bisect_left(pairs, (end + 1, -1))]
 
 

@@ -1,7 +1,7 @@
-"""The members of a sweep: each a spec of its own, checked as one that stands alone, and what was found told together.
+"""Checks the members of a sweep: each is a spec of its own, and their findings are reported together.
 
-A member is the sweep's file with one pick of every list. What is found in all members is said once, and so is what is
-found wherever a value of a list is taken, at that value. What only some members have names them.
+A member is the sweep's file with one value of every list. A finding of all members is reported once; a finding of all
+members with one value is reported once at that value; a finding of some members names them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve
 
 LONGEST = 120
-"""Letters of a member's name; a longer one is cut, and told apart by a digest."""
+"""Letters of a member's name; a longer name is cut and ends in a digest."""
 KINDS = 3
-"""Findings with one code at one place that are told, where they differ by member."""
+"""Reported findings of one code at one place where they differ by member."""
 
 
 def members(
@@ -35,9 +35,9 @@ def members(
     grid: Grid,
     workspace: Workspace,
     judge: Judge,
-    told: Callable[[list[Diagnostic]], list[Diagnostic]],
+    relevant: Callable[[list[Diagnostic]], list[Diagnostic]],
 ) -> tuple[list[Member], list[Diagnostic]]:
-    """Every member, checked, and all findings of the sweep. `told` takes out of a member's what is not to be told."""
+    """Every member, checked, and all findings of the sweep. `relevant` drops findings that say nothing."""
     rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
     names = _names(rows)
     answers: dict[tuple[str, str, int], Read | str] = {}
@@ -49,7 +49,7 @@ def members(
         spec, found = resolve(_one(loaded, grid, picks, name), view, judge)
         if spec is not None:
             found += check(spec)
-        found = told([*loaded.problems, *found])[len(loaded.problems) :]
+        found = relevant([*loaded.problems, *found])[len(loaded.problems) :]
         own = [_fitted(one, picks) for one in found]
         every.append(own)
         wrong = any(one.severity == ERROR for one in (*loaded.problems, *own))
@@ -65,7 +65,7 @@ def members(
 
 
 def _one(loaded: Loaded, grid: Grid, picks: Sequence[Pick], name: str) -> Loaded:
-    """The spec with the values of one member in the place of its own."""
+    """The spec with the values of one member instead of the lists."""
     one = evolve(
         loaded, items=dict(loaded.items), kinds=dict(loaded.kinds), problems=Problems(), member=name, sweep=None
     )
@@ -78,7 +78,7 @@ def _one(loaded: Loaded, grid: Grid, picks: Sequence[Pick], name: str) -> Loaded
 
 
 def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
-    """A stable name for each member, of its own values alone: `lr=1e-06,beta=0.1`."""
+    """A stable name for each member, made from its values: `lr=1e-06,beta=0.1`."""
     from hashlib import sha256
 
     paths = [path for pick in rows[0] for path, _ in pick.shown]
@@ -124,13 +124,13 @@ def _together(
         else:
             partial.setdefault((one.code, _place(one.primary)), []).append((one, where))
     for group in partial.values():
-        told, rest = group[:KINDS], group[KINDS:]
+        first, rest = group[:KINDS], group[KINDS:]
         more = {index for _, where in rest for index in where}
-        for number, (one, where) in enumerate(told):
-            said = _listed([names[index] for index in where], len(rows))
-            if more and number == len(told) - 1:
-                said += f"; {len(more)} more have the like"
-            yield evolve(one, message=f"{one.message} ({said})")
+        for number, (one, where) in enumerate(first):
+            members = _listed([names[index] for index in where], len(rows))
+            if more and number == len(first) - 1:
+                members += f"; {len(more)} more have similar ones"
+            yield evolve(one, message=f"{one.message} ({members})")
 
 
 def _key(one: Diagnostic) -> tuple[object, ...]:
@@ -142,7 +142,7 @@ def _place(label: Label | None) -> tuple[object, ...] | None:
 
 
 def _implied(one: Diagnostic, rows: Sequence[tuple[Pick, ...]]) -> int:
-    """How many members take all of the values that a finding stands at; none where it stands elsewhere."""
+    """How many members have all of the values at which a finding stands; 0 for a finding elsewhere."""
     picks = {id(pick): pick for row in rows for pick in row}
     labels = [label for label in (one.primary, *one.related) if label is not None]
     held = [{key for key, pick in picks.items() if pick.holds(label)} for label in labels]
@@ -160,7 +160,7 @@ def _listed(names: Sequence[str], of: int) -> str:
 
 
 def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
-    """What only the members together say: the same run twice, one branch for all, an array of several shapes."""
+    """Findings about the members together: the same run twice, one branch for all, an array of several shapes."""
     specs = [(one.name, one.spec) for one in found if one.spec is not None]
     if len(specs) < 2:
         return
@@ -191,5 +191,5 @@ def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
             "XP884",
             f"{twins[0][0]} and {twins[0][1]} are the same run{more}",
             place,
-            help="leave out the value that says the same in another way",
+            help="leave out the value that means the same as another",
         )

@@ -44,7 +44,7 @@ EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
 
 @record
 class Origin:
-    """Where a value came from: `kind`, its place when it was written, and the arithmetic or reason when it was not."""
+    """Where a value came from: `kind`, the place of a written value, the arithmetic or reason of a derived one."""
 
     kind: str
     label: Label | None = None
@@ -77,7 +77,7 @@ def of_path(values: Mapping[Path, Value], path: Path) -> Value | None:
     """The value of a setting with its origin, or None. Raises KeyError for a path that is no setting."""
     found = values.get(path)
     if found is None:
-        BY_PATH[path]  # a misspelt path is a mistake, and not a setting without a value
+        BY_PATH[path]  # a misspelt path is a mistake, not a setting without a value
     return found
 
 
@@ -93,11 +93,10 @@ class Spec:
 
     `bundled` maps bundle paths to the bytes of files that the spec names, `inputs` the files that were read to their
     SHA-256. `evaluated` are the sets that `eval { data = ... }` names, `teacher` the model of `method distill`,
-    `continued` the adapter that `lora(from = ...)` names. `wrong`
-    are settings that were written and are in error: a default stands in for each, and nobody wrote it; `data` among
-    them says that a source is not known. `folder` is where the bundle of a sweep's member lies; any other is called
-    like its spec. `allow_oom` says that a run which does not fit its GPUs is compiled (`--allow-oom`).
-    `kernels` are the commits that a lock has for kernels of the hub, by repository.
+    `continued` the adapter that `lora(from = ...)` names. `wrong` are settings whose written value is in error, so that
+    they have a default that nobody wrote; `data` is among them when a source is unknown. `folder` is the place of the
+    bundle of a sweep's member; any other bundle is named after its spec. `allow_oom` lets a run compile that does not
+    fit its GPUs (`--allow-oom`). `kernels` are the locked commits of kernels of the hub, by repository.
     """
 
     source: Source
@@ -196,7 +195,7 @@ class Spec:
         return tuple(float(item) for item in value)
 
     def extra_value(self, escape: str, name: str) -> object:
-        """What an `extra` block (`trl`, `accelerate`, `deepspeed`) says of a name, or None."""
+        """The value of a name in an `extra` block (`trl`, `accelerate`, `deepspeed`), or None."""
         found = self.extra.get(escape, {}).get(name)
         return None if found is None else found.value
 
@@ -219,7 +218,7 @@ class Spec:
 
     @property
     def files(self) -> tuple[DataSource, ...]:
-        """Every source as it is read: of a folder, each file of what is trained on or evaluated on."""
+        """Every source as it is read; a folder gives each of its files."""
         split = self.get("eval.split")
         found: list[DataSource] = []
         for source in self.sources:
@@ -230,7 +229,7 @@ class Spec:
 
     @property
     def mixes_shapes(self) -> bool:
-        """Whether rows of several kinds are joined: to train on, or in one evaluation set."""
+        """Whether rows of several kinds are joined, for training or in one evaluation set."""
         return any(len(kinds(mixture)) > 1 for mixture in (self.data, *(one.sources for one in self.evaluated)))
 
     @property
@@ -240,7 +239,7 @@ class Spec:
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """Names of several evaluation sets, as metrics carry them (`eval_NAME_loss`); none where there is one set."""
+        """Names of several evaluation sets, as in their metrics (`eval_NAME_loss`); empty for a single set."""
         return tuple(one.name for one in self.evaluated) if isinstance(self.get("eval.data"), tuple) else ()
 
     @property
@@ -254,32 +253,32 @@ class Spec:
 
     @property
     def lora(self) -> bool:
-        """Whether adapters are trained, of any kind and over a base of any bits."""
+        """Whether adapters of any kind are trained, over a base of any bits."""
         return any(self.flag(name) for name in ADAPTERS)
 
     @property
     def adapter(self) -> FlagPath:
-        """The clause of the adapters; `lora` where there are none."""
+        """The clause of the adapters; `lora` if there are no adapters."""
         return next((name for name in ADAPTERS if self.flag(name)), "lora")
 
     def names(self, path: NamesPath) -> tuple[str, ...]:
-        """A list of names; none where none is given."""
+        """A list of names; empty if the setting has no value."""
         value = self.get(path)
         return tuple(map(str, value)) if isinstance(value, tuple) else ()
 
     @property
     def owns_optimizer(self) -> bool:
-        """Whether DeepSpeed makes the optimizer itself: its own AdamW, of one group of parameters and one rate."""
+        """Whether DeepSpeed makes the optimizer itself: its own AdamW with one group of parameters and one rate."""
         return self.zero_stage > 0 and self.text("optimizer") == "adamw" and self.get("lora.lr_ratio") is None
 
     @property
     def bits(self) -> int | None:
-        """Bits of a quantized base, 4 or 8; None where the base is whole, or there is no adapter."""
+        """Bits of a quantized base, 4 or 8; None for an unquantized base or no adapter."""
         return self.get("lora.bits") if self.lora else None
 
     @property
     def method(self) -> Method:
-        """What the training method states about itself."""
+        """The record of the training method."""
         return METHODS[self.text("method")]
 
     @property
@@ -289,7 +288,7 @@ class Spec:
 
     @property
     def reentrant_after_generation(self) -> bool:
-        """Whether the trainer generates, and leaves recomputation in the reentrant way when it has."""
+        """Whether the trainer generates, and recomputation is reentrant afterwards."""
         return self.stack.facts.generation_ends_reentrant and generates_itself(self.method, self.get)
 
     @property
@@ -298,7 +297,7 @@ class Spec:
         return self.online and self.flag("method.vllm") and self.get("method.vllm.mode") == "server"
 
     def weighted(self, path: WeightedPath) -> tuple[Weighted, ...]:
-        """Losses or reward functions; none where none are given."""
+        """Losses or reward functions; empty if the setting has no value."""
         value = self.get(path)
         return value if isinstance(value, tuple) else ()
 
@@ -309,9 +308,9 @@ class Spec:
 
     @property
     def learns_from_micro(self) -> bool:
-        """Whether the size of a micro-batch is part of what is learned: of some losses a part is a mean over one, and
-        the whole where DeepSpeed shares sequences; kto estimates its KL term from the rows of one, and distillation
-        that generates one by one draws by it."""
+        """Whether the result depends on the size of the micro-batch. Some losses average a part over a micro-batch, and
+        all do where DeepSpeed shares sequences; kto estimates its KL term from its rows; distillation that generates
+        one by one draws by it."""
         name = self.text("method")
         if self.ulysses:
             return True
@@ -339,13 +338,13 @@ class Spec:
 
     @property
     def ulysses(self) -> bool:
-        """Whether processes of a DeepSpeed run share sequences: each has all tokens of some heads in attention."""
+        """Whether processes of a DeepSpeed run share sequences: in attention each has all tokens of some heads."""
         return self.context_parallel > 1 and self.zero_stage > 0
 
     @property
     def shared_multiple(self) -> int:
-        """Tokens of which a sequence that processes share has a multiple: torch splits it in two pieces for each,
-        DeepSpeed in one. Of CPUs all have one length, for gloo gathers none of several."""
+        """The number of tokens that divides the length of a shared sequence: torch splits it into two pieces for each
+        process, DeepSpeed into one. On CPUs all pieces have one length, because gloo cannot gather several lengths."""
         size = self.context_parallel
         if not self.ulysses:
             return 2 * size
@@ -355,7 +354,7 @@ class Spec:
     def replicas(self) -> int:
         """Readers of the data: the global batch is micro-batch x accumulation x replicas.
 
-        It is the world size, but for context parallelism, whose groups read one micro-batch together.
+        It is the world size, except with context parallelism, whose groups read one micro-batch together.
         """
         return max(1, self.hardware.world // self.context_parallel)
 
@@ -366,14 +365,14 @@ class Spec:
 
     @property
     def weights_sharded(self) -> bool:
-        """Whether no process holds all weights: FSDP and ZeRO-3."""
+        """Whether no process has all weights: FSDP and ZeRO-3."""
         return self.sharded_by_fsdp or self.zero_stage == 3
 
 
 class CheckedSpec(Spec):
-    """An experiment that went through every rule and has no error: the one thing that is lowered.
+    """An experiment without errors after every rule: the input of `lower`.
 
-    `problems` are its warnings and notes, `silenced` what comments took out of them.
+    `problems` are its warnings and notes, `silenced` those that comments silence.
     """
 
     problems: tuple[Diagnostic, ...]
@@ -381,7 +380,7 @@ class CheckedSpec(Spec):
 
     @classmethod
     def of(cls, spec: Spec, problems: Sequence[Diagnostic] = (), silenced: Sequence[Silenced] = ()) -> CheckedSpec:
-        """The checked form of a spec. Raises ValueError where an error is among its problems."""
+        """The checked form of a spec. Raises ValueError if an error is among its problems."""
         if any(one.severity == ERROR for one in problems):
             raise ValueError(f"{spec.name} has errors")
         checked = cls(**{name: value for name, value in vars(spec).items() if name not in cls.__annotations__})

@@ -1,4 +1,4 @@
-"""The types that a trainer gives adapters and what is beside a quantized base."""
+"""The dtypes that a trainer gives to adapters and to the unquantized weights of a quantized base."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from xpc.compiler.spec import Spec
 
 
 def adapter_dtype(spec: Spec) -> str | None:
-    """The type of the adapters' weights: float32, but for what the stack does under bf16 and ZeRO-3.
+    """The dtype of the adapters' weights: float32, except for what the stack does under bf16 and ZeRO-3.
 
-    None where TRL before 1 decides it at the launch, by where the packed weights lie (4 bits that are sharded).
+    None where TRL before 1 decides at the launch, by the device of the packed weights (sharded 4-bit weights).
 
-    TRL 1.16 trains adapters over a quantized base in bfloat16. It does so in every precision; the runtime lets it in
-    bf16 alone. ZeRO-3 gathers weights of one type only, so there TRL 1.16 gives adapters that of an unquantized base.
-    DoRA's magnitudes stay float32 in TRL 1.16, and FSDP2 shards trained weights of one type only: there the runtime
-    leaves all of them float32.
+    TRL 1.16 trains adapters over a quantized base in bfloat16, in every precision; the runtime allows that in bf16
+    only. ZeRO-3 gathers weights of one dtype, so TRL 1.16 gives adapters the dtype of an unquantized base there.
+    DoRA's magnitudes stay float32 in TRL 1.16, and FSDP2 shards trained weights of one dtype: there the runtime leaves
+    all of them float32.
     """
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
     if spec.bits is None:
         return spec.text("model.dtype") if own and spec.zero_stage == 3 else "fp32"
     if spec.weights_sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
         return None
-    narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))  # else the run gives them back their width
+    narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))  # otherwise the run makes them float32 again
     narrow = narrow and not (spec.flag("lora.dora") and spec.sharded_by_fsdp)
     return "bf16" if narrow and spec.get("method") in methods else "fp32"
 
 
 def tables_dtype(spec: Spec) -> str:
-    """The type of embeddings, head and norms beside a quantized base.
+    """The dtype of embeddings, head and norms of a quantized base.
 
-    TRL before 1 makes them float32 (peft's prepare_model_for_kbit_training), and of 4 bits in bf16 all but the norms
-    bf16 again (peft_module_casting_to_bf16). It leaves 4 bits that are sharded; DeepSpeed casts what it did.
+    TRL before 1 makes them float32 (peft's prepare_model_for_kbit_training), and for 4 bits in bf16 all but the norms
+    bf16 again (peft_module_casting_to_bf16). It does not touch sharded 4-bit weights; DeepSpeed casts afterwards.
     """
     stays = spec.bits == 4 and (spec.weights_sharded or spec.text("precision") == "bf16")
     if spec.zero_stage:

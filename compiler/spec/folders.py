@@ -1,9 +1,8 @@
-"""Data folders: the files of one, and which of them belong to a split, as the datasets library tells them apart.
+"""Data folders: which files belong to a split, as the datasets library decides it.
 
-The library looks at names alone (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first for shards
-`data/SPLIT-00000-of-00001.*`, then for a word of a split in the names of folders, then in the names of files; a folder
-without any is one split, `train`. The runtime does the same (runtime/features/data_folders.py); a
-test compares the three.
+The library looks at names only (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first for shards
+`data/SPLIT-00000-of-00001.*`, then for the word of a split in the names of folders, then in the names of files; a
+folder without any is one split, `train`. The runtime does the same (its module `data_folders`); a test compares the three.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ KEYWORDS = {
     "validation": ("validation", "valid", "dev", "val"),
     "test": ("test", "testing", "eval", "evaluation"),
 }
-"""Words that name a split."""
+"""Words for a split in the name of a file or folder."""
 IGNORED = ("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
-"""Files of a folder that are no data."""
+"""Files of a folder that contain no data."""
 SHARD = re.compile(r"data/(.+)-\d{5}-of-\d{5}[^/]*\.[^/]*")
 TOLD = 3
-"""Most files of a folder that one rule speaks of."""
+"""The most files of a folder that one rule reports."""
 KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
-"""The formats, by what reads them."""
+"""The formats, by their reader."""
 
 
 @lru_cache(maxsize=64)  # every rule on rows asks
@@ -47,23 +46,23 @@ def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
 
 
 def _has(*words: str) -> Callable[[str], object]:
-    """What tells whether one of the words stands in a name, between signs, digits or the ends."""
+    """A test for one of the words in a name, between signs, digits or the ends."""
     return re.compile(rf"(?:^|[-._ 0-9])(?:{'|'.join(map(re.escape, words))})(?:[-._ 0-9]|$)").search
 
 
 def splits(names: tuple[str, ...]) -> list[str]:
-    """The splits that the names of a folder's files tell apart."""
+    """The splits that the names of a folder's files give."""
     shards = {found[1] for name in names if (found := SHARD.fullmatch(name))}
     return sorted(shards) if shards else [split for split in KEYWORDS if of_split(names, split)]
 
 
 def kinds(names: Sequence[str]) -> set[str]:
-    """What reads these files."""
+    """The readers of these files."""
     return {KINDS[name[name.rfind(".") :].lower()] for name in names}
 
 
 def fewer(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The problems without those that one rule has with the fourth and every later file of a folder."""
+    """The problems without those of one rule about the fourth and every later file of a folder."""
     alike: dict[object, list[Diagnostic]] = {}
     for one in problems:
         alike.setdefault((one.code, one.severity, one.primary), []).append(one)

@@ -1,4 +1,4 @@
-"""How activations are recomputed where a spec does not say."""
+"""How activations are recomputed if the spec does not say it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ REENTRANT: FlagPath = "memory.checkpointing.reentrant"
 
 
 def why_reentrant(stack: Stack, get: Get) -> str:
-    """Why a run recomputes in torch's older way, or nothing: it does not.
+    """Why a run uses torch's older, reentrant checkpointing; an empty text if it does not.
 
-    TRL 1.16 sets it for adapters under ZeRO-3, with a warning; layers of which some modules are frozen need it there
-    (XP572); and what has generated recomputes so on some stacks (`generation_ends_reentrant`).
+    TRL 1.16 sets it for adapters under ZeRO-3, with a warning; partly frozen layers need it there (XP572); and on some
+    stacks a trainer that has generated leaves it on (`generation_ends_reentrant`).
     """
     if get("strategy") == "zero3" and _adapted(get):
         return "adapters under zero3 need it"
     if _partly_frozen(stack, get) and not frozen_runs_twice(stack, get):
         return "frozen layers under zero3 need it"
     if stack.facts.generation_ends_reentrant and generates_itself(_method(get), get):
-        return f"{stack.name} recomputes so once it has generated"
+        return f"{stack.name} leaves it on after generating"
     return ""
 
 
 def frozen_runs_twice(stack: Stack, get: Get) -> bool:
-    """Whether a model of which some modules of a layer are frozen runs twice before it goes back, which neither way of
-    recomputation does under ZeRO-3."""
+    """Whether a partly frozen model runs forward twice before backward, which neither implementation of checkpointing
+    supports under ZeRO-3."""
     return stack.facts.reward_runs_twice and _method(get).name == "reward" and _partly_frozen(stack, get)
 
 
 def _partly_frozen(stack: Stack, get: Get) -> bool:
-    """Whether layers have frozen modules without adapters, under ZeRO-3 of a stack that minds (XP572)."""
+    """Whether layers have frozen modules without adapters, under ZeRO-3 on a stack where that matters (XP572)."""
     layers = stack.facts.zero3_frozen_reentrant and bool(get("freeze.layer_modules"))
     return layers and get("strategy") == "zero3" and not _adapted(get)
 

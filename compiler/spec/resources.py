@@ -1,4 +1,4 @@
-"""What a run is made of: a model, data, machines. `resolve` finds them; the values of settings are in `spec.py`."""
+"""The resources of a run: its model, data and machines, as `resolve` finds them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class DataSource:
     """One source of data: a hub dataset or a local file or folder.
 
-    `columns` names the dataset's own columns in the shape's order, and `only` says that the spec names them; `found`
-    are those that the first row of a local file has, where it was read; `bundled` and `content` are the copy in the
-    bundle. `context` is a column whose text follows the prompt, and `wording` names the words around both; with
-    `chat` texts become turns of a conversation; `limit` is how many rows are read at most; `roles` are names of
-    speakers and the roles that they become. `survey` is what is remembered of a file whose content was not read again.
-    `parts` are the files of a folder, of all its splits.
+    `columns` are the dataset's own columns in the shape's order, and `only` says that the spec names them; `found` are
+    the columns of a local file's first row, if it was read; `bundled` and `content` are the copy in the bundle.
+    `context` is a column whose text follows the prompt, and `wording` the name of the words around both; with `chat`
+    texts become turns of a conversation; `limit` is the most rows that are read; `roles` maps names of speakers to
+    roles. `survey` is remembered for a file whose content was not read again. `parts` are the files of a folder, of all
+    its splits.
     """
 
     id: str | None
@@ -51,7 +51,7 @@ class DataSource:
     parts: tuple[DataSource, ...] = field(default=(), repr=False)
 
     def of_split(self, split: str) -> tuple[DataSource, ...]:
-        """The files of a folder that belong to a split; what is no folder is all of it."""
+        """The files of a folder that belong to a split; a source without a folder is one part."""
         if not self.parts:
             return (self,)
         from xpc.compiler.spec import folders  # most specs have no data folder
@@ -60,28 +60,28 @@ class DataSource:
         return tuple(named[name] for name in folders.of_split(tuple(named), split))
 
     def inside(self, folder: DataSource) -> str:
-        """The name that a part has in its folder."""
+        """The name of a part in its folder."""
         return (self.path or "")[len((folder.path or "").rstrip("/")) + 1 :]
 
     @property
     def name(self) -> str:
-        """What a person calls the source: its hub id, file or folder."""
+        """The name for people: the hub id, file or folder."""
         return self.id or self.path or ""
 
     @property
     def kind(self) -> str:
-        """What its rows become: conversations of either spelling are one kind, texts and turns are two."""
+        """What its rows become: both spellings of conversations are one kind, texts and turns are two."""
         shape = "messages" if self.shape == "conversations" else self.shape
         return f"{shape} as turns" if self.chat else shape
 
 
 def kinds(mixture: Sequence[DataSource]) -> tuple[str, ...]:
-    """The kinds of the rows that these sources make together."""
+    """The kinds of rows in these sources."""
     return tuple(dict.fromkeys(source.kind for source in mixture))
 
 
 def known_rows(data: Sequence[DataSource]) -> int:
-    """Rows that these sources give a run, as far as they are counted; a source of unknown length counts none."""
+    """The known rows of these sources; a source of unknown length counts as 0."""
     rows = 0
     for source in data:
         known, take = source.rows or 0, source.take
@@ -91,9 +91,9 @@ def known_rows(data: Sequence[DataSource]) -> int:
 
 @record
 class EvalSet:
-    """Rows that are evaluated on and not trained on: a name, for metrics, and sources that are joined.
+    """Rows for evaluation: the name of the set in metrics, and its sources, which are joined.
 
-    `prompt` is the prompt's column, where its block names one.
+    `prompt` is the prompt's column if the block names one.
     """
 
     name: str
@@ -104,12 +104,11 @@ class EvalSet:
 
 @record
 class Model:
-    """What is trained: a hub id or a local directory, and its architecture when it is known.
+    """The trained model: a hub id or a local directory, and its architecture if known.
 
-    `chat` says whether the tokenizer ships a chat template (None: not known); of a local model, `template` is that
-    template, `eos` its tokenizer's end token and `vocabulary` the files that name its tokens. `config` is a config.json
-    that was read: it names the family even where its sizes are not counted. `of_run` says that a run has left the
-    folder.
+    `chat` says whether the tokenizer has a chat template (None: not known). For a local model, `template` is that
+    template, `eos` its tokenizer's end token and `vocabulary` the files with its tokens. `config` is its config.json,
+    which names the family even if its sizes cannot be counted. `of_run` says that a run of xpc wrote the folder.
     """
 
     label: Label
@@ -127,27 +126,27 @@ class Model:
 
     @property
     def model_type(self) -> str | None:
-        """The family, as transformers names it, or None where nothing is known."""
+        """The family by transformers' name, or None if it is not known."""
         named = self.config.get("model_type") if self.facts is None else self.facts.model_type
         return named if isinstance(named, str) else None
 
     @property
     def location(self) -> str:
-        """Where it is loaded from: a folder, or its id on the hub."""
+        """Where it is loaded from: a folder or an id of the hub."""
         return self.path or str(self.id)
 
     @property
     def name(self) -> str:
-        """What a person calls the model: its alias, hub id or folder."""
+        """The name for people: the alias, hub id or folder."""
         alias = self.facts.alias if self.facts is not None and self.known_from == "registry" else None
         return self.path or alias or self.id or ""
 
 
 @record
 class AdapterFolder:
-    """An adapter that a run has left: its folder, its adapter_config.json with the SHA-256, and the bits of its base.
+    """The adapter of an earlier run: its folder, its adapter_config.json with the SHA-256, and the bits of its base.
 
-    `bits` is None for a whole base, and 0 where nothing says what the base was.
+    `bits` is None for an unquantized base, and 0 if the base is not known.
     """
 
     path: str
@@ -166,5 +165,5 @@ class Hardware:
 
     @property
     def world(self) -> int:
-        """Processes in all: the world size."""
+        """All processes: the world size."""
         return self.processes * self.nodes

@@ -9,7 +9,7 @@ from xpc.grammar.record import field, record
 
 @record
 class Tally:
-    """How many rows are of a kind, and the first of them (from 0)."""
+    """The number of rows of a kind, and the first of them (from 0)."""
 
     count: int
     first: int
@@ -19,19 +19,20 @@ class Tally:
 class Survey:
     """Facts of a file's rows.
 
-    `rows` were read before `broken`, where that is not None; `columns` are those of any row; `wrong` is the first row
-    that is not of its shape, and why. `talks` says whether the first row holds messages. `tallies` counts rows by kind:
+    `rows` were read before `broken`, if that is not None; `columns` are those of any row; `wrong` is the first row
+    that is not of its shape, and why. `talks` says whether the first row contains messages. `tallies` counts rows by
+    kind:
 
     - `unanswered`: a conversation without a turn of the assistant
-    - `empty_answer`: an answer, or a text, without a letter
-    - `empty_prompt`: a prompt, or a user's turn, without a letter
-    - `same`: two answers that are one
+    - `empty_answer`: an answer or a text without a letter
+    - `empty_prompt`: a prompt or a user's turn without a letter
+    - `same`: both answers are equal
     - `repeated`: prompt and answer of an earlier row
-    - `images`: a part of a message that is an image
+    - `images`: a message with an image
     - `system`: a turn of the system
 
-    `roles` counts the rows with each role of `messages`, `labels` the good and the bad answers, and `words` says how
-    many prompts have how many words.
+    `roles` counts the rows with each role of `messages`, `labels` the good and the bad answers, and `words` the prompts
+    by their number of words.
     """
 
     rows: int = 0
@@ -45,13 +46,13 @@ class Survey:
     words: Mapping[int, int] = field(factory=dict)
 
     def count(self, kind: str) -> int:
-        """How many rows are of a kind."""
+        """The number of rows of a kind."""
         return self.tallies[kind].count if kind in self.tallies else 0
 
 
 @record
 class Broken:
-    """Why there are no further rows: the row (from 0), its line (from 1), and the reason. `encoding` is of bytes."""
+    """Why reading stopped: the row (from 0), its line (from 1), the reason. `encoding`: the bytes are not UTF-8."""
 
     row: int
     line: int

@@ -165,8 +165,8 @@ def test_while_an_error_stands_nothing_is_said_of_idle_silences():
         ("# xpc: allow XP41 because", "no code `XP41`", "write `XP410`"),
         ("# xpc: allow XP4100 because", "no code `XP4100`", "write `XP410`"),
         ("# xpc: allow XP401x because", "no code `XP401X`", "write `XP4"),
-        ("# xpc: ignore XP410 because", "`ignore` silences nothing", "write `allow`"),
-        ("# xpc: alow XP410 because", "`alow` silences nothing", "write `allow`"),
+        ("# xpc: ignore XP410 because", "`ignore` is not a silence", "write `allow`"),
+        ("# xpc: alow XP410 because", "`alow` is not a silence", "write `allow`"),
     ],
 )
 def test_a_malformed_silence_is_told_and_silences_nothing(comment, message, help):
