@@ -41,7 +41,7 @@ class Change:
     pace: float | None
 
     @property
-    def told_pace(self) -> float | None:
+    def known_pace(self) -> float | None:
         """The pace, where it is all that decides the speed."""
         return None if "strategy.offload" in self.settings else self.pace
 
@@ -54,8 +54,7 @@ class Change:
 def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
     """At most so many changes that make a run fit, cheapest first: the best of each tier.
 
-    Else those that make it tight where it did not fit at all, or one that learns otherwise and says so; none where
-    nothing does. Members of a sweep that differ in a rate or a seed are searched once.
+    Otherwise those that make it tight, or one that changes what is learned and says so; none if nothing helps. Members of a sweep that differ in a rate or a seed are searched once.
     """
     return _searched(_fitting, spec, judge, most, assumed)
 
@@ -75,19 +74,19 @@ def _searched(search: Search, spec: Spec, judge: Judge, most: int, assumed: Assu
 def effect(one: Change) -> str:
     """What a change comes to: `54.1 GiB, 19% slower`."""
     peak = one.plan.peak
-    told = [] if peak is None else [f"{peak.value / GIB:.1f} GiB"]
+    parts = [] if peak is None else [f"{peak.value / GIB:.1f} GiB"]
     if one.plan.verdict != FITS:
-        told.append(one.plan.verdict)
+        parts.append(one.plan.verdict)
     if "strategy.offload" in one.settings:
-        told.append("slower: it goes over the host's bus")
-    pace = one.told_pace
+        parts.append("slower: it goes over the host's bus")
+    pace = one.known_pace
     if pace is not None and pace >= 2:
-        told.append(f"{pace:.1f} times as fast")
+        parts.append(f"{pace:.1f} times as fast")
     elif pace is not None and abs(pace - 1) >= 0.005:
-        told.append(f"{abs(pace - 1):.0%} {'slower' if pace < 1 else 'faster'}")
+        parts.append(f"{abs(pace - 1):.0%} {'slower' if pace < 1 else 'faster'}")
     if "batch.micro" in one.settings and one.plan.spec.learns_from_micro:
-        told.append("and learns otherwise: the micro-batch is part of the loss")
-    return ", ".join(told)
+        parts.append("and changes what is learned: the micro-batch is part of the loss")
+    return ", ".join(parts)
 
 
 def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> list[Change]:

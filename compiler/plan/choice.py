@@ -45,7 +45,7 @@ class Way:
     pace: float
 
     @property
-    def told(self) -> str:
+    def arithmetic(self) -> str:
         """Its arithmetic."""
         pace = f"{self.pace:,.0f} tokens/s a GPU in " if self.pace else ""
         return f"{pace}{self.peak:.1f} GiB"
@@ -116,13 +116,13 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
         # Of equal ones the first, which shards less, and recomputes.
         for best in sorted(found, key=lambda way: -way.pace):
             if "strategy" not in best.settings or _legal(spec, best.settings, judge):
-                return _told(spec, best, found, silent, tried)
+                return _choice_of(spec, best, found, silent, tried)
     assert spec.hardware.gpu is not None
     room, groups = spec.hardware.gpu.memory_gib, _groups(spec, silent)
     ways = [way for group in groups for one in group if (way := _least(spec, one, silent)) is not None]
     for way in sorted(ways, key=lambda way: way.peak):
         if "strategy" not in way.settings or (verdict(way.peak, room) != NO and _legal(spec, way.settings, judge)):
-            return _told_least(way, room)
+            return _least_choice(way, room)
     return None
 
 
@@ -139,7 +139,7 @@ def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | No
     return way
 
 
-def _told_least(way: Way, room: float) -> Choice | None:
+def _least_choice(way: Way, room: float) -> Choice | None:
     """The choice of a run that fits in no way, with what it needs."""
     why = f"none fits: the {way.peak:.1f} GiB of this one pass {BUDGET:.0%} of {room:g} GiB, and no other needs less"
     strategy, micro = way.settings.get("strategy"), way.settings.get("batch.micro")
@@ -227,7 +227,7 @@ def _held(spec: Spec) -> tuple[Load, float] | None:
     return None if isinstance(load, str) or isinstance(held, str) else (load, held.peak)
 
 
-def _told(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
+def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
     """What is said of each setting that the way decides: its own arithmetic, then that of the others."""
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
     assert gpu is not None  # the memory of a CPU is not planned
@@ -250,8 +250,8 @@ def _told(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tri
 
 def _compared(best: Way, others: Mapping[str, list[Way]]) -> str:
     """`20,305 tokens/s a GPU in 41.5 GiB; with it 18,026 tokens/s a GPU in 31.9 GiB`, the other's best."""
-    words = [best.told]
+    parts = [best.arithmetic]
     for name, ways in others.items():
-        told = max(ways, key=lambda way: way.pace).told if ways else "does not fit"
-        words.append(f"{name} {told}")
-    return "; ".join(words)
+        best_other = max(ways, key=lambda way: way.pace).arithmetic if ways else "does not fit"
+        parts.append(f"{name} {best_other}")
+    return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""The adapter of another run that `lora(from = ...)` names: what its adapter_config.json states becomes the spec's."""
+"""The adapter of an earlier run, `lora(from = ...)`: the spec takes the values of its adapter_config.json."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NOT_WRITTEN = (
     "fan_in_fan_out", "layer_replication", "layers_pattern", "layers_to_transform", "lora_bias", "rank_pattern",
     "trainable_token_indices", "use_qalora",
 )  # fmt: skip
-"""peft's options that no setting stands for: training would continue without them."""
+"""peft's options without a setting: training would continue without them."""
 CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
-"""Beginnings of `init_lora_weights` that take the adapter's first weights out of the base's."""
+"""Beginnings of `init_lora_weights` that subtract the adapter's first weights from the base's."""
 
 
 def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> AdapterFolder | None:
-    """The adapter that `values` name, which get what they do not say of its shape. Nothing where it is in error."""
+    """The adapter that `values` name; its shape fills in what they leave open. None if it is in error."""
     value = values["lora.from"]
     path, label = str(value.value), value.origin.label
     assert label is not None
@@ -65,7 +65,7 @@ def _refuse(problems: Problems, label: Label, why: str, help: str) -> AdapterFol
 
 def _no_adapter(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
     if workspace.kind(path.rstrip("/") + "/config.json"):
-        return f"`{path[:80]}` holds a model, and no adapter", f'train the model: `train "{path}" on ...`'
+        return f"`{path[:80]}` contains a model, not an adapter", f'train the model: `train "{path}" on ...`'
     near = None if workspace.kind(path) else workspace.resembling(path.rstrip("/"))
     if near is not None:
         return f"{why}, so there is no adapter", f'name `"{near}"`, which is here'
@@ -73,7 +73,7 @@ def _no_adapter(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _state(values: dict[Path, Value], config: dict[str, object], kind: str, folder: str) -> str:
-    """Fills in what is not written. Gives peft's name of what is missing, where something is."""
+    """Fill in what is not written. Returns peft's name of a missing value, if any."""
     for name, theirs in SHAPES[kind].items():
         path, found = path_of(f"lora.{name}"), stated(config, name)
         if found is None and (config.get(theirs) or name == "targets" or (name == "rank" and kind == "LORA")):
@@ -84,7 +84,7 @@ def _state(values: dict[Path, Value], config: dict[str, object], kind: str, fold
 
 
 def _bits(folder: str, workspace: Workspace) -> int | None:
-    """The bits of the base under an adapter that a bundle trained; 0 where nothing says them."""
+    """The bits of the base of an adapter that a bundle trained; 0 if they are not known."""
     marker = f"{folder}/xpc_run.json"
     read = workspace.read(marker) if workspace.kind(marker) else ""
     if isinstance(read, str):

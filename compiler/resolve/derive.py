@@ -1,4 +1,4 @@
-"""What was not written: defaults, assumptions and the batch arithmetic. Each value says why it is so."""
+"""Values that the spec leaves open: defaults, assumptions and the batch arithmetic. Each value has its reason."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     Choose = Callable[[dict[Path, Value], list[Path]], Choice | None]
 
 MANY_ROWS, ROWS_A_SECOND = 50_000, 550
-"""Rows from which several processes tokenize, and what one does of them: 620 tokens each were measured on one core."""
+"""From this many rows several processes tokenize; the rows that one process does, measured with 620 tokens a row."""
 RECOMPUTATION: tuple[Path, ...] = ("memory.checkpointing", REENTRANT)
 DEFAULT_GBS = 128
-"""Sequences in an optimizer step where neither gbs, micro nor accum say otherwise."""
+"""Sequences in an optimizer step if neither gbs, micro nor accum is written."""
 NOTED: tuple[Path, ...] = (
     "strategy", "precision", "memory.checkpointing", "batch.seq", "batch.gbs", "batch.micro", "save", "train.epochs",
     "data.workers",
 )  # fmt: skip
 """The order of the notes about assumed values."""
 UNCUT = ("wrapped", "bfd_split")
-"""Ways of packing that divide a row which is longer than a sequence, and lose no token."""
+"""Packing strategies that split a row longer than a sequence and lose no token."""
 
 
 class Derivation(OpenSpec):
-    """Fills `values` in place and collects notes; the order of the calls in `run` is the order of dependence.
+    """Fills `values` in place and collects notes. The calls in `run` are in the order of dependence.
 
     `choose` gets the values that do not depend on strategy, recomputation and micro-batch, with stand-ins for those of
     the three that are not written, and returns what the plan chooses for them.
@@ -70,7 +70,7 @@ class Derivation(OpenSpec):
         self.notes += [self.assumptions[path] for path in NOTED if path in self.assumptions]
 
     def _open(self) -> list[Path]:
-        """Which of strategy, recomputation and micro-batch nobody wrote."""
+        """Strategy, recomputation and micro-batch, as far as nobody wrote them."""
         return [path for path in CHOSEN if path not in self.values]
 
     def _stand_ins(self) -> dict[Path, Value]:
@@ -93,7 +93,7 @@ class Derivation(OpenSpec):
         return METHODS[str(self.get("method") or USUAL)]
 
     def _method(self) -> None:
-        """The defaults of another method than sft, and of an adapter; only they load the module that knows them."""
+        """The defaults of an adapter and of a method other than sft; only such specs load their module."""
         method, tuned = self.get("method"), any(self.get(name) is True for name in ADAPTERS)
         if tuned or method not in (None, USUAL):
             from xpc.compiler.resolve import derive_method
@@ -121,18 +121,18 @@ class Derivation(OpenSpec):
         self.set(path, value, why)
         if path == "memory.checkpointing":
             state, typed = ("on", "checkpointing") if value else ("off", "checkpointing = false")
-            if not value or self._tells():
+            if not value or self._is_noted():
                 self.note(path, f"no checkpointing is written: {state}, {why}", f"`memory({typed})` states it")
         else:
             self.note(path, f"no strategy is written: {value}, {why}", f"`strategy {value}` states it")
         return True
 
-    def _tells(self) -> bool:
-        """Whether a default of speed is a note: where strategy and micro-batch are written, the bundle has it alone."""
+    def _is_noted(self) -> bool:
+        """Whether a default about speed gets a note: not if strategy and micro-batch are written."""
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)
 
     def _checkpointing(self) -> None:
-        """Off for the families that cannot recompute; as partly frozen layers must under ZeRO-3 (XP572)."""
+        """Off for families without checkpointing; reentrant where partly frozen layers need it under ZeRO-3 (XP572)."""
         name, facts = self.model.model_type, self.stack.facts
         open_ = "memory.checkpointing" not in self.values and not self._chosen("memory.checkpointing")
         if open_ and name in facts.no_checkpointing:
@@ -156,7 +156,7 @@ class Derivation(OpenSpec):
                 self.values[row.path] = Value(row.default, Origin(DEFAULT))
 
     def _optimizer(self) -> None:
-        """What only some optimizers and schedules have; nothing else loads the module that knows it."""
+        """Settings of some optimizers and schedules; only such specs load their module."""
         optimizer, schedule = str(self.get("optimizer")), str(self.get("schedule"))
         if "_" in optimizer or schedule in ("reduce_lr_on_plateau", "greedy"):
             from xpc.compiler.resolve import derive_optimizer
@@ -164,7 +164,7 @@ class Derivation(OpenSpec):
             derive_optimizer.own_defaults(self, optimizer, schedule)
 
     def _written_strategy(self) -> None:
-        """An old name of a strategy in today's words, and what FSDP's leave open."""
+        """Today's name for an old name of a strategy, and the defaults of FSDP."""
         written = self.get("strategy")
         if isinstance(written, str) and written in OLD_STRATEGIES:
             old = self.values["strategy"]
@@ -224,21 +224,21 @@ class Derivation(OpenSpec):
         if "batch.packing.strategy" not in self.values:
             name = next(iter(self.stack.packing))
             self.set("batch.packing.strategy", name, f"{self.stack.name}'s own", DEFAULT)
-        # A stream that is cut forgets where documents end, and no kernel can keep them apart (XP312, XP370).
+        # A wrapped stream does not record where documents end, so no kernel can isolate them (XP312, XP370).
         if "batch.packing.isolate" not in self.values and self.get("batch.packing.strategy") != "wrapped":
             self.set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
 
     def _length(self) -> None:
-        """The length that was assumed, and what becomes of longer rows; nothing where the target cuts none."""
+        """A note about the assumed length and what happens to longer rows; none where the target cuts no row."""
         packed = self.get("batch.packing") is True
         uncut = self.stack.facts.padding_free_needs_no_max_length and self.get("batch.padding_free") is True
         if not self.assumed or (uncut and not packed):
             return
         seq, cut = self.get("batch.seq"), self._trains().cuts_rows
         if packed and self.get("batch.packing.strategy") in UNCUT:
-            longer = "longer rows are divided"
+            longer = "longer rows are split"
         elif cut == "dropped":
-            longer = "longer rows are left out, and the run counts them"
+            longer = "longer rows are dropped, and the run counts them"
         else:
             longer = "longer rows are cut" + ("" if cut == "uncounted" else ", and the run counts them")
         self.note("batch.seq", f"no longest sequence is written: seq={seq}; {longer}", f"`seq={seq}` states it")
@@ -249,7 +249,7 @@ class Derivation(OpenSpec):
         return max(1, self.hardware.world // (self.whole("strategy.context_parallel") or 1))
 
     def _global_batch(self) -> None:
-        """The global batch, and the micro-batch where the accumulation is written."""
+        """The global batch, and the micro-batch if the accumulation is written."""
         world, accum = self._replicas, self.whole("batch.accum")
         gbs, micro = self.whole("batch.gbs"), self.whole("batch.micro")
         if gbs is None:
@@ -311,7 +311,7 @@ class Derivation(OpenSpec):
         return chosen.value
 
     def _trained(self, need: plan.Need) -> plan.Need:
-        """The need of a process with what an adapter or a method changes in it; nothing for plain sft."""
+        """The need of a process, changed for an adapter or a method; plain sft changes nothing."""
         if self.get("method") == USUAL and "lora.rank" not in self.values:
             return need
         from xpc.compiler.resolve import derive_method
@@ -319,7 +319,7 @@ class Derivation(OpenSpec):
         return derive_method.memory(self, need)
 
     def _workers(self) -> None:
-        """Two processes for each GPU of a node, where one would keep the GPUs waiting for minutes."""
+        """Two tokenizing processes for each GPU of a node if one process would keep the GPUs waiting for minutes."""
         if "data.workers" in self.values:
             return
         rows, gpus = known_rows(self.data), self.hardware.processes
@@ -328,7 +328,7 @@ class Derivation(OpenSpec):
             return
         why = f"one would take {rows / ROWS_A_SECOND / 60:,.0f} minutes for {rows:,} rows, while the GPUs wait"
         self.set("data.workers", workers, why)
-        if self._tells():
+        if self._is_noted():
             self.note(
                 "data.workers",
                 f"no workers are written: {workers} tokenize; {why}",
@@ -336,7 +336,7 @@ class Derivation(OpenSpec):
             )
 
     def _hub(self) -> None:
-        """What a run that pushes leaves open: the repository's name, as transformers takes it, and what is pushed."""
+        """Defaults of a run that pushes: the repository's name, as transformers takes it, and what is pushed."""
         from xpc.compiler.language.repository_names import of_folder
 
         if "save.hub.name" not in self.values:

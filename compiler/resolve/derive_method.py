@@ -1,6 +1,6 @@
-"""What a method or an adapter leaves open: the defaults of the target's own class, stated one by one.
+"""Defaults of a method or an adapter: those of the target's own class, stated one by one.
 
-Loaded only for specs that train by another method than sft, or train an adapter.
+Loaded only for specs with an adapter or a method other than sft.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from xpc.grammar.record import evolve
 LORA = {"rank": 16, "alpha": 32.0, "dropout": 0.05}
 """TRL's ModelConfig (1.16; 0.18 has the same): lora_r, lora_alpha, lora_dropout."""
 OFT_BLOCK = 32
-"""Inputs that OFT rotates together; PEFT 0.21 and 0.17 `OFTConfig`."""
+"""The size of OFT's blocks; PEFT 0.21 and 0.17 `OFTConfig`."""
 EMBEDDING_LR = 1e-6
 """LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
 USUAL_PROMPT = 512
-"""Tokens of a prompt that the memory of a step is counted with where the spec sets no limit: TRL 0.18's default."""
+"""Tokens of a prompt in the memory of a step if the spec sets no limit: TRL 0.18's default."""
 
 
 OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model"}
-"""Why a default has its value, where it is not that of the target's class."""
+"""Reasons of defaults that are not those of the target's class."""
 
 
 def adapter(of: OpenSpec) -> None:
-    """The adapter's defaults. `qlora` is a base of 4 bits; its other weights are loaded in the computation's dtype."""
+    """The adapter's defaults. `qlora` has a 4-bit base; its other weights are loaded in the computation's dtype."""
     if "lora.targets" not in of.values:
         of.set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
     stacks = adapted(of.stack, of.model.model_type, of.get("lora.targets")) or of.get("lora.parameters")
     if "lora.dropout" not in of.values and stacks:
-        of.set("lora.dropout", 0.0, "experts that are one parameter take none", DEFAULT)
+        of.set("lora.dropout", 0.0, "experts in one parameter cannot have any", DEFAULT)
     for name, value in LORA.items() if of.get("oft") is not True else ():
         path = path_of(f"lora.{name}")
         if path not in of.values:
@@ -55,7 +55,7 @@ def adapter(of: OpenSpec) -> None:
     if of.get("lora.bits") == 4 and "lora.double_quant" not in of.values:
         of.set("lora.double_quant", True, "as QLoRA was published", DEFAULT)
     if "lora.bits" in of.values and "model.dtype" not in of.values:
-        of.set("model.dtype", of.get("precision"), "what a quantized base computes in")
+        of.set("model.dtype", of.get("precision"), "the dtype that a quantized base computes in")
 
 
 def own_defaults(of: OpenSpec, method: str) -> None:
@@ -84,7 +84,7 @@ def own_defaults(of: OpenSpec, method: str) -> None:
 
 def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> object:
     if row.path in ("method.steps_per_generation", "method.rewards"):
-        return None  # the one follows the accumulation, the others have no default
+        return None  # the first follows the accumulation, the second has no default
     value = base.get(next((name for name in row.args if name in base), ""))
     if row.path == "method.teacher_dtype":
         return of.get("model.dtype") or BY_PATH["model.dtype"].default
@@ -105,12 +105,12 @@ def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> ob
 
 
 def group(of: OpenSpec) -> int:
-    """Completions of one prompt, which an optimizer step must hold whole; 1 for methods that compare none."""
+    """Completions of one prompt, which belong to one optimizer step; 1 for methods without groups."""
     return (of.whole("method.generations") or 1) if METHODS[str(of.get("method"))].grouped else 1
 
 
 def batch(of: OpenSpec, world: int, micro: int) -> None:
-    """What follows the batch: how many micro-batches one round of generation fills, and a legal evaluation batch."""
+    """Values that follow from the batch: micro-batches of one round of generation, and a legal evaluation batch."""
     if not METHODS[str(of.get("method"))].grouped:
         return
     if "method.steps_per_generation" not in of.values:
@@ -124,7 +124,7 @@ def batch(of: OpenSpec, world: int, micro: int) -> None:
 def memory(of: OpenSpec, need: Need) -> Need:
     """The need of a process with the fields that an adapter or a method decides.
 
-    A model with adapters is its own reference: without them.
+    A model with adapters is its own reference, with the adapters off.
     """
     bits, dtype = of.whole("lora.bits"), of.get("model.dtype") or "fp32"
     weight = packed_bytes(bits, of.get("lora.double_quant") is True) if bits else 4.0 if dtype == "fp32" else 2.0
@@ -142,7 +142,7 @@ def memory(of: OpenSpec, need: Need) -> Need:
 
 
 def _rank(of: OpenSpec, need: Need) -> int:
-    """The rank of the adapters; of OFT, one whose matrices are not smaller: a block of n inputs has n(n-1)/2 angles."""
+    """The rank of the adapters; for OFT a rank with at least as many parameters: a block of n inputs has n(n-1)/2."""
     rank = of.whole("lora.rank") or 0
     if of.get("oft") is not True:
         return rank

@@ -1,4 +1,4 @@
-"""What low-rank and schedule-free optimizers and metric-driven schedules leave open. Loaded only for specs with one."""
+"""Defaults of low-rank and schedule-free optimizers and metric-driven schedules. Loaded only for specs with one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PATIENCE = 10
 def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
     """The defaults of transformers' own classes; the highest rate of greedy and the schedule of schedule-free are ours.
 
-    GreedyLR may raise the rate up to 1.0 unless told otherwise, while `lr` says that it is the peak. A schedule-free
-    optimizer is one that needs no decay.
+    GreedyLR raises the rate up to 1.0 by default, although `lr` is documented as the peak. A schedule-free optimizer
+    needs no decay.
     """
     if optimizer in LOW_RANK:
         scale = 0.25 if optimizer in PACKAGES["galore"] else 1.0

@@ -21,7 +21,7 @@ from xpc.grammar.tree import List, Ref, String
 
 @mutable
 class Sets:
-    """What every set is read with: the workspace, what is trained on, and the method.
+    """Reads evaluation sets, with the workspace, the training data and the method.
 
     Findings go to `problems`, copies of local files to `bundled`.
     """
@@ -34,7 +34,7 @@ class Sets:
     bundled: dict[str, bytes]
 
     def read(self) -> tuple[EvalSet, ...]:
-        """The sets that the value of `eval.data` names. Names take its place: one, or a tuple for a list."""
+        """The sets that `eval.data` names; its value becomes the name, or a tuple of names for a list."""
         value, label = self.values["eval.data"], self.loaded.items["eval.data"].label
         node = value.value
         parts = node.items if isinstance(node, List) else (node,)
@@ -72,23 +72,23 @@ class Sets:
                 block.label,
                 help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
             )
-        said = {path: self._said(block, path) for path in OF_A_BLOCK}
+        written = {path: self._written(block, path) for path in OF_A_BLOCK}
         shape, prompt, context = (
-            value if isinstance(value := said[path], str) else None
+            value if isinstance(value := written[path], str) else None
             for path in ("data.format", "data.prompt", "data.context")
         )
-        columns = named if isinstance(named := said["data.columns"], tuple) else None
+        columns = named if isinstance(named := written["data.columns"], tuple) else None
         how = evolve(
             self._alone(), shape=shape, prompt=prompt, context=context, columns=columns, several=len(block.rows) > 1
         )
         return EvalSet(node.name, place, tuple(self._source(row, how) for row in block.rows), prompt)
 
     def _is_trained(self, node: Ref) -> bool:
-        """Whether a name is that of the `data` block which is trained on."""
+        """Whether a name is that of the training data's block."""
         name = self.loaded.data_name
         return node.is_name and name is not None and name.typed == node.name
 
-    def _said(self, block: Evaluated, path: str) -> object:
+    def _written(self, block: Evaluated, path: str) -> object:
         item = block.items.get(path)
         value = None if item is None else convert(BY_PATH[path], item)
         if isinstance(value, Wrong):
@@ -99,17 +99,17 @@ class Sets:
         return value
 
     def _alone(self) -> Reading:
-        """How rows are read of which no block says anything."""
+        """How rows are read that have no block."""
         turns = self.values.get("data.chat")
         method, chat = text_of(self.values, "method") or "sft", turns is not None and turns.value is True
         return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat)
 
     def _source(self, row: Row, block: Reading) -> DataSource:
-        """One source. What neither the spec, nor the registry, nor its first row says is as in the training rows."""
+        """One source. What neither the spec, the registry nor the first row decides is as in the training rows."""
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if block.prompt is None and not known and not row.items:
-            asked, context = (text_of(self.values, path) for path in ("data.prompt", "data.context"))
-            block = evolve(block, prompt=asked, context=block.context or context)
+            prompt, context = (text_of(self.values, path) for path in ("data.prompt", "data.context"))
+            block = evolve(block, prompt=prompt, context=block.context or context)
         source, found = find_source(row, block)
         first = self.trained[0]
         if block.shape is None and not known and source.found is None:
@@ -127,7 +127,7 @@ class Sets:
 
 
 def _title(node: Ref | String) -> str:
-    """What a set is called that has no block: the name of its file, or of its dataset with configuration and split."""
+    """The name of a set without a block: its file's name, or its dataset with configuration and split."""
     if isinstance(node, String):
         name = node.value.rstrip("/").rpartition("/")[2]
         name = name.rpartition(".")[0] or name

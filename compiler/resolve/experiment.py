@@ -1,4 +1,4 @@
-"""Tree to Spec: names, units, registry, bases, defaults. Everything that is wrong is collected."""
+"""Tree to Spec: names, units, registry, bases, defaults. Errors are collected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from xpc.grammar.record import evolve, field, mutable
 from xpc.grammar.tree import Count, Number, Ref, String
 
 INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
-"""Texts that a spec may name a file for; the bundle's own spec holds them."""
+"""Texts that a spec may keep in a file; the bundle's own spec contains them."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 
 
 def resolve(loaded: Loaded, workspace: Workspace, judge: Judge) -> tuple[Spec | None, list[Diagnostic]]:
-    """The typed experiment, or None where too much is missing to speak of one; and all problems and notes.
+    """The typed experiment, or None if too much is missing; and all problems and notes.
 
     `judge` gives the codes of the errors in a spec; the plan asks it before it chooses a strategy that nobody wrote.
     """
@@ -66,7 +66,7 @@ class _Resolver:
             return None, self.problems
         self._files()
         if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
-            from xpc.compiler.resolve.method_settings import MethodCheck  # plain sft does not pay for it
+            from xpc.compiler.resolve.method_settings import MethodCheck  # not loaded for plain sft
 
             read, help_for = self.workspace.read_beside, self.workspace.help_for
             MethodCheck(loaded, self.values, stack, read, help_for, self._bundle, self.problems).run()
@@ -156,11 +156,11 @@ class _Resolver:
                 continue
             value = convert(row, item)
             if isinstance(value, Wrong):
-                from xpc.compiler.suggest.legal import answer  # only a wrong spec pays for it
+                from xpc.compiler.suggest.legal import answer  # loaded only for a wrong spec
 
                 self.problems.append(answer(value))
                 if isinstance(item.node, Ref) and (path, item.node.name) in schema.CHOICE_PENDING:
-                    # Kept, so that no rule speaks of the default that stands nowhere in the spec.
+                    # Kept, so that no rule reports the default, which is not in the spec.
                     self.values[row.path] = Value(item.node.name, Origin(self.loaded.kinds[path], item.label))
             else:
                 self.values[row.path] = Value(value, Origin(self.loaded.kinds[path], item.label))
@@ -203,7 +203,7 @@ class _Resolver:
         return stack
 
     def _files(self) -> None:
-        """Read what `file("x")` names: templates and prompts go into the bundle under their own plain name."""
+        """Read the files of `file("x")`: templates and prompts go into the bundle under their own plain name."""
         for path in ("model.chat_template", *INLINE, "launch.setup"):
             value = self.values.get(path)
             if value is not None and path == "model.chat_template" and isinstance(value.value, str):
@@ -219,7 +219,7 @@ class _Resolver:
                 if path in INLINE:
                     del self.values[path]
                 else:
-                    self.values[path] = Value("", value.origin)  # written, so that nobody says that it is missing
+                    self.values[path] = Value("", value.origin)  # it is written: no rule may report it as missing
                 continue
             try:
                 text = read.data.decode("utf-8-sig")
@@ -293,7 +293,7 @@ class _Resolver:
         if isinstance(node, Count):
             count, name = self._count(node.n, label), node.what
         if not (isinstance(name, Ref) and name.is_name):
-            from xpc.compiler.suggest.gpu_counts import in_words  # only a wrong spec pays for it
+            from xpc.compiler.suggest.gpu_counts import in_words  # loaded only for a wrong spec
 
             typed = "" if label is None else label.typed
             help = in_words(typed.removeprefix("hardware").strip(" =")) or "write `8 x h100-80gb` or `2 x cpu`"
@@ -304,7 +304,7 @@ class _Resolver:
             return Hardware(None, count, nodes)
         gpu = registry.find_gpu(name.name)
         if gpu is None:
-            from xpc.compiler.suggest.registry_names import unknown_gpu  # only a wrong spec pays for it
+            from xpc.compiler.suggest.registry_names import unknown_gpu  # loaded only for a wrong spec
 
             self.problems.append(unknown_gpu(name, label))
             gpu = registry.find_gpu(DEFAULT_GPU)
@@ -372,12 +372,12 @@ class _Resolver:
         for row in rows:
             source, problems = find_source(row, block)
             if "data.prompt_template" in self.values and context is None and source.wording is None:
-                source = evolve(source, context=None)  # the template says where it stands
+                source = evolve(source, context=None)  # the template says where it goes
             sources.append(source)
             if rows is not loaded.rows and explained:
                 problems = [one for one in problems if one.code != "XP110"]
-            told = any(one.code == "XP111" for one in self.problems)  # once is enough
-            self.problems += [one for one in problems if not (told and one.code == "XP111")]
+            reported = any(one.code == "XP111" for one in self.problems)  # once is enough
+            self.problems += [one for one in problems if not (reported and one.code == "XP111")]
             for one in (source, *source.parts):
                 if one.bundled and one.content is not None:
                     self.bundled[one.bundled] = one.content
@@ -395,7 +395,7 @@ class _Resolver:
         return isinstance(data, Ref) and data.is_name and registry.find_dataset(data.name) is None
 
     def _begins_block(self, data: Ref | String) -> bool:
-        """Whether a syntax error speaks of the header's data: it took the block, or its rows, or is the name itself."""
+        """Whether a syntax error concerns the header's data: its name, its block or its rows."""
         if not isinstance(data, Ref):
             return False
         lines = self.loaded.file.source.text.split("\n")

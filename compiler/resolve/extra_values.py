@@ -15,7 +15,7 @@ from xpc.compiler.stacks import Stack
 def extra_values(
     written: Mapping[str, Mapping[str, Item]], stack: Stack, method: str, problems: Problems
 ) -> dict[str, dict[str, Value]]:
-    """The `extra` blocks of a spec, sorted: the order of their names means nothing. Adds to the problems."""
+    """The `extra` blocks of a spec, sorted because their order has no meaning. Adds to the problems."""
     out: dict[str, dict[str, Value]] = {}
     for escape, items in written.items():
         for path, item in items.items():

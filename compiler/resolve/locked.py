@@ -1,4 +1,4 @@
-"""What a lock brings into a run: its copy, the packages that it resolved, and commits of kernels."""
+"""The parts of a lock in a run: its copy, the resolved packages, and commits of kernels."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from xpc.compiler.stacks import Stack
 
 
 def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
-    """Files of the bundle by their names: the lock, so that the bundle's own spec compiles to it again, and packages.
+    """Files of the bundle by name: the lock, so that the bundle's own spec compiles to the same bundle, and packages.
 
-    `reads` are the digests of the files that were read. None of a lock that is being made.
+    `reads` are the digests of the files that were read. Empty for a lock that is being made.
     """
     if not lock.text:
         return {}
@@ -23,7 +23,7 @@ def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def kernels(lock: Lock, attention: str, stack: Stack) -> dict[str, str]:
-    """The commit of the repository that stands in for flash-attn where that is not installed."""
+    """The commit of the kernel repository that replaces flash-attn if that is not installed."""
     repository = stack.facts.flash_kernels.get(attention)
     if repository is None:
         return {}

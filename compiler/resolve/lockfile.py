@@ -1,4 +1,4 @@
-"""`SPEC.lock`, read where it lies beside the spec; `xpc lock` writes it. Loaded only for a spec that has one.
+"""Reads `SPEC.lock`, which lies next to the spec and is written by `xpc lock`. Loaded only for a spec with a lock.
 
 It is TOML, so that a reviewer can read what moved.
 """
@@ -18,11 +18,11 @@ from xpc.grammar.source import Source, Span
 
 FORMAT = 1
 BUNDLE = "\n[bundle]\n"
-"""The last table. A bundle holds a copy of what is above it: it cannot hold its own digest."""
+"""The last table. A bundle contains a copy of the lock up to here, because it cannot contain its own digest."""
 
 
 def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
-    """The lock beside a spec. One that cannot be read is an error: what it pins would float unseen."""
+    """The lock next to a spec. An unreadable lock is an error: its pins would be ignored silently."""
     name = workspace.lock
     found = workspace.read(name)
     if isinstance(found, str):
@@ -50,9 +50,9 @@ def _lock(name: str, table: Mapping[str, Any], text: bytes) -> Lock:
     }
     files = {str(file): str(digest) for file, digest in table.get("files", {}).items()}
     rows = {str(file): int(count) for file, count in table.get("rows", {}).items()}
-    said = table["lock"]
+    head = table["lock"]
     digest = str(table.get("bundle", {}).get("digest", ""))
-    return Lock(name, tuple(pins), files, rows, environments, str(said["target"]), str(said["xpc"]), digest, text)
+    return Lock(name, tuple(pins), files, rows, environments, str(head["target"]), str(head["xpc"]), digest, text)
 
 
 def _pin(kind: str, one: Mapping[str, Any]) -> Pin:
@@ -64,8 +64,8 @@ def _pin(kind: str, one: Mapping[str, Any]) -> Pin:
 
 
 def bundle_digest(files: Mapping[str, bytes]) -> str:
-    """The digest of a bundle's files, or of a sweep's: without manifests, which name the source's comments by their
-    digest, and without the copy of the lock."""
+    """The digest of a bundle's files, or of a sweep's, without the copy of the lock and without manifests, which have
+    the digest of the source with its comments."""
     total = sha256()
     for name in sorted(files):
         last = name.rpartition("/")[2]
@@ -75,6 +75,6 @@ def bundle_digest(files: Mapping[str, bytes]) -> str:
 
 
 def constraints(lock: Lock) -> bytes | None:
-    """What `pip install -c` reads: the packages that the training environment resolved to."""
+    """The constraints for `pip install -c`: the resolved packages of the training environment."""
     found = lock.environments.get("requirements.txt")
     return None if found is None else "".join(f"{one}\n" for one in found.resolved).encode()

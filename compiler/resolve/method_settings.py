@@ -1,6 +1,6 @@
-"""What methods and adapters ask of a spec beyond their settings' kinds: names of losses, reward functions, one adapter.
+"""Checks settings of methods and adapters beyond their kinds: names of losses, reward functions, one adapter.
 
-Loaded only for a spec that names a method, a setting of one, or an adapter.
+Loaded only for a spec with a method, a setting of one, or an adapter.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class MethodCheck:
             self._rewards(rewards)
         elif unread is not None and rewards is None:
             origin = Origin(self.loaded.kinds["method.rewards"], unread.label)
-            self.values["method.rewards"] = Value((Weighted(""),), origin)  # reported; nobody says that it is missing
+            self.values["method.rewards"] = Value((Weighted(""),), origin)  # reported already
 
     def _of_another_method(self, method: str) -> None:
-        """A written setting that the method does not read; `false` asks for nothing and may stand."""
+        """Report a written setting that the method does not read; `false` is allowed, since it requests nothing."""
         place = self.values.get("method")
         related = () if place is None or place.origin.label is None else (place.origin.label,)
         for path in [one for one in self.values if one in self.loaded.items]:
@@ -104,14 +104,14 @@ class MethodCheck:
         from xpc.compiler.suggest.no_equivalent import advice, nothing_like  # only a wrong spec pays for it
 
         why = nothing_like(BY_PATH[path].name, name)
-        told = advice(f"{BY_PATH[path].name} {name}", "")
-        near = None if why or told else nearest(name, known)
+        advised = advice(f"{BY_PATH[path].name} {name}", "")
+        near = None if why or advised else nearest(name, known)
         edits = (Edit(at.span, near),) if near and at.typed == name else ()
         self.problems.report(
             "XP106",
             f"`{name[:60]}` is not a choice of `{BY_PATH[path].name}`",
             evolve(at, text=f"did you mean `{near}`?" if near else ""),
-            help=told or why + (f"write `{near}`" if near else "write one of " + ", ".join(known)) + more,
+            help=advised or why + (f"write `{near}`" if near else "write one of " + ", ".join(known)) + more,
             edits=edits,
         )
 
@@ -145,13 +145,13 @@ class MethodCheck:
             elif ":" in one.name or "/" in one.name or one.name.endswith(".py"):
                 out.append(self._function(one, label) or one)
             else:
-                out.append(one)  # kept, so that nobody says that there is no reward
+                out.append(one)  # kept, so that no rule reports a missing reward
                 more = ', or name a function of a file: `"rewards.py:' + one.name[:40] + '"`'
                 self._unknown("method.rewards", label, one.name, list(REWARDS), more)
         self.values["method.rewards"] = Value(tuple(out), value.origin)
 
     def _function(self, one: Weighted, label: Label) -> Weighted | None:
-        """The file's bytes in the bundle, once it is seen that it defines the function; nothing of it is executed."""
+        """Copy the file into the bundle if it defines the function; nothing of it is executed."""
         name, colon, function = one.name.rpartition(":")
         if not colon or not name.endswith(".py") or not function.isidentifier():
             self.problems.report(
@@ -181,7 +181,7 @@ class MethodCheck:
 
 
 def _place(item: Item, node: Node | None) -> Label:
-    """Where one of a list stands: its name, where it is a call."""
+    """The place of an element of a list: its name, if it is a call."""
     if node is None:
         return item.label
     named = isinstance(node, Call) and node.name.text != "file"
@@ -189,13 +189,13 @@ def _place(item: Item, node: Node | None) -> Label:
 
 
 def _defined(data: bytes) -> list[str] | str:
-    """The names that a module's top level binds, read off its syntax tree; or why it has none."""
+    """The names that a module's top level binds, from its syntax tree; or why it cannot be parsed."""
     import ast
     import warnings
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape in somebody's file is no word of ours
+            warnings.simplefilter("ignore")  # a warning about an odd escape in the user's file is not ours to print
             tree = ast.parse(data)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)

@@ -18,7 +18,7 @@ from xpc.grammar.tree import Ref, String
 WEIGHTS = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
 )  # fmt: skip
-"""What transformers looks for in a folder."""
+"""Files that transformers looks for in a folder."""
 
 
 def find_model(
@@ -28,9 +28,9 @@ def find_model(
     problems = Problems()
     facts: ModelFacts | None = None
     known = ""
-    said: dict[str, object] = {}
+    config_json: dict[str, object] = {}
     if config is not None:
-        facts, said, problem = _facts(config.name, config.data, label)
+        facts, config_json, problem = _facts(config.name, config.data, label)
         known = config.name
         problems += problem
     family = registry.encoder_decoder(node.name) if isinstance(node, Ref) else None
@@ -51,24 +51,26 @@ def find_model(
                 why, help = _no_config(node.value, read, workspace)
                 problems.report("XP118", why, label, help=help)
             else:
-                facts, said, problem = _facts(read.name, read.data, label)
+                facts, config_json, problem = _facts(read.name, read.data, label)
                 known = read.name
                 problems += problem
         chat, template, eos = (None, None, None) if wrong else _template(node.value, workspace)
         of_run = not wrong and _of_run(node.value.rstrip("/"), label, workspace, problems)
-        found = Model(label, None, node.value, revision, facts, known, chat, template, eos, config=said, of_run=of_run)
+        found = Model(
+            label, None, node.value, revision, facts, known, chat, template, eos, config=config_json, of_run=of_run
+        )
         return found, problems
     if node.config is not None or node.split is not None:
         problems.report(
             "XP108",
-            "a model has no configuration and no split",
+            "a model has neither a configuration nor a split",
             label,
-            help=f"write `{node.name}`, with `@revision` if one is meant",
+            help=f"write `{node.name}`, or `{node.name}@REVISION`",
         )
     if node.revision is not None and revision is not None and node.revision != revision:
         problems.report(
             "XP122",
-            f"the model is asked for at `{node.revision}` and at `{revision}`",
+            f"the model has two revisions, `{node.revision}` and `{revision}`",
             label,
             help="keep one of the two",
         )
@@ -79,12 +81,12 @@ def find_model(
     if pin is not None:
         revision, chat = pin.revision, chat if pin.chat is None else pin.chat
         if entry is None and config is None and pin.config:
-            facts, said, problem = _facts(workspace.lock, pin.config.encode(), label)
+            facts, config_json, problem = _facts(workspace.lock, pin.config.encode(), label)
             known = workspace.lock
             problems += problem
     if entry is not None:
         return Model(
-            label, entry.id, None, revision, facts or entry, known or "registry", chat, config=said
+            label, entry.id, None, revision, facts or entry, known or "registry", chat, config=config_json
         ), problems  # fmt: skip
     if "/" not in node.name:
         from xpc.compiler.suggest.registry_names import unknown_model  # only a wrong spec pays for it
@@ -92,49 +94,47 @@ def find_model(
         problems.append(unknown_model(node, label))
     elif (path := unquoted(node.name, label, "XP108", "XP109", workspace)) is not None:
         problems.append(path)
-    elif facts is None and not said:
+    elif facts is None and not config_json:
         problems.report(
             "XP109",
             f"`{node.name[:80]}` is not in the registry: its architecture is not checked",
             label,
             help='`config = file("config.json")` gives the architecture',
         )
-    return Model(label, node.name, None, revision, facts, known, chat, config=said), problems
+    return Model(label, node.name, None, revision, facts, known, chat, config=config_json), problems
 
 
 def _is_elsewhere(path: str, workspace: Workspace) -> bool:
-    """Whether not even the folder that a model's folder lies in is here: then it may be where the run will be. A model
-    of the hub in quotes is none."""
+    """Whether the parent of a model's folder is missing, too: then the model may be on the machine of the run. False
+    for a quoted id of the hub."""
     above, _, _ = path.rstrip("/").rpartition("/")
     named = is_hub_id(path) or path.startswith("~") or "://" in path
     return bool(above) and not named and not workspace.kind(above)
 
 
 def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems) -> bool:
-    """Whether a folder is a checkpoint, or what a run has left; one whose weights are in shards alone is reported."""
+    """Whether a folder is a checkpoint or the output of a run; weights that are only in shards are reported."""
     if not any(workspace.kind(f"{folder}/{name}") for name in ("trainer_state.json", "xpc_run.json")):
         return False
     if workspace.kind(f"{folder}/config.json") and not any(workspace.kind(f"{folder}/{name}") for name in WEIGHTS):
         sharded = workspace.kind(f"{folder}/pytorch_model_fsdp_0")
         made = f"{folder}/whole"
-        help = f"`accelerate merge-weights {folder}/pytorch_model_fsdp_0 {made}` makes whole weights of FSDP's shards"
+        help = f"`accelerate merge-weights {folder}/pytorch_model_fsdp_0 {made}` merges FSDP's shards"
         if not sharded:
-            help = (
-                f"`python {folder}/zero_to_fp32.py {folder} {made} --safe_serialization` makes whole weights of ZeRO's"
-            )
+            help = f"`python {folder}/zero_to_fp32.py {folder} {made} --safe_serialization` merges ZeRO's shards"
         help += f"; copy config.json and the tokenizer beside them, and train `{made}`"
         if not sharded and not workspace.kind(f"{folder}/zero_to_fp32.py"):
             help = "name the run's own folder, which has its final weights, or a checkpoint that has some"
-        problems.report("XP935", f"`{folder[:80]}` is a checkpoint without whole weights", label, help=help)
+        problems.report("XP935", f"`{folder[:80]}` is a checkpoint with sharded weights only", label, help=help)
     return True
 
 
 def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
-    """What to say of a folder without config.json, and what to do about it."""
+    """Report a folder without config.json, with the remedy."""
     folder = path.rstrip("/")
     if workspace.kind(folder + "/adapter_config.json"):
         return (
-            f"`{path[:80]}` holds an adapter, and no whole model to train",
+            f"`{path[:80]}` contains an adapter, not a model",
             f'train its base with `lora(from = "{folder}")`, or `"{folder}/merged"`, which its run leaves there with '
             "`save(merge)`",
         )
@@ -153,7 +153,7 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None, str | None]:
-    """Whether the tokenizer in a folder has a chat template (None: not known), its text where there is one text, and
+    """Whether the tokenizer in a folder has a chat template (None: not known), its text if there is a single one, and
     the end token."""
     place = folder.rstrip("/") + "/"
     read = workspace.read(place + "tokenizer_config.json") if workspace.kind(place + "tokenizer_config.json") else ""
@@ -176,7 +176,7 @@ def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | Non
 
 
 def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
-    """The tokens of a local model, as the files of its tokenizer spell them; None where it has no tokenizer.json."""
+    """The tokens of a local model, as its tokenizer's files spell them; None without a tokenizer.json."""
     if model.path is None or not workspace.kind(model.path.rstrip("/") + "/tokenizer.json"):
         return None
     place, found = model.path.rstrip("/") + "/", []
@@ -190,7 +190,7 @@ def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
 
 
 def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dict[str, object], list[Diagnostic]]:
-    """What a config.json says of a model, counted and as it stands; the latter alone for a family of another shape."""
+    """The counted sizes and the text of a config.json; the text alone for a family of another shape."""
     try:
         config = json.loads(data)
     except (ValueError, RecursionError):
@@ -210,17 +210,17 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dic
         note = report("XP109", f"`{name}`: {why}", label, help="write `micro`: without sizes it cannot be planned")
         return None, config, [note]
     if isinstance(facts, str):
-        return _no_facts(label, f"`{name}`: {facts}", "give a model's whole config.json")
+        return _no_facts(label, f"`{name}`: {facts}", "give a model's complete config.json")
     sizes = (facts.params, facts.layers, facts.hidden, facts.intermediate, facts.heads, facts.vocab, facts.context)
     if max(sizes) > LARGEST:
-        return _no_facts(label, f"`{name}` states a model too large to be one", "give a real config.json")
+        return _no_facts(label, f"`{name}` states impossible sizes", "give the config.json of a transformers model")
     return facts, config, []
 
 
 def _encoder_decoder(name: str, family: str, label: Label) -> Diagnostic:
     return report(
         "XP128",
-        f"`{name[:80]}` is a {family} model, with an encoder: the trainers here train decoders alone",
+        f"`{name[:80]}` is a {family} model, with an encoder: the trainers here train decoders only",
         label,
         help="write a causal language model, such as `qwen2.5-3b`",
     )

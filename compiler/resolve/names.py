@@ -7,7 +7,7 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 
 def unquoted(name: str, label: Label, code: str, note: str, workspace: Workspace) -> Diagnostic | None:
-    """The finding for a path without quotes, which would be asked of the hub: it ends like a file, or is here."""
+    """The finding for a path without quotes, which would be looked up on the hub: a file's ending, or a local file."""
     kind = workspace.kind(name)
     if not kind and not name.lower().endswith((*DATA_FORMATS, ".safetensors", ".gguf")):
         return None

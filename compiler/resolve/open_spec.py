@@ -1,4 +1,4 @@
-"""A spec that is not complete yet: its values as far as they are known, and what is noted about the others."""
+"""An incomplete spec: the values known so far, and notes about assumed ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.grammar.record import field, mutable
 
 @mutable
 class OpenSpec:
-    """What a derivation reads and fills in, in place."""
+    """The values that a derivation reads and fills in, in place."""
 
     values: dict[Path, Value]
     model: Model

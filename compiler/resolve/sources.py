@@ -1,4 +1,4 @@
-"""Where rows come from: the registry, local files, and data sets of the hub that nobody has registered."""
+"""Finds sources of rows: registered datasets, local files, and other datasets of the hub."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from xpc.grammar.tree import Ref, String
 
 @record
 class Reading:
-    """How a block's rows are read: `shape` (its `format`), `prompt`, `context`, `columns` and `chat` as it states them.
+    """How a block's rows are read: `shape` (its `format`), `prompt`, `context`, `columns` and `chat` as written.
 
-    A source's own go before them. `roles` are the names of speakers; `several` says that other sources stand beside.
+    A source's own settings take precedence. `roles` are the names of speakers; `several`: the block has other sources.
     """
 
     workspace: Workspace
@@ -43,9 +43,9 @@ class Reading:
 
 
 def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
-    """One source of data with what is known about it.
+    """One source of data with everything known about it.
 
-    Reinforcement reads nothing but the prompt, so there a prompt column is the shape.
+    Reinforcement learning reads only the prompt, so a prompt column decides the shape there.
     """
     workspace, method, prompt = block.workspace, block.method, block.prompt
     problems = Problems()
@@ -83,7 +83,7 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     if named is not None and prompt is not None and apart and prompt not in named:
         named = (prompt, *named)
     source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else block.context)
-    problems += wrong if all(one.code != "XP124" for one in more) else []  # of no known shape: said once
+    problems += wrong if all(one.code != "XP124" for one in more) else []  # of no known shape, which is reported once
     if isinstance(take, Amount):
         source = evolve(source, take=take)
     most = settings.get("limit")
@@ -98,20 +98,20 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
         source = as_chat(source)
     if settings.get("chat") is True and not source.chat:
         place = next(item.label for item in row.items if item.path == "chat")
-        wrong_shape = f"rows of {source.shape} have no texts that `chat` makes turns of"
+        wrong_shape = f"rows of {source.shape} have no texts that `chat` could turn into a conversation"
         problems.report("XP124", wrong_shape, place, help="leave `chat` out")
     source, last = contents(source, workspace)
     return source, [*problems, *more, *last]
 
 
 def roles_of(values: Mapping[Path, Value]) -> tuple[tuple[str, str], ...]:
-    """The names of speakers that the spec has, each with the role that it stands for."""
+    """The spec's names of speakers, each with its role."""
     found = [(role, values.get(path_of(f"data.{role}_roles"))) for role in ROLES]
     return tuple((name, role) for role, one in found if one is not None for name in names_of(one.value))
 
 
 def names_of(value: object) -> tuple[str, ...]:
-    """The names of a list of names; none of what is none."""
+    """The names of a list of names; empty for another value."""
     return tuple(str(name) for name in value) if isinstance(value, tuple) else ()
 
 
@@ -203,7 +203,7 @@ def _local(
         return source, [_not_here(path, label, shape, workspace)]
     if kind == "folder":
         return _folder(source, node, shape, block, named)
-    from xpc.compiler.data.rows import first_columns  # a spec of registered data has no use for it
+    from xpc.compiler.data.rows import first_columns  # not loaded for registered data
 
     seen: tuple[list[str], int] | None = None
     try:
@@ -218,7 +218,7 @@ def _local(
         wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, label, help="make the file readable")]
     if not whole:
-        wrong = f"`{path[:80]}` is no whole Parquet file: it does not begin and end with PAR1"
+        wrong = f"`{path[:80]}` is not a complete Parquet file: it does not begin and end with PAR1"
         return source, [report("XP114", wrong, label, help="write the file anew, or name another")]
     columns = first_columns(path, head)
     if seen is not None:
@@ -233,7 +233,7 @@ def _shaped(
     block: Reading,
     named: tuple[str, ...] | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with the shape that its columns show where none is written, or else those that the spec names."""
+    """The source with the shape of its columns if none is written, or with the columns that the spec names."""
     problems, method = Problems(), block.method
     if shape is None and columns is not None:
         order = SHAPES if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
@@ -266,7 +266,7 @@ def _folder(
     block: Reading,
     named: tuple[str, ...] | None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """A folder with its files. The first row of the first file to train on says what all of them are."""
+    """A folder with its files. The first row of the first training file decides the shape of all."""
     from xpc.compiler.spec import folders
 
     path, label = node.value.rstrip("/") or "/", source.label
@@ -278,7 +278,7 @@ def _folder(
     ]
     if not names:
         help = "a data folder holds files of rows: " + ", ".join(DATA_FORMATS)
-        return source, [report("XP110", f"`{path[:80]}` holds no data", label, help=help)]
+        return source, [report("XP110", f"`{path[:80]}` contains no data", label, help=help)]
     first = (folders.of_split(tuple(names), source.split) or names)[0]
     found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, block, named)
     parts = tuple(evolve(found, path=f"{path}/{one}", found=None, rows=None) for one in names)
@@ -286,8 +286,8 @@ def _folder(
 
 
 def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) -> Diagnostic:
-    """A warning where `format` says what the rows are, or not even their folder is here: then the data may be where the
-    run will be, and only there."""
+    """A warning if `format` is written or the parent folder is missing, too: then the data may be on the machine of the
+    run. Otherwise an error."""
     elsewhere = shape is not None or workspace.kind(path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")) == ""
     other = workspace.other_kind(path)
     if other:
@@ -296,12 +296,14 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
     if "://" in path or path[:2] == "~/":
         hub = path.partition("://huggingface.co/datasets/")[2].rstrip("/")
         help = f"write `{hub}` without quotes" if is_hub_id(hub) else "write the path of a file, relative to the spec"
-        why = "begins with `~`, which no shell replaces" if path[0] == "~" else "is an address, and no run fetches it"
+        why = (
+            "begins with `~`, which is not expanded" if path[0] == "~" else "is an address, which a run does not fetch"
+        )
         return report("XP123", f"`{path[:80]}` {why}", label, help=help)
     message = f"`{path[:80]}` is not here" + (": the run will look for it, unchecked" if elsewhere else "")
     near = None if elsewhere else workspace.resembling(path)
     if set(path) & set("*?"):
-        help = "a name is no pattern: name the folder, whose files of rows are read together"
+        help = "patterns are not supported: name the folder, whose files are read together"
     elif near is not None and near.lower().endswith(DATA_FORMATS) == path.lower().endswith(DATA_FORMATS):
         help = f'name `"{near}"`, which is here'
     elif is_hub_id(path):
@@ -309,5 +311,5 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
     elif elsewhere:
         help = "the path is relative to the spec; XPC_DATA_ROOT names another folder at the run"
     else:
-        help = "the path is relative to the spec; `data(format=...)` says what the rows of data are that is elsewhere"
+        help = "the path is relative to the spec; for data on another machine write `data(format=...)`"
     return evolve(report("XP123", message, label, help=help), severity="warning" if elsewhere else ERROR)

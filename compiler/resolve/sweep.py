@@ -1,7 +1,7 @@
-"""A `sweep` block to its grid: lists of values and zips of lists, each value with the items that it stands for.
+"""A `sweep` block to its grid: lists of values and zips of lists, each value with the items that it sets.
 
 The block is static: the grid is the product of the plain lists and of the zips. A value is read as the setting reads
-it, and its place is the place of the element of the list. Loaded only for a spec that has a sweep.
+it, and its place is that of the list's element. Loaded only for a spec with a sweep.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, String, Val
 MOST = 10_000
 """Members that a sweep may have."""
 SHOWN = 40
-"""Letters of a value that a member's name holds."""
+"""The most letters of a value in a member's name."""
 HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
-"""What the header says without the name of a setting."""
+"""Parts of the header that have no setting's name."""
 PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",
          "duration", "flag", "choice")  # fmt: skip
 """Kinds whose values have one spelling."""
 OWN = {
     "save": "delete the line: each member has a folder of its own below `save`",
-    "track.name": "delete the line: each member's name is told to the tracker",
+    "track.name": "delete the line: the tracker gets each member's name",
     "target": "write one spec for each stack; with `extends` they share the rest",
-    "launch": "delete the line: all members are launched in one way",
-    "data": "write one spec for each data; with `extends` they share the rest",
-    "eval.data": "write it outside of the sweep: a list of sets is one run, which evaluates on each",
+    "launch": "delete the line: all members are launched in the same way",
+    "data": "write one spec for each dataset; with `extends` they share the rest",
+    "eval.data": "write it outside of the sweep: one run evaluates on every set of a list",
     "extra": "write one spec for each; with `extends` they share the rest",
 }
-"""What a sweep does not vary, by path or clause, and what to do instead."""
+"""Settings that a sweep cannot vary, by path or clause, and what to do instead."""
 BATCHES = "a sweep holds `lr = [1e-6, 2e-6]` lines, and `zip { }` blocks of such lines"
 
 
 @entity
 class Pick:
-    """One value of a list, or the values of a zip at one place: the items, and each setting as shown in names."""
+    """One value of a list, or one of each list of a zip: the items, and each setting as names show it."""
 
     shown: tuple[tuple[str, str], ...]
     items: dict[str, Item] = field(factory=dict)
@@ -63,7 +63,7 @@ class Pick:
 
 @mutable
 class Grid:
-    """The sweep, read: a member takes one pick of every group. `places` are the names of the settings in the block."""
+    """A sweep that was read: a member has one pick of every group. `places` are the settings' names in the block."""
 
     source: Source
     label: Label
@@ -81,7 +81,7 @@ class Grid:
 
 
 def read(loaded: Loaded) -> Grid:
-    """The grid of the spec's sweep. Values that are in error are reported, and left out of it."""
+    """The grid of the spec's sweep. Values in error are reported and excluded."""
     return _Reader(loaded).run()
 
 
@@ -114,15 +114,15 @@ class _Reader(Reporter):
         return self.out
 
     def turn_on(self) -> None:
-        """A setting of a flag turns it on, as in `lora(rank=8)`, unless the spec or the sweep says of it itself."""
-        said = {*self.loaded.items, *self.out.places}
+        """A setting of a flag turns it on, as in `lora(rank=8)`, unless the spec or the sweep sets the flag itself."""
+        stated = {*self.loaded.items, *self.out.places}
         for pick in (pick for group in self.out.groups for pick in group):
             for path, item in list(pick.items.items()):
                 parent = path.rpartition(".")[0]
                 while parent:
                     row = schema.BY_PATH.get(parent)
                     among = schema.ADAPTERS if parent in schema.ADAPTERS else (parent,)
-                    if row is not None and row.kind is FLAG and not said & set(among):
+                    if row is not None and row.kind is FLAG and not stated & set(among):
                         pick.items.setdefault(parent, Item(parent, None, item.label))
                     parent = parent.rpartition(".")[0]
 
@@ -137,7 +137,7 @@ class _Reader(Reporter):
         return (isinstance(head, Call) and head.name.text == "zip") or (isinstance(head, Ref) and head.name == "zip")
 
     def zip(self, node: Clause | Value) -> None:
-        """Lists side by side: as many picks as the lists have values."""
+        """A zip: as many picks as each of its lists has values."""
         head = node.head if isinstance(node, Clause) else node
         body = [*(head.args if isinstance(head, Call) else ()), *(node.body if isinstance(node, Clause) else ())]
         axes = []
@@ -156,7 +156,7 @@ class _Reader(Reporter):
             (first, longer), (other, shorter) = axes[0], next(each for each in axes if len(each[1]) != len(axes[0][1]))
             self.problem(
                 "XP881",
-                f"a zip takes its lists side by side, and these have {len(longer)} and {_values(len(shorter))}",
+                f"the lists of a zip need the same length, and these have {len(longer)} and {_values(len(shorter))}",
                 other.value.span,
                 _values(len(shorter)),
                 f"give `{other.name.text}` {_values(len(longer))}, as `{first.name.text}` has",
@@ -166,7 +166,7 @@ class _Reader(Reporter):
         self.group([found for _, found in axes])
 
     def group(self, axes: list[list[Pick | None]]) -> None:
-        """Keep the picks of lists that go side by side, without those in error, and each but once."""
+        """Keep the picks of a zip, each once and without those in error."""
         seen: dict[tuple[tuple[str, str], ...], Pick] = {}
         for row in zip(*axes, strict=True):
             parts = [one for one in row if one is not None]
@@ -189,7 +189,7 @@ class _Reader(Reporter):
             self.out.groups.append(list(seen.values()))
 
     def no_list(self, node: Clause | Value) -> None:
-        """Report what is not a list: a block of lists says which settings it means, each of which has a path."""
+        """Report a value that is not a list; for a block of lists the help names each setting by its path."""
         head = node.head if isinstance(node, Clause) else node
         name = head.name.text if isinstance(head, Call) else head.name if isinstance(head, Ref) else ""
         inside = [*node.body] if isinstance(node, Clause) else []
@@ -204,7 +204,7 @@ class _Reader(Reporter):
         self.problem("XP880", f"`{name or self.typed(node.span)}` is not a list of values", node.span, "", help, edit)
 
     def axis(self, node: Setting) -> list[Pick | None] | None:
-        """One list: a pick a value, None for one in error; None where the whole line is not to be used."""
+        """One list: a pick for each value, None for a value in error; None if the line cannot be used."""
         path = self.path(node.name)
         if path is None:
             return None
@@ -219,7 +219,7 @@ class _Reader(Reporter):
                          f"write `[{typed}]`", f"[{typed}]")  # fmt: skip
             return None
         if not node.value.items:
-            from xpc.compiler.suggest.example import example  # only a wrong sweep pays for it
+            from xpc.compiler.suggest.example import example  # loaded only for a wrong sweep
 
             row = schema.BY_PATH.get(path)
             form = f"[{'qwen2.5-3b' if row is None else example(row)}]"
@@ -243,7 +243,7 @@ class _Reader(Reporter):
         path = HEADER.get(text) or (text if text in schema.BY_PATH else self.expander.outer.get(text, text))
         for refused in (path, path.partition(".")[0]):
             if refused in OWN and (refused == path or refused in ("launch", "extra")):
-                self.problem("XP882", f"a sweep does not vary `{text}`", name.span, help=OWN[refused])
+                self.problem("XP882", f"a sweep cannot vary `{text}`", name.span, help=OWN[refused])
                 return None
         row = schema.BY_PATH.get(path)
         if path == "model" or (row is not None and row.kind is not BLOCK):
@@ -257,11 +257,11 @@ class _Reader(Reporter):
         return None
 
     def unknown(self, name: Name) -> None:
-        from xpc.compiler.suggest.meaning import meaning  # only a misspelt sweep pays for it
+        from xpc.compiler.suggest.meaning import meaning  # loaded only for a misspelt sweep
 
         rows = [row.path for row in schema.TABLE if row.name == name.text]
         if name.text in schema.SOURCE_SETTINGS and not rows:
-            self.problem("XP101", f"a sweep does not vary `{name.text}`, which belongs to a source", name.span,
+            self.problem("XP101", f"a sweep cannot vary `{name.text}`, which belongs to a source", name.span,
                          help=OWN["data"])  # fmt: skip
             return
         if len(rows) > 1:
@@ -269,27 +269,27 @@ class _Reader(Reporter):
             message = f"`{name.text}` is a setting of several clauses"
             self.problem("XP101", message, name.span, help=f"write {listed}")
             return
-        meant = meaning(name.text, None, valued=True) if not rows else None
-        near = rows[0] if rows else None if meant is None or meant.path not in schema.BY_PATH else meant.path
+        guess = meaning(name.text, None, valued=True) if not rows else None
+        near = rows[0] if rows else None if guess is None or guess.path not in schema.BY_PATH else guess.path
         if near is not None and self.expander.outer.get(near.rpartition(".")[2]) == near:
             near = near.rpartition(".")[2]
         if near is None or schema.BY_PATH.get(near, schema.BY_PATH["seed"]).kind is BLOCK:
             message, near = f"`{name.text[:60]}` is not a setting of the language", None
             self.problem("XP101", message, name.span, help="docs/reference.md lists them all")
             return
-        message = f"`{name.text[:60]}` is not a setting that stands alone" if rows else (
+        message = f"`{name.text[:60]}` is a setting of a block" if rows else (
             f"`{name.text[:60]}` is not a setting of the language")  # fmt: skip
         self.problem("XP101", message, name.span, f"did you mean `{near}`?", f"write `{near}`", near)
 
     # -- values -----------------------------------------------------------------------------------------------------
 
     def pick(self, path: str, node: Value) -> Pick | None:
-        """What a value of a list stands for, read as the setting itself would be."""
+        """The items that a value of a list sets, read as the setting itself would be."""
         label = self.label(node.span)
         if path == "model":
             if isinstance(node, Ref | String):
                 return Pick(((path, _safe(self.out.source.slice(node.span))),), {}, (label,), node)
-            self.problem("XP104", f"`{self.typed(node.span)}` is no model", node.span,
+            self.problem("XP104", f"`{self.typed(node.span)}` is not a model", node.span,
                          help="write a registered name, `org/name` or a quoted folder")  # fmt: skip
             return None
         row = schema.BY_PATH[path]
@@ -305,7 +305,7 @@ class _Reader(Reporter):
         for one, item in found.items.items():
             value = None if schema.BY_PATH[one].pending else convert(schema.BY_PATH[one], item)
             if isinstance(value, Wrong):
-                from xpc.compiler.suggest.legal import answer  # only a wrong sweep pays for it
+                from xpc.compiler.suggest.legal import answer  # loaded only for a wrong sweep
 
                 problems.append(answer(value))
             shown.append((one, self.shown(schema.BY_PATH[one], item, value)))
@@ -313,11 +313,11 @@ class _Reader(Reporter):
         if problems or not found.items:
             return None
         # `zero3(offload=cpu)` is one value of `strategy`
-        text = "+".join([shown[0][1], *(f"{one.rpartition('.')[2]}-{said}" for one, said in shown[1:])])
+        text = "+".join([shown[0][1], *(f"{one.rpartition('.')[2]}-{value}" for one, value in shown[1:])])
         return Pick(((path, text),), found.items, (label,))
 
     def shown(self, row: schema.Setting, item: Item, value: object) -> str:
-        """A value as it stands in a member's name: numbers in one spelling, others as they are typed."""
+        """A value in a member's name: numbers in one spelling, others as typed."""
         if row.kind.name in PLAIN and not isinstance(value, Diagnostic) and value is not None:
             return _safe(plain(value).lower() if row.kind.name == "flag" else show(row, value))
         return _safe("true" if item.node is None else self.out.source.slice(item.node.span))
@@ -328,7 +328,7 @@ def _values(count: int) -> str:
 
 
 def _safe(text: str) -> str:
-    """A text as a part of the name of a file. What had to be changed is told apart by a digest of the whole."""
+    """A text as a part of a file's name; a text that had to be changed gets a digest of the original."""
     short = text.strip('[]" ').replace(", ", "+").replace(" x ", "x").replace("%", "pct")
     short = short if "--" in short else short.replace("/", "--")  # as the hub's cache writes org/name
     if short and len(short) <= SHOWN and all(c.isascii() and (c.isalnum() or c in "-_.+") for c in short):
@@ -338,7 +338,7 @@ def _safe(text: str) -> str:
 
 
 def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
-    """A finding at a value of a list: what it says to write for the setting is written for the value alone."""
+    """A finding at a value of a list, with its edit reduced from the setting to the value."""
     if found.primary is None or found.primary.span != span or not found.edits:
         return found
     text = found.edits[0].text

@@ -1,4 +1,4 @@
-"""One run of a sweep: what it is called, and what keeps it apart from the others."""
+"""One run of a sweep: its name, and its own folder, tracker name and branch."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from xpc.compiler.spec import CheckedSpec, Origin, Value
 from xpc.grammar.record import record
 
 APART = ("save", "track.name", "save.hub.revision")
-"""What is another in every member, so that it does not tell two runs apart."""
+"""Settings that differ in every member, and so do not make two runs different."""
 
 
 @record
 class Member:
     """One run of a sweep: its stable name, its number from 0, the value of every swept setting as names show it.
 
-    `spec` is None where an error stands; its problems and silences are this member's own.
+    `spec` is None if there is an error; its problems and silences are this member's own.
     """
 
     name: str
@@ -25,17 +25,17 @@ class Member:
 
 
 def plain_name(name: str) -> str:
-    """A member's name where `=` and `,` are not at home: a branch, the name of a run."""
+    """A member's name without `=` and `,`: for a branch or a run's name."""
     return name.replace("=", "-").replace("+", "-").replace(",", "_")
 
 
 def keep_apart(values: dict[Path, Value], member: str) -> None:
     """Give a member of a sweep a folder, a name and a branch of its own; `values` are changed in place.
 
-    A run whose name is not written is called like its bundle, which has the member's name in it.
+    A run without a written name is named after its bundle, whose name contains the member's.
     """
     save, name, hub = values["save"], values.get("track.name"), values.get("save.hub")
-    origin = Origin(save.origin.kind, save.origin.label, "a folder a member")
+    origin = Origin(save.origin.kind, save.origin.label, "one folder for each member")
     values["save"] = Value(f"{str(save.value).rstrip('/')}/{member}", origin)
     if name is not None:
         values["track.name"] = Value(f"{name.value}-{plain_name(member)}", name.origin)

@@ -1,4 +1,4 @@
-"""`eval { tasks = [...] }`: names that the harness knows, and task files that are copied into the bundle."""
+"""`eval { tasks = [...] }`: names of the harness, and task files, which are copied into the bundle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xpc.grammar.tree import Value as Node
 
 PATH: Final = "eval.tasks"
 READERS = ("json", "csv", "parquet", "text", "arrow")
-"""What `dataset_path` says where the rows are files of one's own."""
+"""Values of `dataset_path` for rows in the user's own files."""
 NAME = re.compile(r"^task\s*:\s*[\"']?([^\s\"'#\[{]+)", re.MULTILINE)
 UNSAFE = re.compile(r"^[ \t]*[\"']?unsafe_code[\"']?\s*:\s*[\"']?(true|yes|on)\b", re.MULTILINE | re.IGNORECASE)
 READER = re.compile(r"\bdataset_path[\"']?\s*:\s*[\"']?([\w./-]+)")
@@ -36,7 +36,7 @@ class Wrong(Exception):
 
 
 GUESSES = 8
-"""Unknown tasks of a spec that a near one is looked for: each is compared with the 14,000 names of the harness."""
+"""Unknown tasks that get a suggestion: each is compared with the 14,000 names of the harness."""
 
 
 def resolve_tasks(
@@ -47,7 +47,7 @@ def resolve_tasks(
     bundled: MutableMapping[str, bytes],
     problems: Problems,
 ) -> None:
-    """Check every task, and put the bundle's copy in the place of a file's name. `kind` tells a base's item."""
+    """Check every task, and replace a file's name by that of its copy. `kind` says whether a base wrote the item."""
     value = values[PATH]
     nodes = item.node.items if isinstance(item.node, List) else ()
     assert isinstance(value.value, tuple)
@@ -62,13 +62,13 @@ def resolve_tasks(
             code, message, help = wrong.args
             guesses += code == "XP106"
             near = harness.meant(name) if code == "XP106" and guesses <= GUESSES else None
-            problems.append(_told(code, message, help, near, label, node))
+            problems.append(_unknown(code, message, help, near, label, node))
     values[PATH] = Value(tuple(dict.fromkeys(out)), value.origin)
     if not out:
         del values[PATH]
 
 
-def _told(code: str, message: str, help: str, near: str | None, label: Label, node: Node) -> Diagnostic:
+def _unknown(code: str, message: str, help: str, near: str | None, label: Label, node: Node) -> Diagnostic:
     if near is None:
         return report(code, message, label, help=help)
     typed = near if near.replace("_", "a").isalnum() and near[0].isalpha() else f'"{near}"'
@@ -110,7 +110,7 @@ def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str
 
 
 def _included(main: Read, texts: dict[str, str], workspace: Workspace) -> list[Read]:
-    """The files that a task's file takes in, and those that they take in."""
+    """The files that a task's file includes, directly or through others."""
     out: list[Read] = []
     waiting = [posixpath.basename(main.name)]
     while waiting:
@@ -119,7 +119,7 @@ def _included(main: Read, texts: dict[str, str], workspace: Workspace) -> list[R
                 continue
             if "/" in one:
                 message = f"`{main.name[:60]}` includes `{one[:60]}` of another folder"
-                raise Wrong("XP129", message, "put it beside the file")
+                raise Wrong("XP129", message, "put it next to the file")
             read = _read(one, main.name, workspace, f"`{main.name[:60]}` includes it")
             texts[one] = _text(read)
             out.append(read)
@@ -130,14 +130,14 @@ def _included(main: Read, texts: dict[str, str], workspace: Workspace) -> list[R
 def _inside(name: str, task: str) -> str:
     clean = posixpath.normpath(name)
     if clean.startswith(("..", "/")) or any(ord(c) < 32 or c == "*" for c in clean):
-        help = "name single files beside it or in folders below"
-        raise Wrong("XP129", f"`{task[:60]}` names `{name[:60]}`, which cannot be copied beside it", help)
+        help = "name single files in its folder or below"
+        raise Wrong("XP129", f"`{task[:60]}` names `{name[:60]}`, which cannot be copied with it", help)
     return clean
 
 
 def _read(name: str, base: str, workspace: Workspace, help: str) -> Read:
     if posixpath.isabs(name):
-        raise Wrong("XP114", f"`{name[:60]}` is an absolute path", "the path is relative to the file that says it")
+        raise Wrong("XP114", f"`{name[:60]}` is an absolute path", "the path is relative to the file that contains it")
     read = workspace.read_beside(name, base, limit=MAX_DATA)
     if isinstance(read, str):
         raise Wrong("XP114", read, help)
@@ -152,7 +152,7 @@ def _text(read: Read) -> str:
 
 
 def _listed(text: str, key: str) -> list[str]:
-    """The words under a key of a YAML text: on its line, and on the lines below that are further in."""
+    """The words of a key's value in a YAML text: on its line, and on the indented lines below."""
     out: list[str] = []
     depth: int | None = None
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The model that a student learns from: named like the header's, and found in the same places."""
+"""The teacher of a distillation: named like the header's model, and found in the same places."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
 
 UNKNOWN = "its vocabulary and its memory are not checked either; name a registered model, or a folder that is here"
-ADAPTER = "a teacher is a whole model: name its folder, or the `merged` one that a run leaves beside with `save(merge)`"
+ADAPTER = "a teacher is a complete model: name its folder, or the `merged` folder that `save(merge)` writes"
 
 
 def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> Model | None:
-    """The teacher that `values` name, which get its name as it is typed. Nothing where its value is in error."""
+    """The teacher that `values` name; their value becomes its name as typed. None if it is in error."""
     value = values["method.teacher"]
     node, label = value.value, value.origin.label
     if not isinstance(node, Ref | String) or label is None:
@@ -33,7 +33,7 @@ def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Prob
 
 
 def _help(one: Diagnostic) -> str | None:
-    """What to do about a teacher of which little is known: it has no `config` and no adapter of its own."""
+    """The help for a teacher that is not known: it has no `config` setting of its own."""
     if one.code == "XP109":
         return UNKNOWN
     if one.code != "XP118" or one.help is None:

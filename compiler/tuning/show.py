@@ -190,7 +190,7 @@ def table(plan: Plan) -> dict[str, object]:
                 "settings": one.typed,
                 "verdict": one.plan.verdict,
                 "peak_allocated_bytes": None if one.plan.peak is None else _rounded(one.plan.peak),
-                "pace": None if one.told_pace is None else round(one.told_pace, 3),
+                "pace": None if one.known_pace is None else round(one.known_pace, 3),
             }
             for one in ways(plan)
         ],

@@ -126,8 +126,8 @@ def test_what_is_there_and_no_file_of_rows_is_told(tmp_path):
     for name, why in (
         ("gone.jsonl", "is a link to what is not there"),
         ("pipe.jsonl", "is not a regular file"),
-        ("head.parquet", "is no whole Parquet file"),
-        ("empty.parquet", "is no whole Parquet file"),
+        ("head.parquet", "is not a complete Parquet file"),
+        ("empty.parquet", "is not a complete Parquet file"),
     ):
         found = checked(f'train qwen2.5-0.5b on "{name}"\n', str(tmp_path))
         assert [why in one.message for one in found.problems if one.severity == "error"] == [True], name

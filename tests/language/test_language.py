@@ -248,9 +248,9 @@ def test_names_of_other_tools_are_understood(written, meant):
     [
         ("sft", "", "longer rows are cut, and the run counts them"),
         ("sft", " packing", "longer rows are cut, and the run counts them"),
-        ("sft", " packing(strategy=bfd_split)", "longer rows are divided"),
+        ("sft", " packing(strategy=bfd_split)", "longer rows are split"),
         ("sft", " padding_free", None),
-        ("reward", "", "longer rows are left out, and the run counts them"),
+        ("reward", "", "longer rows are dropped, and the run counts them"),
         ("orpo", "", "longer rows are cut"),
         ("grpo(rewards=[accuracy])", "", None),
     ],

@@ -229,7 +229,7 @@ def test_plain_sft_loads_nothing_of_the_methods() -> None:
     [
         ("Qwen/Qwen2.5-7B-Instruct", "for a model of the hub, write `Qwen/Qwen2.5-7B-Instruct` without quotes"),
         ("no-such-folder", "name a folder that is here"),
-        ("adapter", "a teacher is a whole model"),
+        ("adapter", "a teacher is a complete model"),
     ],
 )
 def test_a_teacher_that_is_not_there_is_named_otherwise(tmp_path, teacher, help):
