@@ -54,7 +54,8 @@ class Change:
 def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
     """At most so many changes that make a run fit, cheapest first: the best of each tier.
 
-    Otherwise those that make it tight, or one that changes what is learned and says so; none if nothing helps. Members of a sweep that differ in a rate or a seed are searched once.
+    Otherwise those that make it tight, or one that changes what is learned and says so; none if nothing helps. Members
+    of a sweep that differ in a rate or a seed are searched once.
     """
     return _searched(_fitting, spec, judge, most, assumed)
 
