@@ -1,9 +1,9 @@
-"""What one process must hold, as far as a first estimate of an unstated micro-batch needs it.
+"""A first estimate of the memory of one process, for a micro-batch that nobody wrote.
 
-It is the largest divisor of gbs / world size whose weights, gradients, optimizer states, saved activations and logits
-stay within 80 % of the card; where the plan knows the run, `choice.py` replaces it. The closed forms are those of
-Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3) for model states and of autograd's saved tensors of a Llama
-block for activations, both in bytes.
+The micro-batch is the largest divisor of gbs / world size whose weights, gradients, optimizer states, saved activations
+and logits stay within 80 % of the card. `choice.py` replaces it where the plan knows the run. Closed forms in bytes:
+Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3) for model states, autograd's saved tensors of a Llama block
+for activations.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from xpc.grammar.record import record
 
 GIB = 2**30
 CHOSEN: tuple[Path, ...] = ("strategy", "memory.checkpointing", "batch.micro")
-"""Settings that the plan chooses where nobody wrote them."""
+"""Settings that the plan chooses if nobody wrote them."""
 BUDGET = 0.8
-"""Share of the card that is used: on public runs no prediction at or below it ran out of memory."""
+"""The share of the card that is used: no public run with a prediction at or below it ran out of memory."""
 FITS, TIGHT, NO, UNKNOWN = "fits", "tight", "no", "unknown"
 DOES_NOT_FIT = ("XP480", "XP960")
-"""Codes of findings that say so: errors, which `--allow-oom` makes notes."""
+"""Codes of the errors about a run that does not fit; `--allow-oom` makes them notes."""
 LOW, HIGH = 0.93, 1.07
-"""Nine of ten exact peaks of measured runs are within 7 % of what is predicted (docs/plan-accuracy.md)."""
+"""Nine of ten measured peaks are within 7 % of the prediction (docs/plan-accuracy.md)."""
 
 
 def packed_bytes(bits: int, nested: bool) -> float:
     """Bytes of a quantized weight with its share of the scales.
 
-    4 bits have a float32 scale a block of 64; quantized themselves, a byte each and a float32 a block of 256 of them.
-    8 bits have a float32 a row, which is less than a thousandth (bitsandbytes 0.50, `quantize_4bit`, `Int8Params`).
+    4-bit weights have a float32 scale for each block of 64; nested, the scales take a byte each and a float32 for each
+    256 of them. 8-bit weights have a float32 for each row, less than a thousandth (bitsandbytes 0.50, `quantize_4bit`,
+    `Int8Params`).
     """
     if bits == 8:
         return 1.001
@@ -37,16 +38,16 @@ def packed_bytes(bits: int, nested: bool) -> float:
 
 
 SMALLEST = 1
-"""The micro-batch where the architecture or the card is not known."""
+"""The micro-batch if the architecture or the card is not known."""
 
 
 @record
 class Need:
-    """What decides the memory of a process. `stage` counts what is sharded: 0 none, 1 optimizer, 2 gradients, 3 all.
+    """The quantities that decide the memory of a process. `stage`: 0 nothing sharded, 1 optimizer, 2 gradients, 3 all.
 
-    `rank` is that of adapters on every linear layer, 0 where all weights are trained, `whole` the parameters that are
-    trained beside them; `weight` is the bytes of a frozen weight. `references` counts frozen copies of the model,
-    `beside` the bytes of another frozen model, `sequences` those of one sample (two of a preference).
+    `rank` is that of adapters on every linear layer, 0 if all weights are trained; `modules` are parameters of complete
+    modules trained with adapters; `weight` is the bytes of a frozen weight. `references` counts frozen copies of the
+    model, `teacher` is the bytes of another frozen model, `sequences` the number in one sample (two for a preference).
     """
 
     facts: ModelFacts | None
@@ -59,10 +60,10 @@ class Need:
     fused_loss: bool
     offloaded: bool
     rank: int = 0
-    whole: int = 0
+    modules: int = 0
     weight: float = 4.0
     references: int = 0
-    beside: float = 0.0
+    teacher: float = 0.0
     sequences: int = 1
 
 
@@ -75,20 +76,20 @@ class Micro:
 
 
 def states(need: Need, params: int) -> float:
-    """Bytes of weights, gradients and Adam states on one process: 16 a parameter, spread by `stage`.
+    """Bytes of weights, gradients and Adam states on one process: 16 a parameter, sharded by `stage`.
 
-    An fp32 gradient buffer that DeepSpeed keeps beside the half-precision one is counted, so the figure is high by
-    2 bytes a parameter where it does not.
+    The fp32 gradient buffer that DeepSpeed keeps in addition to the half-precision one is counted, so the figure is 2
+    bytes a parameter too high elsewhere.
     """
     shard = max(1, need.world)
     frozen = params * need.weight / (shard if need.stage >= 3 else 1)
-    beside = need.beside / (shard if need.stage >= 3 else 1)
+    teacher = need.teacher / (shard if need.stage >= 3 else 1)
     if need.rank and need.facts is not None:
         casts = params * 2.0 if need.half and need.weight == 4 else 0.0
-        params = lora_parameters(need.facts, need.rank, linear_layers(need.facts)) + need.whole
+        params = lora_parameters(need.facts, need.rank, linear_layers(need.facts)) + need.modules
         moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)
-        return beside + frozen + (casts / shard if need.stage >= 3 else casts) + params * 10.0 + moments
-    reference = frozen * need.references + beside
+        return teacher + frozen + (casts / shard if need.stage >= 3 else casts) + params * 10.0 + moments
+    reference = frozen * need.references + teacher
     weights = params * 4.0 / (shard if need.stage >= 3 else 1)
     gradients = params * 4.0 / (shard if need.stage >= 2 else 1)
     moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)
@@ -110,7 +111,7 @@ def activations(need: Need, facts: ModelFacts) -> float:
 
 
 def loss_head(need: Need, facts: ModelFacts) -> float:
-    """Bytes of a fused loss head that do not grow with the batch: gradients of the head and one chunk of logits."""
+    """Bytes of a fused loss head that do not depend on the batch: gradients of the head and one chunk of logits."""
     if not need.fused_loss:
         return 0.0
     element = 2 if need.half else 4
@@ -127,7 +128,7 @@ def largest_micro(need: Need, share: int) -> Micro:
     room = BUDGET * gpu.memory_gib * GIB - fixed
     one = activations(need, facts)
     if one > room:
-        return Micro(1, f"the smallest: states and one sequence pass {BUDGET:.0%} of {gpu.memory_gib:g} GiB")
+        return Micro(1, f"the smallest: states and one sequence exceed {BUDGET:.0%} of {gpu.memory_gib:g} GiB")
     from xpc.compiler.plan.divisors import largest
 
     best = largest(int(min(share, room // one)), share)
@@ -137,9 +138,9 @@ def largest_micro(need: Need, share: int) -> Micro:
 
 
 def verdict(peak: float, capacity: float, low: float | None = None) -> str:
-    """At most 80 % of a card fits. What is above the card even at its low end does not. Else it is tight.
+    """FITS up to 80 % of a card, NO if even the low end of the range exceeds the card, otherwise TIGHT.
 
-    On 95 public runs that ran out of memory no prediction at or under 80 % of the card accepted one.
+    Of 95 public runs that ran out of memory, none was predicted at or under 80 % of the card.
     """
     if peak <= BUDGET * capacity:
         return FITS

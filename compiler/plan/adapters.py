@@ -1,7 +1,7 @@
-"""What adapters keep of a layer beside what the table of its family says, and what they hold for a moment.
+"""Memory of adapters in a layer: saved tensors beyond the table of its family, and temporary ones.
 
-The table counts LoRA on real models. DoRA and rotations (OFT) keep the same and what is here; the tests count it on the
-same models (tests/plan/test_adapters_kept.py), and the parameters of rotations.
+The table counts LoRA on real models. DoRA and rotations (OFT) keep the same and the tensors counted here; tests count
+both on the same models (tests/plan/test_adapters_kept.py), and the parameters of rotations.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.registry.linear_layers import Linear, linear_layers
 
 ROTATED = {"bf16": 8.0, "fp32": 16.0}
-"""Bytes that a rotation keeps of each number of its blocks: four matrices of the Cayley transform in the type that they
-are computed in; autocast computes some in half precision (peft 0.17 to 0.21, tuners/oft/layer.py)."""
+"""Bytes that a rotation keeps for each element of its blocks: four matrices of the Cayley transform in their computed
+dtype; autocast computes some in half precision (peft 0.17 to 0.21, tuners/oft/layer.py)."""
 ROTATED_CAST = 14.0
 
 
 def component(load: Load) -> str:
-    """What the bytes of `of_layer` and `in_forward` are called."""
+    """Names of the components that `of_layer` and `in_forward` count."""
     kind = "lora" if load.adapters is None else load.adapters.kind
     return {"oft": "rotations", "dora": "norms of adapted weights"}.get(kind, "merged experts")
 
@@ -30,14 +30,14 @@ def of_token(load: Load) -> float:
         return 0.0
     facts, out = load.facts, 0.0
     if tuned.dropout and tuned.kind != "oft":
-        # A byte an element, and the dropout's output; under autocast each site keeps its own input anyway.
+        # The mask, a byte an element, and the dropout's output; under autocast each site keeps its own input anyway.
         out += sum(one.inputs for one in tuned.linear) * (1.0 if load.amp else 1.0 + load.element)
     if tuned.kind == "dora" and not load.mode.startswith("dora"):
-        # The magnitudes scale what the layer gives and what its matrices give, and need both (tuners/lora/dora.py).
+        # The magnitudes scale the outputs of the layer and of its matrices, and both are kept (tuners/lora/dora.py).
         given = 4.0 if load.widened else load.element
         out += sum(one.outputs for one in tuned.linear) * (given + load.element)
     if tuned.bits == 8:
-        # Those of attention's output are kept anyway, and without autocast those of what has an adapter.
+        # The inputs of attention's output are kept anyway, and without autocast those of modules with an adapter.
         again = facts.hidden if load.amp else 0
         mlp = facts.hidden + facts.intermediate if load.amp or tuned.sites != "all" else 0
         out += (again + mlp) * _of_an_input(load)
@@ -45,10 +45,10 @@ def of_token(load: Load) -> float:
 
 
 def recomputed_too(load: Load) -> float:
-    """Bytes of a token in a layer that stay although the layer is recomputed.
+    """Bytes of a token in a layer that recomputation does not free.
 
-    bitsandbytes 0.50 puts the input of an 8-bit layer on the backward pass's own object (`MatMul8bitLt`, `ctx.tensors`)
-    and not among the saved tensors, which non-reentrant recomputation drops.
+    bitsandbytes 0.50 stores the input of an 8-bit layer on the context itself (`MatMul8bitLt`, `ctx.tensors`) and not
+    among the saved tensors, which non-reentrant recomputation frees.
     """
     tuned, facts = load.adapters, load.facts
     if tuned is None or tuned.bits != 8 or load.reentrant:
@@ -57,15 +57,15 @@ def recomputed_too(load: Load) -> float:
 
 
 def _of_an_input(load: Load) -> float:
-    """Bytes of a number that a quantized layer is given."""
+    """Bytes of an element of a quantized layer's input."""
     return 4.0 if load.widened or load.element == 4 else 2.0
 
 
 def of_layer(load: Load) -> float:
-    """Bytes of a layer whatever its tokens: rotations, and copies of experts that adapters are merged into.
+    """Bytes of a layer that do not depend on its tokens: rotations, and copies of experts with merged adapters.
 
-    peft adds the product of each adapter to the stack of experts and computes with that copy (`ParamWrapper`). Beside
-    it are copies of the adapters. Counted on a real model (tests/plan/test_experts.py).
+    peft adds the product of each adapter to the stack of experts and computes with that copy (`ParamWrapper`); copies
+    of the adapters exist in addition. Counted on a real model (tests/plan/test_experts.py).
     """
     tuned = load.adapters
     if tuned is None:
@@ -82,10 +82,10 @@ def _copy(load: Load, tuned: Adapters) -> float:
 
 
 def in_forward(load: Load) -> float:
-    """Bytes that the forward pass of one linear layer holds for a moment, at the most.
+    """The largest temporary memory of one linear layer's forward pass, in bytes.
 
-    DoRA takes the norm of the weight with the adapter in it: the product of the matrices is made from an identity as
-    wide as the layer's input, and the sum beside it (tuners/lora/dora.py).
+    DoRA takes the norm of the weight with the adapter added: the product of the matrices is made from an identity as
+    wide as the layer's input, and the sum is another copy (tuners/lora/dora.py).
     """
     tuned = load.adapters
     if tuned is None or tuned.kind != "dora":
@@ -97,11 +97,11 @@ def in_forward(load: Load) -> float:
 
 
 def in_backward(load: Load) -> float:
-    """Bytes that the backward pass of one layer holds for a moment, beside those of its tokens.
+    """Temporary bytes of one layer's backward pass that do not depend on its tokens.
 
-    Of merged experts the gradient, first of down and then of the pair of gate and up, two thirds of the stack. Of a
-    quantized base one weight after the other in the computed type (bitsandbytes 0.50 `autograd/_functions.py`,
-    `MatMul4Bit`, `MatMul8bitLt`; FSDP gathers them packed).
+    Merged experts: the gradient, first of down and then of gate and up, which are two thirds of the stack. A quantized
+    base: one weight after the other in the computed dtype (bitsandbytes 0.50 `autograd/_functions.py`, `MatMul4Bit`,
+    `MatMul8bitLt`; FSDP gathers them packed).
     """
     tuned = load.adapters
     if tuned is None:
@@ -113,10 +113,10 @@ def in_backward(load: Load) -> float:
 
 
 def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[int, int]:
-    """Parameters of the rotations of one decoder layer, and numbers of their blocks as whole matrices.
+    """Parameters of the rotations of one decoder layer, and elements of their blocks as full matrices.
 
-    A layer's inputs turn in `blocks` blocks, or in blocks of `size`; where that does not divide them, peft takes the
-    nearest divisor, the smaller of two (peft 0.21, `adjust_oft_parameters`).
+    A layer's inputs are rotated in `blocks` blocks, or in blocks of `size`; if that does not divide them, peft takes
+    the nearest divisor, the smaller of two (peft 0.21, `adjust_oft_parameters`).
     """
     params = whole = 0
     for one in layers:

@@ -1,8 +1,8 @@
-"""Readings of real runs, which `xpc plan --calibration FILE` follows: the speed and the peak that a run had.
+"""Corrects a plan by readings of real runs, their speed and peak memory (`xpc plan --calibration FILE`).
 
-A run whose settings are those of a reading is planned with what was measured. One of the same model, GPU and kind of
-training takes what the plan says times the median of measured over planned. `calibration_file.py` reads the file;
-check, compile, diff and verify never load it: what they say depends on the spec and the version alone.
+A run with the settings of a reading is planned with the measured values. A run with the same model, GPU and kind of
+training gets the plan's values times the median of measured over planned. `calibration_file.py` reads the file; check,
+compile, diff and verify never load it, because their results depend on the spec and the version only.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
 KIND: tuple[Path, ...] = ("precision", "method", "memory.liger", "batch.packing", "model.attn")
-"""With model, GPU, stack and adapter what runs have to share for one to be predicted from another's reading."""
+"""Settings that two runs must share, with model, GPU, stack and adapter, for one to be predicted from the other."""
 
 
 @record
 class Reading:
-    """What was measured of one run. `run` are the settings that speed and memory follow from, as text.
+    """Measurements of one run. `run` are the settings that decide speed and memory, as text.
 
-    `seconds` are those of an optimizer step: the middle one, and the 10th and 90th percentile. `tokens` are tokens a
-    second of one process, `peak` bytes on a GPU; `planned_tokens` and `planned_peak` are what the plan had said.
+    `seconds` are those of an optimizer step: median, 10th and 90th percentile. `tokens` are tokens a second of one
+    process, `peak` bytes on a GPU; `planned_tokens` and `planned_peak` are the plan's predictions.
     """
 
     run: Mapping[str, str]
@@ -39,7 +39,7 @@ class Reading:
 
 @record
 class Measured:
-    """What readings say of a run: seconds of a step where they are of this very run, else factors over the plan."""
+    """Readings applied to a run: seconds of a step if the same run was measured, else factors over the plan."""
 
     exact: bool
     seconds: tuple[float, float, float] | None
@@ -51,7 +51,7 @@ class Measured:
 
 
 def identity(spec: Spec) -> dict[str, str]:
-    """The settings of a run that its speed and memory follow from: those to read, and a digest of the others."""
+    """The settings of a run that decide its speed and memory: some as text, and a digest of the others."""
     hardware = spec.hardware
     gpu = "cpu" if hardware.gpu is None else hardware.gpu.name
     kind = {str(path): str(spec.get(path)) for path in KIND}
@@ -68,7 +68,7 @@ def identity(spec: Spec) -> dict[str, str]:
 
 
 def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
-    """What readings say of a run, or None where none is of its kind."""
+    """The readings applied to a run, or None if there is none of its kind."""
     mine = identity(spec)
     same = [one for one in readings if one.run == mine]
     if same:

@@ -17,8 +17,8 @@ Judge = Callable[[Spec], "set[str]"]
 
 
 def changed(spec: Spec, settings: Settings) -> Spec:
-    """The spec with other values, and what follows from them: the accumulation, the micro-batch of evaluation, the way
-    of recomputation."""
+    """The spec with other values, and with the values that follow: accumulation, evaluation's micro-batch, the kind of
+    recomputation."""
     values = dict(spec.values.items())
     for path, value in settings.items():
         before = values.get(path)
@@ -47,6 +47,6 @@ def legality(spec: Spec, judge: Judge) -> Callable[[Settings], bool]:
 
 
 def weighing(spec: Spec) -> Iterator[object]:
-    """The values that memory, speed or legality of a change may follow from."""
+    """The values that may decide memory, speed or legality of a change."""
     yield from (spec.model.name, spec.stack.name, spec.hardware.nodes)
     yield from (repr(value.value) for path, value in spec.values.items() if not path.startswith(WEIGHTLESS))

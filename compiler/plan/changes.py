@@ -1,9 +1,8 @@
-"""What would make a run fit its GPUs, or go faster: changes of settings, each verified by planning it.
+"""Changes of settings that make a run fit its GPUs or go faster, each verified by planning it.
 
-No change touches what is learned: the global batch, the lengths, the rows, the loss and what is trained stay. Those of
-one tier are ordered by predicted tokens a second, which knows what each strategy sends. Tiers stand in the order of
-what they change beside: the stage of ZeRO, offloading, which sends states over the host's bus, and more nodes, which
-are more GPUs.
+No change affects what is learned: the global batch, the lengths, the rows, the loss and the trained parameters stay.
+Changes of one tier are ordered by predicted tokens a second, which include each strategy's communication. Tiers are
+ordered by cost: the stage of ZeRO, then offloading, which sends states over the host's bus, then more nodes.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ STRATEGIES = ("zero1", "zero2", "zero3")
 OFFLOADS = ("none", "optimizer", "cpu")
 MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
-"""What is not faster by this share is not worth a line."""
+"""A smaller gain in speed is not proposed."""
 Search = Callable[[Spec, Judge, int, Assumed | None], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 
 
 @record
 class Change:
-    """Settings with their new values, the plan of the run with them, and its tokens a second over those of the run
-    as it is (None where no speed is predicted; without what an offload costs, which no measurement here says)."""
+    """Settings with their new values, the plan of the changed run, and `pace`: its tokens a second over those of the
+    unchanged run (None if no speed is predicted; the cost of offloading is not included, since it was not measured)."""
 
     settings: Settings
     plan: Plan
@@ -42,7 +41,7 @@ class Change:
 
     @property
     def known_pace(self) -> float | None:
-        """The pace, where it is all that decides the speed."""
+        """The pace, unless an offload of unknown cost decides the speed."""
         return None if "strategy.offload" in self.settings else self.pace
 
     @property
@@ -52,7 +51,7 @@ class Change:
 
 
 def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
-    """At most so many changes that make a run fit, cheapest first: the best of each tier.
+    """At most `most` changes that make a run fit, cheapest first: the best of each tier.
 
     Otherwise those that make it tight, or one that changes what is learned and says so; none if nothing helps. Members
     of a sweep that differ in a rate or a seed are searched once.
@@ -61,7 +60,7 @@ def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = N
 
 
 def faster(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
-    """At most so many changes with which a run that fits is predicted to be faster, and still fits: most gain first."""
+    """At most `most` changes that are predicted to make a fitting run faster and still fit, largest gain first."""
     return _searched(_faster, spec, judge, most, assumed)
 
 
@@ -73,7 +72,7 @@ def _searched(search: Search, spec: Spec, judge: Judge, most: int, assumed: Assu
 
 
 def effect(one: Change) -> str:
-    """What a change comes to: `54.1 GiB, 19% slower`."""
+    """The effect of a change: `54.1 GiB, 19% slower`."""
     peak = one.plan.peak
     parts = [] if peak is None else [f"{peak.value / GIB:.1f} GiB"]
     if one.plan.verdict != FITS:
@@ -95,7 +94,7 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
-            kind = frozenset(tier)  # of ways of one kind the mildest
+            kind = frozenset(tier)  # only the mildest of a kind
             if kind not in found and sum(map(len, found.values())) < most:
                 ways = [one for one in _ways(spec, judge, now, tier, wanted, assumed) if legal(_decided(one))]
                 if ways:
@@ -106,7 +105,7 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
 
 
 def _learning_otherwise(spec: Spec, judge: Judge, now: Plan, assumed: Assumed | None) -> Iterator[Change]:
-    """Smaller micro-batches that fit, the largest first, where nothing fits that learns the same."""
+    """Smaller micro-batches that fit, the largest first, if nothing fits that learns the same."""
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     legal = legality(spec, judge)
     for micro in divisors(mine - 1, share)[::-1]:
@@ -134,12 +133,12 @@ def _faster(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> lis
 
 
 def _decided(one: Change) -> Settings:
-    """A change with what the plan then chooses."""
+    """A change with the plan's own choices for it."""
     return {**{path: one.plan.spec.get(path) for path in CHOSEN}, **one.settings}
 
 
 def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches that may be proposed: where none is written it is chosen again."""
+    """The micro-batches to propose; one that nobody wrote is chosen by the plan again."""
     return [spec.integer("batch.micro")] if "batch.micro" in silent(spec) else micros(spec, most)
 
 
@@ -150,7 +149,7 @@ def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
-    """The fastest change of each set of settings, the fastest first, and none that says more for less."""
+    """The fastest change of each set of settings, the fastest first, without those that only add settings."""
     seen: dict[frozenset[Path], Change] = {}
     for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
         simpler = any(other.settings.items() <= one.settings.items() for other in seen.values())
@@ -160,12 +159,12 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
 
 
 def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
-    """The change of these settings alone, with its plan, and its pace over that of the run as it is."""
+    """The change of exactly these settings, with its plan and pace."""
     return _change(now, settings, plan(changed(spec, settings), assumed))
 
 
 def as_typed(spec: Spec, judge: Judge, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
-    """The change as it comes out where somebody types it: what nobody wrote is chosen anew."""
+    """The change as a user would type it: settings that nobody wrote are chosen anew."""
     return _change(now, settings, plan(rechosen(spec, settings, judge), assumed))
 
 
@@ -178,12 +177,12 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
 
 
 def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assumed: Assumed | None) -> list[Change]:
-    """Of a tier the changes that have the verdict, the fastest first."""
+    """The changes of a tier with the wanted verdict, the fastest first."""
     found: list[Change] = []
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
         left, best = _written_micros(base, base.integer("batch.micro")), None
-        middle = 0  # the micro-batch as it is, which may need no accumulation, and no gradients that wait for more
+        middle = 0  # the unchanged micro-batch, which may need no accumulation and so no accumulated gradients
         while left:  # the largest that has the verdict; a smaller one that accumulates never needs more
             tried = as_typed(spec, judge, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
             held = tried.plan.verdict in (FITS, wanted)
@@ -196,13 +195,13 @@ def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assu
 
 
 def _adds_fusing(one: Change, other: Change) -> bool:
-    """Whether a change is another one with Liger's kernels, which it does without."""
+    """Whether a change is another change plus Liger's kernels."""
     rest = {path: value for path, value in one.settings.items() if path != "memory.liger"}
     return len(rest) < len(one.settings) and rest == other.settings
 
 
 def tiers(spec: Spec) -> Iterator[Settings]:
-    """What is changed beside the batch and what is kept: nothing, the strategy, the offload, the number of nodes."""
+    """The settings of each tier: none, the strategy, the offload, the number of nodes."""
     yield {}
     strategy, offload = spec.text("strategy"), str(spec.get("strategy.offload") or "none")
     spread, many = SPREADS.get(strategy, 0), spec.hardware.world > 1
@@ -218,13 +217,13 @@ def tiers(spec: Spec) -> Iterator[Settings]:
         for name in dict.fromkeys((strategy, "zero3" if spread < 3 else strategy)):
             if spec.integer("batch.gbs") % (spec.replicas * times) == 0:
                 more: dict[Path, object] = {"nodes": spec.hardware.nodes * times}
-                if not spec.written("batch.gbs"):  # which would follow the number of GPUs
+                if not spec.written("batch.gbs"):  # it would follow from the number of GPUs
                     more["batch.gbs"] = spec.integer("batch.gbs")
                 yield more if name == strategy else {"strategy": name, **more}
 
 
 def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
-    """What may be recomputed or fused besides: more of it where memory is short, less where there is room."""
+    """Changes of recomputation and fused kernels: `more` where memory is short, less where there is room."""
     liger: Settings = {"memory.liger": True}
     fuses = not spec.flag("memory.liger") and _loss(changed(spec, liger)) != _loss(spec)
     moved = spec.flag("memory.checkpointing") is not more and "memory.checkpointing" not in silent(spec)
@@ -244,11 +243,11 @@ def _loss(spec: Spec) -> str:
 
 
 def alike(spec: Spec) -> tuple[str, ...]:
-    """The strategies that give the numbers that the spec's own gives, to the order of a sum.
+    """The strategies that compute the same numbers as the spec's own, up to the order of sums.
 
-    The stages of ZeRO do among each other: each computes with the same weights and adds the same gradients in another
-    order. In fp32 so does DDP; in half precision it computes under autocast, and DeepSpeed with weights that are in
-    half precision themselves beside a copy in fp32, which rounds otherwise.
+    The stages of ZeRO compute the same: same weights, gradients added in another order. In fp32 DDP does, too. In half
+    precision DDP computes under autocast, but DeepSpeed with half-precision weights and an fp32 copy, which rounds
+    differently.
     """
     mine = spec.text("strategy")
     offload = spec.get("strategy.offload") not in (None, "none")
@@ -260,7 +259,7 @@ def alike(spec: Spec) -> tuple[str, ...]:
 
 
 def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches that learn the same and give the same global batch, the largest first; none above `most`."""
+    """Micro-batches up to `most` that learn the same and give the same global batch, the largest first."""
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     if share < 1 or spec.learns_from_micro or spec.integer("batch.gbs") % spec.replicas:
         return [now]
@@ -268,7 +267,7 @@ def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
 
 
 def micro_settings(spec: Spec, micro: int) -> Settings:
-    """The settings that make it so, and keep the global batch where it follows from what is written."""
+    """The settings for a micro-batch that keep the global batch."""
     if micro == spec.integer("batch.micro"):
         return {}
     accum = spec.integer("batch.gbs") // (micro * spec.replicas)
@@ -283,7 +282,7 @@ def micro_settings(spec: Spec, micro: int) -> Settings:
 
 
 def forms(settings: Settings, offload: object = None) -> Iterator[str]:
-    """The settings as they are typed in a spec; a strategy that is typed anew states the offload that stays."""
+    """The settings as typed in a spec; a new strategy repeats the unchanged offload."""
     for path, value in settings.items():
         if path == "strategy":
             where = settings.get("strategy.offload", offload)

@@ -1,8 +1,8 @@
-"""What the compiler chooses where a spec is silent: strategy, recomputation and micro-batch.
+"""Chooses strategy, recomputation and micro-batch if the spec leaves them open.
 
-Among ways to compute the same numbers, the one with the most predicted tokens a second that fits; the prediction knows
-the bytes that each strategy sends. Ways are compared within a group of strategies: DDP, then ZeRO-1 and ZeRO-2, then
-ZeRO-3, which sends most. A choice depends on the spec and on the tables of this version alone.
+Of the ways to compute the same numbers that fit, the one with the most predicted tokens a second is chosen; the
+prediction includes each strategy's communication. Ways are compared within a group of strategies: DDP, then ZeRO-1 and
+ZeRO-2, then ZeRO-3, which sends most. A choice depends only on the spec and on the tables of this version.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from xpc.grammar.record import record
 from xpc.grammar.source import Source
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
-LEARNED = "whatever fits, since its size is part of what is learned"
-"""Why the micro-batch is one row, and the two of kto that it compares, where its size is part of what is learned."""
+LEARNED = "independent of memory, since its size changes what is learned"
+"""Why the micro-batch is one row (two for kto, which compares them) if its size changes what is learned."""
 HARDLY = 0.005
-"""A share of a run's memory that decides nothing."""
+"""A share of a run's memory that is not worth a smaller micro-batch."""
 
 
 @record
 class Choice:
-    """Chosen values of settings, each with its arithmetic; and the micro-batch, where that was left open."""
+    """Chosen values of settings, each with its arithmetic; and the micro-batch, if that was open."""
 
     values: dict[Path, tuple[object, str]]
     micro: Micro | None
@@ -38,7 +38,7 @@ class Choice:
 
 @record
 class Way:
-    """A way to run that fits: its settings, the peak in GiB, and tokens a second of a GPU (0 where not known)."""
+    """A way to run that fits: its settings, the peak in GiB, and tokens a second of a GPU (0 if not known)."""
 
     settings: Settings
     peak: float
@@ -53,7 +53,7 @@ class Way:
 
 _found: dict[tuple[object, ...], Choice | None] = {}
 _searched: list[Source] = []
-"""What was found for the runs of the spec that was last searched for: members of a sweep often differ in a rate."""
+"""The choices of the last spec's runs: members of a sweep often differ only in a rate."""
 
 
 def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
@@ -70,13 +70,13 @@ def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
         _searched[:] = [spec.source]
     key = (*silent, *weighing(spec))
     if key not in _found:
-        search = _beside_the_micro if spec.learns_from_micro else _search
+        search = _with_fixed_micro if spec.learns_from_micro else _search
         _found[key] = search(spec, silent, judge)
     return _found[key]
 
 
-def _beside_the_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None:
-    """The other choices where the micro-batch is part of what is learned: what fits must not decide it."""
+def _with_fixed_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None:
+    """The other choices if the micro-batch changes what is learned, so that memory must not decide it."""
     if "batch.micro" not in silent:
         return _search(spec, silent, judge)
     pair = spec.text("method") == "kto" and spec.integer("batch.gbs") % (2 * spec.replicas) == 0
@@ -87,13 +87,13 @@ def _beside_the_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Cho
 
 
 def silent(spec: Spec) -> list[Path]:
-    """The settings that nobody wrote and the plan chose, as the resolver asks for them."""
+    """The settings that nobody wrote and the plan chose."""
     micro = [] if spec.written("batch.accum") else ["batch.micro"]
     return [path for path in CHOSEN if not spec.written(path) and (path != "batch.micro" or micro)]
 
 
 def rechosen(spec: Spec, settings: Settings, judge: Judge) -> Spec:
-    """The spec as it is where somebody types the settings into it: what is left open is chosen anew."""
+    """The spec with these settings typed into it: what stays open is chosen anew."""
     left = [path for path in silent(spec) if path not in settings]
     usual: dict[Path, object] = {"strategy": "ddp"} if "strategy" in left else {}
     if RECOMPUTE in left and spec.values[RECOMPUTE].origin.kind == DERIVED:
@@ -113,7 +113,7 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
     for group in _groups(spec, silent):
         tried += [str(one.get("strategy", spec.text("strategy"))) for one in group]
         found = [way for one in group for way in _ways(spec, one, silent)]
-        # Of equal ones the first, which shards less, and recomputes.
+        # The first of equal ones: it shards less and recomputes.
         for best in sorted(found, key=lambda way: -way.pace):
             if "strategy" not in best.settings or _legal(spec, best.settings, judge):
                 return _choice_of(spec, best, found, silent, tried)
@@ -127,7 +127,7 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
 
 
 def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | None:
-    """What a strategy that does not fit needs, with the largest micro-batch that needs hardly more than one."""
+    """The memory of a strategy that does not fit, with the largest micro-batch that needs hardly more than one row."""
     way: Way | None = None
     least = 0.0
     for micro in _open_micros(spec, strategy) if "batch.micro" in silent else [None]:
@@ -140,8 +140,8 @@ def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | No
 
 
 def _least_choice(way: Way, room: float) -> Choice | None:
-    """The choice of a run that fits in no way, with what it needs."""
-    why = f"none fits: the {way.peak:.1f} GiB of this one pass {BUDGET:.0%} of {room:g} GiB, and no other needs less"
+    """The choice for a run that fits in no way, with the memory that it needs."""
+    why = f"none fits: the {way.peak:.1f} GiB of this one exceed {BUDGET:.0%} of {room:g} GiB, and no other needs less"
     strategy, micro = way.settings.get("strategy"), way.settings.get("batch.micro")
     values: dict[Path, tuple[object, str]] = {} if strategy is None else {"strategy": (strategy, why)}
     chosen = Micro(micro, why) if isinstance(micro, int) else None
@@ -149,12 +149,9 @@ def _least_choice(way: Way, room: float) -> Choice | None:
 
 
 def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
-    """Strategies that give the same numbers, to the order of a sum: the spec's own, and where nobody chose it those
-    that shard more.
+    """Groups of strategies to try: the spec's own, and those that shard more if nobody wrote a strategy.
 
-    The stages of ZeRO compute with the same weights and add the same gradients in another order. In fp32 so does DDP;
-    in half precision it computes under autocast, and DeepSpeed with weights that are in half precision themselves
-    beside a copy in fp32, which rounds otherwise.
+    A group computes the same numbers up to the order of sums (`changes.alike`).
     """
     own: Settings = {}
     alike: tuple[Settings, ...] = ({"strategy": "zero1"}, {"strategy": "zero2"})
@@ -177,7 +174,7 @@ def _legal(spec: Spec, settings: Settings, judge: Judge) -> bool:
 
 
 def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[Way]:
-    """With and without recomputation, where that is open. Without a known speed nothing says that less is faster."""
+    """With and without recomputation, if that is open; without it only if a speed is known."""
     recomputes = _largest(spec, strategy, silent)
     if recomputes is not None:
         yield recomputes
@@ -188,11 +185,11 @@ def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[
 
 
 def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | None:
-    """The largest micro-batch of a way that fits: the plan knows none that is faster."""
+    """The way with the largest micro-batch that fits, which is the fastest in the plan."""
     left = _open_micros(spec, settings) if "batch.micro" in silent else []
     open_ = bool(left)
     left = left or [spec.integer("batch.micro")]
-    best, middle = None, len(left) - 1  # without accumulation first: no gradients wait for more
+    best, middle = None, len(left) - 1  # without accumulation first: it needs no accumulated gradients
     while left:
         own: Settings = {**settings, "batch.micro": left[middle]} if open_ else settings
         way = _fits(changed(spec, own), own)
@@ -203,7 +200,7 @@ def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | 
 
 
 def _open_micros(spec: Spec, settings: Settings) -> list[int]:
-    """Micro-batches that give the global batch, the smallest first; none where it does not divide."""
+    """Micro-batches that give the global batch, the smallest first; empty if it does not divide."""
     share, rest = divmod(spec.integer("batch.gbs"), spec.replicas)
     if share < 1 or rest:
         return []
@@ -221,14 +218,14 @@ def _fits(spec: Spec, settings: Settings) -> Way | None:
 
 
 def _held(spec: Spec) -> tuple[Load, float] | None:
-    """What one GPU has to do, and the bytes that it holds at most; None where the plan does not know."""
+    """The load of one GPU and its peak in bytes; None if the plan does not know them."""
     load = load_of(spec)
     held = load if isinstance(load, str) else memory(load)
     return None if isinstance(load, str) or isinstance(held, str) else (load, held.peak)
 
 
 def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
-    """What is said of each setting that the way decides: its own arithmetic, then that of the others."""
+    """The settings that a way decides, each with its own arithmetic and that of the alternatives."""
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
     assert gpu is not None  # the memory of a CPU is not planned
     values: dict[Path, tuple[object, str]] = {}

@@ -40,7 +40,7 @@ def _read(stack: str) -> dict[str, Any]:
 
 @cache
 def family(name: str, stack: str = DEFAULT) -> Mapping[str, Mapping[str, float]]:
-    """The coefficients of a family by mode, none where it has none. A check reads these lines of the table alone."""
+    """The coefficients of a family by mode, or an empty table. A check reads only these lines of the file."""
     text = _text(stack)
     head = f'\n  "{name}": {{'
     start = text.find(head, text.index('\n "families": {'), text.index('\n "versions": {'))
@@ -57,13 +57,13 @@ def families(stack: str = DEFAULT) -> Mapping[str, Mapping[str, Mapping[str, flo
 
 
 def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
-    """By family and mode, how far the coefficients are from what was measured, where they are."""
+    """By family and mode, the deviation of the coefficients from the measurement, if there is one."""
     found: Mapping[str, Mapping[str, str]] = _read(stack)["differences"]
     return found
 
 
 def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
-    """The sizes that coefficients multiply. `expert_*` are 0 where there are no experts."""
+    """The sizes that coefficients multiply. `expert_*` are 0 without experts."""
     each = facts.experts_per_token
     return {
         "hidden": facts.hidden,
@@ -84,12 +84,12 @@ def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
 
 
 def row(name: str, mode: str, stack: str = DEFAULT) -> Mapping[str, float] | None:
-    """The coefficients of a mode such as `full/bf16/sdpa`, or None where the oracle has none."""
+    """The coefficients of a mode such as `full/bf16/sdpa`, or None if it was not measured."""
     return family(name, stack).get(mode)
 
 
 def saved(found: Mapping[str, float], facts: ModelFacts, length: int, rank: int = 0) -> float:
-    """Bytes a token and layer; `length` is that of its row, which the names with "length" multiply."""
+    """Bytes for each token and layer; names with "length" are multiplied by `length`, the length of its row."""
     known = sizes(facts, rank)
     total = 0.0
     for name, factor in found.items():

@@ -18,7 +18,7 @@ from xpc.grammar.record import evolve, record
 
 @record
 class Span:
-    """A predicted value with the range that nine of ten measured runs were in."""
+    """A predicted value with the range that contained nine of ten measured runs."""
 
     value: float
     low: float
@@ -31,7 +31,7 @@ class Span:
 
 @record
 class Assumed:
-    """What the command line says: rows of one epoch, tokens of a row on average, and readings of real runs."""
+    """Assumptions of the command line: rows of one epoch, average tokens of a row, and readings of real runs."""
 
     rows: int | None = None
     tokens: int | None = None
@@ -40,7 +40,7 @@ class Assumed:
 
 @record
 class Plan:
-    """What a run needs. What is not known is None, and `unknown` says why, by what is missing."""
+    """The needs of a run. Unknown values are None, and `unknown` says why, by the name of the value."""
 
     spec: Spec
     capacity: float
@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def peak(self) -> Span | None:
-        """Bytes that one GPU must hold: predicted, or measured of this very run."""
+        """Peak bytes on one GPU: predicted, or measured if the same run was measured."""
         found = self.measured
         if found is not None and found.peak is not None:
             return Span(found.peak, found.peak, found.peak)
@@ -106,7 +106,7 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         hours = Span(*(steps * seconds / 3600 for seconds in real.seconds))
     elif fast is not None and steps is not None:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
-        # Rows that are shorter than the longest take less time; how much is not known without their lengths.
+        # Shorter rows take less time; how much is not known without their lengths.
         hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
     out = Plan(
         spec, capacity, UNKNOWN, None if isinstance(held, str) else held, steps, tokens, full,
@@ -118,7 +118,7 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
 
 
 def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int) -> Speed | None:
-    """The speed that readings give: of this very run the tokens of a step over its seconds, else the plan's, scaled."""
+    """The speed by readings: tokens of a step over its seconds if this run was measured, else the plan's, scaled."""
     if real.seconds is not None:
         middle, low, high = real.seconds
         each = real.tokens or tokens / spec.hardware.world / middle
@@ -129,7 +129,7 @@ def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int)
 
 
 def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
-    """Tokens of an optimizer step, and whether that is the most there can be: rows as long as `seq`."""
+    """Tokens of an optimizer step, and whether that is an upper bound, with every row as long as `seq`."""
     sequences, length = spec.integer("batch.gbs") * spec.method.sequences, row_tokens(spec)
     packed = spec.flag("batch.packing")
     if given.tokens is not None and not packed:
@@ -144,18 +144,18 @@ def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
         return int(steps), ""
     rows = given.rows if given.rows is not None else trained(spec)
     if rows is None:
-        return None, "how many rows there are is not known: `--rows N` says it"
+        return None, "the number of rows is not known: `--rows N` states it"
     if spec.method.generates and spec.method.grouped:
         rows *= spec.get("method.generations") or 1  # a batch counts completions
     if spec.flag("batch.packing"):
         if given.tokens is None:
-            return None, "how many rows packing makes is not known: `--tokens N` says how long a row is on average"
+            return None, "the number of packed rows is not known: `--tokens N` states the average length of a row"
         rows = max(1, ceil(rows * given.tokens / row_tokens(spec)))
     return steps_of_rows(spec, rows), ""
 
 
 def _warmup(spec: Spec, steps: int | None) -> int | None:
-    """Steps of the warm-up, where they are known."""
+    """Steps of the warm-up, if they are known."""
     warmup = spec.get("schedule.warmup")
     if not isinstance(warmup, Amount) or (steps is None and warmup.unit == "share"):
         return None
@@ -163,7 +163,7 @@ def _warmup(spec: Spec, steps: int | None) -> int | None:
 
 
 def _saves(spec: Spec, steps: int | None) -> int | None:
-    """Checkpoints that the run writes. The last step is saved, too, wherever others are (DefaultFlowCallback)."""
+    """Checkpoints that the run writes. If it saves any, it saves the last step, too (DefaultFlowCallback)."""
     every = spec.get("save.every")
     if not isinstance(every, Amount):
         return None

@@ -1,4 +1,4 @@
-"""What the memory of a checked spec is made of: its settings as one `Load`."""
+"""The settings of a checked spec that decide its memory, as one `Load`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 BYTES = {"adamw8bit": 2, "ademamix8bit": 3, "lion8bit": 1, "rmsprop8bit": 1, "torchao_adamw8bit": 2,
          "torchao_adamw4bit": 1, "grokadamw": 0}  # fmt: skip
-"""Bytes of 8- and 4-bit states a parameter. Paged states count as none: CUDA moves them to the host, where GrokAdamW
-makes its own."""
+"""Bytes of 8- and 4-bit states for each parameter. Paged states count as 0, because CUDA moves them to the host;
+GrokAdamW makes its states there."""
 
 UNCOUNTED = ("use_logits_to_keep", "model_init_kwargs", "optim_args")
-"""Names of `extra trl` that change what is kept in memory, in ways that the plan does not count."""
+"""Names of `extra trl` that change memory in ways that the plan does not count."""
 WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "method.beta", "train.")
-"""Beginnings of paths that no memory follows from."""
+"""Beginnings of paths of settings that do not affect memory."""
 
 
 def load_of(spec: Spec) -> Load | str:
-    """The load of one process, or a sentence that says what is not known."""
+    """The load of one process, or a sentence about what is not known."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None:
         return f"the sizes of `{spec.model.name}` are not known: name its config.json with `model {{ config = ... }}`"
@@ -39,7 +39,7 @@ def load_of(spec: Spec) -> Load | str:
     if "quantization_config" in spec.model.config:
         return "the checkpoint is quantized, and its weights are not of one size"
     if facts.experts and spec.flag("oft"):
-        return "what OFT keeps of a mixture of experts was not measured"
+        return "OFT on a mixture of experts was not measured"
     half, strategy = spec.text("precision") != "fp32", spec.text("strategy")
     stage, deepspeed = SPREADS.get(strategy, 0), strategy.startswith("zero")
     engine = "deepspeed" if deepspeed else "fsdp" if stage else "none"
@@ -47,9 +47,7 @@ def load_of(spec: Spec) -> Load | str:
     shard = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
     stored = 4.0 if spec.get("model.dtype") == "fp32" else 2.0
     if half and deepspeed:
-        stored = (
-            2.0  # DeepSpeed casts the model to the type that it computes in (engine.py, _configure_distributed_model)
-        )
+        stored = 2.0  # DeepSpeed casts the model to its computed dtype (engine.py, _configure_distributed_model)
     trained, tuned, widened = float(facts.params), None, False
     if spec.lora:
         kind = adapter_dtype(spec) or spec.text("model.dtype")
@@ -70,10 +68,10 @@ def load_of(spec: Spec) -> Load | str:
         trained, layers, exact = part.trained, part.layers, part.exact
     copies = spec.method.references(spec.get) * (0 if spec.lora else 1)
     spread = shard if stage == 3 else 1
-    beside = copies * facts.params * stored / spread
+    other_models = copies * facts.params * stored / spread
     if spec.teacher is not None and spec.teacher.facts is not None:
         wide = 4 if spec.get("method.teacher_dtype") == "fp32" else 2
-        beside += spec.teacher.facts.params * wide / spread
+        other_models += spec.teacher.facts.params * wide / spread
     name = spec.text("optimizer")
     own = 4.0 if deepspeed else stored if tuned is None else float(tuned.element)
     micro, length = _batch(spec)
@@ -88,7 +86,7 @@ def load_of(spec: Spec) -> Load | str:
         temporary=own if spec.stack.optimizers.get(name) == "adamw_torch" and not deepspeed else 0.0,
         micro=1 if flattened else micro, length=length * (micro if flattened else 1),
         accumulates=spec.integer("batch.accum") > 1, checkpointing=spec.flag("memory.checkpointing"),
-        attention=attention, loss=_loss(spec), trained=trained, adapters=tuned, beside=beside,
+        attention=attention, loss=_loss(spec), trained=trained, adapters=tuned, frozen=other_models,
         evaluated=_evaluated(spec),
         generates=micro * length * spec.integer("batch.accum") if _writes(spec) else 0,
         reserved=_vllm(spec, gpu.memory_gib * 2**30),
@@ -103,7 +101,7 @@ def load_of(spec: Spec) -> Load | str:
 
 def _adapters(spec: Spec, element: float) -> Adapters:
     facts = spec.model.facts
-    assert facts is not None  # the caller has looked
+    assert facts is not None  # the caller has checked it
     rank, oft = spec.get("lora.rank"), spec.flag("oft")
     linear, merged = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     sites = {one.site for one in linear}
@@ -122,14 +120,14 @@ def _adapters(spec: Spec, element: float) -> Adapters:
 
 
 def _offload(spec: Spec, stage: int) -> int:
-    """What lies in host memory: nothing, the optimizer, or weights too, which are sharded then (lower/deepspeed.py)."""
+    """What is offloaded to host memory: nothing, the optimizer, or the (sharded) weights, too (lower/deepspeed.py)."""
     where = {"optimizer": 1, "cpu": 2}.get(str(spec.get("strategy.offload")), 0)
     return min(where, 2 if stage == 3 else 1)
 
 
 def _is_most(spec: Spec) -> bool:
-    """Whether something takes away of what a batch holds that is not counted: activations that are offloaded, rows laid
-    end to end, of which short ones leave room for a long one, and names of `extra`."""
+    """Whether a batch needs less memory than counted: offloaded activations, flattened rows, of which short ones leave
+    room for a long one, and some names of `extra`."""
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
         return True
     extra = spec.extra
@@ -137,7 +135,7 @@ def _is_most(spec: Spec) -> bool:
 
 
 def row_tokens(spec: Spec) -> int:
-    """Most tokens of one sequence: `seq`, or the prompt and the completion of a method that generates."""
+    """The most tokens of one sequence: `seq`, or prompt and completion of a method that generates."""
     if not spec.method.generates:
         return int(spec.get("batch.seq") or 1024)
     prompt = spec.get("method.max_prompt")
@@ -147,20 +145,20 @@ def row_tokens(spec: Spec) -> int:
 def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None = None) -> Speed | None:
     """Tokens a second of a GPU: trained tokens, of every sequence of a sample.
 
-    `tokens` are those of an optimizer step, `row` those of one row before it is packed; without them rows are as long
-    as they can be.
+    `tokens` are those of an optimizer step, `row` those of one row before packing; without them rows have the maximal
+    length.
     """
-    from xpc.compiler.plan.time import Work, speed  # the table of speeds, which a check of a known batch does without
+    from xpc.compiler.plan.time import Work, speed  # the table of speeds is not loaded where the batch is written
 
     gpu, facts = spec.hardware.gpu, load.facts
     assert gpu is not None  # a load has one
     if spec.method.generates:
-        return None  # the completions are written at the speed of generation, which nobody measured for us
+        return None  # the speed of generation was not measured
     precision = spec.text("precision")
     peak = {"fp32": gpu.fp32_tflops, "bf16": gpu.bf16_tflops, "fp16": gpu.fp16_tflops}.get(precision) or gpu.fp16_tflops
     sequences = spec.integer("batch.gbs") * spec.method.sequences
     length = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
-    # Flash attention is told where packed rows begin, and computes each by itself.
+    # Flash attention knows where packed rows begin, and computes each separately.
     attended = (
         min(length, row) if row is not None and spec.flag("batch.packing") and load.attention == "flash" else length
     )
@@ -176,14 +174,14 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     kinds = ["deepspeed"] * (load.engine == "deepspeed") + ["quantized"] * bool(spec.bits)
     kinds += ["experts"] * bool(facts.experts)
     if row is not None and row < row_tokens(spec) and not spec.flag("batch.packing"):
-        kinds.append("lengths")  # rows are as long as they are, and the GPU with the longest makes the others wait
+        kinds.append("lengths")  # lengths of rows differ, and the GPU with the longest makes the others wait
     return speed(done, gpu.capability[0], precision, kind + (" fused" if spec.flag("memory.liger") else ""), kinds)
 
 
 def moved(load: Load, accumulation: int) -> dict[str, float]:
-    """Bytes that one process sends in a micro-batch, and those of weights and gradients that it reads and writes.
+    """Bytes that one process sends in a micro-batch, and bytes of weights and gradients that it reads and writes.
 
-    A frozen base is gathered as it is stored, and has no gradients.
+    A frozen base is gathered in its stored dtype, and has no gradients.
     """
     from xpc.compiler.plan.time import sent, touched
 
@@ -204,8 +202,8 @@ def _batch(spec: Spec) -> tuple[int, int]:
 
 
 def _evaluated(spec: Spec) -> float:
-    """Tokens of a micro-batch of evaluation, as a share of one of training. DeepSpeed shares sequences in training
-    alone (accelerate's `disable_in_eval`)."""
+    """Tokens of a micro-batch of evaluation, as a share of one of training. DeepSpeed shares sequences only in training
+    (accelerate's `disable_in_eval`)."""
     whole = spec.context_parallel if spec.ulysses else 1
     return whole * (spec.get("eval.micro") or 0) / spec.integer("batch.micro") if spec.evaluates else 0.0
 
@@ -221,11 +219,11 @@ def _attention(spec: Spec, micro: int, flattened: bool) -> str:
 
 
 def _loss(spec: Spec) -> str:
-    """Who makes logits: TRL's chunked head, Liger's fused loss, or the model itself.
+    """What computes logits and loss: TRL's chunked head, Liger's fused loss, or the model itself.
 
-    Methods that compare log-probabilities take them row by row of the logits, and make no copy in fp32
-    (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace the loss of a model that is
-    given labels, which plain training alone does, and their own losses that of the others.
+    Methods that compare log-probabilities take them row by row from the logits, and make no copy in fp32
+    (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace the loss of a model that gets
+    labels, which only plain training does; its own losses replace those of other methods.
     """
     facts, method, kind = spec.stack.facts, spec.method, spec.model.model_type or ""
     if method.scores or spec.extra_value("trl", "use_liger_loss") is True:
@@ -241,12 +239,12 @@ def _loss(spec: Spec) -> str:
 
 
 def _writes(spec: Spec) -> bool:
-    """Whether the training process generates completions itself, and holds their keys and values."""
+    """Whether the training process generates completions itself, with a cache of keys and values."""
     return spec.online and not spec.flag("method.vllm")
 
 
 def _vllm(spec: Spec, capacity: float) -> float:
-    """What a vLLM in the same process reserves, unless it sleeps while the model is trained."""
+    """Bytes that a vLLM in the same process reserves, unless it sleeps during training."""
     if not (spec.online and spec.flag("method.vllm") and spec.get("method.vllm.mode") == "colocate"):
         return 0.0
     if spec.flag("method.vllm.sleep"):

@@ -1,4 +1,4 @@
-"""What `freeze` leaves of a model: the parameters that are trained, and the layers that a gradient passes through."""
+"""Effects of `freeze`: the trained parameters, and the layers that a gradient passes through."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from xpc.grammar.record import record
 
 @record
 class Part:
-    """`trained` parameters, and how many of the last `layers` autograd keeps something of.
+    """`trained` parameters, and the number of last `layers` with saved tensors.
 
-    What is not known counts as the most that it can be, and `exact` says that nothing does: a pattern of names as every
-    parameter, a module of a name that is not a table's as none of weight (norms, biases), `layer_modules` as the whole
-    layer, and a frozen layer that a gradient passes through as a trained one.
+    Unknown parts are counted at their upper bound; `exact` says that there are none. A pattern of names counts as every
+    parameter, `layer_modules` as the complete layer, a frozen layer that a gradient passes through as a trained one; a
+    module that is not in the table counts as 0 (norms, biases).
     """
 
     trained: float
@@ -23,10 +23,10 @@ class Part:
 
 
 def trained_part(spec: Spec, facts: ModelFacts) -> Part:
-    """The part of a model that `freeze` lets be trained.
+    """The part of a model that is trained under `freeze`.
 
-    Nothing is kept of a layer below the first trained weight, since its input needs no gradient (torch autograd),
-    unless recomputation is reentrant: the run then lets the embeddings' output have one.
+    Layers below the first trained weight save nothing, since their input needs no gradient (torch autograd), unless
+    recomputation is reentrant: then the output of the embeddings has a gradient.
     """
     first, last = (spec.get("freeze.except_first") or 0), (spec.get("freeze.except_last") or 0)
     modules = {name.rpartition(".")[2] for name in spec.names("freeze.except_modules")}

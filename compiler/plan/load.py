@@ -1,7 +1,7 @@
-"""What decides the memory of one process: sizes, precision, sharding, batch, loss and adapters, as plain numbers.
+"""The quantities that decide the memory of one process: sizes, precision, sharding, batch, loss and adapters.
 
-A `Load` is made of a checked spec (`from_spec.py`) or of a published measurement (tests/plan/points.py), so that the
-forms of `memory.py` are the same for both.
+A `Load` is made from a checked spec (`from_spec.py`) or a published measurement (tests/plan/points.py), so that both
+use the closed forms of `memory.py`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from xpc.compiler.stacks import DEFAULT
 from xpc.grammar.record import record
 
 SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate", "up", "gate_up", "down")}
-"""Sets of linear layers that adapters stand on and that the oracle measured."""
+"""Sets of linear layers with adapters that the oracle measured."""
 
 
 @record
 class Adapters:
-    """Adapters: their sites, rank, parameters (of the whole model), bytes of one, the linear layers of a decoder layer
-    that they stand on, their dropout, and how many weights of a layer peft merges with them in each forward pass
-    (stacks of experts). `kind` is lora, dora or oft, `blocks` the numbers of a layer's rotations as whole matrices;
-    `bits` are those of a quantized base, 0 of another.
+    """Adapters: their sites, rank, parameters (of the complete model), bytes of one, the linear layers of a decoder
+    layer that have one, their dropout, and the weights of a layer that peft merges with them in each forward pass
+    (stacks of experts). `kind` is lora, dora or oft, `blocks` the elements of a layer's rotations as full matrices;
+    `bits` are those of a quantized base, else 0.
     """
 
     sites: str
@@ -41,16 +41,15 @@ class Load:
 
     `engine` is "none" (one process or DDP), "deepspeed" or "fsdp"; `stage` what is sharded over `shard` processes
     (0 nothing, 1 optimizer states, 2 gradients, 3 weights). `offload` is 0, 1 (optimizer states in host memory) or 2
-    (weights too). `element` is the bytes of a computed number, `weight` those of a stored one (of a frozen base: of
-    that), `amp` says that stored float32 is computed in half precision. `moments` are bytes of optimizer state a
-    trained parameter, `temporary` those that its step needs for a moment. `tokens` are those of one micro-batch,
-    `length` those of one row of it. `trained` counts parameters that get a gradient, beside adapters. `loss` names a
-    row of `memory.HEADS`. `beside` are bytes of frozen models that are kept next to the trained one. `evaluated` says
-    what share of `tokens` a micro-batch of evaluation has. `selective` says that recomputation keeps what attention
-    gave. `layers` are those that a gradient passes through, None for all. `stack` has the libraries that run them.
-    `widened` says that embeddings and head are float32 beside a packed base, in half precision. `at_most` says that
-    what grows with the batch is counted as the most that it can be, `reentrant` that recomputation is the older kind,
-    `looped` that experts are computed one after the other.
+    (weights too). `element` is the bytes of a computed number, `weight` the bytes of a stored weight (of the base, if
+    that is frozen); `amp`: float32 weights are computed in half precision. `moments` are bytes of optimizer state for
+    each trained parameter, `temporary` those that its step needs temporarily. `tokens` are those of one micro-batch,
+    `length` those of one of its rows. `trained` counts parameters with a gradient, without adapters. `loss` names a row
+    of `memory.HEADS`. `frozen` are bytes of frozen models in addition to the trained one. `evaluated` is the share of
+    `tokens` in a micro-batch of evaluation. `selective`: recomputation keeps the outputs of attention. `layers` are
+    those that a gradient passes through, None for all. `stack` has the libraries that run them. `widened`: embeddings
+    and head of a packed base are float32 in half precision. `at_most`: what grows with the batch is an upper bound.
+    `reentrant`: recomputation is the older kind. `looped`: experts are computed one after the other.
     """
 
     facts: ModelFacts
@@ -73,7 +72,7 @@ class Load:
     loss: str
     trained: float
     adapters: Adapters | None = None
-    beside: float = 0.0
+    frozen: float = 0.0
     evaluated: float = 0.0
     generates: int = 0
     reserved: float = 0.0
@@ -96,8 +95,8 @@ class Load:
     def mode(self) -> str:
         """The row of the coefficients: what is trained and in which precision.
 
-        Adapters of a float32 base under autocast have a row of their own, and those of a packed base with float32
-        beside it; FSDP computes with weights in half precision (accelerate's policy), whatever is stored.
+        Adapters of a float32 base under autocast have a row of their own, and so have those of a packed base with
+        float32 embeddings; FSDP computes with half-precision weights (accelerate's policy) for every stored dtype.
         """
         precision = "amp" if self.amp else "bf16" if self.element == 2 else "fp32"
         tuned = self.adapters
@@ -108,11 +107,11 @@ class Load:
                 precision = "wide"
             elif self.weight == 4:
                 precision = "amp32"
-        # Elsewhere what the others keep follows from LoRA's row (`adapters.py`).
+        # The memory of the other adapters follows from LoRA's row (`adapters.py`).
         kind = tuned.kind if precision == "amp32" else "lora"
         return f"{kind}-{tuned.sites}/{precision}"
 
     @property
     def rank(self) -> int:
-        """What the rows multiply "rank" by."""
+        """The factor of "rank" in the rows."""
         return 0 if self.adapters is None or self.adapters.kind == "oft" else self.adapters.rank

@@ -1,10 +1,10 @@
-"""What one GPU holds, by component and phase, in bytes: closed forms, each with its source.
+"""The memory of one GPU by component and phase, in bytes: closed forms, each with its source.
 
-Allocated bytes are predicted, as `torch.cuda.max_memory_allocated` counts them. What the allocator keeps beyond that is
-no function of the configuration (1.25 to 1.5 times on public runs), and is left to the verdict's margin.
+Allocated bytes are predicted, as `torch.cuda.max_memory_allocated` counts them. The allocator reserves more (1.25 to
+1.5 times on public runs), which does not follow from the configuration; the verdict's margin covers it.
 
-States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with what DeepSpeed 0.19.8 and torch 2.13 hold
-beside them. Saved activations: coefficients.json of each stack, counted on real models.
+States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with the buffers of DeepSpeed 0.19.8 and torch
+2.13. Saved activations: coefficients.json of each stack, counted on real models.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from xpc.compiler.plan.load import Load
 from xpc.grammar.record import record
 
 HEADS: Mapping[str, tuple[int, int]] = {
-    # bytes of logits and loss a token and word of the vocabulary, at the peak: computed in half precision, in fp32
+    # bytes of logits and loss for each token and vocabulary entry, at the peak: computed in half precision, in fp32
     "kept": (14, 16),  # logits, their fp32 copy's log-softmax, two gradients; the model's outputs are kept
     "freed": (12, 12),  # the same with the outputs freed
     "shifted": (16, 16),  # transformers before 4.45: fp32 logits that are kept, log-softmax, two gradients
-    "half": (8, 16),  # logits, shifted copy, log-softmax and gradient in the logits' own type (no fp32 copy)
-    "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own type, chunk by chunk
-    "half_in_place": (6, 12),  # logits, shifted copy and its gradient put back, in the logits' own type
-    "in_place": (8, 8),  # a Triton cross entropy that writes the gradient over the fp32 logits
+    "half": (8, 16),  # logits, shifted copy, log-softmax and gradient in the logits' own dtype (no fp32 copy)
+    "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own dtype, chunk by chunk
+    "half_in_place": (6, 12),  # logits, shifted copy and its scattered gradient, in the logits' own dtype
+    "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
     "divergence": (22, 44),  # both models' logits, scaled, their log-softmax, divergence and gradients (trl 0.24)
     "mixture": (36, 72),  # the same of a mixture of the two, with a beta between 0 and 1
-    "fused": (0, 0),  # a head that makes logits chunk by chunk: see `_fused`
+    "fused": (0, 0),  # a head that computes logits chunk by chunk: see `_fused`
     "trl_fused": (0, 0),
 }
 """Autograd's saved tensors around a real head and loss (transformers 5.23, 4.57, torch 2.13)."""
 CHUNK = 4096
 """Tokens (at most) and 32,768 words of one chunk of TRL 1.16's fused head (trl/models/fused_linear.py)."""
 SUB_GROUP = 1e9
-"""Elements of a process that ZeRO-3 steps at once: DeepSpeed 0.19.8, zero/config.py, `sub_group_size`."""
+"""Elements that ZeRO-3 updates at once on a process: DeepSpeed 0.19.8, zero/config.py, `sub_group_size`."""
 BUCKET = 25 * 2**20
-"""A bucket of DDP, beside the copy of all gradients that its buckets are (torch 2.13; transformers leaves
+"""A bucket of DDP, in addition to the buckets' copy of all gradients (torch 2.13; transformers leaves
 gradient_as_bucket_view off)."""
 
 
@@ -65,8 +65,8 @@ class Memory:
 
     @property
     def low(self) -> float:
-        """The low end of the peak's range, and at least the model states, which are counted and not estimated. Of what
-        is counted as the most that it can be, only what is held whatever the batch."""
+        """The low end of the peak's range, at least the model states, which are counted and not estimated. If the batch
+        is an upper bound, only what does not depend on it."""
         most = self._largest(lambda name: name not in OF_BATCH) if self.at_most else self.peak
         return max(most * LOW, self._largest(lambda name: name in STATES))
 
@@ -75,18 +75,18 @@ class Memory:
 
     @property
     def components(self) -> Mapping[str, float]:
-        """What is held at the peak."""
+        """The components at the peak."""
         return self.phases[self.phase]
 
 
 def memory(load: Load) -> Memory | str:
-    """The memory of one process, or a sentence that says what is not known."""
+    """The memory of one process, or a sentence about what is not known."""
     plain = _layer(load, load.attention)
     if isinstance(plain, str):
         return plain
     average = most = plain
     if load.attention == "sdpa" and _slides(load):
-        # A layer that slides hands torch a mask, and its kernel then keeps what it keeps of padded rows.
+        # A layer with a sliding window gives torch a mask, and its kernel then keeps as much as for padded rows.
         sliding = _layer(load, "mask")
         if isinstance(sliding, str):
             return sliding
@@ -98,15 +98,15 @@ def memory(load: Load) -> Memory | str:
 
 
 def _layer(load: Load, attention: str) -> float | str:
-    """Bytes that a layer keeps of a token with this kind of attention, or what is not known."""
+    """Bytes that a layer keeps for a token with this kind of attention, or a sentence about what is not known."""
     trained, precision = load.mode.split("/")
-    precision = "amp" if precision in ("amp32", "wide") else precision  # which attention is run in, of full training
+    precision = "amp" if precision in ("amp32", "wide") else precision  # attention was measured in full training
     found = _row(load, load.mode, attention)
     if found is not None:
         return saved(found, load.facts, load.length, load.rank)
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
-        return _layer(load, "sdpa")  # not measured apart: it keeps what torch's fused kernel keeps without a mask
-    # Adapters were measured with one kind of attention, which differs from the others as it does in full training.
+        return _layer(load, "sdpa")  # not measured separately: it keeps as much as torch's fused kernel without a mask
+    # Adapters were measured with one kind of attention; the difference to the others is that of full training.
     for measured in ("sdpa", "eager"):
         tuned, before = _row(load, load.mode, measured), _row(load, f"full/{precision}", measured)
         after = _row(load, f"full/{precision}", attention)
@@ -122,7 +122,7 @@ def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
 
 
 def _slides(load: Load) -> bool:
-    """Whether rows are so long that some layers see a window only (transformers 5.23, masking_utils.py)."""
+    """Whether rows are longer than the window of some layers (transformers 5.23, masking_utils.py)."""
     return 0 < load.facts.window <= load.length
 
 
@@ -133,7 +133,7 @@ def _masks(load: Load) -> float:
         kinds = 1 if _slides(load) else 0
     if load.attention == "eager":
         return float(kinds * load.element * load.tokens * load.length)
-    # torch's kernel makes a copy in the computed type for each layer and frees it. Smaller tensors are then put into
+    # torch's kernel makes a copy in the computed dtype for each layer and frees it. Smaller tensors are then put into
     # the freed block, and the next copy needs another: TRL's longest row of gemma-3-1b, 107,520 tokens in 79 GiB, is
     # as long as one such block more allows (TRL 1.15, release notes).
     blocks = load.element if kinds else 0
@@ -142,7 +142,7 @@ def _masks(load: Load) -> float:
 
 @record
 class States:
-    """What is there whatever the batch: bytes of each component on one process."""
+    """Bytes of each component on one process that do not depend on the batch."""
 
     weights: float
     gradients: float
@@ -154,7 +154,7 @@ class States:
 
 
 def _states(load: Load) -> States:
-    """Model states on one process, by what is sharded."""
+    """Model states on one process, after sharding."""
     facts, shard = load.facts, max(1, load.shard)
     spread = {stage: (shard if load.stage >= stage else 1) for stage in (1, 2, 3)}
     adapters = load.adapters
@@ -183,8 +183,8 @@ def _states(load: Load) -> States:
             if shard == 1:
                 gathered = 0.0
     elif load.engine == "fsdp":
-        # Two layers are gathered, one computed and one fetched ahead; the embedding and the head stay gathered, since
-        # the root is not resharded after the forward pass. Their gradients are reduced whole.
+        # Two layers are gathered, one computed and one prefetched; the embedding and the head stay gathered, since the
+        # root is not resharded after the forward pass. Their gradients are reduced in full.
         outside = max(0.0, facts.params - facts.layers * facts.layer_params)
         # A quantized layer is gathered as it is stored.
         each = min(float(load.element), load.weight) if adapters is not None else load.element
@@ -203,7 +203,7 @@ def _states(load: Load) -> States:
 
 
 def _casts(load: Load) -> float:
-    """Half-precision copies of fp32 weights: autocast caches them until the forward pass is over (torch 2.13)."""
+    """Half-precision copies of fp32 weights, which autocast caches until the end of the forward pass (torch 2.13)."""
     tuned = load.adapters
     own = tuned.params * 2.0 if tuned is not None and load.amp and tuned.element == 4 else 0.0
     if load.widened and load.amp:  # the head's, which its backward pass reads
@@ -216,13 +216,13 @@ def _casts(load: Load) -> float:
 
 
 def _kept(load: Load) -> float:
-    """The hidden state that a recomputed layer keeps of a token; float32 where autocast leaves the residual stream."""
+    """The hidden state that a recomputed layer keeps for a token; float32 if autocast leaves the residual stream so."""
     stays = load.amp and load.weight == 4 and load.engine == "none"
     return float(load.facts.hidden * (4 if load.element == 4 or stays or load.widened else 2))
 
 
 def _attended(load: Load) -> float:
-    """What attention gives of a token, and a float32 number a head that its kernels give beside it."""
+    """The output of attention for a token, and the float32 number for each head that its kernels return, too."""
     facts = load.facts
     return float(facts.heads * (facts.head_dim * load.element + 4))
 
@@ -233,13 +233,13 @@ def _logits(load: Load) -> float:
     half, full = HEADS[load.loss]
     if load.loss in ("fused", "trl_fused"):
         return _fused(load)
-    # What compares two models has the logits of both, and a gradient, of the prompts as well.
+    # A loss over two models has the logits of both, and a gradient, for prompts as well.
     prompts = 3 * load.element * (load.tokens - tokens) if load.loss in ("divergence", "mixture") else 0
     return float(facts.vocab * (tokens * (half if load.element == 2 else full) + prompts) + 4 * tokens * facts.hidden)
 
 
 def _fused(load: Load) -> float:
-    """A head that makes logits in chunks: gradients of the hidden states and of its weight, and one chunk."""
+    """A head that computes logits in chunks: gradients of the hidden states and of its weight, and one chunk."""
     facts, tokens, element = load.facts, load.tokens, load.element
     weight = facts.vocab * facts.hidden if load.adapters is None and load.trained else 0
     if load.loss == "trl_fused":
@@ -252,10 +252,10 @@ def _fused(load: Load) -> float:
 
 
 def _working(load: Load, layer: float) -> float:
-    """What the backward pass of one layer adds to what its forward pass kept: gradients of the MLP's inner width.
+    """Temporary memory of one layer's backward pass: gradients of the MLP's inner width.
 
-    With a gate, twelve bytes of the inner width and token stand at once in half precision, whatever of it is saved. Of
-    experts that are computed one after the other, one's: its tokens are counted as even shares.
+    With a gate, twelve bytes for each element of the inner width and token exist at once in half precision. Of experts
+    that are computed one after the other, only one counts, with an even share of the tokens.
     """
     facts, per = load.facts, load.element / 2
     width = facts.intermediate * max(1, facts.experts_per_token) / (facts.experts if load.looped else 1)
@@ -270,9 +270,9 @@ def _working(load: Load, layer: float) -> float:
 
 
 def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str, dict[str, float]]:
-    """Bytes by phase and component. `layer` is what a layer keeps on average, `largest` the most that one does."""
+    """Bytes by phase and component. `layer` is the average that a layer keeps, `largest` the maximum."""
     facts, adapted = load.facts, load.adapters is not None
-    fixed = {"weights": held.weights, "optimizer": held.optimizer, "master": held.master, "other models": load.beside}
+    fixed = {"weights": held.weights, "optimizer": held.optimizer, "master": held.master, "other models": load.frozen}
     if load.reserved:
         fixed["vllm"] = load.reserved
     gathered = {"gathered weights": held.gathered, "communication": held.communication}
@@ -289,21 +289,21 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     if load.checkpointing and load.engine == "fsdp" and adapted and load.shard > 1:
         working *= 2  # FSDP1 keeps the working sets of two layers of adapters: measured, a100_80gb_liger.csv
     casts, logits = _casts(load), _logits(load)
-    # What adapters hold beside the tokens: of each layer that is kept, while one is computed, and backwards of one.
+    # Memory of adapters that does not depend on tokens: of every kept layer, of the computed one, and of one backwards.
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
-    beside = each * (computed if load.checkpointing else layers)
-    # The head's gradient is there before the first layer's backward pass begins.
+    kept_adapters = each * (computed if load.checkpointing else layers)
+    # The head's gradient exists before the first layer's backward pass begins.
     first = 0.0 if adapted else min(held.gradients, float(facts.vocab * facts.hidden * load.element))
     out: dict[str, dict[str, float]] = {
-        "load": {"weights": held.weights, "other models": load.beside},
+        "load": {"weights": held.weights, "other models": load.frozen},
         "forward": {
             **fixed, **gathered, **masks, "gradients": before, "autocast copies": casts,
-            "activations": kept, own: beside + max(0.0, passing - logits), "logits and loss": logits,
+            "activations": kept, own: kept_adapters + max(0.0, passing - logits), "logits and loss": logits,
         },
         "backward": {
             **fixed, **gathered, **masks, "gradients": max(before, first), "activations": kept,
-            "recomputation": again, "backward temporaries": working + backwards, own: beside + passing,
+            "recomputation": again, "backward temporaries": working + backwards, own: kept_adapters + passing,
         },
         "step": {**fixed, "gradients": held.gradients, "step temporaries": held.temporary},
         "save": {**fixed, "gradients": 0.0, "gathered weights": held.gathered},
@@ -311,7 +311,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     last = {
         **fixed, **gathered, **masks, "gradients": held.gradients,
         "activations": kept / max(1, layers), "recomputation": again, "backward temporaries": working + backwards,
-        own: (beside if load.checkpointing else each) + passing,
+        own: (kept_adapters if load.checkpointing else each) + passing,
     }  # fmt: skip
     if sum(last.values()) > sum(out["backward"].values()):
         out["backward"] = last

@@ -1,11 +1,10 @@
-"""How long a step takes: a sum of parts whose weights were fitted to public measurements (utilisation.json).
+"""The time of a step: a sum of parts whose weights were fitted to public measurements (utilisation.json).
 
-A token costs 2 operations a parameter forward, 2 backward in the layers that a gradient passes through, 2 more for
-the gradient of each trained one, and the forward pass once more where it is recomputed; attention costs 4 x width x
-length a layer forward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1; attention counted without the causal half, as
-the measurements do). What is sent between processes costs its bytes over the bandwidth, in a machine and between
-machines. The weights are those of one chip of a generation (A100, H100); `of_another_chip` says what others make of
-them.
+A token costs 2 operations for each parameter forward, 2 backward in layers that a gradient passes through, 2 more for
+each trained parameter, and the forward pass once more if it is recomputed; attention costs 4 x width x length for each
+layer forward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1; attention counted without the causal half, as in the
+measurements). Communication costs its bytes over the bandwidth, in a machine and between machines. The weights are
+those of one chip of a generation (A100, H100); `of_another_chip` converts them.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ if TYPE_CHECKING:
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "utilisation.json")
 NARROW = 768
-"""Width whose products of matrices are taken as the unit of what narrow ones lose."""
+"""The width at which the loss of narrow matrix products is 1."""
 ONE_RUN = (1 / 1.3, 1 / 0.7)
-"""The range where one run alone was measured: by choice."""
+"""The range where only one run was measured: chosen, not fitted."""
 
 
 @record
 class Work:
-    """What one GPU computes: parameters that a token meets, layers, width, tokens of a row and of a micro-batch, and
-    the card's peak in operations a second. `through` is the share of the layers that a gradient passes through,
-    `trained` that of the parameters that get one (none with adapters, which are few).
+    """The work of one GPU: active parameters, layers, width, tokens of a row and of a micro-batch, and the card's peak
+    in operations a second. `through` is the share of the layers that a gradient passes through, `trained` the share of
+    the parameters with a gradient (0 for adapters, which are few).
 
-    `sent` are the bytes that it sends in a micro-batch, `link` and `network` the bytes a second that it can send in
-    its machine and to others; `machines` how many there are. `touched` are the bytes of weights and gradients that a
-    micro-batch reads and writes, `bandwidth` those a second of the card's memory.
+    `sent` are the bytes that it sends in a micro-batch, `link` and `network` the bandwidths in its machine and to
+    others in bytes a second; `machines` is their number. `touched` are the bytes of weights and gradients that a
+    micro-batch reads and writes, `bandwidth` is that of the card's memory in bytes a second.
     """
 
     params: float
@@ -58,7 +57,7 @@ class Work:
 
 @record
 class Speed:
-    """Tokens a second of one GPU; `low` and `high` are what a run takes of the predicted time at the least and most."""
+    """Tokens a second of one GPU; `low` and `high` are the range of the real time over the predicted time."""
 
     tokens: float
     low: float
@@ -75,7 +74,7 @@ def table() -> dict[str, Any]:
 
 
 def sent(stage: int, world: int, weights: float, gradients: float, accumulation: float) -> float:
-    """Bytes that a process sends in a micro-batch, on average of an optimizer step.
+    """Bytes that a process sends in a micro-batch, averaged over an optimizer step.
 
     Sharded weights are gathered for the forward and for the backward pass, and gradients reduced to their owners
     (ZeRO-3, FSDP). ZeRO-2 reduces gradients after each backward pass, ZeRO-1 after the last, and both gather the new
@@ -94,14 +93,14 @@ def sent(stage: int, world: int, weights: float, gradients: float, accumulation:
 
 
 def touched(weights: float, gradients: float, checkpointing: bool) -> float:
-    """Bytes of memory that a micro-batch moves whatever its size: weights are read by the forward pass, its repetition
-    and the backward pass, gradients read and written."""
+    """Bytes of memory traffic of a micro-batch that do not depend on its size: weights are read by the forward pass,
+    its recomputation and the backward pass, gradients are read and written."""
     return weights * (3 if checkpointing else 2) + 2 * gradients
 
 
 def parts(work: Work) -> list[float]:
-    """Seconds of a token at the peaks: products, those of narrow layers, attention, the machine's links, the network,
-    and the weights themselves, which a small micro-batch reads for few tokens."""
+    """Seconds of a token at the peaks: matrix products, those of narrow layers, attention, the machine's links, the
+    network, and reading the weights, which costs most for a small micro-batch."""
     again = work.through if work.checkpointing else 0.0
     products = 2.0 * (1.0 + work.through + work.trained + again) * work.params / work.peak
     attention = 4.0 * (1.0 + 2.0 * work.through + again) * work.layers * work.hidden * work.length / work.peak
@@ -113,12 +112,12 @@ def parts(work: Work) -> list[float]:
 
 
 def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
-    """The time that products and attention take on another chip than the measured one, over what its peak says.
+    """The time of products and attention on a chip that was not measured, relative to its peak.
 
-    Around the products run kernels that wait for the card's memory: a `share` of the measured chip's time. It grows
-    with the operations that a card has for a byte of its bandwidth; `least` is where the products alone are left.
-    `measured` is that chip's peak, in operations a second, and the bandwidth of its memory, in bytes a second; a card
-    with its peak is it (H200, A800).
+    Kernels around the products are limited by the card's memory: a `share` of the measured chip's time. It grows with
+    the ratio of a card's peak to its bandwidth; `least` is the limit where only the products are left. `measured` is
+    the measured chip's peak in operations a second and its memory's bandwidth in bytes a second; a card with the same
+    peak counts as the same chip (H200, A800).
     """
     peak, bandwidth = measured
     if work.peak == peak:
@@ -127,23 +126,23 @@ def of_another_chip(work: Work, measured: Sequence[float], share: float, least: 
 
 
 def seconds(work: Work, weights: Sequence[float], chip: float = 1.0) -> float:
-    """Seconds of a token, where products and attention take `chip` times what they do on the measured chip."""
+    """Seconds of a token if products and attention take `chip` times as long as on the measured chip."""
     found = [weight * part for weight, part in zip(weights, parts(work))]
     return chip * sum(found[:3]) + sum(found[3:])
 
 
 def range_of(kinds: Sequence[str]) -> tuple[float, float]:
-    """The range of times that nine of ten measured runs were in, over the predicted one: that of all, widened by what
-    is known of the run (names of rows of `ranges`; tests/plan/ranges.py)."""
+    """The range that contained the real times of nine of ten measured runs, over the predicted time: that of all runs,
+    widened for kinds of runs (rows of `ranges`; tests/plan/ranges.py)."""
     found = [table()["ranges"][kind] for kind in ("base", *kinds)]
     return min(low for low, _ in found), max(high for _, high in found)
 
 
 def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequence[str] = ()) -> Speed | None:
-    """Tokens a second, or None where no run of that generation and precision was measured.
+    """Tokens a second, or None if no run of that generation and precision was measured.
 
-    `trainer` is "full", "lora" or "qlora", with " fused" where Liger's or other fused kernels run; `kinds` widen
-    the range.
+    `trainer` is "full", "lora" or "qlora", with " fused" if Liger's or other fused kernels run; `kinds` widen the
+    range.
     """
     known = table()
     kind = f"{generation}/{'fp32' if precision == 'fp32' else 'fp8' if precision == 'fp8' else 'half'}"

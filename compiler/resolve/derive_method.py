@@ -132,12 +132,18 @@ def memory(of: OpenSpec, need: Need) -> Need:
     saved = of.get("lora.modules_to_save")
     rows = tables(saved) if isinstance(saved, tuple) else 0
     facts = need.facts
-    whole = 0 if facts is None or not rank else rows * facts.vocab * facts.hidden
+    modules = 0 if facts is None or not rank else rows * facts.vocab * facts.hidden
     references = 0 if rank else method.references(of.get)
-    teacher = None if of.teacher is None else of.teacher.facts
-    beside = 0.0 if teacher is None else teacher.params * (4.0 if of.get("method.teacher_dtype") == "fp32" else 2.0)
+    sizes = None if of.teacher is None else of.teacher.facts
+    teacher = 0.0 if sizes is None else sizes.params * (4.0 if of.get("method.teacher_dtype") == "fp32" else 2.0)
     return evolve(
-        need, rank=rank, whole=whole, weight=weight, references=references, beside=beside, sequences=method.sequences
+        need,
+        rank=rank,
+        modules=modules,
+        weight=weight,
+        references=references,
+        teacher=teacher,
+        sequences=method.sequences,
     )
 
 

@@ -86,7 +86,7 @@ def head_load(row: Row, length: int) -> Load | None:
         facts=facts, family=facts.model_type, engine="none", stage=0, world=1, shard=1, offload=0, element=2,
         weight=2.0, amp=False, moments=4.0, temporary=0.0, micro=2 if pair else 1, length=length, accumulates=False,
         checkpointing=True, attention="mask" if pair else "sdpa", loss="trl_fused", trained=float(facts.params),
-        beside=facts.params * 2.0 if pair else 0.0,
+        frozen=facts.params * 2.0 if pair else 0.0,
     )  # fmt: skip
 
 
