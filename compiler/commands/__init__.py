@@ -1,4 +1,4 @@
-"""Names of the commands; in this folder, those that are no stage of a compilation: lists, starters, completion."""
+"""The names of the commands; this folder has the commands outside of a compilation: new, list, schema, completion."""
 
 APART = {
     "fmt": "xpc.compiler.review.fmt",
@@ -15,26 +15,26 @@ APART = {
     "lsp": "xpc.compiler.language_server",
     "doctor": "xpc.compiler.commands.doctor",
 }
-"""Commands that are modules of their own: `parse` reads their options, `run` gives what is printed and the status."""
+"""Commands in modules of their own: `parse` reads their options, `run` returns the printed text and the status."""
 COMMANDS = {
-    "check": "say what is wrong with specs, and write nothing",
+    "check": "report what is wrong with specs, and write nothing",
     "compile": "check a spec and write its bundle",
     "explain": "explain a code, a setting, or the values of a spec",
     "fmt": "write specs in the one canonical form",
-    "plan": "say what a run needs of its GPUs, and how long it takes",
-    "tune": "measure on your own GPUs which way to run a spec is fastest",
+    "plan": "predict a run's memory and time",
+    "tune": "measure on your own GPUs the fastest way to run a spec",
     "diff": "compare two specs, commits or bundles",
     "verify": "compare a bundle with its spec, its packages or its run",
-    "upgrade": "say what another stack changes for a spec, and move the spec to it",
-    "lock": "pin the commits, files and packages that a spec means",
+    "upgrade": "show what another stack changes for a spec, and move the spec to it",
+    "lock": "pin the commits, files and packages of a spec",
     "import": "write a spec from another tool's configuration",
     "new": "write a spec to begin with, or a copy of a recipe",
     "list": "list models, GPUs, datasets, settings, recipes ...",
     "schema": "print the settings as a JSON Schema",
     "completion": "print a completion script for bash, zsh or fish",
     "lsp": "serve editors with the Language Server Protocol",
-    "doctor": "say whether this machine is ready for runs",
+    "doctor": "check whether this machine is ready for runs",
 }
-"""Every command with its line in `xpc --help`."""
+"""Every command with its help in `xpc --help`."""
 LATER = ("sweep", "report", "preview", "rehearse")
 """Names that the language's contract reserves for commands to come."""

@@ -15,7 +15,7 @@ EPILOG = (
 )
 RECIPES = "xpc list recipes 2>/dev/null | tail -n +2 | cut -d' ' -f1"
 FORMATS = r"sed -n 's/.*--format {\([^}]*\)}.*/\1/p' | sort -u | tr , '\n'"
-"""What takes the values of --format from the help of a command."""
+"""The shell command that reads the values of --format from the help of a command."""
 BASH = """\
 _xpc() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command=${{COMP_WORDS[1]}}
@@ -51,7 +51,7 @@ complete -c xpc -n "not __fish_use_subcommand; and not __fish_seen_subcommand_fr
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc completion", description="Print a completion script.", epilog=EPILOG)
     parser.add_argument("shell", choices=SHELLS)
     return parser.parse_args(list(arguments))

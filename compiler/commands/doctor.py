@@ -1,6 +1,6 @@
-"""`xpc doctor`: is this machine, with this interpreter, ready for a target's runs? Loaded by that command alone.
+"""`xpc doctor`: is this machine, with this interpreter, ready for a target's runs? Loaded only by that command.
 
-The answers are the runtime's (`runtime/doctor.py`), in a process of the interpreter that is asked about: the compiler
+The checks are those of the runtime (`runtime/doctor.py`), run in a process of the checked interpreter: the compiler
 imports nothing of the stack.
 """
 
@@ -26,9 +26,9 @@ PATIENCE = 300
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser(
-        "xpc doctor", description="Say whether this machine is ready for runs: Python, packages, GPUs, disks, tokens.",
+        "xpc doctor", description="Check this machine before runs: Python, packages, GPUs, disks, tokens.",
         epilog=EPILOG,
     )  # fmt: skip
     parser.add_argument("--python", metavar="PATH", help="the interpreter (default: launch.sh's, $PYTHON or python3)")
@@ -38,10 +38,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """What is printed, and the exit status. Raises UsageError."""
+    """The printed text and the exit status. Raises UsageError."""
     python = options.python or os.environ.get("PYTHON") or "python3"
     stack = stacks.load(options.target)
-    assert stack is not None  # argparse knows the names
+    assert stack is not None  # argparse has checked the name
     entries = ask(python, stack)
     wrong = sum(one["state"] == "wrong" for one in entries)
     if options.format == "json":
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def ask(python: str, stack: stacks.Stack) -> list[dict[str, str]]:
-    """The entries that the interpreter gives of itself. Raises UsageError."""
+    """The entries that the interpreter reports. Raises UsageError."""
     here = os.path.dirname(os.path.abspath(__file__))
     found = shutil.which(python)
     if found is None:
@@ -77,6 +77,6 @@ def ask(python: str, stack: stacks.Stack) -> list[dict[str, str]]:
     except ValueError:
         entries = None
     if done.returncode or not entries:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise UsageError(f"{python} could not be asked (status {done.returncode}): {last}")
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise UsageError(f"{python} failed (status {done.returncode}): {last}")
     return [{name: str(one[name]) for name in ("what", "state", "says")} for one in entries]

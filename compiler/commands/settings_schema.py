@@ -17,7 +17,7 @@ PERCENT: Schema = {"type": "string", "pattern": r"^\d+(\.\d+)?%$"}
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
     description = (
         "Print the settings as a JSON Schema (draft 2020-12): an object with a property for each path, such as "
         '"batch.gbs". Shares are texts ("3%"), as specs write them.'
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def schema() -> Schema:
-    """The whole schema."""
+    """The complete schema."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"settings of xpc {__version__}",
@@ -51,7 +51,7 @@ def _setting(row: Setting) -> Schema:
 
 
 def _type(row: Setting) -> Schema:
-    """What a value may be."""
+    """The schema of a setting's value."""
     number: Schema = {"type": "integer" if row.kind in (k.INT, k.TOKENS) else "number"}
     number |= {key: bound for key, bound in (("minimum", row.low), ("maximum", row.high)) if bound is not None}
     count: Schema = {"type": "integer", "minimum": 0}

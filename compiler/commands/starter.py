@@ -11,14 +11,14 @@ from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.pipeline import check_text
 
 EPILOG = (
-    "`xpc list recipes` names the recipes. No file that is there is overwritten. "
+    "`xpc list recipes` names the recipes. No existing file is overwritten. "
     "Exit status: 0 written, 2 used wrongly, or a file is in the way."
 )
 SPECS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "specs")
 STARTER = """\
 xpc 1
 
-# Which model, on which rows, for how long. `xpc list models` and `xpc list datasets` show the names that are known.
+# Which model, on which rows, for how long. `xpc list models` and `xpc list datasets` show the known names.
 train qwen2.5-0.5b-instruct on "train.jsonl" for 3 epochs
 
 hardware 1 x h100-80gb
@@ -26,12 +26,12 @@ precision bf16
 
 batch {
   gbs = 16       # sequences in one optimizer step, over all GPUs
-  micro = 4      # sequences that one GPU holds at once
+  micro = 4      # sequences on one GPU at a time
   seq = 2048     # tokens; longer rows are cut
 }
 
 memory {
-  checkpointing  # recomputes activations: slower, and much less memory. Without the line xpc chooses
+  checkpointing  # recompute activations: slower, much less memory. Without this line xpc chooses
 }
 
 optimizer adamw {
@@ -43,7 +43,7 @@ schedule cosine {
 }
 
 method sft {
-  assistant_only # the loss is on what the assistant says
+  assistant_only # the loss is on the assistant's turns
 }
 
 save "out/NAME" {
@@ -54,7 +54,7 @@ save "out/NAME" {
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc new", description="Write a spec to begin with.", epilog=EPILOG)
     parser.add_argument("file", metavar="FILE", help="the spec to write, such as run.xp")
     parser.add_argument("--from", dest="source", metavar="RECIPE|FILE", help="copy a recipe or a spec instead")
@@ -62,7 +62,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """What is printed, and the exit status. Raises UsageError."""
+    """The printed text and the exit status. Raises UsageError."""
     target = options.file if options.file.endswith(".xp") else options.file + ".xp"
     name = os.path.basename(target).removesuffix(".xp")
     if options.source is None:
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     folder = os.path.dirname(target) or "."
     there = [one for one in files if os.path.lexists(os.path.join(folder, one))]
     if there:
-        raise UsageError(f"{os.path.join(folder, there[0])} is there already; choose another name or folder")
+        raise UsageError(f"{os.path.join(folder, there[0])} already exists; choose another name or folder")
     try:
         replace_files({os.path.join(folder, one): data for one, data in files.items()})
     except OSError as error:

@@ -1,8 +1,7 @@
-"""What xpc knows by name: models, model families, GPUs and datasets.
+"""Everything that xpc knows by name: models, model families, GPUs, datasets and chat templates.
 
-The TOML files beside this module are the source; `python -m xpc.compiler.registry.build` writes `tables.json` from
-them. Importing this package reads nothing: the first look-up loads the tables, and a row becomes an object when it is
-asked for.
+The TOML files in this folder are the source; `python -m xpc.compiler.registry.build` writes `tables.json` from them.
+Importing this package reads nothing: the first look-up loads the tables, and a row becomes an object on demand.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = [
 
 
 def alias_key(name: str) -> str:
-    """Return a name as the tables write it: lower case, and dashes where the Hub's names have underscores."""
+    """Return a name in the tables' spelling: lower case, with dashes for the Hub's underscores."""
     return name.lower().replace("_", "-")
 
 
@@ -60,12 +59,12 @@ def find_dataset(name: str) -> DatasetFacts | None:
 
 
 def find_gpu(name: str) -> Gpu | None:
-    """Return the GPU with this name (any case), or with a shop's spelling of it (`t4-16gb`), or None."""
+    """Return the GPU with this name (any case) or a provider's name for it (`t4-16gb`), or None."""
     row = _row(_table("gpus"), alias_key(name))
     if row is None:
         if not any(map(str.isdigit, name)) or len(name) > 60:
             return None
-        from xpc.compiler.registry.provider_names import certain  # no table's own name
+        from xpc.compiler.registry.provider_names import certain  # not a name of the tables
 
         alias = certain(name)
         row = None if alias is None else _row(_table("gpus"), alias)
@@ -76,7 +75,7 @@ def find_gpu(name: str) -> Gpu | None:
 
 
 def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
-    """Return the `model_type` that the last part of a hub id spells, `Falcon-H1-7B` for one; None where none does.
+    """Return the `model_type` in the last part of a hub id, such as `Falcon-H1-7B`, or None.
 
     The words of the name are compared with those of the family, joined: `gpt-oss-20b` is gpt_oss. The longest wins.
     `among` are families other than those of the registry.
@@ -117,7 +116,7 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def families() -> tuple[str, ...]:
-    """Return every `model_type` that the stacks are asked about, sorted."""
+    """Return every `model_type` of the registry, sorted."""
     return tuple(_table("families")["names"])
 
 

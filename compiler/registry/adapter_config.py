@@ -1,4 +1,4 @@
-"""What an adapter_config.json of peft says of the settings of `lora` and `oft`."""
+"""Reads the settings of `lora` and `oft` from peft's adapter_config.json."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SHAPES = {
         "modules_to_save": "modules_to_save",
     },
 }  # fmt: skip
-"""peft's names of what a setting of the clause says, by its kind of adapter."""
+"""peft's names for the settings, by kind of adapter."""
 COUNTS = {"rank", "block_size"}
 
 
 def stated(config: Mapping[str, object], name: str) -> object:
-    """What an adapter_config.json says of a setting; None where it does not, or says nothing that can be one."""
+    """The value of a setting in an adapter_config.json; None if it is missing or not usable."""
     theirs = SHAPES[str(config["peft_type"])].get(name)
     found = None if theirs is None else config.get(theirs)
     if name in ("targets", "parameters", "modules_to_save"):

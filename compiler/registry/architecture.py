@@ -11,15 +11,15 @@ from xpc.compiler.registry.types import Decoder, ModelFacts
 from xpc.compiler.registry.windows import window, windowed
 from xpc.grammar.record import evolve, fields, record
 
-# Keys that give a decoder another shape than Llama's: the generic form must not guess at them.
+# Keys for a decoder of another shape than Llama's: the generic form must not guess them.
 _FOREIGN_KEYS = (
     "kv_lora_rank", "num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size", "state_size",
     "ssm_cfg", "mamba_d_state", "conv_kernel", "linear_num_key_heads", "layer_types", "vision_config", "text_config",
     "encoder_layers", "num_decoder_layers", "cross_attention_layers", "block_configs", "hidden_size_per_layer_input",
 )  # fmt: skip
 
-# Causal language models of transformers 5.23 whose configuration has Llama's keys, or may have, and whose layers hold
-# something else (another norm, no gate, more biases): no closed form here, and the generic one would be wrong.
+# Causal language models of transformers 5.23 whose configuration has, or may have, Llama's keys, but whose layers
+# differ (another norm, no gate, more biases): there is no closed form here, and the generic one would be wrong.
 _OTHER_SHAPES = frozenset(
     (
         "apertus", "arcee", "aria_text", "bert", "bert-generation", "big_bird", "biogpt", "bitnet", "bloom",
@@ -35,14 +35,14 @@ _OTHER_SHAPES = frozenset(
 
 @record
 class _Shape(Decoder):
-    """A decoder, and what everything outside its layers holds."""
+    """A decoder, and the parameters outside its layers."""
 
     outside: int = 0
     expert: int = 0
     """Parameters of one expert."""
     dense_layers: int = 0
     dense_layer: int = 0
-    """Layers of a mixture of experts that have a plain MLP, and what one of them holds."""
+    """Layers of a mixture of experts with a plain MLP, and the parameters of one of them."""
 
     @property
     def q(self) -> int:
@@ -62,9 +62,9 @@ def _dimensions(c: Config, tied: bool = False, head_dim: int | None = None) -> _
 def _other_dimensions(
     c: Config, intermediate: Sequence[str], *, tied: bool = True, times: int | None = None, context: int | None = None
 ) -> _Shape:
-    """Those of families before Llama: an MLP without a gate, a head of keys and values for each, other names.
+    """Families before Llama: an MLP without a gate, keys and values for each head, other names.
 
-    The width of the MLP is the first of these names, else `times` the model's; `context` stands for one that is unsaid.
+    The width of the MLP is the first of these names, else `times` the model's; `context` is the default context.
     """
     hidden = c.integer("hidden_size", "n_embd")
     heads = c.integer("num_attention_heads", "n_head")
@@ -155,7 +155,7 @@ def _glm(c: Config, norms: int = 2) -> _Shape:
 def _experts(
     s: _Shape, layer_without_mlp: int, per_token: int, experts: int, dense_layers: int = 0, dense: int = 0
 ) -> _Shape:
-    """Replace the MLP by `experts` of them and a router without bias."""
+    """Replace the MLP by `experts` MLPs and a router without bias."""
     expert = _mlp(s)
     return evolve(
         s,
@@ -183,7 +183,7 @@ def _qwen3_moe(c: Config) -> _Shape:
     step = c.integer("decoder_sparse_step", default=1)
     listed = c.values.get("mlp_only_layers")
     only = {n for n in listed if isinstance(n, int) and 0 <= n < s.layers} if isinstance(listed, list) else set()
-    sparse = s.layers // step - sum(1 for n in only if (n + 1) % step == 0)  # every step-th layer, but for those listed
+    sparse = s.layers // step - sum(1 for n in only if (n + 1) % step == 0)  # every step-th layer, except listed ones
     plain = s.layers - (sparse if experts else 0)
     return _experts(s, without, c.integer("num_experts_per_tok", default=8), experts, plain, dense)
 
@@ -211,7 +211,7 @@ def _gpt_bigcode(c: Config) -> _Shape:
 
 
 def _cohere(c: Config) -> _Shape:
-    """One norm for attention and MLP, which stand side by side; norms of q and of k are a switch."""
+    """One norm for attention and MLP, which are parallel; norms of q and of k are a switch."""
     s = _llama(c, tied=True, norms=1, mlp_bias=False)
     return evolve(s, layer_params=s.layer_params + (s.q + s.kv) * c.flag("use_qk_norm", False))
 
@@ -229,7 +229,7 @@ def _gpt_oss(c: Config) -> _Shape:
 
 
 def _gpt_neox(c: Config) -> _Shape:
-    """All heads have keys and values, whatever `num_key_value_heads` says."""
+    """All heads have keys and values; `num_key_value_heads` is ignored."""
     s = _dimensions(c)
     s = evolve(s, gated_mlp=False, kv_heads=s.heads, head_dim=s.hidden // s.heads)
     bias = c.flag("attention_bias", True)
@@ -239,7 +239,7 @@ def _gpt_neox(c: Config) -> _Shape:
 
 
 def _opt(c: Config) -> _Shape:
-    """Learned positions (two more than the context), projections where the embedding is narrower than the model."""
+    """Learned positions (two more than the context), projections if the embedding is narrower than the model."""
     s = _other_dimensions(c, ("ffn_dim",))
     hidden = s.hidden
     bias, norm = c.flag("enable_bias", True), 2 * hidden * c.flag("layer_norm_elementwise_affine", True)
@@ -289,7 +289,7 @@ _FAMILIES: dict[str, Callable[[Config], _Shape]] = {
 
 
 def uncounted(config: Mapping[str, object]) -> str | None:
-    """Why the parameters of a configuration are not counted here, or None where there is a form for them."""
+    """Why the parameters of a configuration cannot be counted, or None if there is a form for them."""
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type in _FAMILIES:
         return None
@@ -306,9 +306,9 @@ def facts_from_config(
 ) -> ModelFacts | str:
     """Read a Hugging Face `config.json` and compute the exact parameter count from it.
 
-    A `model_type` without a closed form of its own is taken for a Llama-shaped decoder where all of Llama's keys are
-    there and none that means another shape. `chat` and `gated` are not in a config.json. Returns a sentence that says
-    what is missing where the facts cannot be known.
+    A `model_type` without a closed form of its own counts as a Llama-shaped decoder if it has all of Llama's keys and
+    no key of another shape. `chat` and `gated` are not in a config.json. Returns a sentence about what is missing if
+    the facts cannot be known.
     """
     model_type = config.get("model_type")
     if not isinstance(model_type, str):

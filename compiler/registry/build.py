@@ -1,7 +1,7 @@
 """`python -m xpc.compiler.registry.build`: compile the TOML files of the registry into `tables.json`.
 
 Parsing the TOML takes tens of milliseconds, which every start of `xpc` would pay; the compiled table takes one.
-A test holds that the committed file is what this module writes.
+A test compares the committed file with the output of this module.
 """
 
 import json
@@ -25,7 +25,7 @@ def read(name: str) -> dict[str, dict[str, Any]]:
 
 
 def model_config(models: dict[str, dict[str, Any]], alias: str) -> dict[str, Any]:
-    """Return the `config.json` keys of a model: its own over those of the model that it is `like`."""
+    """Return the `config.json` keys of a model: its own, over those of the model in `like`."""
     entry = models[alias]
     base = model_config(models, entry["like"]) if "like" in entry else {}
     return {**base, **entry.get("config", {})}
@@ -57,7 +57,7 @@ def _compact(kind: type, key: str, rows: list[dict[str, Any]]) -> dict[str, Any]
     if "id" in columns:
         table["ids"] = {row["id"]: row[key] for row in rows}
     if any(str(name) != alias_key(str(name)) for name in table["rows"]):
-        raise ValueError(f"an alias of {kind.__name__} is not written as it is looked up: lower case, dashes")
+        raise ValueError(f"an alias of {kind.__name__} must be lower case with dashes")
     if len(table["rows"]) != len(rows) or len(table.get("ids", rows)) != len(rows):
         raise ValueError(f"two entries of {kind.__name__} share a name")
     return table

@@ -1,6 +1,6 @@
-"""The built-in chat templates: our own texts, which render as the published ones do and mark the answers for the loss.
+"""The built-in chat templates: our own texts, which render like the published ones and mark the answers for the loss.
 
-`schema.TEMPLATES` lists them. What a name stands for is told by the first line of its file.
+`schema.TEMPLATES` lists them. The first line of each file says which template it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NATIVE = {
     "smollm2": ("smollm2",),
     "smollm3": ("smollm3",),
 }
-"""Beginnings of the registry's aliases whose own instruct models have the template; the first that fits counts."""
+"""The template of registered instruct models, by the beginning of their alias; the first match counts."""
 CHATML = ("<|im_start|>", "<|im_end|>")
 LLAMA = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 GEMMA = ("<start_of_turn>", "<end_of_turn>")
@@ -36,7 +36,7 @@ LACK = (
     (GEMMA, (*OTHERS, "qwen", "llama-3", "nous-llama-3", "phi-", "smollm", "olmo", "yi-")),
     (("<|end|>",), (*OTHERS, "qwen", "llama-3", "nous-llama-3", "gemma-", "smollm", "olmo", "yi-")),
 )
-"""Control tokens, and beginnings of the aliases of registered models whose vocabulary has them not."""
+"""Control tokens, and beginnings of the aliases of registered models whose vocabulary lacks them."""
 NO_SYSTEM = ("gemma", "mistral")
 """Templates that raise an exception for a system prompt, as the published ones do."""
 
@@ -60,5 +60,5 @@ def alike(template: str) -> str | None:
 
 
 def new_tokens(template: str, model: str) -> tuple[str, ...]:
-    """The control tokens in a template's text that a registered model is known to have no token for."""
+    """The control tokens in a template's text that a registered model's vocabulary is known to lack."""
     return tuple(token for tokens, lack in LACK if model.startswith(lack) for token in tokens if token in template)

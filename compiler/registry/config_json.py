@@ -8,7 +8,7 @@ class ConfigError(Exception):
 
 
 class Config:
-    """Typed reads of a configuration; a null counts as absent, as it does in transformers."""
+    """Typed reads of a configuration; a null counts as absent, as in transformers."""
 
     def __init__(self, values: Mapping[str, object], model_type: str) -> None:
         self.values = values
@@ -29,7 +29,7 @@ class Config:
         return default
 
     def flag(self, key: str, default: bool) -> bool:
-        """Return a boolean key, or the default where it is absent."""
+        """Return a boolean key, or the default if it is absent."""
         value = self.values.get(key)
         return value if isinstance(value, bool) else default
 

@@ -1,6 +1,6 @@
-"""The linear layers of one decoder layer, by family: what LoRA stands on, and what its matrices hold.
+"""The linear layers of one decoder layer, by family: LoRA's targets, and the parameters of its matrices.
 
-A family that fuses projections has one adapter where others have three: `qkv_proj` of Phi-3 maps hidden to q, k and v.
+A family with fused projections has one adapter where others have three: `qkv_proj` of Phi-3 maps hidden to q, k and v.
 Names are those of transformers 5.23.
 """
 
@@ -12,13 +12,13 @@ from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import record
 
 TOKEN_EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
-"""Modules of a row a token."""
+"""Embeddings: a row for each token."""
 HEADS = ("lm_head", "embed_out")
 """The output head; `embed_out` is that of gpt_neox in transformers 4.52."""
 TABLES = (*TOKEN_EMBEDDINGS, *HEADS)
 """Modules of vocabulary x hidden."""
 ATTENTION = ("q", "k", "v", "qkv", "o")
-"""Sites of attention; those of the MLP are gate, up, gate_up and down."""
+"""Sites in attention; those in the MLP are gate, up, gate_up and down."""
 _SEPARATE = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 _LLAMA = {**_SEPARATE, "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 _NEOX = {"qkv": "query_key_value", "o": "dense", "up": "dense_h_to_4h", "down": "dense_4h_to_h"}
@@ -46,12 +46,12 @@ NAMES: dict[str, dict[str, str]] = {
     "phi3": {"qkv": "qkv_proj", "o": "o_proj", "gate_up": "gate_up_proj", "down": "down_proj"},
     "starcoder2": {**_SEPARATE, "up": "mlp.c_fc", "down": "mlp.c_proj"},
 }  # fmt: skip
-"""By family, the linear layer at each site; the other families, mixtures of experts among them, have Llama's."""
+"""By family, the linear layer at each site; other families, including mixtures of experts, have Llama's."""
 
 
 @record
 class Linear:
-    """A linear layer: its module's name, its place in the layer, its widths, and how many (one, or one an expert)."""
+    """A linear layer: its module's name, its site, its widths, and their number (one, or one for each expert)."""
 
     name: str
     site: str
@@ -61,7 +61,7 @@ class Linear:
 
 
 def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
-    """Those of one decoder layer, the router of a mixture of experts left out."""
+    """The linear layers of one decoder layer, without the router of a mixture of experts."""
     hidden, inner = facts.hidden, facts.intermediate
     wide, narrow = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
     widths = {
@@ -78,7 +78,7 @@ def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
 
 
 def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
-    """The linear layers that a list of targets names, as PEFT matches the ends of names; all where there is no list."""
+    """The linear layers in a list of targets, matched by the end of the name as in PEFT; all if there is no list."""
     if not isinstance(targets, Sequence) or isinstance(targets, str):
         return linear_layers(facts)
     return tuple(one for one in linear_layers(facts) if any(_means(str(target), one.name) for target in targets))
@@ -90,11 +90,11 @@ def _means(target: str, name: str) -> bool:
 
 
 def tables(names: Sequence[str]) -> int:
-    """How many of the modules are embeddings or output heads."""
+    """The number of embeddings and output heads among the modules."""
     return sum(name.rpartition(".")[2] in TABLES for name in names)
 
 
 def lora_parameters(facts: ModelFacts, rank: int, layers: Sequence[Linear], dora: bool = False) -> int:
-    """Parameters of LoRA's two matrices on these linear layers of every decoder layer; DoRA adds a magnitude a row."""
+    """Parameters of LoRA's matrices on these layers of all decoder layers; DoRA adds a magnitude for each row."""
     each = sum((rank * (one.inputs + one.outputs) + dora * one.outputs) * one.count for one in layers)
     return facts.layers * each

@@ -1,6 +1,6 @@
-"""GPUs as shops and clouds spell them: `A100-SXM4-80GB`, `t4-16gb`. Loaded only for a name that the table lacks.
+"""Providers' names of GPUs: `A100-SXM4-80GB`, `t4-16gb`. Loaded only for a name that is not in the table.
 
-A spelling is a GPU's where all of its words are explained and one GPU is left; an A100 without its memory is two.
+A name is accepted if all of its words are known and fit exactly one GPU; an A100 without its memory fits two.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OTHER_MAKERS = ("mi", "instinct", "radeon", "rx", "gfx", "apple", "mps", "tpu", 
 
 @record
 class Shape:
-    """A GPU's name taken apart: its model as letters and digits, its memory in GB where it is said, and its card."""
+    """The parts of a GPU's name: its model as letters and digits, its memory in GB if given, and its card."""
 
     model: str
     memory: int | None
@@ -45,7 +45,7 @@ class Shape:
 
 @cache
 def shape(name: str) -> Shape | None:
-    """A spelling taken apart, or None where it is none of a GPU."""
+    """The parts of a name, or None if it is not the name of a GPU."""
     memory: int | None = None
     card, socket = "", False
     model: list[str] = []
@@ -64,7 +64,7 @@ def shape(name: str) -> Shape | None:
 
 
 def _is_memory(number: int, model: str) -> bool:
-    """Whether a number without a unit is a card's memory, as in `v100-32`: not the 4090 of `rtx-4090`."""
+    """Whether a number without a unit is a card's memory, as in `v100-32`, unlike the 4090 of `rtx-4090`."""
     return number in (8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 80, 94, 96, 141, 180, 192) and any(
         c.isdigit() for c in model
     )
@@ -76,7 +76,7 @@ def _shapes() -> dict[str, Shape]:
 
 
 def of_model(name: str) -> list[str]:
-    """The GPUs of the model that is spelt so, whatever their memory: `4090` is the RTX 4090."""
+    """The GPUs of a model, of any memory: `4090` is the RTX 4090."""
     said = shape(name)
     if said is None:
         return []
@@ -88,7 +88,7 @@ def of_model(name: str) -> list[str]:
 
 
 def fitting(name: str) -> list[str]:
-    """Those of the model whose memory and card are the ones that are said."""
+    """The GPUs of a model with the given memory and card."""
     said = shape(name)
     out: list[str] = []
     for one in of_model(name) if said is not None else ():
@@ -103,7 +103,7 @@ def fitting(name: str) -> list[str]:
 
 
 def _holds(name: str, found: Shape, memory: int) -> bool:
-    """Whether a card is sold with that many GB: as its name says, or as it shows, less than a tenth of them gone."""
+    """Whether a card is sold with that many GB: the number in its name, or its reported memory within a tenth."""
     if found.memory is not None:
         return found.memory == memory
     gpu = row(table("gpus"), name)
@@ -111,12 +111,12 @@ def _holds(name: str, found: Shape, memory: int) -> bool:
 
 
 def certain(name: str) -> str | None:
-    """The one GPU that a spelling is, or None."""
+    """The only GPU that a name fits, or None."""
     found = fitting(name)
     return found[0] if len(found) == 1 else None
 
 
 def of_another_maker(name: str) -> bool:
-    """Whether a name is an accelerator that CUDA does not run on."""
+    """Whether a name is an accelerator without CUDA."""
     words = re.split(r"[-_. ]+", name.lower())
     return words[0].startswith(OTHER_MAKERS) and all(OTHERS.fullmatch(word) for word in words)

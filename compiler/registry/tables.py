@@ -13,7 +13,7 @@ _tables: dict[str, Any] = {}
 
 
 def table(name: str) -> dict[str, Any]:
-    """Return one table: `columns`, `rows` by alias, and `ids` (hub id to alias) where the table has hub ids."""
+    """Return one table: `columns`, `rows` by alias, and `ids` (hub id to alias) if the table has hub ids."""
     if not _tables:
         with open(os.path.join(os.path.dirname(__file__), "tables.json"), encoding="utf-8") as file:
             _tables.update(json.load(file))
@@ -22,6 +22,6 @@ def table(name: str) -> dict[str, Any]:
 
 
 def row(table: dict[str, Any], alias: str) -> dict[str, Any] | None:
-    """Return a row by its columns, or None where the table has none of the alias."""
+    """Return the row of an alias by its columns, or None."""
     found = table["rows"].get(alias)
     return None if found is None else dict(zip(table["columns"], found))

@@ -1,11 +1,11 @@
-"""The registry's types: what is known of a model, a model family, a GPU and a dataset."""
+"""The registry's types: the facts of a model, a model family, a GPU and a dataset."""
 
 from xpc.grammar.record import field, record
 
 
 @record
 class Decoder:
-    """The dimensions of a decoder. `layer_params` is one layer, the largest where layers differ.
+    """The dimensions of a decoder. `layer_params` is one layer, the largest if layers differ.
 
     `intermediate` is the width of one MLP (of one expert, for a mixture of experts). `context` is in tokens and
     includes what a published rope scaling adds.
@@ -51,10 +51,10 @@ class ModelFacts(Decoder):
 class Gpu:
     """One accelerator: memory in GiB as the driver reports it, dense vendor peaks in TFLOP/s, bandwidth in GB/s.
 
-    `link_gbs` is what it sends to the GPUs of its own machine, `network_gbs` its share of the network between machines.
+    `link_gbs` is its bandwidth to the GPUs of its machine, `network_gbs` its share of the network between machines.
 
-    `bf16_tflops` is None where the hardware has no bfloat16 (capability below 8.0). `device_names` are substrings of
-    `torch.cuda.get_device_name()`, every one of them enough to recognise the card's kind (variants share names).
+    `bf16_tflops` is None if the hardware has no bfloat16 (capability below 8.0). `device_names` are substrings of
+    `torch.cuda.get_device_name()`, each of which identifies the kind of card (variants share names).
     """
 
     name: str
@@ -70,18 +70,18 @@ class Gpu:
 
     @property
     def compute_capability(self) -> str:
-        """The capability as it is written: `8.0`."""
+        """The capability as text: `8.0`."""
         return ".".join(map(str, self.capability))
 
 
 @record
 class DatasetFacts:
-    """One dataset of the Hub: the configuration and split that a bare alias means, and the columns of its shape.
+    """One dataset of the Hub: the default configuration and split, and the columns of its shape.
 
     `columns` are the dataset's own names in the shape's order: messages (the list), conversations (the list),
     prompt_completion (prompt, completion), text (the text), preference ([prompt,] chosen, rejected), prompt (the prompt
     alone, for reinforcement). `context` is a second prompt column that may be empty and belongs after the prompt
-    (alpaca's `input`). `rows` counts the default split of the default configuration, None where it is not known for
+    (alpaca's `input`). `rows` counts the default split of the default configuration, None if it is not known for
     certain. `gated`: the Hub asks for an accepted licence. `note` says why the defaults are what they are.
     """
 

@@ -1,4 +1,4 @@
-"""Whether every layer of a model attends to all that came before, read from a `config.json`."""
+"""Whether every layer of a model attends to the complete past, read from a `config.json`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ SWITCHED = ("qwen2", "qwen3", "qwen3_moe", "smollm3")
 """Families that read `sliding_window` only where `use_sliding_window` is on."""
 DEFAULTS = {"mistral": 4096, "qwen2": 4096, "qwen3": 4096, "qwen3_moe": 4096, "gemma2": 4096, "gemma3_text": 4096,
             "gpt_oss": 128}  # fmt: skip
-"""Windows of the classes whose configurations leave them out when they are the default."""
+"""Default windows of classes whose configurations omit the default."""
 LATE = ("qwen2", "qwen3")
 """Families whose first `max_window_layers` layers keep full attention."""
 
 
 def windowed(config: Mapping[str, object]) -> bool:
-    """Whether a layer sees only a window, a chunk or a state of the past; what a configuration leaves open is a no.
+    """Whether a layer sees only a window, a chunk or a state of the past; false if that is not stated.
 
-    A null and a window of 0 mean none. Source: `layer_types` and `sliding_window` of transformers 5.23's configuration
-    classes, as accelerate 1.15 `big_modeling._attach_context_parallel_hooks` reads them.
+    A null or a window of 0 means no window. Source: `layer_types`, `sliding_window` of transformers 5.23's
+    configuration classes, as accelerate 1.15 `big_modeling._attach_context_parallel_hooks` reads them.
     """
     kinds, model_type = config.get("layer_types"), str(config.get("model_type"))
     if isinstance(kinds, list):
@@ -39,7 +39,7 @@ def windowed(config: Mapping[str, object]) -> bool:
 
 
 def window(config: Mapping[str, object]) -> tuple[int, int]:
-    """Tokens that a sliding layer sees, and how many layers slide; (0, 0) where none does, or it is not known.
+    """The window of a sliding layer in tokens, and the number of such layers; (0, 0) if none or unknown.
 
     Source: the configuration classes of transformers 5.23, which list the kind of each layer.
     """

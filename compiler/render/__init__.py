@@ -1,8 +1,8 @@
-"""Diagnostics to text. One module a format, imported only when that format is asked for: start-up is counted.
+"""Diagnostics to text. One module a format, imported on demand, because start-up time counts.
 
-Every format gets the same list: duplicates removed, sorted by file, line, column and severity, notes behind the errors
-and warnings of their file; findings without a place come last, in the order in which they were found. What a comment
-silenced is no finding, and only SARIF, which has a word for it, lists it.
+Every format gets the same list: without duplicates, sorted by file, line, column and severity, notes after the errors
+and warnings of their file; findings without a place come last, in the order in which they were found. Silenced findings
+are left out, except in SARIF, which has a field for them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def render(
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
     found = ordered(diagnostics)
     if _may_hold_secrets((*found, *(one.finding for one in silenced))):
-        from xpc.compiler.files.secrets import (  # only a text with what looks like one pays for it
+        from xpc.compiler.files.secrets import (  # loaded only if something looks like a secret
             masked,
             without_secrets,
         )

@@ -10,7 +10,7 @@ _RED, _YELLOW, _CYAN, _BLUE, _BOLD = "1;31", "1;33", "1;36", "1;34", "1"
 
 @record
 class Paint:
-    """Wraps text in SGR codes when `on`, else hands it back."""
+    """Wraps text in SGR codes when `on`, else returns it unchanged."""
 
     on: bool
 

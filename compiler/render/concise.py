@@ -11,7 +11,7 @@ from xpc.grammar.diagnostic import Diagnostic
 
 
 def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
-    """A line a finding; one without a place begins with its severity."""
+    """One line for each finding; a finding without a place begins with its severity."""
     paint = Paint(color)
     return "".join([_line(diagnostic, paint) + "\n" for diagnostic in diagnostics])
 

@@ -7,8 +7,8 @@
       |                                                  ^^^^^^^ 512 / (11 x 8) = 5.82
     help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accumulation 6)
 
-An error's first line begins with its code; a warning and a note say so first. The other places of a conflict follow
-behind `:::`. Notes of one place, which follow one another, draw it once. The last line counts what was found.
+The first line of an error begins with its code, that of a warning or a note with its severity. Other places of a
+conflict follow after `:::`. Consecutive notes about one place show it once. The last line counts the findings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic
 
 
 def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
-    """Blocks with an empty line between them, then the count; empty where nothing was found."""
+    """Blocks separated by an empty line, then the count; empty without findings."""
     if not diagnostics:
         return ""
     paint = Paint(color)
@@ -34,7 +34,7 @@ def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
 
 
 def _beside(previous: Diagnostic, this: Diagnostic) -> bool:
-    """Whether a note speaks of the same place as the note before it: the place is not drawn again."""
+    """Whether a note is about the same place as the note before it, so that the place is not shown again."""
     return previous.severity == this.severity == NOTE and not this.related and previous.primary == this.primary
 
 

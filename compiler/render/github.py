@@ -1,4 +1,4 @@
-"""GitHub Actions workflow commands, one line a finding, which GitHub shows beside the changed line.
+"""GitHub Actions workflow commands, one line a finding, which GitHub shows next to the changed line.
 
 Escaping as in actions/toolkit, packages/core/src/command.ts: `%`, CR and LF everywhere, `:` and `,` in properties too.
 GitHub ignores columns of a span over several lines, so those are left out.
@@ -16,7 +16,7 @@ _COMMAND = {ERROR: "error", WARNING: "warning"}
 
 
 def render(diagnostics: Sequence[Diagnostic]) -> str:
-    """One command a line; a finding without a place annotates the run."""
+    """One command on each line; a finding without a place annotates the run."""
     return "".join([_command(diagnostic) + "\n" for diagnostic in diagnostics])
 
 

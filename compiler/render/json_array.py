@@ -1,9 +1,9 @@
 """A JSON array, one object a finding, for programs.
 
-Lines and columns count from 1, columns in code points; `end_line` and `end_column` are where the span ends, the column
+Lines and columns count from 1, columns in code points; `end_line` and `end_column` are the end of the span, the column
 exclusive. A finding without a place has null in all five and no label. `related` are the other places of a conflict;
-`edits` are replacements in `file` that, applied together, answer the finding. Nothing is shortened. The text is pure
-ASCII (JSON's own escapes), so it survives any locale.
+`edits` are replacements in `file` that together fix the finding. Nothing is shortened. The text is ASCII (JSON's
+escapes), so it works in any locale.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xpc.grammar.source import Source, Span
 
 
 def render(diagnostics: Sequence[Diagnostic]) -> str:
-    """The array and a newline; `[]` where nothing was found."""
+    """The array and a newline; `[]` without findings."""
     return json.dumps([_object(diagnostic) for diagnostic in diagnostics], indent=2) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Where a label is, in lines and columns, and the one order that every format prints in."""
+"""The place of a label in lines and columns, and the common order of findings in every format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Place:
 
 
 def clamp(source: Source, span: Span) -> Span:
-    """The part of a span that lies inside the text, so that a stage's off-by-one never costs the reader the message."""
+    """The part of a span inside the text, so that an off-by-one of a stage never hides the message."""
     start = min(max(span.start, 0), len(source.text))
     return Span(start, min(max(span.end, start), len(source.text)))
 
@@ -35,7 +35,7 @@ def place(source: Source, span: Span) -> Place:
 
 
 def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Without duplicates, by file, line, column and severity, a file's notes behind its errors and warnings; findings
+    """Without duplicates, by file, line, column and severity, a file's notes after its errors and warnings; findings
     without a place last. Ties keep their order."""
     unique: dict[object, Diagnostic] = {}
     for diagnostic in diagnostics:
@@ -66,6 +66,6 @@ def _identity(diagnostic: Diagnostic) -> object:
 
 
 def labels(diagnostic: Diagnostic) -> tuple[Label, ...]:
-    """Every place that a finding names, its own first."""
+    """Every place of a finding, its own first."""
     primary = () if diagnostic.primary is None else (diagnostic.primary,)
     return primary + diagnostic.related

@@ -1,8 +1,8 @@
 """SARIF 2.1.0 (OASIS), for code scanning services and editors.
 
-A finding that a comment silenced is a result with a suppression (3.35), which viewers hide: `inSource`, justified by
-the reason that the comment gives. The log holds no time, host or directory: the same findings give the same bytes.
-Files are named as they were given: a relative name stays a relative reference, an absolute one becomes a `file:` URI.
+A silenced finding is a result with a suppression (3.35), which viewers hide: `inSource`, with the comment's reason as
+justification. The log contains no time, host or directory: the same findings give the same bytes. Files keep their
+given names: a relative name stays a relative reference, an absolute one becomes a `file:` URI.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ def _location(label: Label) -> dict[str, object]:
 
 
 def _region(source: Source, span: Span) -> dict[str, object]:
-    # SARIF's endColumn is the column behind the last character (3.30.8), as ours is.
+    # SARIF's endColumn is the column after the last character (3.30.8), as in ours.
     at = place(source, span)
     return {"startLine": at.line, "startColumn": at.column, "endLine": at.end_line, "endColumn": at.end_column}
 
 
 def uri(name: str) -> str:
-    """A file name as a URI reference (RFC 3986); bytes of a name that is no UTF-8 are kept."""
-    # Python hands undecodable bytes of a name over as surrogates U+DC80..U+DCFF; any other surrogate has no bytes.
+    """A file name as a URI reference (RFC 3986); bytes of a name that is not UTF-8 are kept."""
+    # Python represents undecodable bytes of a name as surrogates U+DC80..U+DCFF; other surrogates have no bytes.
     try:
         data = name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -11,14 +11,14 @@ WIDEST = 200
 """Longer source lines are shown as a window of this many code points around the span."""
 
 BEFORE = 60
-"""Code points of a windowed line that are kept before the span."""
+"""Code points of a windowed line before the span."""
 
 _CUT = "..."
 
 
 @record
 class Snippet:
-    """One label's line: `number` and `column` from 1; `text` and `marks` are ready to print, one under the other."""
+    """The line of a label: `number` and `column` from 1; `text` and `marks` are ready to print below each other."""
 
     file: str
     number: int

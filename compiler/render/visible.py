@@ -1,7 +1,7 @@
-"""Text that is safe to send to a terminal, and how wide it is there.
+"""Text that is safe to send to a terminal, and its width there.
 
-A spec, a file name or a quoted value may hold escape sequences, bidirectional overrides (which reorder what a reviewer
-sees, CVE-2021-42574) or lone surrogates (which no encoder takes). They are shown as `<U+202E>`, never sent.
+A spec, a file name or a quoted value may contain escape sequences, bidirectional overrides (which reorder the text that
+a reviewer sees, CVE-2021-42574) or lone surrogates (which cannot be encoded). They are shown as `<U+202E>`, never sent.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ TAB = 4
 """Tab stops of a shown source line, in columns."""
 
 LONGEST = 2000
-"""A message or label longer than this quotes somebody's megabyte: it is cut in the formats that people read."""
+"""Longer messages and labels, which quote long input, are cut in the formats for people."""
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str, longest: int | None = None) -> str:
-    """`text` on one line with everything unprintable spelled out; cut to `longest` code points where one is given."""
+    """`text` on one line with everything unprintable spelled out; cut to `longest` code points if given."""
     if longest is not None and len(text) > longest:
         text = text[:longest] + "..."
     if text.isprintable():
@@ -42,7 +42,7 @@ def cells(line: str) -> tuple[str, list[int]]:
             width = len(piece)
         else:
             piece = c
-            # Enclosing and non-spacing marks sit on the character before them.
+            # Enclosing and non-spacing marks take no column of their own.
             width = 0 if category(c) in ("Mn", "Me") else 2 if east_asian_width(c) in ("W", "F") else 1
         shown.append(piece)
         at += width

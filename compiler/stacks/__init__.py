@@ -1,8 +1,8 @@
-"""The stacks that a bundle can be written for, a folder each: what its names and defaults are, what it can do.
+"""The stacks that a bundle can be written for, one folder each, with their names, defaults and abilities.
 
-`NAME/stack.json` is what the compiler loads: its "library" half is read from the real classes by `generate.py`, its
-"policy" half is written by hand in `NAME/policy.toml`. To add a stack, write the TOML file and run the script in an
-environment with those versions.
+The compiler loads `NAME/stack.json`: its "library" half is read from the real classes by `generate.py`, its "policy"
+half is written by hand in `NAME/policy.toml`. To add a stack, write the TOML file and run the script in an environment
+with those versions.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 class Field:
     """One argument of a configuration class.
 
-    `declared` is the default that the class shows, `effective` the one that takes effect once an instance is built
-    (TRL turns an unset bf16 on, for one). `machine` marks an effective default that depends on the machine; it then
-    holds the value of a GPU machine where that is known, else the declared one. `choices` is empty where any value of
-    the type will do.
+    `declared` is the default in the class, `effective` the one of a built instance (TRL turns an unset bf16 on, for
+    example). `machine` marks an effective default that depends on the machine; `effective` is then the value on a GPU
+    machine if known, else the declared one. `choices` is empty if any value of the type is allowed.
     """
 
     name: str
@@ -50,11 +49,11 @@ class Field:
 
 @record
 class Family:
-    """What a stack can do with one `model_type`.
+    """The support of a stack for one `model_type`.
 
-    `layers` are the classes that FSDP wraps, `attention` the implementations that work beside eager. `packing` says
-    what keeps packed documents apart without flash attention: "exact" (the mask reads position ids), "unaware" (the
-    mask ignores them), "stateful" (a recurrent state leaks) or "kernel" (exact with the causal-conv1d package, refused
+    `layers` are the classes that FSDP wraps, `attention` the implementations other than eager. `packing` says what
+    isolates packed documents without flash attention: "exact" (the mask reads position ids), "unaware" (the mask
+    ignores them), "stateful" (a recurrent state leaks) or "kernel" (exact with the causal-conv1d package, refused
     without it).
     """
 
@@ -65,7 +64,7 @@ class Family:
     packing: Literal["exact", "unaware", "stateful", "kernel"]
 
 
-@entity  # one instance a name; printing it would print the table
+@entity  # one instance for each name; its repr would print the table
 class Stack:
     """A supported stack. Configuration classes are named by their dotted path, `trl.SFTConfig`."""
 
@@ -89,13 +88,13 @@ class Stack:
 
     @cached_property
     def extras(self) -> Mapping[str, tuple[str, ...]]:
-        """What a bundle may need beside the rest (`zero`, `liger`, `wandb`, ...), with its packages."""
+        """Optional parts of a bundle (`zero`, `liger`, `wandb`, ...), with their packages."""
         return {extra: _strings(packages) for extra, packages in self._policy("extras").items()}
 
     def requirements(self, *extras: str, vllm: bool = False) -> Mapping[str, str]:
         """The pins of a bundle: those of every bundle and those of the extras (`zero`, `liger`, `wandb`, ...).
 
-        With `vllm` they are those that install beside vLLM, itself among them.
+        With `vllm` they are the versions that install together with vLLM, including vLLM.
         """
         optional = self.extras
         wanted = {name for extra in extras for name in optional.get(extra, ())}
@@ -106,12 +105,12 @@ class Stack:
 
     @cached_property
     def facts(self) -> Facts:
-        """What the stack can and cannot do."""
+        """The stack's abilities and limits."""
         return Facts(self._policy("facts"))
 
     @cached_property
     def arguments(self) -> Mapping[str, str]:
-        """The argument that carries a meaning whose name moved between stacks (`checkpointing`, `warmup_ratio`)."""
+        """The argument for a meaning whose name moved between stacks (`checkpointing`, `warmup_ratio`)."""
         return {meaning: str(name) for meaning, name in self._policy("arguments").items()}
 
     @cached_property
@@ -120,20 +119,20 @@ class Stack:
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:
-        """The `optimizers` or `schedules` of the language that the stack has not, each with its reason."""
+        """The `optimizers` or `schedules` of the language that the stack lacks, each with the reason."""
         return {choice: str(reason) for choice, reason in self._policy(f"{what}_lacking").items()}
 
     def config(self, method: str) -> str:
-        """The class whose arguments a bundle of the method states. Raises KeyError for no method of the language."""
+        """The configuration class of a method. Raises KeyError for an unknown method."""
         return str(self._policy("methods")[method])
 
     def refused(self, method: str) -> str | None:
-        """Why the stack cannot train a method as the language means it; None where it can."""
+        """Why the stack cannot train a method as the language defines it; None if it can."""
         reason = self._policy("methods_refused").get(method)
         return None if reason is None else str(reason)
 
     def losses(self, method: str) -> Mapping[str, str]:
-        """The losses of a method: the language's names to the stack's. Empty where there is no choice."""
+        """The losses of a method: the language's names to the stack's. Empty if there is no choice."""
         table = self._policy("losses").get(method, {})
         return {name: str(here) for name, here in _mapping(table).items()}
 
@@ -149,11 +148,11 @@ class Stack:
 
     @cached_property
     def removed(self) -> Mapping[str, str]:
-        """Names of other versions that this stack has no successor for, with what became of them."""
+        """Names of other versions without a successor in this stack, each with what happened to it."""
         return {name: str(reason) for name, reason in self._policy("removed").items()}
 
     def rename(self, old: str) -> str | None:
-        """The name that carries the meaning of `old` here; None where `old` was not renamed."""
+        """The name of `old` in this stack; None if it was not renamed."""
         new = self._policy("renames").get(old)
         return None if new is None else str(new)
 
@@ -167,13 +166,13 @@ class Stack:
         return _fields(self, config)
 
     def legal(self, method: str, name: str) -> Mapping[str, Json]:
-        """What an argument may be where its class takes any number or text: `low`, `above` (exclusive), `high`, `below`
-        (exclusive), `other_than`, or `one_of`. Empty where nothing is known to be wrong. A method may have its own."""
+        """The legal values of an argument whose class takes any number or text: `low`, `above` (exclusive), `high`,
+        `below` (exclusive), `other_than`, or `one_of`. Empty if every value is legal. A method may have its own."""
         legal = self._policy("legal")
         return _mapping(legal.get(f"{method}.{name}", legal.get(name, {})))
 
     def free(self, method: str, name: str) -> str | None:
-        """Why an argument that takes a number has no limits of its own; None where it has some."""
+        """Why a numeric argument has no limits; None if it has some."""
         reason = self._policy("free").get(name)
         return None if reason is None or self.legal(method, name) else str(reason)
 
@@ -184,8 +183,8 @@ class Stack:
     def base_arguments(self, config: str = SFT) -> dict[str, Json]:
         """Every argument that a bundle states, with the value it has when the spec says nothing.
 
-        These are the library's effective defaults, save where they depend on the machine. The result is the caller's
-        to change.
+        These are the library's effective defaults, except those that depend on the machine. The caller may change the
+        result.
         """
         return {name: _copy(value) for name, value in _base_arguments(self, config).items()}
 
@@ -194,11 +193,11 @@ class Stack:
         return _copy(_base_arguments(self, config)[name])
 
     def family(self, model_type: str | None) -> Family | None:
-        """What the stack can do with a family; None for one that it does not have, or that nobody has looked at."""
+        """The stack's support for a family; None for a family that it lacks or that was not examined."""
         return None if model_type is None else _family(self, model_type)
 
     def carries(self, model_type: str | None) -> bool:
-        """Whether it is a causal language model whose source has a state that runs from token to token."""
+        """Whether it is a causal language model with a recurrent state."""
         return model_type in self.carrying
 
     @cached_property
@@ -217,7 +216,7 @@ class Stack:
         return frozenset(name for one in families if one is not None for name in _strings(_mapping(one)["layers"]))
 
     def keys(self, where: str) -> frozenset[str]:
-        """The keys that a part of the launch configuration accepts, and really reads.
+        """The keys that a part of the launch configuration accepts and reads.
 
         `where` is `accelerate` (top level of the YAML file), `fsdp_config`, `parallelism_config` or `deepspeed_config`
         (its blocks), `deepspeed` (top level of the JSON file), `zero_optimization`, `offload_optimizer`,
@@ -241,11 +240,11 @@ class Stack:
         raise KeyError(where)
 
     def launch_keys(self, file: str) -> Mapping[str, Mapping[str, Json]]:
-        """What each plain key of a file takes, by its dotted name: `type`, `default`, and where known `choices`,
-        `low`, `above` (exclusive) and `high`.
+        """The values of each plain key of a file, by its dotted name: `type`, `default`, and if known `choices`, `low`,
+        `above` (exclusive) and `high`.
 
         `file` is `accelerate` (the top level, and `fsdp_config` under its full names) or `deepspeed` (the top level,
-        `zero_optimization` with its offload blocks, and the blocks that hold plain keys). Deprecated keys are left out.
+        `zero_optimization` with its offload blocks, and the blocks with plain keys). Deprecated keys are excluded.
         """
         library = _mapping(self.table["library"][file])
         if file == "accelerate":
@@ -275,12 +274,12 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Stack | None:
-    """The stack of that name, None where there is none."""
+    """The stack of that name, or None."""
     return _read(name) if name in STACKS else None
 
 
 def default() -> Stack:
-    """The stack of a spec that names no target."""
+    """The stack of a spec without a target."""
     return _read(DEFAULT)
 
 
@@ -296,8 +295,8 @@ def _read(name: str) -> Stack:
 
 
 def able(can: Callable[[Stack], object]) -> str:
-    """The name of a stack that can do something, for helps: the default if it can, else the last by name that can.
-    The default where none can."""
+    """The name of a stack with an ability, for helps: the default if it has it, else the last by name that has it.
+    The default if no stack has it."""
     return next((name for name in (DEFAULT, *reversed(STACKS)) if can(_read(name))), DEFAULT)
 
 
@@ -305,7 +304,7 @@ def able(can: Callable[[Stack], object]) -> str:
 def _omitted(stack: Stack, config: str) -> Mapping[str, str]:
     known, omitted = _records(stack, config), stack._policy("omitted")
     out = {name: str(reason) for name, reason in omitted.items() if name in known}
-    # Some stand in many classes, and one keeps it only to warn about it: `dataset_num_proc` of rloo in trl 0.24.
+    # Many classes have some of these, and one class only warns about it: `dataset_num_proc` of rloo in trl 0.24.
     deprecated = (name for name, record in known.items() if "deprecated" in record)
     return {**dict.fromkeys(deprecated, "deprecated by this class"), **out}
 
@@ -320,9 +319,9 @@ def _base_arguments(stack: Stack, config: str) -> Mapping[str, Json]:
     }
 
 
-@cache  # a compilation asks many times
+@cache  # called many times in a compilation
 def _records(stack: Stack, config: str) -> Mapping[str, Mapping[str, Json]]:
-    """The raw fields of a class over those of its base class."""
+    """The raw fields of a class, over those of its base class."""
     entry = _mapping(_mapping(stack.table["library"]["configs"])[config])
     own = {name: _mapping(record) for name, record in _mapping(entry["fields"]).items()}
     return {**_records(stack, str(entry["base"])), **own} if entry["base"] is not None else own
@@ -381,7 +380,7 @@ def _strings(value: Json) -> tuple[str, ...]:
 
 
 def _copy(value: Json) -> Json:
-    """A value of its own: lists and dictionaries are the only ones that could be shared."""
+    """A copy, so that lists and dictionaries are not shared."""
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value

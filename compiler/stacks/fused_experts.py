@@ -1,7 +1,7 @@
-"""Mixtures of experts whose linear layers are one stacked parameter in transformers 5, and what an adapter of them is.
+"""Mixtures of experts whose linear layers are one stacked parameter in transformers 5, and adapters of them.
 
-peft 0.21 puts adapters on the stack where `targets` names the layers that it is made of, or is all-linear. Such an
-adapter takes no dropout, and the halves of a fused pair are adapted together. Source: peft 0.21
+peft 0.21 adapts the stack if `targets` names its layers or is all-linear. Such an adapter has no dropout, and the
+halves of a fused pair are adapted together. Source: peft 0.21
 `utils/transformers_weight_conversion.py`, `tuners/lora/layer.py` (`ParamWrapper`).
 """
 
@@ -19,23 +19,23 @@ FAMILIES = (
     "minimax", "minimax_m2", "mixtral", "olmoe", "qwen3_moe", "qwen3_next", "qwen3_omni_moe", "qwen3_omni_moe_text",
     "qwen3_omni_moe_thinker", "solar_open",
 )  # fmt: skip
-"""The families that peft 0.21 converts; in transformers 4.52 their experts are linear layers of their own."""
+"""The families that peft 0.21 converts; in transformers 4.52 their experts are separate linear layers."""
 ALWAYS = ("gpt_oss",)
-"""Families of the registry's sizes whose experts are one parameter in every transformers, and no adapter's targets."""
+"""Registered families whose experts are one parameter in every transformers, and cannot be targets of adapters."""
 OLD_NAMES = ("w1", "w3", "w2")
-"""The halves of the pair and the third layer of mixtral and its kin, as transformers 4 named them."""
+"""The halves of the pair and the third layer of mixtral and similar families, by transformers 4's names."""
 NAMES = ("gate_proj", "up_proj", "down_proj")
 
 
 def names(stack: Stack, model_type: str | None) -> tuple[str, ...]:
-    """The two halves of the fused pair and the third layer; nothing where experts are layers of their own."""
+    """The two halves of the fused pair and the third layer; empty if experts are separate layers."""
     if not stack.facts.experts_stacked or model_type not in FAMILIES:
         return ()
     return OLD_NAMES if model_type in ("mixtral", "minimax", "minimax_m2") else NAMES
 
 
 def adapted(stack: Stack, model_type: str | None, targets: object) -> tuple[str, ...]:
-    """The layers of the experts that `targets` (a list of names, or `all-linear`) puts an adapter on."""
+    """The experts' layers that `targets` (a list of names, or `all-linear`) adapts."""
     layers = names(stack, model_type)
     if not isinstance(targets, tuple):
         return layers
@@ -44,12 +44,12 @@ def adapted(stack: Stack, model_type: str | None, targets: object) -> tuple[str,
 
 
 def stacked(stack: Stack, facts: ModelFacts) -> bool:
-    """Whether the experts of a model are one parameter, which bitsandbytes does not quantize (`nn.Linear` alone)."""
+    """Whether the experts of a model are one parameter, which bitsandbytes does not quantize (only `nn.Linear`)."""
     return facts.experts > 0 and (stack.facts.experts_stacked or facts.model_type in ALWAYS)
 
 
 def expert_parameters(facts: ModelFacts) -> float:
-    """Parameters of all experts: those that a token does not meet, and as many as it does."""
+    """Parameters of all experts, active or not."""
     idle, rest = facts.experts - facts.experts_per_token, facts.params - (facts.active_params or facts.params)
     if idle > 0 and rest:
         return float(rest) * facts.experts / idle
@@ -61,17 +61,17 @@ def expert_parameters(facts: ModelFacts) -> float:
 def adapter_layers(
     stack: Stack, facts: ModelFacts, targets: object, parameters: Sequence[str] = ()
 ) -> tuple[tuple[Linear, ...], int]:
-    """What adapters stand on in a decoder layer, as peft finds it, and how many weights of it are merged with them.
+    """The adapted layers of a decoder layer, as peft finds them, and the number of weights that peft merges with them.
 
-    Experts that are linear layers have an adapter each. Of a stack all adapters are one, whose product peft adds to the
-    weights before they are used (`ParamWrapper`): a copy of the stack. The two halves of its pair have one of twice the
-    rank, or of the rank itself where `parameters` names the stack. all-linear takes in the router.
+    Experts that are linear layers have an adapter each. A stack has one adapter, whose product peft adds to the weights
+    before they are used (`ParamWrapper`): a copy of the stack. The two halves of the pair have an adapter of twice the
+    rank, or of the rank itself if `parameters` names the stack. all-linear includes the router.
     """
     if not facts.experts:
         return targeted(facts, targets), 0
     listed: tuple[str, ...] | None = tuple(map(str, targets)) if isinstance(targets, tuple) else None
     ends = {one.rpartition(".")[2] for one in listed or ()}
-    if listed is not None and facts.model_type == "mixtral":  # as transformers 4 names its layers
+    if listed is not None and facts.model_type == "mixtral":  # layers by transformers 4's names
         listed = (*listed, *(new for new, old in zip(NAMES, OLD_NAMES, strict=True) if old in ends))
     found = targeted(facts, listed)
     router = Linear("gate", "router", facts.hidden, facts.experts, 1)

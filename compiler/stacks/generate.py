@@ -9,8 +9,8 @@ Run it with the interpreter of an environment that holds the stack's versions:
     python compiler/stacks/generate.py NAME --pins    # print what an environment of the stack needs; writes nothing
 
 The table is what the compiler loads. Its part under "library" comes from the classes, its part under "policy" from the
-TOML file, so that the compiler never parses TOML. The output is the same on every machine: what
-depends on the machine is named (`"machine": true`) and carries no value.
+TOML file, so that the compiler never parses TOML. The output is the same on every machine: values that depend on the
+machine are marked (`"machine": true`) and left out.
 """
 
 import argparse
@@ -31,13 +31,13 @@ def fold(library: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
 
 
 def read_policy(name: str) -> dict[str, Any]:
-    """The written policy of a stack; raises FileNotFoundError where there is no such stack."""
+    """The written policy of a stack; raises FileNotFoundError if there is no such stack."""
     with open(os.path.join(HERE, name, "policy.toml"), "rb") as file:
         return tomllib.load(file)
 
 
 def render(value: Any, indent: int = 0) -> str:
-    """JSON with sorted keys and one entry a line; a record (a field with its type, a leaf list) stays on its line."""
+    """JSON with sorted keys and one entry a line; a record (a field with its type, a leaf list) is one line."""
     if not isinstance(value, dict) or "type" in value or not value:
         return json.dumps(value, sort_keys=True, ensure_ascii=False)
     pad = " " * (indent + 1)
@@ -46,7 +46,7 @@ def render(value: Any, indent: int = 0) -> str:
 
 
 def pins(policy: Mapping[str, Any]) -> str:
-    """Requirements of an environment that the table can be read in: every pin but those that build with a GPU."""
+    """Requirements of an environment to read the table in: every pin except those that need a GPU to build."""
     kernels = {
         package for extra, packages in policy["extras"].items() if extra.startswith("flash") for package in packages
     }
@@ -56,7 +56,7 @@ def pins(policy: Mapping[str, Any]) -> str:
 def main(argv: list[str]) -> int:
     """Run the script; 0 when the table was written."""
     parser = argparse.ArgumentParser(description="Write the table of a stack.")
-    parser.add_argument("stack", help="name of a folder beside this script that holds policy.toml, such as trl-1.16")
+    parser.add_argument("stack", help="name of a folder next to this script with a policy.toml, such as trl-1.16")
     parser.add_argument("--fold", action="store_true", help="keep what was introspected, fold the policy in again")
     parser.add_argument("--pins", action="store_true", help="print the packages of the stack's environment")
     parser.add_argument("-o", "--output", help="where to write; - is standard output")

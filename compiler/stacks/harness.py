@@ -1,6 +1,6 @@
-"""What is known of lm-evaluation-harness: the names of its tasks, and which of them a run may not have by default.
+"""Facts of lm-evaluation-harness: the names of its tasks, and those that are unsafe to run.
 
-Loaded only for a spec that writes `tasks`. The table is written by `compiler/stacks/harness_names.py`.
+Loaded only for a spec with `tasks`. The table is written by `compiler/stacks/harness_names.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LEADERBOARD = (
 )  # fmt: skip
 """The groups of the Open LLM Leaderboard, without the one whose data was withdrawn."""
 PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_math", "minerva_math")}
-"""Extras of the harness's package, by what stands in the names of the tasks that import them."""
+"""Extras of the harness's package, by a part of the names of the tasks that import them."""
 
 
 @cache
@@ -28,7 +28,7 @@ def _table() -> dict[str, Any]:
 
 
 def version() -> str:
-    """The version that bundles pin, and that the names are of."""
+    """The version of the names, which bundles pin."""
     return str(_table()["version"])
 
 
@@ -45,17 +45,17 @@ def names() -> frozenset[str]:
 
 @cache
 def unsafe() -> frozenset[str]:
-    """Tasks, groups and tags that execute what the model writes."""
+    """Tasks, groups and tags that execute code written by the model."""
     return frozenset(_table()["unsafe"])
 
 
 def is_file(task: str) -> bool:
-    """Whether a name of `tasks` is a file of the spec's own."""
+    """Whether a name in `tasks` is a file."""
     return task.endswith((".yaml", ".yml"))
 
 
 def meant(name: str) -> str | None:
-    """The task that a name most likely means. Letters in pairs choose a few of the many names first."""
+    """The most similar task. Pairs of letters preselect a few of the many names."""
     from difflib import SequenceMatcher  # only a misspelt spec pays for it
     from heapq import nsmallest
 
@@ -67,12 +67,12 @@ def meant(name: str) -> str | None:
     near = [one for _, _, one in nsmallest(40, ranked)]
     swapped = [one for one in near if sorted(one) == sorted(name)]
     alike = [(SequenceMatcher(None, one, name[:80]).ratio(), one) for one in near]
-    best = max(alike, key=lambda each: each[0])  # of equal ones the first
+    best = max(alike, key=lambda each: each[0])  # the first of equal ones
     return swapped[0] if swapped else best[1] if best[0] >= 0.75 else None
 
 
 def expanded(tasks: tuple[str, ...]) -> tuple[str, ...]:
-    """The tasks as the harness is asked for them: `leaderboard` is its groups, without the one whose data went."""
+    """The tasks as the harness gets them: `leaderboard` is its groups, without the one whose data was withdrawn."""
     out: list[str] = []
     for task in tasks:
         out += LEADERBOARD if task == "leaderboard" else [task]

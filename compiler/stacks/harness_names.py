@@ -1,9 +1,9 @@
-"""Writes lm-eval.json: the tasks of lm-evaluation-harness, for an installed version. Run by hand, where it is.
+"""Writes lm-eval.json: the tasks of the installed lm-evaluation-harness. Run by hand in an environment that has it.
 
     python compiler/stacks/harness_names.py
 
-The harness's own index gives the names of tasks, groups and tags. Unsafe are those that execute what the model wrote:
-what the harness marks `unsafe_code`, what includes such a file, and every group and tag that has one of them.
+The harness's own index gives the names of tasks, groups and tags. Those that execute code written by the model are
+unsafe: tasks with `unsafe_code`, files that include one, and every group and tag with one of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INCLUDES = re.compile(r"^include:\s*(\S+)", re.MULTILINE)
 
 
 def front_coded(names: list[str]) -> list[str]:
-    """Sorted names, each as the number of characters that it shares with the one before it, and the rest."""
+    """Sorted names, each as the length of the prefix shared with the previous name, and the rest."""
     out, before = [], ""
     for name in names:
         shared = next((i for i, (a, b) in enumerate(zip(before, name)) if a != b), min(len(before), len(name)))
@@ -54,7 +54,7 @@ def unsafe_files(root: str) -> set[str]:
 
 
 def table() -> Mapping[str, Any]:
-    """The whole file."""
+    """The complete file."""
     import lm_eval.tasks
     from lm_eval.tasks import TaskManager
 
@@ -76,7 +76,7 @@ def table() -> Mapping[str, Any]:
 
 
 def main() -> int:
-    """Writes the file. Gives the exit status."""
+    """Write the file. Returns the exit status."""
     with open(PLACE, "w", encoding="utf-8") as handle:
         json.dump(table(), handle, indent=0, ensure_ascii=False)
         handle.write("\n")

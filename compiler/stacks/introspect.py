@@ -1,8 +1,8 @@
-"""What the installed libraries really accept: read from the classes themselves, for `generate.py`.
+"""Reads from the installed libraries' own classes what they accept, for `generate.py`.
 
-Imported only there, in an environment with a target's versions; the compiler never imports this module. Where a library
-has no table to read (which keys `accelerate launch` looks at, which top-level keys DeepSpeed looks at) its source is
-scanned or it is run on a dictionary that remembers what was asked of it.
+Imported only there, in an environment with a target's versions; the compiler never imports this module. If a library
+has no table to read (the keys that `accelerate launch` reads, DeepSpeed's top-level keys), its source is scanned, or it
+is run on a dictionary that records the look-ups.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ MACHINE = frozenset({"disable_tqdm", "local_rank", "logging_dir"})
 
 
 def introspect(classes: Iterable[str]) -> dict[str, Any]:
-    """Everything that a target's table says about the libraries; `classes` are those of its methods' arguments."""
+    """The library half of a target's table; `classes` are those of its methods' arguments."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     logging.disable(logging.CRITICAL)
@@ -51,7 +51,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
 
 
 def _configs(classes: Iterable[str]) -> dict[str, Any]:
-    """Each configuration class, as what it adds to or changes in TrainingArguments."""
+    """Each configuration class, as its additions and changes to TrainingArguments."""
     base = _fields(_load(BASE))
     tables: dict[str, Any] = {BASE: {"base": None, "fields": base}}
     for path in classes:
@@ -67,8 +67,8 @@ def _load(path: str) -> Any:
 
 
 def _fields(cls: Any) -> dict[str, Any]:
-    """Every init field: type, declared default, the default that takes effect, choices, deprecation."""
-    # On a CPU: once as if the CPU were asked for (precision stays the class's own choice), once as on a GPU machine.
+    """Every init field: type, declared default, effective default, choices, deprecation."""
+    # On a CPU: once with the CPU requested (precision stays the class's own choice), once as on a GPU machine.
     asked, asked_warnings = _construct(cls, use_cpu=True)
     plain, _ = _construct(cls, bf16=False)
     hints = typing.get_type_hints(cls)
@@ -100,7 +100,7 @@ def _fields(cls: Any) -> dict[str, Any]:
 
 
 def _construct(cls: Any, **arguments: Any) -> tuple[Any, list[str]]:
-    """An instance and the deprecation warnings that building it gave; the environment is as it was before."""
+    """An instance and the deprecation warnings of building it; the environment is restored."""
     saved = dict(os.environ)
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -152,7 +152,7 @@ def _choices(hint: Any, stated: Any) -> list[Any]:
 
 
 def _deprecated(cls: Any, field: dataclasses.Field[Any], hint: Any, at_rest: list[str]) -> bool:
-    """Whether the help says so, or the class warns about the field when it is given a value of its type."""
+    """Whether the help says that a field is deprecated, or the class warns when the field gets a value."""
     # "Removed: this parameter was unused": trl 0.24 keeps such a field to warn about it.
     if re.match(r"\s*(deprecated|removed\b|this parameter is deprecated)", str(field.metadata.get("help", "")), re.I):
         return True

@@ -1,7 +1,7 @@
-"""What the installed transformers' classes say of the model families of the registry, for `generate.py`.
+"""Reads facts of the registry's model families from the installed transformers' classes, for `generate.py`.
 
-A family is what `model_type` of a config.json names. Only families of the registry are looked at: of any other the
-compiler claims nothing.
+A family is a `model_type` of a config.json. Only families of the registry are examined; the compiler makes no claim
+about others.
 """
 
 import os
@@ -16,14 +16,14 @@ STATE = re.compile(
     r"conv_state|recurrent_state|ssm_state|selective_scan|selective_state_update|mamba_chunk_scan|gated_delta_rule|rwkv_linear_attention"
     r"|mlstm_chunkwise|class \w*(ShortConv|Rglru|LightningAttention|RecurrentBlock)"
 )
-"""What the source of a model with layers of a state says: mamba and its like, short convolutions, linear attention."""
+"""Words in the source of a model with a recurrent state: mamba and similar, short convolutions, linear attention."""
 
 
 def carrying() -> list[str]:
-    """Every `model_type` whose causal language model carries a state from token to token, in the registry or not.
+    """Every `model_type` whose causal language model has a recurrent state, in the registry or not.
 
-    Read off the sources, without importing them: packed documents run on into each other there, or need kernels that
-    no bundle installs.
+    Found in the sources, without importing them: packed documents leak into each other there, or need kernels that
+    bundles do not install.
     """
     from transformers.models.auto import modeling_auto as auto
 
@@ -41,10 +41,10 @@ def carrying() -> list[str]:
 
 
 def families() -> dict[str, Any]:
-    """Every family of the registry, with what its causal language model declares; None where transformers has none.
+    """Every family of the registry with its causal language model's declarations; None if transformers lacks it.
 
-    `layers` are the classes that FSDP wraps. `attention` are the implementations that the class declares beside eager;
-    flash3 goes with flash2. `scores` is whether the family has a class for sequence classification.
+    `layers` are the classes that FSDP wraps. `attention` are the implementations other than eager that the class
+    declares; flash3 goes with flash2. `scores`: the family has a class for sequence classification.
     """
     import torch
     import transformers
@@ -71,7 +71,7 @@ def families() -> dict[str, Any]:
 
 
 def _attention(real: Any) -> dict[str, bool]:
-    # Older transformers say it of each version of flash attention.
+    # Older transformers declare each version of flash attention separately.
     flash = real._supports_flash_attn if hasattr(real, "_supports_flash_attn") else real._supports_flash_attn_2
     return {"sdpa": real._supports_sdpa, "flash2": flash, "flash3": flash, "flex": real._supports_flex_attn}
 

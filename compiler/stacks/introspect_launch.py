@@ -1,7 +1,7 @@
-"""What the launchers read: accelerate's configuration file and DeepSpeed's JSON. The other half of `introspect.py`.
+"""Finds the keys that launchers read: accelerate's configuration file and DeepSpeed's JSON (see `introspect.py`).
 
-Imported only there, in an environment with a target's versions. Where a library has no table to read, its source is
-scanned, or it is run on a dictionary that remembers what was asked of it.
+Imported only there, in an environment with a target's versions. If a library has no table to read, its source is
+scanned, or it is run on a dictionary that records the look-ups.
 """
 
 import ast
@@ -19,14 +19,14 @@ from introspect import _load, _plain, _type_text  # type: ignore[import-not-foun
 
 
 def accelerate() -> dict[str, Any]:
-    """What a configuration file may hold: top-level keys, and the nested keys that the launcher really reads."""
+    """The keys of a configuration file: top-level keys, and the nested keys that the launcher reads."""
     cluster = _load("accelerate.commands.config.config_args.ClusterConfig")
     hints = typing.get_type_hints(cluster)
     plugin = _load("accelerate.utils.dataclasses.FullyShardedDataParallelPlugin")
     parser = _load("accelerate.commands.launch.launch_command_parser")()
     defaults = {action.dest: action.default for action in parser._actions}
     read = _attributes_of(importlib.import_module("accelerate.utils.launch"), "args")
-    # The launcher prefixes a key of fsdp_config with "fsdp_" where it has none; parallelism_config has its own prefix.
+    # The launcher prefixes a key of fsdp_config with "fsdp_" if it lacks it; parallelism_config has its own prefix.
     fsdp = sorted(name for name in read if name.startswith("fsdp_"))
     parallelism = sorted(name for name in read if name.startswith("parallelism_config_"))
     deepspeed = sorted(_deepspeed_yaml_keys() & read)
@@ -48,7 +48,7 @@ def accelerate() -> dict[str, Any]:
 
 
 def _fsdp_field(name: str, default: Any) -> dict[str, Any]:
-    """What a key of fsdp_config takes: the parser keeps flags as the texts true and false."""
+    """The values of a key of fsdp_config: the parser keeps flags as the texts true and false."""
     if default in ("true", "false"):
         return {"type": "bool", "default": default == "true"}
     if isinstance(default, int | float):  # accelerate 1.4 writes the default number of parameters as 1e8
@@ -70,7 +70,7 @@ def _deepspeed_yaml_keys() -> set[str]:
 
 
 def _attributes_of(module: Any, name: str) -> set[str]:
-    """Every attribute that a module's code reads off the variable `name`."""
+    """Every attribute of the variable `name` that a module's code reads."""
     tree = ast.parse(inspect.getsource(module))
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     return {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == name}
@@ -92,7 +92,7 @@ def _environment_names(cls: Any, prefix: str) -> list[str]:
 
 
 def _trainer_fsdp_keys() -> list[str]:
-    """The keys of `TrainingArguments.fsdp_config` that transformers reads; any other is dropped in silence."""
+    """The keys of `TrainingArguments.fsdp_config` that transformers reads; it silently drops all others."""
     found = set()
     for module in ("transformers.training_args", "transformers.trainer"):
         for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
@@ -113,7 +113,7 @@ def _trainer_fsdp_keys() -> list[str]:
 
 
 class _Recorder(dict[str, Any]):
-    """A dictionary that remembers every key that it was asked for, and the default that it was asked with."""
+    """A dictionary that records every key that is looked up, with the default of the look-up."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)
@@ -138,7 +138,7 @@ class _Recorder(dict[str, Any]):
 
 
 BARE = {"train_batch_size": 1, "zero_optimization": {"stage": 2}}
-"""The least that DeepSpeed reads as a configuration."""
+"""The smallest configuration that DeepSpeed accepts."""
 DTYPES = ["bf16", "fp16", "fp32"]
 KNOWN: dict[str, dict[str, Any]] = {
     "communication_data_type": {"type": "str", "default": None, "choices": DTYPES},
@@ -154,7 +154,7 @@ KNOWN: dict[str, dict[str, Any]] = {
     "fp16.loss_scale_window": {"type": "int", "default": 1000, "low": 1},
     "fp16.min_loss_scale": {"type": "int", "default": 1, "low": 1},
 }
-"""Keys whose default says too little: `get_communication_data_type` and its like in deepspeed/runtime/config.py."""
+"""Keys whose type does not show in the default: `get_communication_data_type` etc. in deepspeed/runtime/config.py."""
 BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "aio": ("", {}),
     "bf16": ("deepspeed.runtime.precision_config.DeepSpeedBF16Config", {"enabled": True}),
@@ -164,14 +164,14 @@ BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "flops_profiler": ("", {}),
     "fp16": ("deepspeed.runtime.precision_config.DeepSpeedFP16Config", {"enabled": True, "initial_scale_power": 16}),
 }
-"""Blocks of plain keys: the class that reads one, where the version has it, and what makes it be read as a whole."""
+"""Blocks of plain keys: the class that reads one, if the version has it, and the key that makes it read them all."""
 
 
 def deepspeed() -> dict[str, Any]:
     """Accepted keys of the JSON configuration.
 
-    The top level, its plain keys and its blocks with what they take, `zero_optimization` with its offload blocks, and
-    the keys that were removed.
+    The top level, its plain keys and its blocks with their values, `zero_optimization` with its offload blocks, and
+    the removed keys.
     """
     config = importlib.import_module("deepspeed.runtime.config")
     offload = importlib.import_module("deepspeed.runtime.zero.offload_config")
@@ -194,11 +194,11 @@ def deepspeed() -> dict[str, Any]:
 
 
 def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, Any] | None:
-    """What a key takes that is no block, judged by the default that DeepSpeed asks for it with; None for a block."""
+    """The values of a plain key, judged by the default of DeepSpeed's look-up; None for a block."""
     if name in KNOWN:
         return dict(KNOWN[name])
     default = defaults.get(name)
-    if not isinstance(default, bool | int | float | str) or name == "datastates_ckpt":  # a block that is off
+    if not isinstance(default, bool | int | float | str) or name == "datastates_ckpt":  # a block that is switched off
         return None
     record = {"type": type(default).__name__, "default": default}
     choices = getattr(config, f"{name.upper()}_SUPPORTED", None)
@@ -206,7 +206,7 @@ def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, An
 
 
 def _block(config: Any, name: str) -> dict[str, Any]:
-    """The plain keys of a block: the fields of the class that reads it, else what the reader asks for."""
+    """The plain keys of a block: the fields of the class that reads it, else the keys that the reader looks up."""
     path, content = BLOCKS[name]
     with contextlib.suppress(ImportError, AttributeError):
         if path:

@@ -67,7 +67,7 @@ def test_what_cannot_be_asked_is_the_tools_failure(tmp_path: object, capsys: pyt
     assert cli.main(["doctor", "--python", "/no/python"]) == 2
     assert "there is no interpreter /no/python" in capsys.readouterr().err
     assert cli.main(["doctor", "--python", fake(tmp_path, "#!/bin/sh\necho broken >&2\nexit 3\n")]) == 2
-    assert "could not be asked (status 3): broken" in capsys.readouterr().err
+    assert "failed (status 3): broken" in capsys.readouterr().err
     assert cli.main(["doctor", "--python", fake(tmp_path, "#!/bin/sh\necho hello\n")]) == 2
     assert "could not be asked" in capsys.readouterr().err
 
