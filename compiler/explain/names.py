@@ -1,6 +1,6 @@
-"""`xpc explain` for names that are no settings: models, GPUs, datasets, rewards, and the arguments of the libraries.
+"""`xpc explain` for names other than settings: models, GPUs, datasets, rewards, and the libraries' arguments.
 
-Loaded only where nothing else is known of a name.
+Loaded only if nothing else is known about a name.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ WORDS = {
     "x": "between a count and a GPU: `hardware 8 x h100-80gb`",
     "xpc": "the edition of the language, on the first line: `xpc 1`",
     "extends": '`extends "base.xp"` above the sentence: the settings of another spec, replaced one by one',
-    "zip": "inside of `sweep`, lists that are taken side by side: `zip { gbs = [128, 256], micro = [16, 8] }`",
-    "file": 'a file beside the spec: `chat_template = file("mine.jinja")`',
+    "zip": "in a `sweep`, lists that vary together: `zip { gbs = [128, 256], micro = [16, 8] }`",
+    "file": 'a file next to the spec: `chat_template = file("mine.jinja")`',
 }
-"""The words of the language, which are no settings."""
+"""The words of the language that are not settings."""
 AMOUNTS = {"epoch": "once after every epoch", "never": "not at all"}
-"""The words that `every` takes beside a number."""
+"""The words that `every` takes instead of a number."""
 
 
 def explain_name(name: str) -> str | None:
-    """What is known of a name, or None."""
+    """Everything known about a name, or None."""
     parts = [
         *(_word(name), _stack(name), _model(name), _gpu(name), _dataset(name), _reward(name), _choices(name)),
         _arguments(name),
@@ -74,7 +74,7 @@ def _dataset(name: str) -> str:
 
 
 def also(name: str, rows: Sequence[Setting]) -> str:
-    """What else a name is that a setting's choice or these settings are called by."""
+    """Other meanings of a name that is also a choice or the name of these settings."""
     chosen = bare_choices().get(name)
     said = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
     own = owner_of(name)  # `max_length` is a setting of vLLM, and the trainer's name of `batch.seq`
@@ -94,7 +94,7 @@ def _stack(name: str) -> str:
 
 
 def _of_choice(name: str) -> str:
-    """What a choice does, where the tables know."""
+    """The effect of a choice, if the tables know it."""
     if name in METHODS:
         return f": {METHODS[name].doc}"
     if name in OLD_STRATEGIES:
@@ -115,7 +115,7 @@ def _reward(name: str) -> str:
 
 
 def _choices(name: str) -> str:
-    """The settings that have a choice or a loss of that name, for choices that do not stand alone."""
+    """The settings with a choice or a loss of that name, for choices that cannot be written alone."""
     lines = [f"{name}: a choice of `{row.path}`, {row.doc}\n" for row in BY_PATH.values() if name in row.choices]
     if name in AMOUNTS:
         every = ", ".join(f"`{row.path}`" for row in BY_PATH.values() if row.kind is EVERY)
@@ -128,8 +128,7 @@ def _choices(name: str) -> str:
 
 
 def _arguments(name: str) -> str:
-    """What becomes of a library's own argument on each target: the setting that decides it, `extra`, or why it is left
-    out."""
+    """The fate of a library's argument on each target: the setting that decides it, `extra`, or why it is left out."""
     lines: list[str] = []
     for target in stacks.every():
         told: dict[str, list[str]] = {}
@@ -150,7 +149,7 @@ def _arguments(name: str) -> str:
 
 
 def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
-    """What becomes of a trainer's argument, or an empty text where the method's trainer has none of the name."""
+    """The fate of a trainer's argument, or an empty text if the method's trainer does not have it."""
     fields = stack.fields(stack.config(method))
     new = name if name in fields else stack.rename(name) or name
     today = "" if new == name else f"`{new}` today, "
@@ -166,7 +165,7 @@ def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
 
 
 def _file(stack: stacks.Stack, escape: str, name: str) -> str:
-    """What becomes of a key of accelerate.yaml or deepspeed.json, given whole or by its last part."""
+    """The fate of a key of accelerate.yaml or deepspeed.json, given in full or by its last part."""
     legal, keys = extras.legal_names(stack, escape), stack.launch_keys(escape)
     owned = extras.owned_names(stack, escape, "sft")
     whole = sorted(one for one in {*legal, *owned, *keys} if name in (one, one.rpartition(".")[2]))
@@ -194,7 +193,7 @@ def _extra_target(name: str) -> str:
 
 
 def _foreign(name: str) -> str:
-    """What a name of another tool means, or why it has no equivalent."""
+    """The equivalent of another tool's name, or why there is none."""
     from xpc.compiler.suggest.meaning import SAME, meaning
     from xpc.compiler.suggest.no_equivalent import own_reason, reason
 
@@ -208,7 +207,7 @@ def _foreign(name: str) -> str:
 
 
 def unknown(what: str) -> str:
-    """What to say where nothing is known of a name: what it may have meant, or what can be asked."""
+    """The answer for an unknown name: a suggestion, or the kinds of names that can be explained."""
     from xpc.compiler.suggest.meaning import meaning
     from xpc.grammar.nearest import nearest
 

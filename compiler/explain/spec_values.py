@@ -1,4 +1,4 @@
-"""`xpc explain FILE` and `FILE:SETTING`: what a spec comes to, where each value is from, and what it became."""
+"""`xpc explain FILE` and `FILE:SETTING`: the values of a spec, where each is from, and the emitted keys."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from xpc.compiler.review.trace import Trace, shown
 from xpc.compiler.spec import Origin
 
 MOST = 8
-"""Most emitted keys of a setting where all settings are explained."""
+"""The most emitted keys of a setting when all settings are explained."""
 WRITTEN = ("model", "data", "extra")
-"""What a spec has beside the settings of the table."""
+"""Parts of a spec that are not settings of the table."""
 
 
 def spec_values(path: str, name: str = "") -> str:
-    """All values of a spec, or those that a setting, a choice (`zero2`) or a clause (`memory`) names.
+    """All values of a spec, or those of a setting, a choice (`zero2`) or a clause (`memory`).
 
-    Raises UsageError for a name that is none, with the nearest one, and SpecError where the spec is wrong.
+    Raises UsageError for an unknown name, with the nearest one, and SpecError if the spec has errors.
     """
     data, file, workspace = read_spec(path)
-    workspace.allow_oom = True  # what it says can be told where it does not fit, too
+    workspace.allow_oom = True  # a spec that does not fit its GPUs is explained, too
     rows = _rows(name) if name else list(TABLE)
     checked = check_text(data, file, workspace)
     if checked.spec is None:
         raise SpecError(f"{path} has errors; `xpc check {path}` shows them")
     trace = Trace(checked.spec)
-    asked = "data" if source_setting(name) is not None else name  # a source's settings are told with the source
+    asked = "data" if source_setting(name) is not None else name  # a source's settings are shown with the source
     out = [text for each, text in _written(trace) if each == asked or not name]
     for row in rows:
         if row.path in checked.spec.values:
             out.append(_value(checked, trace, row, path, None if name else MOST))
         elif len(rows) == 1 and not out:
             out.append(f"{row.path} has no value in {path}\n")
-    return ("" if name else "\n").join(out) or f"{path} states nothing of `{name}`\n"
+    return ("" if name else "\n").join(out) or f"{path} does not have `{name}`\n"
 
 
 def _rows(name: str) -> list[Setting]:
@@ -62,14 +62,14 @@ def _rows(name: str) -> list[Setting]:
 
 
 def value_here(checked: Checked, path: str) -> str:
-    """The value of a setting in a checked spec, where it is from and what it became; empty where it has none."""
+    """The value of a setting in a checked spec, its origin and its emitted keys; empty without a value."""
     if checked.spec is None or path not in checked.spec.values:
         return ""
     return _value(checked, Trace(checked.spec), BY_PATH[path], "this spec", MOST)
 
 
 def _written(trace: Trace) -> Iterator[tuple[str, str]]:
-    """The model, the sources of data, and what `extra` passes on, each with the word that asks for it."""
+    """The model, the sources of data, and the values of `extra`, each with the word that names it."""
     spec = trace.spec
     model = spec.model.location
     yield "model", _entry(f"model = {model}", Origin(SPEC, spec.model.label), trace, ("model.id", "model.path"))

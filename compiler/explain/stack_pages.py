@@ -1,4 +1,4 @@
-"""`python -m xpc.compiler.explain.stack_pages`: a page for each stack, of its tables, the rules and the advisories."""
+"""`python -m xpc.compiler.explain.stack_pages`: a page for each stack from its tables, the rules and the advisories."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _methods(stack: Stack) -> str:
 
 
 def _differences(stack: Stack) -> str:
-    """The facts of the stack that are different on another, in the words of facts.py."""
+    """The facts of the stack that differ on another stack, described as in facts.py."""
     told = _documented()
     others = [one for one in stacks.every() if one is not stack]
     rows = []
@@ -94,7 +94,7 @@ def _differences(stack: Stack) -> str:
 
 
 def _documented() -> dict[str, str]:
-    """Each fact with the first sentence of what stands under it in facts.py."""
+    """Each fact with the first sentence of its docstring in facts.py."""
     body = next(one for one in ast.parse(inspect.getsource(facts)).body if isinstance(one, ast.ClassDef)).body
     found = {}
     for node, doc in pairwise(body):
@@ -115,18 +115,14 @@ def _refused(stack: Stack) -> str:
         for one in every()
         if stack.name in holds.get(one.code, ()) and len(holds[one.code]) < len(stacks.names())
     ]
-    text = "## What is refused or warned of here, and not on every stack\n\n" + _table(
-        ("rule", "why", "legal on"), *rows
-    )
+    text = "## Refused or warned about here, and not on every stack\n\n" + _table(("rule", "why", "legal on"), *rows)
     gone = [
         (f"`{name}`", "transformers has removed it" if why == "no equivalent" else why)
         for name, why in stack.removed.items()
     ]
     gone = [row for row in gone if row[0].strip("`") not in {arg for one in TABLE for arg in one.args}]
     return text + (
-        "\n\nArguments of older versions that this one has not:\n\n" + _table(("argument", "why"), *gone)
-        if gone
-        else ""
+        "\n\nArguments of older versions that this one lacks:\n\n" + _table(("argument", "why"), *gone) if gone else ""
     )
 
 
@@ -159,7 +155,7 @@ def with_menu(text: str) -> str:
 
 
 def rewrite(path: str, change: Callable[[str], str]) -> None:
-    """Changes a file in its place."""
+    """Change a file in place."""
     with open(path, "r+", encoding="utf-8") as handle:
         changed = change(handle.read())
         handle.seek(0)

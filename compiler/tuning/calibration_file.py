@@ -1,4 +1,4 @@
-"""The file of readings: written by `xpc tune`, read by `xpc plan --calibration FILE` and nobody else."""
+"""The file of readings: written by `xpc tune`, read only by `xpc plan --calibration FILE`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def read(path: str) -> tuple[Reading, ...]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no calibration file: `xpc tune` writes one") from error
+        raise UsageError(f"{path} is not a calibration file: `xpc tune` writes one") from error
     if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("readings"), list):
-        raise UsageError(f"{path} is no calibration file of version {VERSION}: `xpc tune` writes one")
+        raise UsageError(f"{path} is not a calibration file of version {VERSION}: `xpc tune` writes one")
     try:
         return tuple(_reading(one) for one in found["readings"])
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path} holds a reading that is none: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{path} has a malformed reading: {type(error).__name__}: {error}") from error
 
 
 def _reading(one: Mapping[str, Any]) -> Reading:
@@ -53,12 +53,12 @@ def _positive(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e18:
-        raise ValueError(f"{value!r} is no measurement")
+        raise ValueError(f"{value!r} is not a measurement")
     return float(value)
 
 
 def add(path: str, new: Sequence[Reading]) -> None:
-    """Put readings into a file, which is made where there is none. Raises UsageError."""
+    """Put readings into a file, which is created if needed. Raises UsageError."""
     before = read(path) if os.path.exists(path) else ()
     kept = [one for one in before if not any(one.source == other.source and one.run == other.run for other in new)]
     table = {"version": VERSION, "xpc": __version__, "readings": [_table(one) for one in (*kept, *new)]}

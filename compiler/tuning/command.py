@@ -23,7 +23,7 @@ from xpc.grammar.diagnostic import ERROR
 
 FORMATS: dict[str, Callable[[Sequence[Plan]], str]] = {"text": text, "json": as_json, "markdown": markdown}
 NODE = 8
-"""GPUs of one node where `--on` asks for more."""
+"""GPUs of one node if `--on` names more."""
 COMPARED = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
@@ -35,20 +35,18 @@ EPILOG = (
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 where they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser(
-        "xpc plan", description="Say what a run needs of its GPUs, and how long it takes.", epilog=EPILOG
-    )
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser("xpc plan", description="Predict a run's memory and time.", epilog=EPILOG)
     parser.add_argument("files", nargs="+", metavar="SPEC", help="a spec, or - for standard input")
     parser.add_argument("--on", action="append", default=[], metavar="GPUS", help="plan for `8 x a100-80gb` instead")
-    parser.add_argument("--rows", type=_positive, metavar="N", help="rows of an epoch, where they are not known")
+    parser.add_argument("--rows", type=_positive, metavar="N", help="rows of an epoch, if they are not known")
     parser.add_argument("--tokens", type=_positive, metavar="N", help="tokens of a row on average")
     parser.add_argument("--calibration", metavar="FILE", help="readings of real runs, as `xpc tune` writes them")
     parser.add_argument("--compare", action="store_true", help="print one line for each plan")
     parser.add_argument("--fail-if", action="append", default=[], metavar="EXPR", help="as 'gpu_hours > 500'")
     parser.add_argument("--html", metavar="FILE", help="write the plan as a page, too")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
-    return parser.parse_intermixed_args(list(arguments))  # specs may stand behind options
+    return parser.parse_intermixed_args(list(arguments))  # specs may follow options
 
 
 def _positive(word: str) -> int:
@@ -58,7 +56,7 @@ def _positive(word: str) -> int:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """What is printed, and the exit status. Raises UsageError."""
+    """The printed text and the exit status. Raises UsageError."""
     conditions = [_condition(one) for one in options.fail_if]
     readings = calibration_file.read(options.calibration) if options.calibration is not None else ()
     given = Assumed(options.rows, options.tokens, readings)
@@ -79,15 +77,15 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.html is not None:
         _write(options.html, plans, given)
     told = form(plans)
-    if form is markdown and len(plans) > 1 and not options.on:  # the same run on other hardware is no sum
+    if form is markdown and len(plans) > 1 and not options.on:  # the same run on other hardware: no totals
         told += f"\n{totals(plans)}"
-    if form is not as_json:  # JSON spells escapes out; a name of a file or a model may hold them
+    if form is not as_json:  # JSON escapes control characters, which a name of a file or a model may contain
         told = "\n".join(map(visible, told.split("\n")))
     return told, int(wrong or bool(met))
 
 
 def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:
-    """The page, whole or not at all; raises UsageError where it cannot be written."""
+    """Write the page, completely or not at all; raises UsageError if it cannot be written."""
     from xpc.compiler.files.atomic import replace_files
     from xpc.compiler.tuning.html import page
 
@@ -98,10 +96,10 @@ def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:
 
 
 def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, path: str) -> list[Spec]:
-    """The run of a spec, or the members of its sweep; none where it does not compile, which is said."""
+    """The run of a spec, or the members of its sweep; empty if it does not compile, which is reported."""
     if hardware is not None:
         data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"
-    workspace.allow_oom = True  # that a run does not fit is what a plan is asked for
+    workspace.allow_oom = True  # a plan of a run that does not fit is wanted, too
     checked = check_text(data, name, workspace)
     if checked.members:
         from xpc.compiler.lower.sweep import named  # most specs are one run
@@ -115,7 +113,7 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, p
 
 
 def _moved(name: str, hardware: str, path: str) -> bytes:
-    """A spec that is the given one on other GPUs: `16 x h100-80gb` is two nodes of eight, `h100-80gb` one GPU."""
+    """The given spec on other GPUs: `16 x h100-80gb` is two nodes of eight, `h100-80gb` one GPU."""
     one = find_gpu(hardware.strip())
     found = re.fullmatch(r"\s*(\d+)\s*x\s*([\w.-]+)\s*", hardware if one is None else f"1 x {one.name}")
     if found is None or not int(found[1]):
@@ -143,7 +141,7 @@ def _condition(words: str) -> tuple[str, str, str]:
 
 
 def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> Iterator[str]:
-    """A line for each condition that holds of a plan, or cannot be decided."""
+    """A line for each condition of `--fail-if` that is true for a plan, or cannot be decided."""
     for name, compared, value in conditions:
         for one in plans:
             found = value_of(one, name)
@@ -155,7 +153,7 @@ def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> I
 
 
 def value_of(one: Plan, name: str) -> float | str | None:
-    """A number or the verdict of a plan by its name in conditions; None where it is not known."""
+    """A number or the verdict of a plan by its name in conditions; None if it is not known."""
     if name == "verdict":
         return one.verdict
     peak = None if one.peak is None else one.peak.value

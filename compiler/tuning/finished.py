@@ -1,4 +1,4 @@
-"""What a finished run measured: its metrics.jsonl and summary.json as a reading."""
+"""The measurements of a finished run: its metrics.jsonl and summary.json as a reading."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ WARM = 5
 
 
 def reading(spec: Spec, files: Mapping[str, bytes], out: str, source: str) -> Reading | None:
-    """What the run of a bundle's files measured, or None where it has not finished.
+    """The measurements of a bundle's run, or None if it has not finished.
 
-    `spec` is the run that the reading is of. Raises UsageError where the folder is another run's.
+    `spec` is the run of the reading. Raises UsageError if the folder belongs to another run.
     """
     if not os.path.exists(os.path.join(out, SUMMARY)):
         return None

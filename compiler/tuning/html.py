@@ -1,6 +1,6 @@
 """A plan as one HTML page: memory by phase as bars, alternatives as a table that sorts.
 
-The page works from a file and loads nothing from elsewhere. Its script only sorts tables; without it all can be read.
+The page works from a file and loads nothing. Its script only sorts tables; the page is readable without it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from xpc.compiler.tuning.show import hours, saved, title, total_hours, verdict_c
 from xpc.grammar.record import evolve
 
 SHOWN = 4
-"""Plans that are drawn whole; of more, the one that needs most of its card."""
+"""The most plans that are shown in full; of more plans, only the one with the largest share of its card."""
 MICROS = 5
-"""Most micro-batches of the table, those nearest to the one that is planned."""
+"""The most micro-batches in the table, those nearest to the planned one."""
 Cell = str | tuple[float | None, str]
-"""Of a table: a text, or a number with how it is shown."""
+"""A cell: a text, or a number with its text."""
 COLORS = (
     "weights", "gradients", "optimizer", "master", "activations", "recomputation", "backward temporaries",
     "logits and loss", "gathered weights", "communication", "other models", "autocast copies", "step temporaries",
@@ -93,7 +93,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 
 def page(plans: Sequence[Plan], assumed: Assumed) -> str:
-    """The page of one plan, or of several with their totals; `assumed` is what they were planned with."""
+    """The page of one plan, or of several with their totals; `assumed` are the assumptions of the plans."""
     name = plans[0].spec.name if len(plans) == 1 else f"{len(plans)} plans"
     drawn = plans if len(plans) <= SHOWN else [max(plans, key=_share)]
     parts = [*(_totals(plans) if len(plans) > 1 else ()), *(line for one in drawn for line in _one(one, assumed))]
@@ -126,7 +126,7 @@ def _totals(plans: Sequence[Plan]) -> Iterator[str]:
 
 
 def _numbers(one: Plan) -> list[Cell]:
-    """Cells that both tables have: memory, verdict, steps, hours, GPU-hours."""
+    """The cells in both tables: memory, verdict, steps, hours, GPU-hours."""
     return [
         _number(None if one.peak is None else one.peak.value / GIB, 1),
         _verdict(one),
@@ -145,7 +145,7 @@ def _verdict(one: Plan) -> str:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[Cell]], now: int | None = None) -> str:
-    """A table that sorts by its heads; a cell with a number sorts by it. `now` is the row of the plan itself."""
+    """A table that sorts by its heads; cells with a number sort by it. `now` is the row of the plan itself."""
     head = "".join(f'<th scope="col"><button type="button">{one}</button></th>' for one in names)
     body = []
     for index, row in enumerate(rows):
@@ -239,7 +239,7 @@ def _course(one: Plan) -> Iterator[str]:
 
 
 def _alternatives(one: Plan, assumed: Assumed) -> Iterator[str]:
-    """The same run with other micro-batches, recomputation, strategies and GPUs, as far as it is legal and may fit."""
+    """The same run with other micro-batches, recomputation, strategies and GPUs that are legal and may fit."""
     if one.memory is None or one.spec.hardware.gpu is None:
         return
     rows: list[list[Cell]] = []
@@ -290,7 +290,7 @@ def _variants(spec: Spec) -> Iterator[Spec]:
 def _gpus(spec: Spec) -> Iterator[Gpu]:
     """The card of the spec, and the others of the registry that compute in its precision."""
     own = spec.hardware.gpu
-    assert own is not None  # its memory is planned
+    assert own is not None  # only GPUs have a plan of memory
     yield own
     for name in registry.gpu_names():
         other = registry.find_gpu(name)

@@ -1,9 +1,8 @@
-"""The short runs of `xpc tune`: the run as it is and the changes that the plan thinks fastest, 20 steps each.
+"""The short runs of `xpc tune`: the unchanged run and the changes that the plan predicts to be fastest, 20 steps each.
 
-Each is the run with other ways to compute the same numbers: micro-batch and accumulation of the same global batch,
-recomputation, and the stages of ZeRO among each other. Lengths, rows, the loss and what is trained are the run's own.
-The learning rate is constant, so that 20 steps are a legal run, and nothing is saved, evaluated, logged elsewhere or
-pushed.
+Each probe computes the same numbers in another way: micro-batch and accumulation of the same global batch,
+recomputation, stages of ZeRO. Lengths, rows, the loss and the trained parameters are unchanged. The learning rate is
+constant, so that 20 steps are a legal run, and nothing is saved, evaluated, logged elsewhere or pushed.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ STEPS = 20
 """Optimizer steps of a probe."""
 MOST = 3
 DROPPED = ("train.", "save.keep", "save.hub.", "eval.", "track.", "schedule.", "launch.", "data.holdout")
-"""Beginnings of paths of settings that a probe does without."""
+"""Beginnings of paths of settings that a probe drops."""
 KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
 def candidates(spec: Spec) -> list[Change]:
-    """The plan's best three that fit, the fastest first, and the run as it is, before them where it is not among them.
+    """The plan's best three that fit, the fastest first, with the unchanged run first if it is not among them.
 
-    Where the plan knows no speed, the run as it is, and what is nearest to it.
+    Without a known speed: the unchanged run and its nearest alternatives.
     """
     now = plan(spec)
     legal = legality(spec, error_codes)
@@ -56,7 +55,7 @@ def candidates(spec: Spec) -> list[Change]:
 
 
 def _others(spec: Spec) -> Iterator[Settings]:
-    """What may change beside the micro-batch; the run as it is first."""
+    """Changes other than the micro-batch; the unchanged run first."""
     strategy, recomputed = spec.text("strategy"), spec.flag("memory.checkpointing")
     for name in (strategy, *(one for one in alike(spec) if one != strategy)):
         kept: Settings = {} if name == strategy else {"strategy": name}
@@ -71,7 +70,7 @@ def _near(spec: Spec) -> list[int]:
 
 
 def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagnostic]:
-    """The run of a change as a probe that writes to `save`; the errors of the rules where they refuse it."""
+    """The run of a change as a probe that writes to `save`, or the errors of the rules."""
     found = changed(spec, settings)
     short: dict[Path, object] = {
         "train.steps": STEPS, "save": save, "save.every": NEVER, "save.resume": "auto", "save.hub": False,
@@ -83,7 +82,7 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
     for path, value in short.items():
         if path in spec.values or path == "train.steps":
             values[path] = Value(value, Origin(SPEC))
-    for path, each in values.items():  # the bundle's own spec states them all: they are the spec's, as any other
+    for path, each in values.items():  # the bundle's own spec states all values, so they count as written
         if each.origin.kind == SPEC and each.origin.label is None:
             values[path] = Value(each.value, Origin(SPEC, spec.model.label))
     ordered = {row.path: values[row.path] for row in TABLE if row.path in values}
@@ -93,5 +92,5 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
 
 
 def where(folder: str, number: int) -> tuple[str, str]:
-    """The bundle of a probe, and the folder that its run writes."""
+    """The bundle of a probe, and the output folder of its run."""
     return os.path.join(folder, f"{number}.bundle"), os.path.join(folder, f"{number}.out")

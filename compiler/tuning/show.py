@@ -19,7 +19,7 @@ LINE = 80
 
 
 def title(plan: Plan) -> str:
-    """The run in a line: the model and what it runs on."""
+    """The run in a line: the model and its hardware."""
     hardware = plan.spec.hardware
     gpu = hardware.gpu.name if hardware.gpu is not None else "cpu"
     many = f"{hardware.nodes} nodes of " if hardware.nodes > 1 else ""
@@ -76,8 +76,8 @@ def _one(plan: Plan) -> str:
 
 
 def _headed(name: str, about: str) -> list[str]:
-    """The name of a run and what it is, in a line of a terminal or in several: a member of a sweep is named by all that
-    it sets, and the name goes on in the next line before a setting (`_`), whole."""
+    """The name and title of a run in lines of a terminal. The name of a sweep's member lists its settings; a long name
+    is broken before a setting."""
     if len(name) + len(about) + 2 <= LINE:
         return [f"{name}: {about}"]
     lines = [""]
@@ -90,7 +90,7 @@ def _headed(name: str, about: str) -> list[str]:
 
 
 def peak_source(plan: Plan) -> str:
-    """Where a peak is from that is not the plan's own alone; nothing where it is."""
+    """The source of a peak that was measured or corrected; empty for the plan's own."""
     found = plan.measured
     if found is None or (found.peak is None and found.growth is None):
         return ""
@@ -102,25 +102,25 @@ def peak_source(plan: Plan) -> str:
 
 
 def ways(plan: Plan) -> list[Change]:
-    """What would make a run fit, or one that fits go faster; nothing where its memory is not known."""
+    """Changes that make a run fit, or a fitting run faster; empty if its memory is not known."""
     if plan.verdict == UNKNOWN:
         return []
     return faster(plan.spec, error_codes) if plan.verdict == FITS else fitting(plan.spec, error_codes)
 
 
 def _line(name: str, size: float, scale: float) -> str:
-    """A size with its bar, which is as long as the card at the most."""
+    """A size with its bar, at most as long as the card."""
     return f"  {name:<22}{size / GIB:7.1f} GiB  {'#' * round(WIDTH * size / scale)}".rstrip()
 
 
 def checkpoint_bytes(plan: Plan) -> float:
-    """Bytes of one checkpoint; 0 where the size of the model is not known."""
+    """Bytes of one checkpoint; 0 if the size of the model is not known."""
     written = disk(plan.spec)
     return 0.0 if written is None else written["checkpoint"]
 
 
 def saved(plan: Plan) -> list[str]:
-    """How many checkpoints are written, of which size, in a phrase; none where nothing is known or written."""
+    """The number and size of the checkpoints as a phrase; empty if nothing is known or written."""
     size = checkpoint_bytes(plan)
     if plan.saves is None or not size:
         return []
@@ -128,31 +128,31 @@ def saved(plan: Plan) -> list[str]:
 
 
 def hours(span: Span) -> str:
-    """Hours with their range: `133.1 (102.4 to 190.1)`; of less than one as many digits as say something."""
+    """Hours with their range: `133.1 (102.4 to 190.1)`; more digits for less than an hour."""
     digits = 1 if span.value >= 1 else 2 if span.value >= 0.1 else 3
     low = f"{span.low:.{digits}f} to " if span.low else "up to "
     return f"{span.value:.{digits}f} ({low}{span.high:.{digits}f})"
 
 
 def totals(plans: Sequence[Plan]) -> str:
-    """A line of how many plans there are, their verdicts and their GPU-hours."""
+    """A line with the number of plans, their verdicts and their GPU-hours."""
     return f"{len(plans)} plans: {verdict_counts(plans)}; {total_hours(plans)} together\n"
 
 
 def verdict_counts(plans: Sequence[Plan]) -> str:
-    """How many plans have each verdict: `3 fits, 1 tight`."""
+    """The number of plans with each verdict: `3 fits, 1 tight`."""
     counts = {name: sum(plan.verdict == name for plan in plans) for name in (FITS, TIGHT, NO, UNKNOWN)}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
 def total_hours(plans: Sequence[Plan]) -> str:
-    """The GPU-hours of all plans, where each is known."""
+    """The GPU-hours of all plans, if all are known."""
     known = [plan.gpu_hours.value for plan in plans if plan.gpu_hours is not None]
     return f"{sum(known):,.1f} GPU-hours" if len(known) == len(plans) else "GPU-hours unknown"
 
 
 def table(plan: Plan) -> dict[str, object]:
-    """A plan as the JSON contract has it."""
+    """A plan in the form of the JSON contract."""
     memory, peak = plan.memory, plan.peak
     hardware = plan.spec.hardware
     return {

@@ -1,4 +1,4 @@
-"""`xpc tune SPEC`: short probes of the plan's best ways to run a spec, and what their times say."""
+"""`xpc tune SPEC`: short probes of the plan's best ways to run a spec, and the results of their times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from xpc.compiler.files.workspace import Workspace
 
 EPILOG = (
-    "Without an option it writes the probes and a script that runs them. No probe changes what is learned: global "
+    "Without an option it writes the probes and a script that runs them. Probes do not change what is learned: global "
     "batch, lengths, rows and loss are those of the spec. Exit status: 0 written or read, 1 the spec does not compile "
     "or no probe finished, 2 used wrongly."
 )
@@ -51,7 +51,7 @@ echo "xpc tune {spec} --read $here"
 
 @record
 class Probe:
-    """A change as a bundle: its number, the bundle's files, and the folder that its run writes."""
+    """A change as a bundle: its number, the bundle's files, and the output folder of its run."""
 
     number: int
     change: Change
@@ -60,20 +60,20 @@ class Probe:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser(
-        "xpc tune", description="Measure on your own GPUs which way to run a spec is fastest.", epilog=EPILOG
+        "xpc tune", description="Measure on your own GPUs the fastest way to run a spec.", epilog=EPILOG
     )
     parser.add_argument("file", metavar="SPEC", help="a spec")
     parser.add_argument("-o", "--output", metavar="DIR", help="where the probes go (default: ./STEM.tune)")
-    parser.add_argument("--read", metavar="DIR", help="read what the probes in DIR measured, and show the change")
-    parser.add_argument("--run", metavar="OUT", help="read what a finished run of the spec measured, by its folder")
+    parser.add_argument("--read", metavar="DIR", help="read the measurements of the probes in DIR, and show the change")
+    parser.add_argument("--run", metavar="OUT", help="read the measurements of a finished run in a folder")
     parser.add_argument("--calibration", metavar="FILE", help="put the readings into FILE, for `xpc plan`")
     return parser.parse_args(list(arguments))
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """What is printed, and the exit status. Raises UsageError."""
+    """The printed text and the exit status. Raises UsageError."""
     if options.file == "-":
         raise UsageError("tune needs a spec in a file, not standard input")
     if options.calibration is not None and options.read is None and options.run is None:
@@ -100,14 +100,14 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _plain(folder: str) -> str:
-    """A folder as the probes name it, however it is typed: from here, or whole where it lies elsewhere."""
+    """A folder in the probes' form: relative to here, or absolute if it lies elsewhere."""
     whole = os.path.abspath(folder)
     near = os.path.relpath(whole)
     return whole if near.startswith(os.pardir) else near
 
 
 def _probes(spec: CheckedSpec, folder: str) -> list[Probe]:
-    """The probes of a spec, compiled; those that a rule refuses as so short a run are left out."""
+    """The compiled probes of a spec, without those that a rule refuses."""
     made: list[Probe] = []
     for number, change in enumerate(probes.candidates(spec), 1):
         _, out = probes.where(folder, number)
@@ -155,8 +155,8 @@ def _name(change: Change) -> str:
 def _read(
     options: argparse.Namespace, spec: CheckedSpec, found: Sequence[Probe], workspace: Workspace
 ) -> tuple[list[str], int]:
-    """The table of what was measured, and the change that it speaks for."""
-    # A probe's reading is one of the run with that change.
+    """The table of measurements, and the best change."""
+    # A probe's reading belongs to the run with that change.
     readings = {
         one.number: reading(one.change.plan.spec, one.files, one.out, f"probe {one.number} of {spec.name}")
         for one in found
@@ -175,7 +175,7 @@ def _read(
     best, fastest = min(done, key=lambda pair: pair[1].seconds[0])
     gain = None if now is None else now.seconds[0] / fastest.seconds[0] - 1
     if not best.change.settings or (gain is not None and gain < LEAST_GAIN):
-        return [*lines, "", "as it is, it is the fastest: there is nothing to change"], 0
+        return [*lines, "", "the unchanged run is the fastest: there is nothing to change"], 0
     told = "" if gain is None else f", {gain:.0%} faster than as it is"
     lines += ["", f"fastest: {_name(best.change)}{told}", *_diff(options.file, spec, best.change, workspace)]
     return lines, 0
@@ -192,7 +192,7 @@ def _row(one: Probe, read: Reading | None) -> str:
 
 
 def _losses(folders: Sequence[str]) -> Iterator[str]:
-    """How far the losses of the probes are apart, step by step: they are to compute the same."""
+    """The largest difference between the probes' losses, step by step: they should compute the same."""
     curves = [{one["step"]: one["loss"] for one in events(folder)} for folder in folders]
     steps = set(curves[0]).intersection(*curves[1:])
     if len(curves) > 1 and steps:
@@ -203,12 +203,12 @@ def _losses(folders: Sequence[str]) -> Iterator[str]:
 
 
 def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) -> list[str]:
-    """The change as a diff of the spec; as lines to type where the text has no plain place for it."""
+    """The change as a diff of the spec, or as lines to type if the text has no simple place for it."""
     text = spec.source.text
     after = text
     places = {path: spec.values[path].origin.label for path in change.settings if path in spec.values}
     inside = {path: label.span.start for path, label in places.items() if label and label.source is spec.source}
-    # The last place first, so that those before it stay where they are; then what is not written yet.
+    # The last place first, so that earlier places do not move; then settings that are not written yet.
     for path in sorted(change.settings, key=lambda one: -inside.get(one, -1)):
         clause, dot, name = path.partition(".")
         named = (spec.adapter if clause in ADAPTERS else clause) + dot + name
