@@ -161,9 +161,9 @@ def test_a_run_that_is_the_fastest_stays_and_one_of_another_spec_is_refused(prob
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{}", "no calibration file"),
-        ('{"version": 1, "readings": [{}]}', "holds a reading that is none"),
-        ("[", "no calibration file"),
+        ("{}", "not a calibration file"),
+        ('{"version": 1, "readings": [{}]}', "has a malformed reading"),
+        ("[", "not a calibration file"),
         (None, "cannot be read"),
     ],
 )
