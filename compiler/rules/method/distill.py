@@ -157,7 +157,7 @@ def liger_loss(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: Liger's loss divides by a different number of tokens, so it is not the loss that the spec describes.
 
-    Without it: the run trains on the other loss, and nothing is reported.
+    Without it: the run trains on Liger's loss.
 
     Source: trl 0.24 `gkd_trainer.py` (`use_liger_gkd_loss`).
     """

@@ -313,7 +313,7 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
     """kto's `desirable` and `undesirable` weights balance the number of good and bad answers, by equation 8 of the
     paper. The labels of local files are counted.
 
-    Why it is bad: with unequal numbers and equal weights, one kind of answer dominates the loss.
+    Why it is bad: where good and bad answers are not equally many, one of the weights has to make up for it.
 
     Without it: a warning, after the data is tokenized.
 
