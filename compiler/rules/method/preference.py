@@ -24,6 +24,7 @@ DIVIDED_BY_BETA = ("ipo", "sppo_hard")
 
 
 def _method_is(spec: Spec, *names: str) -> bool:
+    """Whether the spec's method is one of the names."""
     return spec.get("method") in names
 
 

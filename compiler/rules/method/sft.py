@@ -50,6 +50,7 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
 
 
 def _is_plain(source: DataSource) -> bool:
+    """Whether the rows of a source are known to be text, not conversations."""
     from xpc.compiler.data.rows import conversational
 
     return conversational(source) is False
@@ -190,6 +191,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
 
 def _next_power(words: int) -> int:
+    """The next power of two."""
     return 1 << (words - 1).bit_length()
 
 

@@ -19,6 +19,7 @@ WHEN = both(generates, on("method.vllm"))
 
 
 def _colocated(spec: Spec) -> bool:
+    """Whether vLLM runs inside the training processes."""
     return spec.get("method.vllm.mode") != "server"
 
 

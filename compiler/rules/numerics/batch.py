@@ -15,6 +15,7 @@ from xpc.grammar.record import evolve
 
 
 def _unit(spec: Spec) -> str:
+    """The word for a place that trains."""
     return "process" if spec.on_cpu else "GPU"
 
 
@@ -78,6 +79,7 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
 
 
 def _plural(spec: Spec) -> str:
+    """The plural ending of that word."""
     return "es" if spec.on_cpu else "s"
 
 

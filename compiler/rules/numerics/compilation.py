@@ -81,6 +81,7 @@ def _place(spec: Spec, text: str) -> tuple[str, Label] | None:
 
 
 def _backend(spec: Spec) -> str:
+    """The backend of the compiler, in lower case."""
     written = spec.extra_value("trl", "torch_compile_backend")
     return written.lower() if isinstance(written, str) else "inductor"
 

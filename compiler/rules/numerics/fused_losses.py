@@ -22,10 +22,12 @@ IGNORED = ("f_divergence_type", "rpo_alpha", "use_weighting")
 
 
 def _uses_fused_loss(spec: Spec) -> bool:
+    """Whether the spec turns the fused loss on and the target has it."""
     return spec.extra_value("trl", FUSED) is True and FUSED in spec.fields()
 
 
-def _fused(spec: Spec, why: str, label: Label | None) -> Finding:
+def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
+    """The finding that the fused loss cannot be used, and why."""
     return Finding(
         spec.extra_place("trl", FUSED, "calls parts of the model directly"),
         f"{spec.text('method')}'s fused loss cannot be used: {why}",
@@ -75,7 +77,7 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
         why, label = "layers with adapters are recomputed", spec.label("memory.checkpointing", "not reentrant")
     else:
         return
-    yield _fused(spec, why, label)
+    yield _finding(spec, why, label)
 
 
 @rule("XP693", "fused-loss-past-the-wrapper")
@@ -105,4 +107,4 @@ def fused_kto(spec: Spec) -> Iterator[Finding]:
         why, label = f"{strategy} wraps the model", spec.label("strategy", "the strategy")
     else:
         return
-    yield _fused(spec, why, label)
+    yield _finding(spec, why, label)

@@ -112,7 +112,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         elif known.packing == "unaware":
             why = f"{known.model_type} builds its mask without position ids"
         else:
-            why = _carries_state(spec, known)
+            why = _why_state_leaks(spec, known)
         flash = runs_flash(spec) and flash_is_exact(spec) and rows_have_bounds(spec)
         yield Finding(
             place,
@@ -122,7 +122,8 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         )
 
 
-def _carries_state(spec: Spec, known: Family) -> str:
+def _why_state_leaks(spec: Spec, known: Family) -> str:
+    """Why documents of a family with layers of their own state are not kept apart."""
     if known.packing == "kernel" and spec.stack.facts.isolate_mask is True:
         return f"{known.model_type} has short convolutions, which need causal-conv1d to keep documents apart"
     return f"{known.model_type} carries a state from one document into the next"
@@ -303,7 +304,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
         )
         return
     plain = mixes(spec, known) and known.packing not in OWN_STATE
-    why = f"{known.model_type} does not pass it their ends" if plain else _carries_state(spec, known)
+    why = f"{known.model_type} does not pass it their ends" if plain else _why_state_leaks(spec, known)
     ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []
     yield Finding(
         spec.place(name, f"the family is {known.model_type}"),

@@ -43,14 +43,17 @@ def reported(spec: Spec) -> tuple[str, ...] | None:
 
 
 def _loads_best(spec: Spec) -> bool:
+    """Whether the run loads its best checkpoint at the end."""
     return spec.extra_value("trl", LOAD) is True
 
 
 def _evaluates(spec: Spec) -> bool:
+    """Whether the run evaluates while it trains."""
     return spec.amount("eval.every") != NEVER
 
 
 def _typed(amount: Amount) -> str:
+    """An interval as it is written in a spec."""
     return f"{amount.value * 100:g}%" if amount.unit == "share" else f"{amount.value}"
 
 

@@ -82,10 +82,10 @@ def keep_without_saving(spec: Spec) -> Iterator[Finding]:
 def full_determinism(spec: Spec) -> Iterator[Finding]:
     """`full_determinism` is off. `seed` alone fixes weights, dropout and the order of the rows.
 
-    Why it is bad: every kernel launch waits for the one before, so a run takes much longer, and an operation without a
-    deterministic kernel is an error at the step that reaches it.
+    Why it is bad: full determinism also makes every kernel launch wait for the one before.
 
-    Without it: nothing is reported.
+    Without it: a run takes much longer, and an operation that has no deterministic kernel raises an error at the step
+    that reaches it.
 
     Source: transformers 5.23 and 4.52.3 `trainer_utils.py` `enable_full_determinism` (CUDA_LAUNCH_BLOCKING); executed.
     """
@@ -172,7 +172,7 @@ def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `merge` folds adapters into their base, and without adapters the saved model is complete already.
 
-    Without it: nothing is reported; the runtime reads the setting only with adapters.
+    Without it: nothing reads the setting; the runtime looks for it among the adapter's settings.
 
     Source: the runtime of a bundle.
     """

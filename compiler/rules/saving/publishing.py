@@ -62,10 +62,9 @@ def repository_by_folder(spec: Spec) -> Iterator[Finding]:
 def pushed_in_public(spec: Spec) -> Iterator[Finding]:
     """`hub` states whether a new repository is private. A repository that exists keeps its visibility.
 
-    Why it is bad: a new repository is public, unless the organization makes its repositories private, and everybody can
-    load the weights from the first save on.
+    Why it is bad: everybody can load the weights of a public repository from the first save on.
 
-    Without it: nothing is reported.
+    Without it: a new repository is public, unless the organization makes its repositories private.
 
     Source: transformers 5.23 and 4.52 `hub_private_repo`, huggingface_hub `create_repo`.
     """

@@ -35,9 +35,9 @@ def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
 def trackio_project(spec: Spec) -> Iterator[Finding]:
     """trackio has a project.
 
-    Why it is bad: without one, every run goes to trackio's project `huggingface`, together with everybody else's.
+    Why it is bad: the runs of everybody who names no project are mixed in one.
 
-    Without it: nothing is reported.
+    Without it: every run goes to trackio's project `huggingface`.
 
     Source: transformers 5.23 `training_args.py` (`project`). LLaMA-Factory refuses it.
     """
