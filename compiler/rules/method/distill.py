@@ -14,7 +14,7 @@ WHEN = chosen("method", "distill")
 
 @rule("XP645", "no-teacher")
 def no_teacher(spec: Spec) -> Iterator[Finding]:
-    """`method distill` names the teacher that the student learns from.
+    """`method distill` needs a teacher that the student learns from.
 
     Why it is bad: without a teacher there are no probabilities to learn, and the run ends.
 
@@ -48,8 +48,8 @@ def _fitting(spec: Spec) -> str | None:
 
 @rule("XP646", "teacher-of-another-vocabulary")
 def another_vocabulary(spec: Spec) -> Iterator[Finding]:
-    """The teacher has the student's vocabulary. The sizes in config.json are compared, padding included (qwen2.5 has
-    151,936 rows up to 3B and 152,064 from 7B on); the tokenizers are compared when the run starts.
+    """The teacher must have the student's vocabulary. The sizes in config.json are compared, padding included (qwen2.5
+    has 151,936 rows up to 3B and 152,064 from 7B on); the tokenizers are compared when the run starts.
 
     Why it is bad: the teacher's probabilities are compared with the student's token by token.
 
@@ -93,7 +93,7 @@ def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP648", "no-share-of-the-rows")
 def no_share(spec: Spec) -> Iterator[Finding]:
-    """`lmbda` is 1 on trl 1.16, which learns only from completions that the student has just generated.
+    """`lmbda` must be 1 on trl 1.16, which learns only from completions that the student has just generated.
 
     Why it is bad: the setting asks for a mixture of completions that this trainer does not have.
 
@@ -112,7 +112,7 @@ def no_share(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP649", "divergence-out-of-range")
 def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
-    """`beta` lies between 0, the forward Kullback-Leibler divergence, and 1, the reverse one.
+    """`beta` must lie between 0, the forward Kullback-Leibler divergence, and 1, the reverse one.
 
     Why it is bad: a value outside the range is not a divergence.
 
@@ -131,8 +131,8 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP650", "student-that-is-not-gathered")
 def not_gathered(spec: Spec) -> Iterator[Finding]:
-    """A student under FSDP is not trained on trl 0.18, whose trainer generates with the weights that each process has.
-    ZeRO-3 is gathered, and trl 1.16 gathers both.
+    """A student cannot be trained under FSDP on trl 0.18, whose trainer generates with the weights that each process
+    has. ZeRO-3 is gathered, and trl 1.16 gathers both.
 
     Why it is bad: FSDP leaves each process only a piece of the weights, and a piece cannot generate.
 
@@ -152,8 +152,8 @@ def not_gathered(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP651", "liger-in-the-place-of-the-loss")
 def liger_loss(spec: Spec) -> Iterator[Finding]:
-    """`liger` is off in distillation where the trainer replaces its loss by Liger's. Elsewhere Liger's kernels are in
-    the layers, and the loss is unchanged.
+    """`liger` cannot be used in distillation where the trainer replaces its loss by Liger's. Elsewhere Liger's kernels
+    are in the layers, and the loss is unchanged.
 
     Why it is bad: Liger's loss divides by a different number of tokens, so it is not the loss that the spec describes.
 
@@ -172,7 +172,7 @@ def liger_loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP652", "tokens-that-the-teacher-lacks")
 def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
-    """No tokens are added to a student, because the teacher does not have them.
+    """No tokens can be added to a student, because the teacher does not have them.
 
     Why it is bad: the teacher cannot say how likely an added token is.
 
@@ -192,7 +192,7 @@ def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP653", "adapters-of-a-student-under-zero3")
 def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
-    """A student with adapters is not trained under ZeRO-3 before deepspeed 0.19.
+    """A student with adapters cannot be trained under ZeRO-3 before deepspeed 0.19.
 
     Why it is bad: the student generates during training, and these versions then miss modules in the order that they
     have recorded.

@@ -14,7 +14,7 @@ WHEN = chosen("method", "dpo")
 
 @rule("XP486", "ipo-averages-the-others")
 def ipo_with_others(spec: Spec) -> Iterator[Finding]:
-    """`ipo` is not combined with other dpo losses on trl 0.24.
+    """`ipo` cannot be combined with other dpo losses on trl 0.24.
 
     Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but trl 0.24 gives the
     means to all of them.
@@ -37,7 +37,7 @@ def ipo_with_others(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP487", "losses-of-flattened-pairs")
 def flattened(spec: Spec) -> Iterator[Finding]:
-    """`padding_free` is not combined with dpo losses that count tokens or answers per row: `ipo`, `sft`, `rpo` and
+    """`padding_free` cannot be combined with dpo losses that count tokens or answers per row: `ipo`, `sft`, `rpo` and
     `use_weighting`.
 
     Why it is bad: flattening puts all pairs of a micro-batch into one row, so the counts of single rows are lost.

@@ -25,7 +25,7 @@ SUMMED = ("bnpo", "dr_grpo", "dapo", "cispo")
 
 @rule("XP660", "group-does-not-divide")
 def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
-    """A round of generation, micro-batch x processes x steps_per_generation completions, is a multiple of
+    """A round of generation, micro-batch x processes x steps_per_generation completions, must be a multiple of
     `generations`.
 
     Why it is bad: a group is the completions of one prompt, whose rewards are compared with each other, so a round
@@ -56,8 +56,8 @@ def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP661", "evaluation-group-does-not-divide")
 def eval_group(spec: Spec) -> Iterator[Finding]:
-    """An evaluation batch over all processes is a multiple of the completions per prompt, which are `generations` or,
-    if it is set, `num_generations_eval`.
+    """An evaluation batch over all processes must be a multiple of the completions per prompt, which are `generations`
+    or, if it is set, `num_generations_eval`.
 
     Why it is bad: rewards are compared within a group in evaluation as well, so a batch contains only complete groups.
 
@@ -87,7 +87,7 @@ def eval_group(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP662", "no-reward")
 def no_reward(spec: Spec) -> Iterator[Finding]:
-    """grpo and rloo have a reward: a registered function, or a function of a file.
+    """grpo and rloo need a reward: a registered function, or a function of a file.
 
     Why it is bad: without a reward nothing says which completion is better.
 
@@ -105,9 +105,9 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP674", "reward-that-cannot-be-called")
 def uncallable(spec: Spec) -> Iterator[Finding]:
-    """A reward function of a file accepts the keyword arguments that the trainer passes: `completions`, the trainer's
-    other values, and the columns of the rows. Only the signature is read; nothing is executed, and a function that is
-    decorated or assigned is not checked before the launch.
+    """A reward function of a file must accept the keyword arguments that the trainer passes: `completions`, the
+    trainer's other values, and the columns of the rows. Only the signature is read; nothing is executed, and a function
+    that is decorated or assigned is not checked before the launch.
 
     Why it is bad: the trainer passes every argument by name, so the function names those that it reads and takes
     `**kwargs` for the rest.
@@ -155,7 +155,7 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP663", "rewards-of-no-weight")
 def no_weight(spec: Spec) -> Iterator[Finding]:
-    """At least one reward has a weight other than 0.
+    """At least one reward needs a weight other than 0.
 
     Why it is bad: with all weights 0 every completion scores the same, so every advantage is 0.
 
@@ -195,7 +195,7 @@ def sync_without_reference(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP667", "unknown-name-of-grpo")
 def unknown_name(spec: Spec) -> Iterator[Finding]:
-    """Arguments of grpo that accept any text have a value that the trainer knows.
+    """Arguments of grpo that accept any text need a value that the trainer knows.
 
     Why it is bad: the arguments are built with any text, so a misspelling costs the start of the run.
 
@@ -215,7 +215,7 @@ def unknown_name(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP668", "level-of-another-loss", "warning")
 def level_and_loss(spec: Spec) -> Iterator[Finding]:
-    """The loss fits the level of the importance ratio, tokens or sequences. luspo is made for sequences, vespo for
+    """The loss must fit the level of the importance ratio, tokens or sequences. luspo is made for sequences, vespo for
     tokens.
 
     Why it is bad: a loss that sums over tokens weighs sequence-level ratios by the length of the sequence.
@@ -246,7 +246,7 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP669", "correction-without-bounds")
 def correction(spec: Spec) -> Iterator[Finding]:
-    """The lower bound of the correction for vLLM's probabilities is below the upper bound.
+    """The lower bound of the correction for vLLM's probabilities must be below the upper bound.
     `vllm_importance_sampling_clip_max` is 3 unless it is set.
 
     Why it is bad: the correction clips its ratio between the two bounds; one of them is enough.
@@ -294,7 +294,7 @@ def vespo(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP671", "completions-logged-nowhere")
 def completions_repo(spec: Spec) -> Iterator[Finding]:
-    """`log_completions_hub_repo`, where logged completions are uploaded, is set only with `log_completions`.
+    """`log_completions_hub_repo`, where logged completions are uploaded, needs `log_completions`.
 
     Why it is bad: without logged completions there is nothing to upload.
 
@@ -313,7 +313,7 @@ def completions_repo(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP672", "shrinking-batch-of-groups")
 def auto_batch(spec: Spec) -> Iterator[Finding]:
-    """`auto_find_batch_size` is off for grpo and rloo.
+    """`auto_find_batch_size` cannot be used with grpo and rloo.
 
     Why it is bad: it halves the micro-batch when memory runs out, and a round then no longer contains complete groups.
 
@@ -333,7 +333,7 @@ def auto_batch(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP485", "tokens-of-another-round")
 def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
-    """With `loss = dapo` on trl 0.24, `steps_per_generation` equals the accumulation.
+    """With `loss = dapo` on trl 0.24, `steps_per_generation` must equal the accumulation.
 
     Why it is bad: `dapo` divides the loss of a step by the tokens of the step, but trl 0.24 divides it by the tokens of
     the complete round, `steps_per_generation` micro-batches. trl 1.16 corrects the scale.

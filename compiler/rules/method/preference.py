@@ -30,7 +30,7 @@ def _method_is(spec: Spec, *names: str) -> bool:
 
 @rule("XP630", "divergence-of-another-loss")
 def divergence(spec: Spec) -> Iterator[Finding]:
-    """`f_divergence_type` other than reverse KL is used only with dpo losses that have an f-divergence.
+    """`f_divergence_type` other than reverse KL needs a dpo loss that has an f-divergence.
 
     Why it is bad: an f-divergence changes the difference of the two answers' scores, which the other losses do not
     compute with it.
@@ -54,7 +54,7 @@ def divergence(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP631", "unknown-divergence")
 def unknown_divergence(spec: Spec) -> Iterator[Finding]:
-    """`f_divergence_type` is one of four names. XP104 checks trl 0.18, which has the names in its class.
+    """`f_divergence_type` must be one of four names. XP104 checks trl 0.18, which has the names in its class.
 
     Why it is bad: trl 1.16 reads the name only in the first step.
 
@@ -74,7 +74,7 @@ def unknown_divergence(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP632", "weights-of-sorted-rows")
 def weights_of_sorted(spec: Spec) -> Iterator[Finding]:
-    """The `aot` losses are not combined with `use_weighting`.
+    """The `aot` losses cannot be combined with `use_weighting`.
 
     Why it is bad: these losses sort the rows of a batch, and WPO's weights belong to the unsorted rows.
 
@@ -95,7 +95,7 @@ def weights_of_sorted(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP633", "smoothing-out-of-range")
 def smoothing_range(spec: Spec) -> Iterator[Finding]:
-    """`label_smoothing` is above 0 and below 1 for `exo_pair`, and below 0.5 for `robust`.
+    """`label_smoothing` must be above 0 and below 1 for `exo_pair`, and below 0.5 for `robust`.
 
     Why it is bad: `exo_pair` takes the logarithm of the smoothing, and `robust` divides by 1 - 2 x smoothing.
 
@@ -125,8 +125,8 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP634", "smoothing-not-read")
 def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
-    """`label_smoothing` is used only with a dpo loss that reads it. Most do not, and in trl 1.16 neither does
-    `sigmoid`, which did in trl 0.18.
+    """`label_smoothing` needs a dpo loss that reads it. Most do not, and in trl 1.16 neither does `sigmoid`, which did
+    in trl 0.18.
 
     Why it is bad: the preferences are treated as certain although the spec says that they are not.
 
@@ -147,7 +147,7 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP635", "reference-of-no-strength")
 def no_beta(spec: Spec) -> Iterator[Finding]:
-    """`beta` is not 0 in dpo and kto.
+    """`beta` must not be 0 in dpo and kto.
 
     Why it is bad: `beta` multiplies the term that is learned from, so every gradient is 0; some losses divide by it.
 
@@ -169,7 +169,7 @@ def no_beta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP691", "losses-of-no-weight")
 def no_weight(spec: Spec) -> Iterator[Finding]:
-    """The weights of the dpo losses add up to more than 0, since dpo sums its losses by their weights.
+    """The weights of the dpo losses must add up to more than 0, since dpo sums its losses by their weights.
 
     Why it is bad: a sum of 0 leaves nothing to learn from, and a sum below 0 reverses the loss.
 
@@ -192,7 +192,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP636", "moving-reference-computed-beforehand")
 def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
-    """`sync_reference` is not combined with `precompute`.
+    """`sync_reference` cannot be combined with `precompute`.
 
     Why it is bad: a reference whose log-probabilities are computed before training cannot move with the model.
 
@@ -211,7 +211,7 @@ def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP577", "precomputed-reference-in-two-types")
 def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
-    """kto does not precompute its reference over 4 bits in bf16 on trl 0.24 and 0.18.
+    """kto cannot precompute its reference over 4 bits in bf16 on trl 0.24 and 0.18.
 
     Why it is bad: these versions compute the reference before the first step without autocast, where the norms are
     float32 and the head is bfloat16, which only autocast can combine.
@@ -235,7 +235,7 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP637", "precomputed-reference-with-zero3")
 def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
-    """`precompute` is not combined with ZeRO-3 on trl-0.18, nor on any target over 4 bits on a CPU.
+    """`precompute` cannot be combined with ZeRO-3 on trl-0.18, nor on any target over 4 bits on a CPU.
 
     Why it is bad: trl 0.18 cannot compute the reference of a sharded model. On a CPU, bitsandbytes repacks 4-bit
     weights for AVX512-BF16 when the model stops training, and ZeRO-3 has changed their type.
@@ -267,7 +267,7 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP638", "one-row-without-a-neighbour")
 def kto_batch(spec: Spec) -> Iterator[Finding]:
-    """kto has at least two rows in a micro-batch, whatever the accumulation; `apo_zero_unpaired` has no KL term and
+    """kto needs at least two rows in a micro-batch, whatever the accumulation; `apo_zero_unpaired` has no KL term and
     needs only one.
 
     Why it is bad: kto estimates its KL term from the completions of the other rows of the micro-batch, and a single row
@@ -290,8 +290,8 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP639", "kto-out-of-order")
 def kto_order(spec: Spec) -> Iterator[Finding]:
-    """kto's rows keep their order: `train_sampling_strategy` is unset or `sequential`. The runtime shuffles the rows
-    once, before they are paired.
+    """kto's rows must keep their order: `train_sampling_strategy` is unset or `sequential`. The runtime shuffles the
+    rows once, before they are paired.
 
     Why it is bad: kto pairs each completion with its neighbour in the same micro-batch before training.
 
@@ -311,8 +311,8 @@ def kto_order(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP640", "kto-out-of-balance", "warning")
 def kto_balance(spec: Spec) -> Iterator[Finding]:
-    """kto's `desirable` and `undesirable` weights balance the number of good and bad answers, by equation 8 of the
-    paper. The labels of local files are counted.
+    """kto's `desirable` and `undesirable` weights should balance the number of good and bad answers, by equation 8 of
+    the paper. The labels of local files are counted.
 
     Why it is bad: where good and bad answers are not equally many, one of the weights has to make up for it.
 
@@ -355,7 +355,7 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP641", "generation-without-wandb")
 def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
-    """`generate_during_eval` is used only with the tracker wandb.
+    """`generate_during_eval` needs the tracker wandb.
 
     Why it is bad: the completions generated during evaluation are reported only to wandb, as a table.
 
@@ -374,7 +374,7 @@ def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP642", "pairs-without-a-length")
 def grouped_pairs(spec: Spec) -> Iterator[Finding]:
-    """Rows of preferences are not grouped by length.
+    """Rows of preferences cannot be grouped by length.
 
     Why it is bad: grouping reads the length of `input_ids`, which prepared pairs do not have because they contain two
     answers.
@@ -407,8 +407,8 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP643", "two-passes-of-reentrant-checkpointing")
 def two_passes(spec: Spec) -> Iterator[Finding]:
-    """The reward trainer of trl 0.18 does not recompute in the reentrant way under ddp and ZeRO-2, nor under ZeRO-3
-    where one bucket contains the complete model.
+    """The reward trainer of trl 0.18 cannot recompute in the reentrant way under ddp and ZeRO-2, nor under ZeRO-3 where
+    one bucket contains the complete model.
 
     Why it is bad: this trainer runs the model twice before the backward pass, once per answer, and reentrant
     checkpointing then delivers every gradient twice. trl 1.16 runs the model once.

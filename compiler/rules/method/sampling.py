@@ -22,7 +22,7 @@ SAMPLING = "every completion of a prompt is the same, and so is its reward"
 
 @rule("XP673", "seed-of-the-last-process")
 def seeds(spec: Spec) -> Iterator[Finding]:
-    """`seed` plus the number of the last process is below 2^32, since every process generates with its own seed.
+    """`seed` plus the number of the last process must be below 2^32, since every process generates with its own seed.
 
     Why it is bad: numpy accepts only seeds below 2^32.
 
@@ -44,8 +44,8 @@ def seeds(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP675", "recomputed-otherwise-after-generation")
 def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.24, checkpointing of a method that generates is reentrant: the trainer switches recomputation off to
-    generate and always switches it back on in the reentrant way.
+    """On trl 0.24, checkpointing of a method that generates must be reentrant: the trainer switches recomputation off
+    to generate and always switches it back on in the reentrant way.
 
     Why it is bad: the reentrant way computes no gradient where nothing before a layer is trained.
 
@@ -66,7 +66,7 @@ def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP676", "completions-without-a-cache")
 def without_a_cache(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.18, some families are not recomputed in a method that generates: the trainer keeps recomputation on
+    """On trl 0.18, some families cannot be recomputed in a method that generates: the trainer keeps recomputation on
     while it generates, and their layers then get no cache.
 
     Why it is bad: without a cache each new token attends only to itself.
@@ -91,7 +91,7 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP439", "evaluation-of-two-passes-under-zero3")
 def evaluated_twice(spec: Spec) -> Iterator[Finding]:
-    """A method that scores completions twice is not evaluated under ZeRO-3 with accumulation before DeepSpeed 0.19.
+    """A method that scores completions twice cannot be evaluated under ZeRO-3 with accumulation before DeepSpeed 0.19.
     rloo scores twice, and so does grpo with several `iterations`.
 
     Why it is bad: DeepSpeed fetches weights in the order of an earlier pass, and with accumulation the second pass has
@@ -118,7 +118,7 @@ def evaluated_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP665", "frozen-sampling")
 def frozen_sampling(spec: Spec) -> Iterator[Finding]:
-    """The sampling settings leave more than one possible completion of a prompt.
+    """The sampling settings must leave more than one possible completion of a prompt.
 
     Why it is bad: equal completions get equal rewards, and nothing is learned.
 
@@ -146,8 +146,8 @@ def frozen_sampling(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP666", "fewer-prompts-than-a-round")
 def few_prompts(spec: Spec) -> Iterator[Finding]:
-    """There are enough prompts for one round of generation, which takes completions / generations of them. The rows of
-    local files are counted.
+    """One round of generation needs enough prompts, completions / generations of them. The rows of local files are
+    counted.
 
     Why it is bad: prompts that do not fill a round are dropped, so too few prompts train nothing.
 

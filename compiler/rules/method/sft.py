@@ -18,7 +18,7 @@ CONVERSATIONS = ("messages", "conversations")
 
 @rule("XP504", "loss-mask-without-turns")
 def loss_mask(spec: Spec) -> Iterator[Finding]:
-    """`assistant_only` is used with conversations, and `completion_only` with prompts and completions, which may be
+    """`assistant_only` needs conversations, and `completion_only` needs prompts with completions, which may be
     conversations too. In a mixture of shapes each setting applies to the rows of its shape.
 
     Why it is bad: rows of another shape do not contain what the mask selects.
@@ -58,9 +58,9 @@ def _is_plain(source: DataSource) -> bool:
 
 @rule("XP506", "template-without-generation-marks")
 def template_marks(spec: Spec) -> Iterator[Finding]:
-    """The chat template used with `assistant_only` has `{% generation %}` marks. trl replaces some templates that it
-    knows by their exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others) by marked ones; Llama 3.1 and 3.2 are
-    not among them.
+    """`assistant_only` needs a chat template with `{% generation %}` marks. trl replaces some templates that it knows
+    by their exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others) by marked ones; Llama 3.1 and 3.2 are not
+    among them.
 
     Why it is bad: the marks are how the assistant's tokens are found. If the compiler cannot read the template, the
     preflight checks the tokenizer.
@@ -96,7 +96,7 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP601", "loss-mask-not-in-the-target")
 def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """`assistant_only` is not used on trl-0.18, nor `completion_only` there with packing, `padding_free` or Liger.
+    """`assistant_only` cannot be used on trl-0.18, nor `completion_only` there with packing, `padding_free` or Liger.
 
     Why it is bad: the loss would include tokens that the spec excludes.
 
@@ -129,7 +129,7 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP602", "turn-without-an-assistant")
 def no_assistant(spec: Spec) -> Iterator[Finding]:
-    """With `assistant_only`, every conversation has a turn of the assistant. All rows of a local file are checked.
+    """With `assistant_only`, every conversation needs a turn of the assistant. All rows of a local file are checked.
 
     Why it is bad: the loss includes only the assistant's turns, so such a row has nothing to learn.
 
@@ -156,8 +156,8 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP603", "prompt-fills-the-sequence", "warning")
 def prompt_fills(spec: Spec) -> Iterator[Finding]:
-    """A prompt is shorter than `seq`. Every word is at least one token, so a prompt of `seq` words leaves no room; all
-    rows of a local file are checked.
+    """A prompt must be shorter than `seq`. Every word is at least one token, so a prompt of `seq` words leaves no room;
+    all rows of a local file are checked.
 
     Why it is bad: where the prompt fills the sequence, nothing of the completion is left to learn.
 
@@ -197,7 +197,7 @@ def _next_power(words: int) -> int:
 
 @rule("XP604", "end-of-turn-not-learned", "warning")
 def end_of_turn(spec: Spec) -> Iterator[Finding]:
-    """With `assistant_only`, the token that ends the assistant's turn is inside the `{% generation %}` marks.
+    """With `assistant_only`, the token that ends the assistant's turn must be inside the `{% generation %}` marks.
 
     Why it is bad: the model never learns to stop.
 
@@ -232,7 +232,7 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP605", "nothing-to-predict")
 def nothing_to_predict(spec: Spec) -> Iterator[Finding]:
-    """`seq` is at least 2.
+    """`seq` must be at least 2.
 
     Why it is bad: a sequence of one token has no next token to predict, so no weight changes.
 

@@ -23,7 +23,7 @@ INSTEAD = {
 
 @rule("XP127", "method-not-in-the-target", reads=tuple(row.path for row in TABLE if row.methods and row.args))
 def method_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target has the method, and the target's class for the method has the settings that the spec writes.
+    """The target must have the method, and its class for the method must have the settings that the spec writes.
 
     Why it is bad: a setting that the class does not have cannot take effect.
 
@@ -96,8 +96,8 @@ def _missing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP644", "family-without-scores")
 def family_without_scores(spec: Spec) -> Iterator[Finding]:
-    """The model's family has a class for sequence classification, which is what a reward model is. `trust_remote_code`
-    is accepted without this check, since the model's own code can bring such a class.
+    """A reward model needs a family with a class for sequence classification. `trust_remote_code` is accepted without
+    this check, since the model's own code can bring such a class.
 
     Why it is bad: a family without that class gives no score.
 

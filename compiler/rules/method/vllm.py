@@ -25,7 +25,7 @@ def _colocated(spec: Spec) -> bool:
 
 @rule("XP680", "vllm-without-gpu")
 def vllm_on_cpu(spec: Spec) -> Iterator[Finding]:
-    """vLLM runs on a GPU, not inside training processes on a CPU.
+    """vLLM inside the training processes needs a GPU.
 
     Why it is bad: the published wheels of vLLM are built for CUDA.
 
@@ -44,7 +44,7 @@ def vllm_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP337", "vllm-on-an-old-gpu")
 def vllm_capability(spec: Spec) -> Iterator[Finding]:
-    """The GPU has the compute capability that vLLM needs: 7.5 from vLLM 0.21 on, 7.0 before.
+    """vLLM needs a GPU of compute capability 7.5 from vLLM 0.21 on, and 7.0 before.
 
     Why it is bad: vLLM's wheels have no kernels for older GPUs.
 
@@ -65,7 +65,7 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP681", "vllm-groups-do-not-divide")
 def tensor_parallel(spec: Spec) -> Iterator[Finding]:
-    """`tensor_parallel` of a colocated vLLM divides the number of training processes.
+    """`tensor_parallel` of a colocated vLLM must divide the number of training processes.
 
     Why it is bad: a vLLM that spans several GPUs takes them from the training processes, in groups of one size.
 
@@ -88,7 +88,7 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP682", "vllm-over-8-bits")
 def eight_bits(spec: Spec) -> Iterator[Finding]:
-    """A colocated vLLM is not used with a base of 8 bits.
+    """A colocated vLLM cannot be used with a base of 8 bits.
 
     Why it is bad: vLLM quantizes to 4 bits while it loads, not to 8, so it cannot load the base that is trained.
 
@@ -107,7 +107,7 @@ def eight_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP683", "vllm-too-short")
 def too_short(spec: Spec) -> Iterator[Finding]:
-    """vLLM's `max_length` has room for the prompt and the completion.
+    """vLLM's `max_length` must have room for the prompt and the completion.
 
     Why it is bad: tokens of a completion that do not fit are never generated.
 
@@ -132,7 +132,7 @@ def too_short(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP684", "settings-of-another-vllm", "warning")
 def another_mode(spec: Spec) -> Iterator[Finding]:
-    """The vLLM settings are those of its mode: a colocated vLLM has no port and no timeout, and a server is started
+    """A vLLM setting needs the mode that reads it: a colocated vLLM has no port and no timeout, and a server is started
     with its own memory and parallelism.
 
     Why it is bad: the setting has no effect.

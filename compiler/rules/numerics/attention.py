@@ -23,7 +23,7 @@ def _legal(spec: Spec) -> str:
 
 @rule("XP314", "flash-without-the-hardware")
 def flash_hardware(spec: Spec) -> Iterator[Finding]:
-    """Flash attention runs on GPUs of compute capability 8.0 or later, in fp16 or bf16; flash3 does not run on
+    """Flash attention needs a GPU of compute capability 8.0 or later and fp16 or bf16; flash3 does not run on
     Blackwell.
 
     Why it is bad: the kernels do not exist elsewhere. FlashAttention-3 has kernels for Ampere, Ada and Hopper
@@ -66,8 +66,8 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP315", "attention-not-in-the-family")
 def attention_family(spec: Spec) -> Iterator[Finding]:
-    """The model's family implements the attention. The family of a model outside the registry is read from its name, as
-    in `openai/gpt-oss-20b`.
+    """The model's family must implement the attention. The family of a model outside the registry is read from its
+    name, as in `openai/gpt-oss-20b`.
 
     Why it is bad: gpt_oss declares flash attention but uses a kernel from the Hub, for which a bundle has no package;
     gemma2 under transformers 4.52 loads sdpa, which drops its soft cap.
@@ -95,7 +95,7 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP316", "flex-on-cpu")
 def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
-    """Flex attention is not used on a CPU.
+    """Flex attention cannot train on a CPU.
 
     Why it is bad: it has no backward pass there.
 
@@ -116,7 +116,7 @@ def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP336", "flex-before-volta")
 def flex_before_volta(spec: Spec) -> Iterator[Finding]:
-    """Flex attention runs on GPUs of compute capability 7.0 or later.
+    """Flex attention needs a GPU of compute capability 7.0 or later.
 
     Why it is bad: torch compiles flex attention, and its compiler makes kernels only for such GPUs.
 
@@ -139,8 +139,8 @@ def flex_before_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP319", "past-the-context", "warning")
 def past_the_context(spec: Spec) -> Iterator[Finding]:
-    """Sequences are no longer than the model's context, also after `pad_to_multiple_of`. It is an error, not a warning,
-    for families that look up positions in a table (gpt2, opt, gptj, mpt and others).
+    """Sequences must not be longer than the model's context, also after `pad_to_multiple_of`. It is an error, not a
+    warning, for families that look up positions in a table (gpt2, opt, gptj, mpt and others).
 
     Why it is bad: the model has never seen the positions beyond its context, and a table has no entries for them.
 
@@ -204,7 +204,7 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
 
 @rule("XP340", "attention-not-in-the-target")
 def attention_target(spec: Spec) -> Iterator[Finding]:
-    """The target's transformers has the attention; transformers 4.52 has no flash3.
+    """The target's transformers must have the attention; transformers 4.52 has no flash3.
 
     Why it is bad: an attention without a function cannot be loaded.
 
@@ -227,7 +227,7 @@ def attention_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP341", "dropout-of-flash3", "warning")
 def flash3_dropout(spec: Spec) -> Iterator[Finding]:
-    """A model with attention dropout in its configuration does not use flash3.
+    """A model with attention dropout in its configuration should not use flash3.
 
     Why it is bad: FlashAttention-3 has no dropout, so the model trains without it.
 
@@ -249,8 +249,8 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP342", "family-not-in-the-target")
 def family_target(spec: Spec) -> Iterator[Finding]:
-    """The target's transformers knows the model's family. `trust_remote_code` is accepted without this check, since the
-    model's own code can bring the family.
+    """The target's transformers must know the model's family. `trust_remote_code` is accepted without this check, since
+    the model's own code can bring the family.
 
     Why it is bad: an older transformers cannot build a newer family.
 
@@ -269,7 +269,7 @@ def family_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP343", "family-without-the-fused-head")
 def fused_head(spec: Spec) -> Iterator[Finding]:
-    """The model's family works with the fused output head from which TRL 1.16 computes the loss.
+    """The model's family must work with the fused output head from which TRL 1.16 computes the loss.
 
     Why it is bad: llama4_text gives the complete model as its base model, and granitemoe, granitemoehybrid and phimoe
     have no `num_experts` for the balancing loss, which is on unless its coefficient is 0.

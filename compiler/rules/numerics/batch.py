@@ -21,7 +21,7 @@ def _unit(spec: Spec) -> str:
 
 @rule("XP201", "batch-does-not-divide")
 def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
-    """The global batch is exactly micro-batch x accumulation x world size.
+    """The global batch must be exactly micro-batch x accumulation x world size.
 
     Why it is bad: transformers has no global batch and multiplies what it is given, so a wrong accumulation trains with
     another batch size than intended.
@@ -91,7 +91,7 @@ def _on_another_line(primary: Label, others: list[Label | None]) -> bool:
 
 @rule("XP202", "nothing-to-train")
 def nothing_to_train(spec: Spec) -> Iterator[Finding]:
-    """A run lasts more than 0 epochs.
+    """A run needs more than 0 epochs.
 
     Why it is bad: no step is taken.
 
@@ -128,7 +128,7 @@ def total_steps(spec: Spec) -> int | None:
 
 @rule("XP203", "warmup-past-the-end", "warning")
 def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
-    """The warm-up is shorter than the run; a share is rounded up to complete steps.
+    """The warm-up must be shorter than the run; a share is rounded up to complete steps.
 
     Why it is bad: the peak learning rate is never reached.
 
@@ -166,7 +166,7 @@ WITH_FLOOR = ("cosine", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 
 @rule("XP204", "min-lr-without-a-tail")
 def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
-    """`min_lr` is written for a schedule that ends or stops at a chosen learning rate, and lies below the peak.
+    """`min_lr` needs a schedule that ends or stops at a chosen learning rate, and must lie below the peak.
 
     Why it is bad: the other schedules do not accept the argument.
 
@@ -206,7 +206,7 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP205", "wsd-decay")
 def wsd_decay(spec: Spec) -> Iterator[Finding]:
-    """`wsd` has a `decay`, and no other schedule has one. A share of the run is accepted where the run is counted in
+    """`wsd` needs a `decay`, and no other schedule has one. A share of the run is accepted where the run is counted in
     steps, since the library needs a number of steps.
 
     Why it is bad: `wsd` cannot be built without the length of its decay.
@@ -241,8 +241,8 @@ NEUTRAL = {"optimizer.weight_decay": 0.0, "optimizer.clip": 0.0}
 
 @rule("XP206", "unused-moments", "warning")
 def unused_moments(spec: Spec) -> Iterator[Finding]:
-    """`betas`, `eps`, `weight_decay` and `clip` are written only for an optimizer that reads them. `betas` and `eps`
-    are Adam's; a few optimizers use no weight decay or leave no gradient to clip.
+    """`betas`, `eps`, `weight_decay` and `clip` need an optimizer that reads them. `betas` and `eps` are Adam's; a few
+    optimizers use no weight decay or leave no gradient to clip.
 
     Why it is bad: the setting has no effect.
 
@@ -267,7 +267,7 @@ def unused_moments(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP207", "learning-rate-zero")
 def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
-    """The learning rate is above 0.
+    """The learning rate must be above 0.
 
     Why it is bad: at 0 every step leaves the weights unchanged.
 
@@ -289,7 +289,7 @@ LARGEST_BF16_SUM = 256
 
 @rule("XP209", "gradients-summed-in-bf16", "warning")
 def summed_in_bf16(spec: Spec) -> Iterator[Finding]:
-    """Under DeepSpeed in bf16, a step sums at most 256 micro-batches, unless ZeRO-2 or 3 is set to sum in fp32.
+    """Under DeepSpeed in bf16, a step can sum at most 256 micro-batches, unless ZeRO-2 or 3 is set to sum in fp32.
 
     Why it is bad: gradients are summed in the dtype of the model, and bf16 has 8 significant bits: from the 257th on, a
     micro-batch's gradient is less than half of the sum's last bit and changes nothing.

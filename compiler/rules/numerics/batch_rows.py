@@ -14,7 +14,7 @@ WHEN = few_rows
 
 @rule("XP208", "batch-larger-than-the-data", "warning")
 def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
-    """The global batch is no larger than the number of rows.
+    """The global batch must not be larger than the number of rows.
 
     Why it is bad: a step ends with the epoch, so the larger batch is never reached.
 
@@ -56,7 +56,7 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP210", "everything-dropped")
 def everything_dropped(spec: Spec) -> Iterator[Finding]:
-    """With `dataloader_drop_last`, the rows fill at least one micro-batch in every process.
+    """With `dataloader_drop_last`, the rows must fill at least one micro-batch in every process.
 
     Why it is bad: an incomplete batch is dropped, and here that is all of the data.
 

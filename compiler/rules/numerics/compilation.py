@@ -19,7 +19,7 @@ GRAPHS = ("reduce-overhead", "max-autotune")
 
 @rule("XP344", "compiled-twice")
 def compiled_twice(spec: Spec) -> Iterator[Finding]:
-    """`compile`, which compiles layer by layer, is not combined with `torch_compile`, which compiles the complete
+    """`compile`, which compiles layer by layer, cannot be combined with `torch_compile`, which compiles the complete
     model. `torch_compile_mode` and `torch_compile_backend` apply to both.
 
     Why it is bad: accelerate does only one of them.
@@ -39,8 +39,8 @@ def compiled_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP345", "layers-not-compiled")
 def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
-    """`compile` is used on a target whose accelerate can compile layer by layer: not accelerate 1.4, and not accelerate
-    1.11 with FSDP.
+    """`compile` needs a target whose accelerate can compile layer by layer: not accelerate 1.4, and not accelerate 1.11
+    with FSDP.
 
     Why it is bad: the run would compile something else, or lose FSDP's hooks.
 
@@ -88,7 +88,7 @@ def _backend(spec: Spec) -> str:
 
 @rule("XP353", "compile-before-ampere", "warning")
 def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
-    """Compilation is used on Ampere and later; before Volta it is an error with the backend inductor.
+    """Compilation should run on Ampere or later; before Volta it is an error with the backend inductor.
 
     Why it is bad: compilation gains little before Ampere, and inductor's Triton has no kernels before Volta.
 
@@ -115,7 +115,7 @@ def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP354", "compile-switched-on")
 def compile_switched_on(spec: Spec) -> Iterator[Finding]:
-    """`torch_compile = false` is not written with a mode or a backend of the compiler.
+    """`torch_compile = false` contradicts a mode or a backend of the compiler.
 
     Why it is bad: a mode or a backend switches compilation on.
 
@@ -135,7 +135,7 @@ def compile_switched_on(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP355", "graphs-of-changing-lengths", "warning")
 def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
-    """CUDA graphs are used with rows of one length, which only packing by cutting a stream (`wrapped`) gives.
+    """CUDA graphs need rows of one length, which only packing by cutting a stream (`wrapped`) gives.
 
     Why it is bad: a graph is recorded for one shape, and every other length records another.
 
@@ -161,7 +161,7 @@ def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP357", "unknown-compiler")
 def unknown_compiler(spec: Spec) -> Iterator[Finding]:
-    """`torch_compile_backend` and `torch_compile_mode` are names that the libraries know.
+    """`torch_compile_backend` and `torch_compile_mode` must be names that the libraries know.
 
     Why it is bad: a misspelling is found only after the model is loaded.
 

@@ -38,7 +38,7 @@ def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
 
 @rule("XP489", "fused-dpo")
 def fused_dpo(spec: Spec) -> Iterator[Finding]:
-    """dpo's fused loss on trl 0.24 is used only where it computes the same as the normal loss.
+    """dpo's fused loss on trl 0.24 can be used only where it computes the same as the normal loss.
 
     Why it is bad: it calls the decoder directly, past the wrapper of the model. DDP sees no forward pass and never
     averages the gradients, so two processes train two models and one is saved; ZeRO-3 and FSDP have not gathered the
@@ -82,7 +82,7 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP693", "fused-loss-past-the-wrapper")
 def fused_kto(spec: Spec) -> Iterator[Finding]:
-    """kto's fused loss on trl 0.18 is used only where it can run: loss `kto`, no adapters, no precomputed reference,
+    """kto's fused loss on trl 0.18 can be used only where it runs: loss `kto`, no adapters, no precomputed reference,
     and neither ZeRO-3 nor a wrapper on several processes. grpo's fused loss goes through the wrapper.
 
     Why it is bad: it takes the decoder and the output head out of the model and calls them directly, so DDP's wrapper

@@ -11,7 +11,7 @@ from xpc.compiler.stacks import able
 
 @rule("XP330", "liger-on-cpu")
 def liger_on_cpu(spec: Spec) -> Iterator[Finding]:
-    """`liger` is used on GPUs.
+    """`liger` needs a GPU.
 
     Why it is bad: Liger's kernels are Triton programs, and Triton has no CPU driver.
 
@@ -30,7 +30,7 @@ def liger_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP331", "liger-without-the-family")
 def liger_without_family(spec: Spec) -> Iterator[Finding]:
-    """Liger has kernels for the model's family.
+    """Liger must have kernels for the model's family.
 
     Why it is bad: `liger` changes nothing for a family that is not in Liger's table.
 
@@ -50,7 +50,7 @@ def liger_without_family(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP339", "liger-before-volta", "warning")
 def liger_before_volta(spec: Spec) -> Iterator[Finding]:
-    """`liger` is used on GPUs of compute capability 7.0 or later.
+    """`liger` should run on a GPU of compute capability 7.0 or later.
 
     Why it is bad: Triton, in which Liger's kernels are written, is not tested on older GPUs.
 
@@ -71,7 +71,7 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP692", "liger-of-a-reward-model")
 def liger_of_scores(spec: Spec) -> Iterator[Finding]:
-    """`liger` is not used with a reward model on trl 0.18. On trl 1.16 the runtime applies only Liger's kernels for
+    """`liger` cannot be used with a reward model on trl 0.18. On trl 1.16 the runtime applies only Liger's kernels for
     layers.
 
     Why it is bad: trl 0.18 lets Liger replace the forward pass by a language model's, with its fused loss, which a
@@ -93,7 +93,7 @@ def liger_of_scores(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP332", "offload-activations-on-cpu")
 def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
-    """`offload_activations` is used on GPUs.
+    """`offload_activations` needs a GPU.
 
     Why it is bad: activations can be moved to host memory only from a GPU.
 
@@ -112,8 +112,8 @@ def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP334", "optimizer-without-a-gpu")
 def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
-    """GaLore's 8-bit AdamW and AdaLomo are used on GPUs. The optimizers of bitsandbytes 0.50 run on a CPU, including
-    the paged ones.
+    """GaLore's 8-bit AdamW and AdaLomo need a GPU. The optimizers of bitsandbytes 0.50 run on a CPU, including the
+    paged ones.
 
     Why it is bad: these two keep their states on a GPU, whatever device the model is on.
 

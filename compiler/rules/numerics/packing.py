@@ -37,7 +37,7 @@ DENSE_ROW = 8192
 
 @rule("XP310", "packing-without-flash")
 def packing_without_flash(spec: Spec) -> Iterator[Finding]:
-    """Packing is used with flash attention, unless `packing(isolate=mask)` asks for a mask.
+    """Packing needs flash attention, or a mask that the spec asks for by `packing(isolate=mask)`.
 
     Why it is bad: packing puts several documents into one row. A flash kernel keeps them apart by their lengths; other
     implementations build a mask over the complete row, at a cost that grows with the square of its length.
@@ -73,7 +73,7 @@ def bounded(spec: Spec) -> str | None:
 
 @rule("XP311", "mask-not-exact")
 def mask_not_exact(spec: Spec) -> Iterator[Finding]:
-    """`packing(isolate=mask)` is used where the target's mask is known to be exact for the model's family.
+    """`packing(isolate=mask)` needs a target whose mask is known to be exact for the model's family.
 
     Why it is bad: families that ignore position ids or carry a state leak from one document into the next, and
     `wrapped` cuts a stream into rows without recording where documents end, so there is nothing to build a mask from.
@@ -131,7 +131,7 @@ def _why_state_leaks(spec: Spec, known: Family) -> str:
 
 @rule("XP312", "wrapped-packing", "warning")
 def wrapped_packing(spec: Spec) -> Iterator[Finding]:
-    """Packing uses a strategy other than `wrapped`.
+    """Packing should use a strategy other than `wrapped`.
 
     Why it is bad: `wrapped` cuts documents at the ends of rows and lets them attend to each other, whatever the
     attention; `padding_free` does not help, because it flattens rows that have no boundaries of their own.
@@ -164,8 +164,8 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP370", "flash-without-ends")
 def flash_without_ends(spec: Spec) -> Iterator[Finding]:
-    """`packing(isolate=flash)` is used with a packing strategy that records where documents end, not with `wrapped`.
-    All packing on trl-0.18 is of this kind; `wrapped` without `isolate` gives only a warning (XP312).
+    """`packing(isolate=flash)` needs a packing strategy that records where documents end, which `wrapped` does not. All
+    packing on trl-0.18 is of this kind; `wrapped` without `isolate` gives only a warning (XP312).
 
     Why it is bad: the kernel is called for the complete row, so every document attends to those before it.
 
@@ -189,7 +189,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP313", "packing-strategy-of-another-target")
 def packing_strategy(spec: Spec) -> Iterator[Finding]:
-    """The packing strategy is one that the target has.
+    """The packing strategy must be one that the target has.
 
     Why it is bad: the arguments accept any name, so a wrong one is found late.
 
@@ -210,7 +210,7 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP324", "evaluation-rows-packed-alone")
 def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
-    """`packing.eval` is used with `packing`, or with `padding_free` where that keeps documents apart.
+    """`packing.eval` needs `packing`, or `padding_free` where that keeps documents apart.
 
     Why it is bad: positions are passed on by the collator of packed training, which is missing here, so documents of
     the evaluation attend to each other with every attention, flash included.
@@ -233,7 +233,7 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP317", "padding-free-with-a-length")
 def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
-    """With `padding_free` and without packing, `seq` is not written on trl-1.16.
+    """With `padding_free` and without packing, `seq` cannot be written on trl-1.16.
 
     Why it is bad: rows are not cut, so the written `seq` is not enforced.
 
@@ -254,7 +254,7 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP318", "padding-free-without-flash")
 def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
-    """`padding_free` is used with flash attention or an exact mask.
+    """`padding_free` needs flash attention or an exact mask.
 
     Why it is bad: it flattens a micro-batch into one row, so rows must be kept apart as for packing.
 
@@ -276,7 +276,7 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP320", "flash-does-not-isolate")
 def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
-    """Flash attention with packed or flattened rows is used with a family that passes it the positions of documents and
+    """Flash attention over packed or flattened rows needs a family that passes it the positions of documents and
     carries no state. For a model outside the registry, the family is read from its name (`tiiuae/Falcon-H1-1.5B`,
     `ai21labs/Jamba-v0.1`); a family that is not there either (zamba2, lfm2_moe, minimax) is refused if its source in
     transformers has layers with a state.
@@ -316,7 +316,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP321", "padding-free-of-one", "warning")
 def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
-    """`padding_free` is used with a micro-batch of more than one sequence.
+    """`padding_free` needs a micro-batch of more than one sequence.
 
     Why it is bad: a single sequence has no padding to save; packing would fill the row.
 
@@ -337,7 +337,8 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP322", "mask-over-a-long-row", "warning")
 def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
-    """Packed rows without flash attention are at most 8192 tokens when the rows of a micro-batch are joined end to end.
+    """Packed rows without flash attention should not exceed 8192 tokens when the rows of a micro-batch are joined end
+    to end.
 
     Why it is bad: the work and the mask grow with the square of micro x seq, and most of it is masked out. flex skips
     masked blocks.

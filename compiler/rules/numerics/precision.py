@@ -16,9 +16,9 @@ UNROTATED = ("bloom", "gpt2", "gpt_bigcode", "mpt", "opt")
 
 @rule("XP301", "bf16-before-ampere")
 def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
-    """bf16 is used on GPUs of compute capability 8.0 (Ampere) or later: as the precision, for weights, for a teacher,
-    and in `extra deepspeed`. Where a library would choose bf16 for adapters, weights or bases, the bundle's runtime
-    keeps the type that the spec states.
+    """bf16 needs a GPU of compute capability 8.0 (Ampere) or later: as the precision, for weights, for a teacher, and
+    in `extra deepspeed`. Where a library would choose bf16 for adapters, weights or bases, the bundle's runtime keeps
+    the type that the spec states.
 
     Why it is bad: older GPUs emulate bf16 in software and train very slowly.
 
@@ -68,7 +68,7 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP323", "bf16-positions-before-ampere")
 def bf16_positions(spec: Spec) -> Iterator[Finding]:
-    """The first Falcon models (falcon-rw) are trained on GPUs of compute capability 8.0 or later.
+    """The first Falcon models (falcon-rw) need a GPU of compute capability 8.0 or later.
 
     Why it is bad: they use ALiBi, whose slopes transformers multiplies in bf16 whatever the precision.
 
@@ -89,7 +89,7 @@ def bf16_positions(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP302", "tf32-before-ampere")
 def tf32_before_ampere(spec: Spec) -> Iterator[Finding]:
-    """`tf32` is used on GPUs of compute capability 8.0 or later.
+    """`tf32` needs a GPU of compute capability 8.0 or later.
 
     Why it is bad: other hardware has no TensorFloat-32.
 
@@ -110,7 +110,7 @@ def tf32_before_ampere(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP303", "fp16-on-cpu")
 def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
-    """fp16 mixed precision is not used on a CPU.
+    """fp16 mixed precision does not work on a CPU.
 
     Why it is bad: it does nothing there, with neither autocast nor a loss scaler.
 
@@ -146,7 +146,8 @@ def _not_fp32(spec: Spec) -> bool:
 
 @rule("XP304", "fp16-weights")
 def fp16_weights(spec: Spec) -> Iterator[Finding]:
-    """fp16 weights are trained only where an fp32 master copy exists, as under DeepSpeed and FSDP with mixed precision.
+    """fp16 weights can be trained only where an fp32 master copy exists, as under DeepSpeed and FSDP with mixed
+    precision.
 
     Why it is bad: the gradient scaler refuses fp16 gradients, and Adam's epsilon is zero in fp16.
 
@@ -167,7 +168,7 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP326", "fp16-weights-in-bf16-autocast")
 def mixed_halves(spec: Spec) -> Iterator[Finding]:
-    """fp16 weights with 4-bit layers or rotations (oft) are not trained in bf16 under ddp. ZeRO and FSDP cast the
+    """fp16 weights with 4-bit layers or rotations (oft) cannot be trained in bf16 under ddp. ZeRO and FSDP cast the
     weights that they manage.
 
     Why it is bad: these layers return the dtype of their input, fp16, and bf16 autocast refuses to combine such
@@ -193,8 +194,8 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP305", "bf16-weights", "warning")
 def bf16_weights(spec: Spec) -> Iterator[Finding]:
-    """Weights are fp32 under ddp, where bf16 weights have no fp32 master copy. It is an error at a learning rate of
-    1e-5 and below.
+    """Weights under ddp should be fp32, because bf16 weights have no fp32 master copy there. It is an error at a
+    learning rate of 1e-5 and below.
 
     Why it is bad: small updates are rounded away.
 
@@ -216,7 +217,7 @@ def bf16_weights(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP307", "weights-narrower-than-the-precision")
 def narrow_weights(spec: Spec) -> Iterator[Finding]:
-    """With `precision fp32`, the weights that are trained are fp32.
+    """With `precision fp32`, the weights that are trained must be fp32.
 
     Why it is bad: without mixed precision a model computes in the dtype of its weights, so bf16 weights are not trained
     in fp32.
@@ -239,7 +240,7 @@ def narrow_weights(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP573", "zero3-loads-in-the-precision")
 def loaded_wide(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO-3 with `precision fp32`, a frozen base is written as fp32. Quantized weights keep their bits.
+    """Under ZeRO-3 with `precision fp32`, a frozen base must be written as fp32. Quantized weights keep their bits.
 
     Why it is bad: ZeRO-3 creates weights in the dtype of the run's precision, so a bf16 base takes the memory of fp32.
 
@@ -260,7 +261,7 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP576", "zero-widens-the-score")
 def widened_score(spec: Spec) -> Iterator[Finding]:
-    """A reward model with adapters under ZeRO-1 or 2 and `precision fp32` has a base in fp32. A run in bf16 or fp16
+    """A reward model with adapters under ZeRO-1 or 2 and `precision fp32` needs a base in fp32. A run in bf16 or fp16
     casts everything.
 
     Why it is bad: ZeRO-1 and 2 keep all trained weights in one flat tensor, so the score head becomes float32 like the
@@ -283,7 +284,7 @@ def widened_score(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP308", "fp16-zero-before-volta")
 def fp16_zero_before_volta(spec: Spec) -> Iterator[Finding]:
-    """fp16 with DeepSpeed is used on GPUs of compute capability 7.0 or later.
+    """fp16 with DeepSpeed needs a GPU of compute capability 7.0 or later.
 
     Why it is bad: DeepSpeed refuses fp16 on 6.x, where it is deprecated.
 
@@ -305,7 +306,7 @@ def fp16_zero_before_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP306", "bf16-zero-on-cpu")
 def bf16_zero_on_cpu(spec: Spec) -> Iterator[Finding]:
-    """bf16 is not used with ZeRO on a CPU.
+    """bf16 cannot be used with ZeRO on a CPU.
 
     Why it is bad: bf16 on a CPU needs `use_cpu`, and `use_cpu` makes accelerate replace DeepSpeed by plain DDP.
 

@@ -26,8 +26,8 @@ def _packed(spec: Spec) -> str | None:
 
 @rule("XP450", "quantized-weights-trained")
 def quantized_trained(spec: Spec) -> Iterator[Finding]:
-    """A model that is quantized already is trained through adapters. The config.json of a local model is read, or one
-    that is given.
+    """A model that is quantized already can be trained only through adapters. The config.json of a local model is read,
+    or one that is given.
 
     Why it is bad: packed weights have no gradient.
 
@@ -46,7 +46,7 @@ def quantized_trained(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP451", "quantized-twice")
 def quantized_twice(spec: Spec) -> Iterator[Finding]:
-    """A model that is quantized already is not quantized again by bitsandbytes.
+    """A model that is quantized already cannot be quantized again by bitsandbytes.
 
     Why it is bad: the two quantizations cannot be combined.
 
@@ -67,7 +67,7 @@ def quantized_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP452", "packed-weights-not-sharded", "warning")
 def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
-    """A base packed by GPTQ, AWQ or a similar method is not trained under FSDP or ZeRO-3.
+    """A base packed by GPTQ, AWQ or a similar method is not sharded by FSDP or ZeRO-3.
 
     Why it is bad: packed weights are integers, which FSDP and ZeRO-3 keep completely in every process.
 

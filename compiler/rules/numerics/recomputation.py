@@ -18,7 +18,7 @@ WHEN = either(on("memory.checkpointing.selective"), chosen("strategy", "zero3"))
 
 @rule("XP481", "selective-cannot-be-reentrant")
 def selective_reentrant(spec: Spec) -> Iterator[Finding]:
-    """Selective checkpointing is not reentrant.
+    """Selective checkpointing cannot be reentrant.
 
     Why it is bad: it chooses by hooks what is not recomputed, and only the newer, non-reentrant implementation has
     these hooks. TRL also turns reentrant for adapters under ZeRO-3.
@@ -41,7 +41,7 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP482", "selective-not-in-the-stack")
 def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
-    """Selective checkpointing is used on trl 1.16, the only stack that keeps the output of attention.
+    """Selective checkpointing needs trl 1.16, the only stack that keeps the output of attention.
 
     Why it is bad: elsewhere everything is partly_frozen_recomputed.
 
@@ -61,7 +61,7 @@ def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP483", "selective-of-other-attention")
 def other_attention(spec: Spec) -> Iterator[Finding]:
-    """Selective checkpointing is used with sdpa or flash attention.
+    """Selective checkpointing needs sdpa or flash attention.
 
     Why it is bad: what is kept is selected by the names of torch's own attention and of flash attention's kernels, and
     eager and flex have neither, so nothing is kept.
@@ -83,7 +83,7 @@ def other_attention(spec: Spec) -> Iterator[Finding]:
 @rule("XP572", "frozen-layers-partly_frozen_recomputed-under-zero3")
 def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO-3 before DeepSpeed 0.19, partly frozen layers (layers with adapters, or layers where `freeze` trains
-    some modules) are recomputed in the reentrant way. The reward trainer of trl 0.18 runs the model twice, so with
+    some modules) must be recomputed in the reentrant way. The reward trainer of trl 0.18 runs the model twice, so with
     modules trained by `freeze` it cannot recompute at all.
 
     Why it is bad: the other way compares what it recomputes with what it saved, and finds weights gathered in one and

@@ -64,7 +64,7 @@ def _unit(amount: Amount) -> str:
 
 @rule("XP510", "best-without-its-evaluation")
 def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
-    """With `load_best_model_at_end`, evaluations and checkpoints both come in epochs or both in steps.
+    """With `load_best_model_at_end`, evaluations and checkpoints must both come in epochs or both in steps.
 
     Why it is bad: the best checkpoint is chosen among those that were evaluated when they were saved.
 
@@ -100,8 +100,8 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP511", "best-between-evaluations")
 def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
-    """With `load_best_model_at_end`, the interval of `save` is a multiple of the interval of `eval`. Shares of the run
-    are compared only with shares, in floating point: trl-0.18 does not see that 30 % is three times 10 %.
+    """With `load_best_model_at_end`, the interval of `save` must be a multiple of the interval of `eval`. Shares of the
+    run are compared only with shares, in floating point: trl-0.18 does not see that 30 % is three times 10 %.
 
     Why it is bad: every checkpoint that may be the best needs an evaluation at its own step.
 
@@ -141,9 +141,9 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP512", "metric-of-no-evaluation")
 def metric_not_there(spec: Spec) -> Iterator[Finding]:
-    """`metric_for_best_model` is a metric that the method's evaluation reports. In trl 1.16 a user's reward function
-    may log other metrics with `log_metric`; XP243 checks sft with a schedule that follows a metric, XP526 a spec with
-    several evaluation sets.
+    """`metric_for_best_model` must be a metric that the method's evaluation reports. In trl 1.16 a user's reward
+    function may log other metrics with `log_metric`; XP243 checks sft with a schedule that follows a metric, XP526 a
+    spec with several evaluation sets.
 
     Why it is bad: the metric cannot be read. No trainer of a bundle has a function for more metrics, and sft and grpo
     of trl 0.18 show theirs without returning them.
@@ -177,7 +177,7 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP514", "the-best-and-the-last", "warning")
 def best_and_last(spec: Spec) -> Iterator[Finding]:
-    """With `load_best_model_at_end`, `keep` is at least 2.
+    """With `load_best_model_at_end`, `keep` should be at least 2.
 
     Why it is bad: `keep = 1` keeps the best checkpoint and the last one, from which a stopped run continues and which
     is removed when the run ends, so the disk needs room for two.
@@ -219,7 +219,7 @@ def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP516", "evaluation-before-training-without-data")
 def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
-    """`eval_on_start` is used with rows to evaluate on, whether or not later evaluations happen.
+    """`eval_on_start` needs rows to evaluate on, whether or not later evaluations happen.
 
     Why it is bad: an evaluation before the first step needs data as well.
 
@@ -237,7 +237,7 @@ def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP517", "evaluations-after-the-end")
 def evaluations_after_the_end(spec: Spec) -> Iterator[Finding]:
-    """`eval_delay`, counted in the unit of the evaluations (steps or epochs), is within the run.
+    """`eval_delay`, counted in the unit of the evaluations (steps or epochs), must not exceed the run.
 
     Why it is bad: no evaluation is made, so no best checkpoint is chosen, no schedule follows its metric, and no run
     ends early.

@@ -15,7 +15,7 @@ WHEN = given("eval.patience")
 
 @rule("XP793", "patience-without-evaluations")
 def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
-    """`patience` is used with evaluations.
+    """`patience` needs evaluations.
 
     Why it is bad: a run ends early when its evaluations stop improving, so it needs some.
 
@@ -35,7 +35,7 @@ def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP794", "the-last-and-not-the-best", "note")
 def last_and_not_best(spec: Spec) -> Iterator[Finding]:
-    """`patience` is used with `load_best_model_at_end`.
+    """`patience` should be used with `load_best_model_at_end`.
 
     Why it is bad: a run that ends early saves its last weights, from `patience` evaluations after the best ones.
 

@@ -32,7 +32,7 @@ CONVOLUTIONS = ("gpt2",)
 
 @rule("XP220", "optimizer-not-in-the-target")
 def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target has the optimizer, and it trains there.
+    """The target must have the optimizer, and be able to train with it.
 
     Why it is bad: the run cannot train with it.
 
@@ -46,8 +46,8 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP221", "setting-of-another-optimizer")
 def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
-    """The optimizer reads the settings that are written for it: `targets`, `rank`, `scale` and `update_proj_gap` belong
-    to GaLore and APOLLO, `momentum` to sgd and rmsprop.
+    """A setting of an optimizer needs an optimizer that reads it: `targets`, `rank`, `scale` and `update_proj_gap`
+    belong to GaLore and APOLLO, `momentum` to sgd and rmsprop.
 
     Why it is bad: the setting has no effect.
 
@@ -86,7 +86,7 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP222", "nothing-to-project")
 def nothing_to_project(spec: Spec) -> Iterator[Finding]:
-    """GaLore and APOLLO have `targets` that name linear modules of the model; a name is a part of a module's path.
+    """GaLore and APOLLO need `targets` that name linear modules of the model; a name is a part of a module's path.
     Embeddings are not linear, and neither are the layers of GPT-2.
 
     Why it is bad: without such modules there is nothing to project.
@@ -135,8 +135,8 @@ def _finds(target: str, linear: tuple[str, ...]) -> bool:
 
 @rule("XP223", "steps-before-the-batch-is-whole")
 def steps_too_early(spec: Spec) -> Iterator[Finding]:
-    """Layerwise optimizers and LOMO run on one process without accumulation (LOMO also on several processes that shard
-    weights by FSDP).
+    """Layerwise optimizers and LOMO need one process and no accumulation (LOMO also runs on several processes that
+    shard weights by FSDP).
 
     Why it is bad: they step inside the backward pass, with the gradient of one micro-batch on one process.
 
@@ -179,7 +179,7 @@ def _instead(spec: Spec) -> str:
 
 @rule("XP224", "optimizer-that-cannot-be-sharded")
 def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
-    """The strategy can shard the optimizer.
+    """The strategy must be able to shard the optimizer.
 
     Why it is bad: some optimizers fail on what ZeRO and FSDP make of the parameters: flat pieces, or tensors spread
     over processes. GaLore and APOLLO project matrices, and ZeRO and FSDP1 give them flat pieces.
@@ -222,7 +222,7 @@ def _fails(spec: Spec, name: str) -> bool:
 
 @rule("XP225", "projection-of-adapters", "warning")
 def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
-    """The rank of GaLore's or APOLLO's projection is below the rank of the adapters.
+    """The rank of GaLore's or APOLLO's projection should be below the rank of the adapters.
 
     Why it is bad: these optimizers project large matrices to a low rank to save memory for their states, and adapters
     have a low rank already.
@@ -245,7 +245,7 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP226", "share-of-an-unknown-run")
 def schedule_free_share(spec: Spec) -> Iterator[Finding]:
-    """Schedule-free AdamW and SGD have a warm-up in steps, or a run counted in steps.
+    """Schedule-free AdamW and SGD need a warm-up in steps, or a run counted in steps.
 
     Why it is bad: these optimizers warm up themselves, in steps, so a share needs a known number of steps.
 
@@ -266,7 +266,7 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP227", "warm-up-twice", "warning")
 def warm_up_twice(spec: Spec) -> Iterator[Finding]:
-    """Schedule-free AdamW and SGD with a warm-up use `schedule constant`, their default.
+    """Schedule-free AdamW and SGD with a warm-up need `schedule constant`, their default.
 
     Why it is bad: the optimizer warms up itself, and another schedule warms up the same rate again.
 
@@ -286,7 +286,7 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP914", "moments-anew", "warning")
 def moments_anew(spec: Spec) -> Iterator[Finding]:
-    """Layerwise optimizers, AdaLomo and GrokAdamW do not resume from checkpoints.
+    """Layerwise optimizers, AdaLomo and GrokAdamW cannot resume from checkpoints.
 
     Why it is bad: a resumed run starts without their moments. A layerwise optimizer steps in hooks, and transformers
     saves its placeholder, `LayerWiseDummyOptimizer`, whose state is empty; AdaLomo's states are not in its

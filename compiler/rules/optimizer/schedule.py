@@ -39,7 +39,7 @@ MEASURED = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_
 
 @rule("XP240", "schedule-not-in-the-target")
 def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target has the schedule; greedy is not in transformers 4.52.
+    """The target must have the schedule; greedy is not in transformers 4.52.
 
     Why it is bad: a schedule that is missing cannot be built.
 
@@ -52,7 +52,7 @@ def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP241", "setting-of-another-schedule")
 def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
-    """The schedule reads the settings that are written for it. `warmup_lr` belongs to the cosine with a `min_lr` and a
+    """A setting of a schedule needs a schedule that reads it. `warmup_lr` belongs to the cosine with a `min_lr` and a
     warm-up; it and `timescale` are not in transformers 4.52.
 
     Why it is bad: a setting of another schedule would be dropped.
@@ -104,7 +104,7 @@ def _reaches(setting: str, stack: Stack) -> bool:
 
 @rule("XP242", "metric-schedule-without-evaluation")
 def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
-    """reduce_lr_on_plateau and greedy are used with evaluations.
+    """reduce_lr_on_plateau and greedy need evaluations.
 
     Why it is bad: they step with the metric of an evaluation, so without one the rate never changes.
 
@@ -124,7 +124,7 @@ def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP243", "metric-schedule-of-a-missing-metric")
 def metric_missing(spec: Spec) -> Iterator[Finding]:
-    """The metric that the schedule steps with is one that the evaluation computes. sft computes the loss, the speed,
+    """The metric that a schedule steps with must be one that the evaluation computes. sft computes the loss, the speed,
     and on trl 1.16 a few token counts.
 
     Why it is bad: a metric that is not computed cannot be read.
@@ -149,7 +149,7 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP244", "factor-of-the-rate")
 def factor(spec: Spec) -> Iterator[Finding]:
-    """`factor`, by which the rate is multiplied, lies between 0 and 1, both excluded.
+    """`factor`, by which the rate is multiplied, must lie between 0 and 1, both excluded.
 
     Why it is bad: 1 changes nothing, and 0 leaves no learning rate.
 
@@ -169,8 +169,8 @@ def factor(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP245", "peak-not-known-under-zero")
 def peak_under_zero(spec: Spec) -> Iterator[Finding]:
-    """The polynomial schedule under ZeRO is used with `optimizer adamw`, which DeepSpeed creates and passes to the
-    schedule unwrapped.
+    """The polynomial schedule under ZeRO needs `optimizer adamw`, which DeepSpeed creates and passes to the schedule
+    unwrapped.
 
     Why it is bad: the schedule reads its peak from the optimizer, and DeepSpeed's wrapper of other optimizers does not
     have it. deepspeed 0.16.8 does.
@@ -192,7 +192,7 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP246", "warm-up-of-a-metric-schedule")
 def metric_warmup(spec: Spec) -> Iterator[Finding]:
-    """reduce_lr_on_plateau and greedy are used without a warm-up.
+    """reduce_lr_on_plateau and greedy have no warm-up.
 
     Why it is bad: they have none, so the run begins at the peak.
 
@@ -212,7 +212,7 @@ def metric_warmup(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP247", "stages-longer-than-the-run", "warning")
 def stages(spec: Spec) -> Iterator[Finding]:
-    """The warm-up and the decay of `wsd` fit into the run.
+    """The warm-up and the decay of `wsd` must fit into the run.
 
     Why it is bad: the peak is never reached, and the rate drops from the end of the warm-up into the decay.
 

@@ -15,9 +15,9 @@ from xpc.compiler.spec import Spec
 
 @rule("XP701", "remote-code-unpinned", "warning")
 def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
-    """A model with `trust_remote_code` is pinned to a commit; a branch or a tag can be moved, and the hub accepts no
-    shortened commit. It is an error for a model outside the registry, and a warning for one in it, whose classes are in
-    transformers and which runs no code of its own unless somebody adds some.
+    """A model with `trust_remote_code` must be pinned to a commit; a branch or a tag can be moved, and the hub accepts
+    no shortened commit. It is an error for a model outside the registry, and a warning for one in it, whose classes are
+    in transformers and which runs no code of its own unless somebody adds some.
 
     Why it is bad: the code runs on your machines, and without a commit it can change between two runs.
 
@@ -43,7 +43,7 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP702", "resume-without-state", "warning")
 def resume_without_state(spec: Spec) -> Iterator[Finding]:
-    """A run that can resume saves its full state.
+    """A run that can resume should save its full state.
 
     Why it is bad: from weights alone, a resumed run starts its optimizer, schedule and random numbers anew.
 
@@ -61,7 +61,7 @@ def resume_without_state(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP703", "keep-without-saving", "warning")
 def keep_without_saving(spec: Spec) -> Iterator[Finding]:
-    """`keep` is used with checkpoints.
+    """`keep` needs checkpoints.
 
     Why it is bad: it limits the number of checkpoints, and none is written.
 
@@ -80,7 +80,7 @@ def keep_without_saving(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP704", "full-determinism", "warning")
 def full_determinism(spec: Spec) -> Iterator[Finding]:
-    """`full_determinism` is off. `seed` alone fixes weights, dropout and the order of the rows.
+    """`full_determinism` should be off. `seed` alone fixes weights, dropout and the order of the rows.
 
     Why it is bad: full determinism also makes every kernel launch wait for the one before.
 
@@ -100,7 +100,7 @@ def full_determinism(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP705", "weights-not-safetensors", "warning")
 def not_safetensors(spec: Spec) -> Iterator[Finding]:
-    """Weights are saved as safetensors, from which a bundle resumes because the file's length shows whether it is
+    """Weights should be saved as safetensors, from which a bundle resumes because the file's length shows whether it is
     complete. trl-0.18 can write pickled `pytorch_model.bin` files instead; transformers 5 has dropped them.
 
     Why it is bad: a stopped run cannot resume from pickled weights.
@@ -142,8 +142,8 @@ def _unsuitable(path: str) -> str:
 
 @rule("XP706", "save-place")
 def save_place(spec: Spec) -> Iterator[Finding]:
-    """`save` is not a system folder (`/etc`, `/usr`), nor a hidden folder outside of the folder of the launch, nor a
-    path with `~` or variables, which only a shell expands.
+    """`save` must not be a system folder (`/etc`, `/usr`), nor a hidden folder outside of the folder of the launch, nor
+    a path with `~` or variables, which only a shell expands.
 
     Why it is bad: a run writes gigabytes into `save`, deletes old checkpoints there and leaves it readable for others.
     A spec may come from somebody else, and `../../.ssh` contains keys.
@@ -168,7 +168,7 @@ def save_place(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP707", "nothing-to-merge")
 def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
-    """`merge` is used with adapters.
+    """`merge` needs adapters.
 
     Why it is bad: `merge` folds adapters into their base, and without adapters the saved model is complete already.
 
@@ -182,8 +182,8 @@ def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP708", "merge-of-parts")
 def merge_of_parts(spec: Spec) -> Iterator[Finding]:
-    """`merge` is used where one process has all weights in the dtype in which they were loaded: not under ZeRO-3 or
-    FSDP, and not over a quantized base.
+    """`merge` needs all weights in one process, in the dtype in which they were loaded: not ZeRO-3 or FSDP, and not a
+    quantized base.
 
     Why it is bad: under ZeRO-3 and FSDP no process has all weights, and a base that is merged and quantized again to 4
     or 8 bits is not the model that was trained.

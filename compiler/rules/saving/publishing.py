@@ -15,7 +15,7 @@ WHEN = on("save.hub")
 
 @rule("XP755", "folder-names-no-repository")
 def folder_no_repository(spec: Spec) -> Iterator[Finding]:
-    """The output folder's name is a legal repository name where `hub` has no name.
+    """The output folder's name must be a legal repository name where `hub` has no name.
 
     Why it is bad: a repository without a name of its own is called like the output folder.
 
@@ -39,7 +39,7 @@ def folder_no_repository(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP756", "repository-named-by-the-folder", "note")
 def repository_by_folder(spec: Spec) -> Iterator[Finding]:
-    """`hub` has the name of a repository.
+    """`hub` should have the name of a repository.
 
     Why it is bad: without one, the run pushes to a repository of the token's account that is called like the output
     folder.
@@ -60,7 +60,7 @@ def repository_by_folder(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP757", "pushed-in-public", "note")
 def pushed_in_public(spec: Spec) -> Iterator[Finding]:
-    """`hub` states whether a new repository is private. A repository that exists keeps its visibility.
+    """`hub` should state whether a new repository is private. A repository that exists keeps its visibility.
 
     Why it is bad: everybody can load the weights of a public repository from the first save on.
 
@@ -78,7 +78,7 @@ def pushed_in_public(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP758", "only-the-end-is-pushed", "warning")
 def only_the_end(spec: Spec) -> Iterator[Finding]:
-    """Pushing at each save, or a branch for each checkpoint, is used with checkpoints.
+    """Pushing at each save, or a branch for each checkpoint, needs checkpoints.
 
     Why it is bad: without checkpoints only the model at the end is pushed.
 
@@ -100,7 +100,7 @@ def only_the_end(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP759", "branches-without-weights")
 def branches_without_weights(spec: Spec) -> Iterator[Finding]:
-    """`checkpoint_branches` is not used with FSDP's sharded checkpoints.
+    """`checkpoint_branches` cannot be used with FSDP's sharded checkpoints.
 
     Why it is bad: a sharded checkpoint contains no weights from which a model can be loaded.
 

@@ -35,9 +35,9 @@ def sources(spec: Spec) -> list[Source]:
 
 @rule("XP790", "secret-in-the-spec")
 def secret(spec: Spec) -> Iterator[Finding]:
-    """A spec and the files that it names contain no tokens, keys or passwords. Searched for are the formats in which
-    issuers write their secrets, comments included, in the spec, its bases and the texts that it names; rows of data are
-    not searched, and a digest or a commit is not a secret.
+    """A spec and the files that it names must not contain tokens, keys or passwords. Searched for are the formats in
+    which issuers write their secrets, comments included, in the spec, its bases and the texts that it names; rows of
+    data are not searched, and a digest or a commit is not a secret.
 
     Why it is bad: a bundle is made to be shown: everybody on the machine can read its files, and the run's arguments
     are sent to trackers and model cards.
@@ -70,7 +70,7 @@ def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
 
 @rule("XP791", "name-like-a-key", "warning")
 def like_a_key(spec: Spec) -> Iterator[Finding]:
-    """The name and the project of a run are not 40 hexadecimal digits. Revisions are not checked.
+    """The name and the project of a run should not be 40 hexadecimal digits. Revisions are not checked.
 
     Why it is bad: 40 hexadecimal digits are the older format of a Weights & Biases key, and of a commit; as a name they
     are more likely the key, and everybody who sees the run sees it.

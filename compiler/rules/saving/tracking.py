@@ -14,7 +14,7 @@ WHEN = written("track", "track.name", "track.project")
 
 @rule("XP751", "tracker-not-in-the-target")
 def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target's transformers has a callback for the tracker; 4.52 (trl-0.18) has none for trackio.
+    """The target's transformers must have a callback for the tracker; 4.52 (trl-0.18) has none for trackio.
 
     Why it is bad: transformers reports to a tracker only through its callback.
 
@@ -33,7 +33,7 @@ def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP752", "trackio-without-a-project", "warning")
 def trackio_project(spec: Spec) -> Iterator[Finding]:
-    """trackio has a project.
+    """trackio needs a project.
 
     Why it is bad: the runs of everybody who names no project are mixed in one.
 
@@ -51,7 +51,7 @@ def trackio_project(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP754", "name-without-a-tracker", "warning")
 def name_without_tracker(spec: Spec) -> Iterator[Finding]:
-    """The name and the project of a run are written with a tracker.
+    """The name and the project of a run need a tracker.
 
     Why it is bad: they are sent only to trackers.
 

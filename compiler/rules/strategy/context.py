@@ -28,7 +28,7 @@ ULYSSES_ATTENTION: Final = ("sdpa", "flash2", "flash3")
 
 @rule("XP414", "context-parallel-without-fsdp2")
 def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
-    """`context_parallel` is used with FSDP2 or ZeRO, on a target that has it.
+    """`context_parallel` needs FSDP2 or ZeRO, and a target that has it.
 
     Why it is bad: ranks share a sequence on FSDP2's device mesh, which accelerate 1.15 has and accelerate 1.4 has not,
     or in DeepSpeed's groups, which accelerate makes since 1.12.
@@ -59,8 +59,8 @@ def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP415", "context-parallel-size")
 def sizes(spec: Spec) -> Iterator[Finding]:
-    """`context_parallel` divides the number of processes, and under hsdp the processes that share a model. Under hsdp
-    it is also smaller than `shard`, and under ZeRO on CPUs it is all processes.
+    """`context_parallel` must divide the number of processes, and under hsdp the processes that share a model. Under
+    hsdp it is also smaller than `shard`, and under ZeRO on CPUs it is all processes.
 
     Why it is bad: ranks share a sequence in groups of one size, and accelerate can combine replication only with
     sharding, not with replicas whose shards are one sequence group each.
@@ -114,7 +114,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP416", "context-parallel-attention")
 def attention(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism uses sdpa under FSDP2, and sdpa or flash attention under ZeRO.
+    """Context parallelism needs sdpa under FSDP2, and sdpa or flash attention under ZeRO.
 
     Why it is bad: under FSDP2 only sdpa passes the pieces of a sequence around the ranks; under ZeRO, accelerate
     refuses eager and flex.
@@ -138,7 +138,7 @@ def attention(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP417", "context-parallel-packing")
 def packing(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism is not combined with `packing` or `padding_free`.
+    """Context parallelism cannot be combined with `packing` or `padding_free`.
 
     Why it is bad: it drops the attention mask, which keeps packed documents apart. Under ZeRO the positions remain, but
     sdpa does not read them, and whether flash attention keeps documents apart by them was not tested.
@@ -162,7 +162,7 @@ def packing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP418", "context-parallel-window")
 def window(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism is used with models whose layers all see the complete past.
+    """Context parallelism needs a model whose layers all see the complete past.
 
     Why it is bad: a window, a chunk or a state of the past cannot be expressed without the attention mask, which is
     dropped.
@@ -185,7 +185,7 @@ def window(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP419", "context-parallel-method")
 def method(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism is used with sft.
+    """Context parallelism works only with sft.
 
     Why it is bad: only sft passes its complete batch to the code that splits sequences, which splits input_ids, labels,
     attention_mask and position_ids.
@@ -208,8 +208,8 @@ def method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP490", "context-parallel-padding")
 def padding(spec: Spec) -> Iterator[Finding]:
-    """`pad_to_multiple_of` with context parallelism under FSDP is a multiple of twice the ranks, and under ZeRO of the
-    ranks (on CPUs, of `seq` rounded up to them). A multiple of the ranks alone is a warning under FSDP.
+    """With context parallelism, `pad_to_multiple_of` must be a multiple of twice the ranks under FSDP, and of the ranks
+    under ZeRO (on CPUs, of `seq` rounded up to them). A multiple of the ranks alone is a warning under FSDP.
 
     Why it is bad: ring attention exchanges pieces of one length, and each rank needs two of them for the same amount of
     work.
@@ -236,8 +236,8 @@ def padding(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP495", "heads-that-processes-cannot-share")
 def heads(spec: Spec) -> Iterator[Finding]:
-    """With context parallelism under ZeRO, `context_parallel` divides the model's heads, and the number of key heads is
-    a multiple or a divisor of it. The model's family is one whose attention DeepSpeed can replace.
+    """With context parallelism under ZeRO, `context_parallel` must divide the model's heads, and the number of key
+    heads must be a multiple or a divisor of it. The model's family is one whose attention DeepSpeed can replace.
 
     Why it is bad: each process of a group computes some heads over all tokens.
 
@@ -273,7 +273,7 @@ def _can_share_heads(heads: int, keys: int, size: int) -> bool:
 
 @rule("XP496", "loss-of-shared-sequences")
 def loss(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism under ZeRO uses the model's own loss, without smoothing.
+    """Context parallelism under ZeRO needs the model's own loss, without smoothing.
 
     Why it is bad: DeepSpeed computes the loss from the pieces of a sequence, and has no other one.
 
@@ -295,7 +295,7 @@ def loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP497", "mean-of-shared-sequences", "warning")
 def mean(spec: Spec) -> Iterator[Finding]:
-    """With context parallelism under ZeRO and several micro-batches in a step, the spec writes
+    """With context parallelism under ZeRO and several micro-batches in a step, the spec should write
     `batch(mean=local_tokens)`.
 
     Why it is bad: the loss of a step is the mean of its micro-batches' means and not of its tokens, so tokens of short
@@ -318,7 +318,7 @@ def mean(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP498", "gradients-of-shared-sequences")
 def gradients(spec: Spec) -> Iterator[Finding]:
-    """`reduce_scatter` is on with context parallelism under ZeRO-3.
+    """Context parallelism under ZeRO-3 needs `reduce_scatter`.
 
     Why it is bad: without `reduce_scatter`, ZeRO-3 reduces gradients in two ways, depending on their size, and one of
     them multiplies the gradients by the number of processes that share a sequence.

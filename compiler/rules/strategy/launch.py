@@ -14,7 +14,7 @@ FASTEST = 2000
 
 @rule("XP801", "wheels-without-volta", "warning")
 def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
-    """From torch 2.11 on, a GPU of compute capability 7.0 (V100) uses torch's CUDA 12.6 wheels.
+    """From torch 2.11 on, a GPU of compute capability 7.0 (V100) needs torch's CUDA 12.6 wheels.
 
     Why it is bad: the other wheels have no kernels for it.
 
@@ -34,7 +34,8 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP802", "torchrun-without-the-yaml")
 def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
-    """FSDP, and the groups of processes that share a sequence, are started by `accelerate launch`, not by torchrun.
+    """FSDP, and the groups of processes that share a sequence, need `accelerate launch` and cannot be started by
+    torchrun.
 
     Why it is bad: they are described in accelerate.yaml, which torchrun does not read, so the run would be plain DDP.
 
@@ -53,8 +54,8 @@ def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP803", "timeout-before-the-data", "warning")
 def timeout_before_data(spec: Spec) -> Iterator[Finding]:
-    """`nccl_timeout` is longer than process 0 needs to render and tokenize the data. Only rows whose number is known
-    are counted, at the fastest plausible rate, so a warning is almost certain to be right.
+    """`nccl_timeout` must be longer than process 0 needs to render and tokenize the data. Only rows whose number is
+    known are counted, at the fastest plausible rate, so a warning is almost certain to be right.
 
     Why it is bad: the other processes wait for process 0, for at most `nccl_timeout`.
 
@@ -79,7 +80,7 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP893", "rendezvous-of-one-node", "warning")
 def rendezvous_of_one_node(spec: Spec) -> Iterator[Finding]:
-    """`rendezvous` is written for several nodes.
+    """`rendezvous` needs several nodes.
 
     Why it is bad: it says how the launchers of several nodes find each other, so it changes nothing on one node.
 

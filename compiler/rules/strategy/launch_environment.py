@@ -67,7 +67,7 @@ def variables(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP911", "secret-in-the-environment")
 def secret(spec: Spec) -> Iterator[Finding]:
-    """A variable or an option whose name is that of a secret (`HF_TOKEN`, `API_KEY`) is not written as a literal.
+    """A variable or an option whose name is that of a secret (`HF_TOKEN`, `API_KEY`) must not be written as a literal.
     Tokens come from the environment of the launch, on Kubernetes from `secret`.
 
     Why it is bad: everybody on the machine can read the files of a bundle, and schedulers show the options of a job.
@@ -89,7 +89,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP912", "not-of-its-shape")
 def shapes(spec: Spec) -> Iterator[Finding]:
-    """Taints are KEY=VALUE:EFFECT or KEY:EFFECT as in kubectl, labels are KEY=VALUE, and mounts are HOST:CONTAINER, two
+    """Taints must be KEY=VALUE:EFFECT or KEY:EFFECT as in kubectl, labels KEY=VALUE, and mounts HOST:CONTAINER, two
     absolute folders, with `:ro` for read-only. The effects are NoSchedule, PreferNoSchedule and NoExecute.
 
     Why it is bad: the scheduler cannot read another form.

@@ -70,8 +70,8 @@ def oversized_states(spec: Spec) -> float:
 
 @rule("XP480", "states-beyond-the-card", reads=REFERENCES)
 def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
-    """Weights, gradients and optimizer states alone fit a GPU's memory. Counted is what the strategy, the offload, the
-    adapters, the optimizer and the precision leave in every process, without activations; `--allow-oom` makes it a
+    """Weights, gradients and optimizer states alone must fit a GPU's memory. Counted is what the strategy, the offload,
+    the adapters, the optimizer and the precision leave in every process, without activations; `--allow-oom` makes it a
     note.
 
     Why it is bad: a run that does not fit without a single token cannot run.
@@ -98,10 +98,10 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP960", "beyond-the-card", reads=REFERENCES)
 def beyond_the_card(spec: Spec) -> Iterator[Finding]:
-    """The low end of the memory predicted for one GPU fits in it. The plan counts weights, gradients,
-    optimizer states, activations, logits and what is gathered or recomputed, in each phase of a run, with rows as long
-    as `seq`, since one such row pads its micro-batch; `xpc plan` shows the components, and `--allow-oom` makes it a
-    note. Families without measured coefficients are not predicted.
+    """The memory predicted for one GPU must fit in it, at least at the low end of the prediction. The plan counts
+    weights, gradients, optimizer states, activations, logits and what is gathered or recomputed, in each phase of a
+    run, with rows as long as `seq`, since one such row pads its micro-batch; `xpc plan` shows the components, and
+    `--allow-oom` makes it a note. Families without measured coefficients are not predicted.
 
     Why it is bad: the run does not fit the GPU.
 
@@ -117,8 +117,8 @@ def beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP961", "tight-memory", "warning", reads=REFERENCES)
 def tight_memory(spec: Spec) -> Iterator[Finding]:
-    """The predicted memory of one GPU is at most 80 % of its memory. Families without measured coefficients are not
-    predicted.
+    """The memory predicted for one GPU should be at most 80 % of what it has. Families without measured coefficients
+    are not predicted.
 
     Why it is bad: the allocator keeps more than what is in use when lengths vary: of 40 public runs that ran out of
     memory, none was predicted at or below 80 %.

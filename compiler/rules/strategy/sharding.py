@@ -25,7 +25,7 @@ TORCH_OPTIMIZERS = ("adafactor", "adagrad", "rmsprop", "sgd")
 
 @rule("XP401", "fsdp-activation-checkpointing")
 def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
-    """FSDP's own activation checkpointing is off; `memory { checkpointing }` is the setting on every strategy.
+    """FSDP's own activation checkpointing must stay off; `memory { checkpointing }` is the setting on every strategy.
 
     Why it is bad: together with the trainer's checkpointing it recomputes twice, or is refused.
 
@@ -54,7 +54,7 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP437", "family-not-loaded-under-zero3")
 def not_loaded(spec: Spec) -> Iterator[Finding]:
-    """gemma 3 is not trained under ZeRO-3 on transformers 4.57.
+    """gemma 3 cannot be loaded under ZeRO-3 by transformers 4.57.
 
     Why it is bad: the embedding has a buffer that no checkpoint contains, so all of it counts as missing and is
     initialized anew, though each process has only a shard of it.
@@ -76,7 +76,7 @@ def not_loaded(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP402", "fsdp-on-cpu")
 def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
-    """FSDP is used on GPUs.
+    """FSDP needs GPUs.
 
     Why it is bad: accelerate turns FSDP on a CPU into plain DDP, so nothing is sharded.
 
@@ -97,7 +97,7 @@ def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP403", "fsdp-one-process")
 def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
-    """FSDP is used with more than one process.
+    """FSDP needs more than one process.
 
     Why it is bad: one process has nothing to shard over.
 
@@ -116,8 +116,8 @@ def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP404", "setting-of-another-strategy")
 def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
-    """Settings of `strategy` belong to the strategy: buckets and gradient copies to DeepSpeed, resharding and state
-    dicts to FSDP, `shard` to hsdp.
+    """A setting of a strategy needs that strategy: buckets and gradient copies belong to DeepSpeed, resharding and
+    state dicts to FSDP, `shard` to hsdp.
 
     Why it is bad: the setting has no effect.
 
@@ -154,7 +154,7 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP405", "offload-without-sharding")
 def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
-    """`offload` is used with ZeRO or FSDP on GPUs; FSDP offloads parameters, gradients and optimizer states together.
+    """`offload` needs ZeRO or FSDP on GPUs; FSDP offloads parameters, gradients and optimizer states together.
 
     Why it is bad: offload moves sharded states to host memory. ddp has none, and on a CPU they are in host memory
     already.
@@ -187,7 +187,7 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP406", "offload-replaces-the-optimizer")
 def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
-    """With ZeRO offload the optimizer is one for which DeepSpeed has a CPU version: AdamW or Lion of 32 bits. In
+    """With ZeRO offload the optimizer must be one for which DeepSpeed has a CPU version: AdamW or Lion of 32 bits. In
     `extra deepspeed`, `zero_force_ds_cpu_optimizer = false` keeps torch's own optimizers.
 
     Why it is bad: accelerate replaces every other optimizer by an Adam without decoupled weight decay, and a paged
@@ -225,8 +225,8 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP407", "sharded-8bit-optimizer")
 def sharded_8bit(spec: Spec) -> Iterator[Finding]:
-    """bitsandbytes' optimizers are not used under FSDP2, nor under FSDP1 with offloaded parameters. These are all 8-bit
-    and paged ones, and Lion, which transformers takes from bitsandbytes at 32 bits, too.
+    """bitsandbytes' optimizers cannot be used under FSDP2, nor under FSDP1 with offloaded parameters. These are all
+    8-bit and paged ones, and Lion, which transformers takes from bitsandbytes at 32 bits, too.
 
     Why it is bad: they cannot step sharded tensors, and they have no kernels for a CPU.
 
@@ -250,7 +250,7 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP408", "hybrid-mesh")
 def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
-    """hsdp has at least two groups of equal size, each of more than one process.
+    """hsdp needs at least two groups of equal size, each of more than one process.
 
     Why it is bad: hsdp shards over the processes of a group and keeps a copy of the model in each group.
 
@@ -286,8 +286,8 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP488", "accumulation-lost-by-zero2")
 def accumulation_lost(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-2 of DeepSpeed 0.18.2 is used without accumulation, or with the optimizer offloaded, where the sum is kept.
-    ZeRO-1 and 3 add up, and so do deepspeed 0.16.8 and 0.19.8.
+    """ZeRO-2 of DeepSpeed 0.18.2 cannot accumulate, unless the optimizer is offloaded, where the sum is kept. ZeRO-1
+    and 3 add up, and so do deepspeed 0.16.8 and 0.19.8.
 
     Why it is bad: each backward pass overwrites the gradients of the one before until the step is taken, so the step
     uses only the last micro-batch.
@@ -311,7 +311,7 @@ def accumulation_lost(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP409", "strategy-not-in-the-target")
 def strategy_target(spec: Spec) -> Iterator[Finding]:
-    """The target has the strategy. FSDP2 came with accelerate 1.6, and trl-0.18 pins accelerate 1.4.
+    """The target must have the strategy. FSDP2 came with accelerate 1.6, and trl-0.18 pins accelerate 1.4.
 
     Why it is bad: the run would use another strategy than the one written.
 
@@ -332,7 +332,7 @@ def strategy_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP410", "fsdp1-deprecated", "warning")
 def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
-    """FSDP2, `strategy fsdp`, is used instead of FSDP1.
+    """`strategy fsdp`, which is FSDP2, should replace FSDP1.
 
     Why it is bad: transformers 5 announces the end of FSDP1.
 
@@ -346,7 +346,7 @@ def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP411", "sharded-weights-only")
 def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
-    """Sharded checkpoints are used with `full_state`.
+    """Sharded checkpoints need `full_state`.
 
     Why it is bad: they contain weights and states together, and weights alone cannot be saved in this form.
 
@@ -365,7 +365,7 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP413", "checkpointing-not-in-the-family")
 def checkpointing_family(spec: Spec) -> Iterator[Finding]:
-    """Activation checkpointing is used with a family that supports it; it is off by default for the others.
+    """Activation checkpointing needs a family that supports it; it is off by default for the others.
 
     Why it is bad: the classes of a few families cannot recompute.
 
@@ -384,8 +384,8 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP570", "reference-of-routed-experts", reads=("method.beta", "method.precompute", "method.reference_free"))
 def reference_of_experts(spec: Spec) -> Iterator[Finding]:
-    """A mixture of experts whose layers call only the experts of their tokens has no reference model under ZeRO-3.
-    Adapters need no second model.
+    """A mixture of experts whose layers call only the experts of their tokens cannot have a reference model under
+    ZeRO-3. Adapters need no second model.
 
     Why it is bad: processes whose tokens go to different experts gather different weights and wait for each other.
     DeepSpeed must be configured to gather such a layer as one, which the bundle does for the trained model
