@@ -86,7 +86,7 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
         if not name and template is not None and (name := alike(template)):
             family = f"write `chat_template = {name}`, which has the marks and the same control tokens, or "
         yield Finding(
-            spec.place("model.chat_template", "it has no {% generation %} marks"),
+            spec.place("model.chat_template", "has no {% generation %} marks"),
             "`assistant_only` needs a template that marks the assistant's turns",
             family
             + "put {% generation %} ... {% endgeneration %} around the assistant's text, in a template of your own",

@@ -164,8 +164,8 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP370", "flash-without-ends")
 def flash_without_ends(spec: Spec) -> Iterator[Finding]:
-    """`packing(isolate=flash)` needs a packing strategy that records where documents end, which `wrapped` does not. All
-    packing on trl-0.18 is of this kind; `wrapped` without `isolate` gives only a warning (XP312).
+    """`packing(isolate=flash)` needs a packing strategy that records where documents end. `wrapped` does not, nor does
+    any strategy of trl-0.18; `wrapped` without `isolate` gives only a warning (XP312).
 
     Why it is bad: the kernel is called for the complete row, so every document attends to those before it.
 
@@ -304,7 +304,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
         )
         return
     plain = mixes(spec, known) and known.packing not in OWN_STATE
-    why = f"{known.model_type} does not pass it their ends" if plain else _why_state_leaks(spec, known)
+    why = f"{known.model_type} does not tell it where they end" if plain else _why_state_leaks(spec, known)
     ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []
     yield Finding(
         spec.place(name, f"the family is {known.model_type}"),

@@ -234,7 +234,7 @@ def narrow_weights(spec: Spec) -> Iterator[Finding]:
             spec.place("model.dtype", f"layers compute in {dtype}"),
             f"{dtype} weights under `precision fp32` compute in {dtype}",
             write("dtype = fp32"),
-            (spec.label("precision", "fp32"),),
+            (spec.label("precision", "the precision"),),
         )
 
 

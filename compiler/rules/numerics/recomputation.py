@@ -80,7 +80,7 @@ def other_attention(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP572", "frozen-layers-partly_frozen_recomputed-under-zero3")
+@rule("XP572", "frozen-layers-recomputed-under-zero3")
 def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO-3 before DeepSpeed 0.19, partly frozen layers (layers with adapters, or layers where `freeze` trains
     some modules) must be recomputed in the reentrant way. The reward trainer of trl 0.18 runs the model twice, so with

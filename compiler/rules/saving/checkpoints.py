@@ -16,8 +16,8 @@ from xpc.compiler.spec import Spec
 @rule("XP701", "remote-code-unpinned", "warning")
 def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
     """A model with `trust_remote_code` must be pinned to a commit; a branch or a tag can be moved, and the hub accepts
-    no shortened commit. It is an error for a model outside the registry, and a warning for one in it, whose classes are
-    in transformers and which runs no code of its own unless somebody adds some.
+    no shortened commit. It is an error for a model outside the registry. For a model in the registry, whose classes are
+    in transformers and which runs no code of its own today, it is a warning.
 
     Why it is bad: the code runs on your machines, and without a commit it can change between two runs.
 

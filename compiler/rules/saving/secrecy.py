@@ -35,9 +35,9 @@ def sources(spec: Spec) -> list[Source]:
 
 @rule("XP790", "secret-in-the-spec")
 def secret(spec: Spec) -> Iterator[Finding]:
-    """A spec and the files that it names must not contain tokens, keys or passwords. Searched for are the formats in
-    which issuers write their secrets, comments included, in the spec, its bases and the texts that it names; rows of
-    data are not searched, and a digest or a commit is not a secret.
+    """A spec and the files that it names must not contain tokens, keys or passwords. The spec, its bases and the texts
+    that it names are searched, comments included, for the formats of secrets; rows of data are not searched, and a
+    digest or a commit is not a secret.
 
     Why it is bad: a bundle is made to be shown: everybody on the machine can read its files, and the run's arguments
     are sent to trackers and model cards.

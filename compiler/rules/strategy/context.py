@@ -60,7 +60,7 @@ def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
 @rule("XP415", "context-parallel-size")
 def sizes(spec: Spec) -> Iterator[Finding]:
     """`context_parallel` must divide the number of processes, and under hsdp the processes that share a model. Under
-    hsdp it is also smaller than `shard`, and under ZeRO on CPUs it is all processes.
+    hsdp it must be smaller than `shard`, and under ZeRO on CPUs it must be all processes.
 
     Why it is bad: ranks share a sequence in groups of one size, and accelerate can combine replication only with
     sharding, not with replicas whose shards are one sequence group each.
@@ -237,7 +237,7 @@ def padding(spec: Spec) -> Iterator[Finding]:
 @rule("XP495", "heads-that-processes-cannot-share")
 def heads(spec: Spec) -> Iterator[Finding]:
     """With context parallelism under ZeRO, `context_parallel` must divide the model's heads, and the number of key
-    heads must be a multiple or a divisor of it. The model's family is one whose attention DeepSpeed can replace.
+    heads must be a multiple or a divisor of it. The model's family must be one whose attention DeepSpeed can replace.
 
     Why it is bad: each process of a group computes some heads over all tokens.
 

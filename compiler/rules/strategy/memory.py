@@ -70,9 +70,8 @@ def oversized_states(spec: Spec) -> float:
 
 @rule("XP480", "states-beyond-the-card", reads=REFERENCES)
 def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
-    """Weights, gradients and optimizer states alone must fit a GPU's memory. Counted is what the strategy, the offload,
-    the adapters, the optimizer and the precision leave in every process, without activations; `--allow-oom` makes it a
-    note.
+    """Weights, gradients and optimizer states alone must fit a GPU's memory. The count follows from the strategy, the
+    offload, the adapters, the optimizer and the precision, without activations; `--allow-oom` makes it a note.
 
     Why it is bad: a run that does not fit without a single token cannot run.
 
@@ -100,8 +99,8 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
 def beyond_the_card(spec: Spec) -> Iterator[Finding]:
     """The memory predicted for one GPU must fit in it, at least at the low end of the prediction. The plan counts
     weights, gradients, optimizer states, activations, logits and what is gathered or recomputed, in each phase of a
-    run, with rows as long as `seq`, since one such row pads its micro-batch; `xpc plan` shows the components, and
-    `--allow-oom` makes it a note. Families without measured coefficients are not predicted.
+    run, with rows as long as `seq`; `xpc plan` shows the components, and `--allow-oom` makes it a note. Families
+    without measured coefficients are not predicted.
 
     Why it is bad: the run does not fit the GPU.
 
