@@ -78,8 +78,8 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
     and those of the other families; executed for each family.
     """
     path: Final = "memory.checkpointing"
-    alone = spec.method.grouped and generates_itself(spec.method, spec.get) and spec.flag(path)
-    if alone and spec.model.model_type in spec.stack.facts.recomputed_generation:
+    recomputes = spec.method.grouped and generates_itself(spec.method, spec.get) and spec.flag(path)
+    if recomputes and spec.model.model_type in spec.stack.facts.recomputed_generation:
         other = able(lambda one: spec.model.model_type not in one.facts.recomputed_generation)
         yield Finding(
             spec.place(path, "no cache during generation"),

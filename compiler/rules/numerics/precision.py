@@ -18,7 +18,7 @@ UNROTATED = ("bloom", "gpt2", "gpt_bigcode", "mpt", "opt")
 def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
     """bf16 needs a GPU of compute capability 8.0 (Ampere) or later: as the precision, for weights, for a teacher, and
     in `extra deepspeed`. Where a library would choose bf16 for adapters, weights or bases, the bundle's runtime keeps
-    the type that the spec states.
+    the type that the bundle states.
 
     Why it is bad: older GPUs emulate bf16 in software and train very slowly.
 
