@@ -1,4 +1,4 @@
-"""What dpo's trainers before TRL 1 compute wrongly: losses beside each other, flattened pairs (XP486, XP487)."""
+"""Losses that the dpo trainers before TRL 1 compute wrongly: combined losses, flattened pairs (XP486, XP487)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ WHEN = chosen("method", "dpo")
 
 
 @rule("XP486", "ipo-averages-the-others")
-def ipo_among_others(spec: Spec) -> Iterator[Finding]:
-    """`ipo` takes means over the words of an answer, the other losses of dpo take sums.
+def ipo_with_others(spec: Spec) -> Iterator[Finding]:
+    """`ipo` cannot be combined with other dpo losses on trl 0.24.
 
-    Where a list has both, trl 0.24 hands the means to all of them: a sigmoid then sees differences that are as many
-    times smaller as an answer has words. Today, silently. Source: trl 0.24 `dpo_trainer.py` `concatenated_forward`
-    (`if "ipo" in self.loss_type`); executed. trl 1.16 takes each loss by itself.
+    Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but trl 0.24 gives the
+    means to all of them.
+
+    Without it: nothing is reported, and a sigmoid loss sees differences that are smaller by a factor of the answer's
+    length in tokens. trl 1.16 computes each loss separately.
+
+    Source: trl 0.24 `dpo_trainer.py` `concatenated_forward` (`if "ipo" in self.loss_type`); executed.
     """
     losses = spec.losses
     others = [one for one in losses if one not in ("ipo", "sft")]
     if spec.stack.facts.ipo_averages_all and "ipo" in losses and others:
         yield Finding(
-            spec.place("method.loss", f"`{others[0]}` would get means, too"),
-            f"`ipo` beside `{others[0]}` on {spec.stack.name}",
+            spec.place("method.loss", f"`{others[0]}` would get means instead of sums"),
+            f"`ipo` cannot be combined with `{others[0]}` on {spec.stack.name}",
             f"leave `ipo` out of the list, or write `target {able(lambda one: not one.facts.ipo_averages_all)}`",
             (spec.label("target", "the target"),),
         )
@@ -33,10 +37,15 @@ def ipo_among_others(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP487", "losses-of-flattened-pairs")
 def flattened(spec: Spec) -> Iterator[Finding]:
-    """Flattened pairs are one row, and some losses of dpo count words or answers row by row.
+    """`padding_free` cannot be combined with dpo losses that count tokens or answers per row: `ipo`, `sft`, `rpo` and
+    `use_weighting`.
 
-    `ipo` divides by the words of the whole micro-batch; `sft` and `rpo`, which are the likelihood of the chosen answer,
-    take in the rejected one as well. Today, silently. `use_weighting` ends with a RuntimeError in the first step.
+    Why it is bad: flattening puts all pairs of a micro-batch into one row, so the counts of single rows are lost.
+
+    Without it: nothing is reported for three of them: `ipo` divides by the tokens of the complete micro-batch, and
+    `sft` and `rpo`, the likelihood of the chosen answer, include the rejected answer. `use_weighting` raises
+    RuntimeError in the first step.
+
     Source: trl 0.18 and 0.24 `dpo_trainer.py` `concatenated_forward`; executed.
     """
     if not spec.flag("batch.padding_free") or not spec.stack.facts.dpo_padding_free:
@@ -52,7 +61,7 @@ def flattened(spec: Spec) -> Iterator[Finding]:
         return
     yield Finding(
         place,
-        f"{what} of flattened pairs on {spec.stack.name}",
+        f"{what} is computed wrongly for flattened pairs on {spec.stack.name}",
         "leave `padding_free` out",
         (spec.label("batch.padding_free", "all pairs of a micro-batch in one row"),),
     )

@@ -1,4 +1,4 @@
-"""Reinforcement with generated completions (XP660 to XP672, XP674). sampling.py is for all that generate."""
+"""Rules for grpo and rloo (XP660 to XP672, XP674); sampling.py has the rules for every method that generates."""
 
 from __future__ import annotations
 
@@ -18,17 +18,22 @@ NAMES = {
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
     "vllm_importance_sampling_mode": ("sequence_mask", "sequence_truncate", "token_mask", "token_truncate"),
 }
-"""Arguments of trl 1.16 that its classes take any text for, and its trainer only these."""
+"""Arguments of trl 1.16 that accept any text when they are built; the trainer then accepts only these values."""
 SUMMED = ("bnpo", "dr_grpo", "dapo", "cispo")
-"""grpo's losses that add up tokens, so that a ratio of whole sequences weighs them by their length."""
+"""grpo losses that sum over tokens, so that a sequence-level ratio weighs sequences by their length."""
 
 
 @rule("XP660", "group-does-not-divide")
 def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
-    """One round of generation is micro-batch x processes x steps_per_generation completions, and holds whole groups.
+    """A round of generation, micro-batch x processes x steps_per_generation completions, must be a multiple of
+    `generations`.
 
-    A group is the completions of one prompt; its rewards are compared with each other. Today: ValueError when the
-    arguments are built. Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; trl 0.18 `grpo_config.py`; executed.
+    Why it is bad: a group is the completions of one prompt, whose rewards are compared with each other, so a round
+    contains only complete groups.
+
+    Without it: building the arguments raises ValueError.
+
+    Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; trl 0.18 `grpo_config.py`; executed.
     """
     generations, micro = spec.integer("method.generations"), spec.integer("batch.micro")
     steps, world = spec.integer("method.steps_per_generation"), spec.hardware.world
@@ -51,11 +56,14 @@ def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP661", "evaluation-group-does-not-divide")
 def eval_group(spec: Spec) -> Iterator[Finding]:
-    """An evaluation batch of all processes holds whole groups of completions, too.
+    """An evaluation batch over all processes must be a multiple of the completions per prompt, which are `generations`
+    or, if it is set, `num_generations_eval`.
 
-    `num_generations_eval` says how many completions a prompt gets in evaluation, where not as many as in training.
-    Today: ValueError when the arguments are built. Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; trl 0.18
-    `grpo_config.py`; executed.
+    Why it is bad: rewards are compared within a group in evaluation as well, so a batch contains only complete groups.
+
+    Without it: building the arguments raises ValueError.
+
+    Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; trl 0.18 `grpo_config.py`; executed.
     """
     if spec.amount("eval.every") == NEVER:
         return
@@ -79,27 +87,34 @@ def eval_group(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP662", "no-reward")
 def no_reward(spec: Spec) -> Iterator[Finding]:
-    """Reinforcement needs a reward: a registered function, or one of a file.
+    """grpo and rloo need a reward: a registered function, or a function of a file.
 
-    Today: ValueError (trl 1.16), or a missing argument (trl 0.18), after the model is loaded. Source: trl 1.16
-    `grpo_trainer.py`, `rloo_trainer.py`; executed.
+    Why it is bad: without a reward nothing says which completion is better.
+
+    Without it: trl 1.16 raises ValueError, trl 0.18 reports a missing argument, both after the model is loaded.
+
+    Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py`; executed.
     """
     if not spec.weighted("method.rewards") and "method.rewards" not in spec.wrong:
         yield Finding(
             spec.place("method", "needs reward functions"),
             f"{spec.text('method')} has no reward",
-            'write `rewards = [accuracy]`, or a function of your own: `rewards = ["rewards.py:tag_count"]`',
+            'write `rewards = [accuracy]`, or your own function: `rewards = ["rewards.py:tag_count"]`',
         )
 
 
 @rule("XP674", "reward-that-cannot-be-called")
 def uncallable(spec: Spec) -> Iterator[Finding]:
-    """A reward function of a file is called with `completions`, with what else the trainer has, and with the columns of
-    the rows, all by name. It takes those that it reads, and `**kwargs` for the others.
+    """A reward function of a file must accept the keyword arguments that the trainer passes: `completions`, the
+    trainer's other values, and the columns of the rows. Only the signature is read; nothing is executed, and a function
+    that is decorated or assigned is not checked before the launch.
 
-    The function's head is read, and nothing of it is executed; one that is decorated or assigned is left to the
-    launch. Today: TypeError, once the model is loaded and the first completions are generated. Source: trl 1.16, 0.24
-    and 0.18 `grpo_trainer.py` (`_calculate_rewards`); executed.
+    Why it is bad: the trainer passes every argument by name, so the function names those that it reads and takes
+    `**kwargs` for the rest.
+
+    Without it: TypeError, after the model is loaded and the first completions are generated.
+
+    Source: trl 1.16, 0.24 and 0.18 `grpo_trainer.py` (`_calculate_rewards`); executed.
     """
     given = spec.stack.facts.reward_given
     for reward in spec.weighted("method.rewards"):
@@ -120,19 +135,19 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
             lacks = sorted(needs - {*given, *columns}) if columns is not None else []
             extra = [one for one in (*given, *(columns or ())) if one not in takes and not others]
             if lacks:
-                listed = ", ".join(f"`{one}`" for one in columns or ()) or "no column beside the prompt"
+                listed = ", ".join(f"`{one}`" for one in columns or ()) or "only the prompt column"
                 yield Finding(
                     evolve(place, text=f"`{reward.function}` needs {', '.join(lacks)}"),
-                    f"the rows have no `{lacks[0][:40]}` for the reward `{reward.function}`",
-                    f"it can take {', '.join(given[:2])}, and the columns of the rows: {listed}",
+                    f"the rows have no column `{lacks[0][:40]}`, which the reward `{reward.function}` needs",
+                    f"it can take {', '.join(given[:2])} and the columns of the rows: {listed}",
                     (source.label,),
                 )
                 break
             if extra:
                 arguments = ", ".join([*(one for one in takes if one not in ("args", "kwargs")), "**kwargs"])
                 yield Finding(
-                    evolve(place, text=f"{', '.join(extra[:3])} have no place in `{reward.function}`"),
-                    f"the reward `{reward.function}` takes no `{extra[0]}`, and is called with it",
+                    evolve(place, text=f"`{reward.function}` has no parameter for {', '.join(extra[:3])}"),
+                    f"the reward `{reward.function}` is called with `{extra[0]}`, which it does not accept",
                     f"begin the function with `def {reward.function}({arguments}):`",
                 )
                 break
@@ -140,15 +155,18 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP663", "rewards-of-no-weight")
 def no_weight(spec: Spec) -> Iterator[Finding]:
-    """Rewards that all weigh 0 tell no completion from another: every advantage is 0.
+    """At least one reward needs a weight other than 0.
 
-    Today, silently: the loss is 0 and the weights are not moved. Source: trl 1.16 and 0.18 `grpo_trainer.py` (rewards
-    are summed by their weights); executed.
+    Why it is bad: with all weights 0 every completion scores the same, so every advantage is 0.
+
+    Without it: nothing is reported; the loss is 0 and no weight changes.
+
+    Source: trl 1.16 and 0.18 `grpo_trainer.py` (rewards are summed by their weights); executed.
     """
     rewards = spec.weighted("method.rewards")
     if rewards and all(one.weight == 0 for one in rewards):
         yield Finding(
-            spec.place("method.rewards", "all of them count 0"),
+            spec.place("method.rewards", "all weights are 0"),
             "every reward has the weight 0",
             f"write `rewards = [{rewards[0].name}(weight=1)]`"
             if rewards[0].file is None
@@ -158,15 +176,18 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP664", "moving-reference-that-is-not-there")
 def sync_without_reference(spec: Spec) -> Iterator[Finding]:
-    """With `beta = 0`, grpo's default in trl 1.16, there is no reference that could move.
+    """`sync_reference` needs a `beta` above 0. `beta = 0`, grpo's default in trl 1.16, keeps no reference model.
 
-    Today: trl 1.16 raises ValueError in the trainer's constructor, trl 0.18 moves nothing, in silence. Source:
-    `grpo_trainer.py` of both, `rloo_trainer.py`, `callbacks.py`; executed.
+    Why it is bad: there is no reference to move.
+
+    Without it: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently moves nothing.
+
+    Source: `grpo_trainer.py` of both, `rloo_trainer.py`, `callbacks.py`; executed.
     """
     if spec.flag("method.sync_reference") and spec.get("method.beta") == 0:
         yield Finding(
             spec.place("method.sync_reference", "no reference is kept"),
-            "the reference cannot move: `beta` is 0",
+            "`sync_reference` has no reference to move: `beta` is 0",
             "write `beta = 0.04`, or leave `sync_reference` out",
             (spec.label("method.beta", "no KL term"),),
         )
@@ -174,27 +195,34 @@ def sync_without_reference(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP667", "unknown-name-of-grpo")
 def unknown_name(spec: Spec) -> Iterator[Finding]:
-    """Some arguments of grpo take any text, and its trainer knows a few.
+    """Arguments of grpo that accept any text need a value that the trainer knows.
 
-    Today: ValueError in the first step, after the first completions were generated and rewarded. Source: trl 1.16
-    `grpo_trainer.py`; executed.
+    Why it is bad: the arguments are built with any text, so a misspelling costs the start of the run.
+
+    Without it: ValueError in the first step, after the first completions are generated and rewarded.
+
+    Source: trl 1.16 `grpo_trainer.py`; executed.
     """
     for name, known in NAMES.items():
         value = spec.extra_value("trl", name)
         if value is not None and value not in known:
             yield Finding(
                 spec.extra_place("trl", name, "one of " + ", ".join(known)),
-                f"`{str(value)[:40]}` is no `{name}`",
+                f"`{str(value)[:40]}` is not a value of `{name}`",
                 write(f"{name} = {known[0]}"),
             )
 
 
 @rule("XP668", "level-of-another-loss", "warning")
 def level_and_loss(spec: Spec) -> Iterator[Finding]:
-    """The ratio of probabilities is taken of tokens or of whole sequences, and not every loss fits both.
+    """The loss must fit the level of the importance ratio, tokens or sequences. luspo is made for sequences, vespo for
+    tokens.
 
-    Losses that add up tokens weigh whole sequences by their length; luspo is made for sequences, vespo for tokens.
-    Today: a warning in the log. Source: trl 1.16 `grpo_trainer.py`; executed.
+    Why it is bad: a loss that sums over tokens weighs sequence-level ratios by the length of the sequence.
+
+    Without it: a warning in the log.
+
+    Source: trl 1.16 `grpo_trainer.py`; executed.
     """
     level = spec.extra_value("trl", "importance_sampling_level") or "token"
     for one in spec.weighted("method.loss"):
@@ -209,8 +237,8 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
             spec.extra_place("trl", "importance_sampling_level")
             if written
             else spec.place("method.loss", "made for sequences"),
-            f"`{one.name}` over ratios of {level}s",
-            f"say `importance_sampling_level = {better}` in `extra trl`",
+            f"`{one.name}` is not made for {level}-level ratios",
+            f"write `importance_sampling_level = {better}` in `extra trl`",
             (spec.label("method.loss", "the loss") if written else None,),
             replace=f"importance_sampling_level = {better}" if written else None,
         )
@@ -218,10 +246,14 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP669", "correction-without-bounds")
 def correction(spec: Spec) -> Iterator[Finding]:
-    """The correction for vLLM's probabilities clips its ratio between two bounds, of which one is enough.
+    """The lower bound of the correction for vLLM's probabilities must be below the upper bound.
+    `vllm_importance_sampling_clip_max` is 3 unless it is set.
 
-    `vllm_importance_sampling_clip_max` is 3 unless it says otherwise. Today: ValueError when the arguments are built,
-    for bounds that cross. Source: trl 1.16 `grpo_config.py`; executed.
+    Why it is bad: the correction clips its ratio between the two bounds; one of them is enough.
+
+    Without it: building the arguments raises ValueError for bounds that cross.
+
+    Source: trl 1.16 `grpo_config.py`; executed.
     """
     low = spec.extra_value("trl", "vllm_importance_sampling_clip_min")
     high = spec.extra_value("trl", "vllm_importance_sampling_clip_max")
@@ -229,7 +261,7 @@ def correction(spec: Spec) -> Iterator[Finding]:
     if isinstance(low, int | float) and isinstance(top, int | float) and low >= top:
         yield Finding(
             spec.extra_place("trl", "vllm_importance_sampling_clip_min", f"{low:g} is not below {top:g}"),
-            "the bounds of the correction cross",
+            "the lower bound of vLLM's correction is not below the upper bound",
             write(f"vllm_importance_sampling_clip_min = {top / 2:g}"),
             (None if high is None else spec.extra_place("trl", "vllm_importance_sampling_clip_max"),),
         )
@@ -237,10 +269,14 @@ def correction(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP670", "vespo-with-whole-sequences")
 def vespo(spec: Spec) -> Iterator[Finding]:
-    """vespo weighs sequences itself, so the correction for vLLM's probabilities must be one of tokens; unset it is not.
+    """`vespo` with vLLM needs a token-level correction of vLLM's probabilities; the default, `sequence_mask`, is not
+    one.
 
-    Today: ValueError in the trainer's constructor, after the model is loaded. Source: trl 1.16 `grpo_trainer.py`; its
-    default of `vllm_importance_sampling_mode` is `sequence_mask`. executed.
+    Why it is bad: vespo weighs sequences itself.
+
+    Without it: ValueError in the trainer's constructor, after the model is loaded.
+
+    Source: trl 1.16 `grpo_trainer.py` and its default of `vllm_importance_sampling_mode`; executed.
     """
     mode = spec.extra_value("trl", "vllm_importance_sampling_mode")
     off = spec.extra_value("trl", "vllm_importance_sampling_correction") is False
@@ -249,8 +285,8 @@ def vespo(spec: Spec) -> Iterator[Finding]:
         place = spec.place("method.loss", "weighs sequences itself")
         yield Finding(
             place if mode is None else spec.extra_place("trl", "vllm_importance_sampling_mode"),
-            "`vespo` with vLLM needs a correction of tokens",
-            "say `vllm_importance_sampling_mode = token_mask` in `extra trl`",
+            "`vespo` with vLLM needs a token-level correction",
+            "write `vllm_importance_sampling_mode = token_mask` in `extra trl`",
             (spec.label("method.vllm", "generated by vLLM"),),
             replace=None if mode is None else "vllm_importance_sampling_mode = token_mask",
         )
@@ -258,30 +294,38 @@ def vespo(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP671", "completions-logged-nowhere")
 def completions_repo(spec: Spec) -> Iterator[Finding]:
-    """`log_completions_hub_repo` says where logged completions go, and none are logged.
+    """`log_completions_hub_repo`, where logged completions are uploaded, needs `log_completions`.
 
-    Today: ValueError when the arguments are built. Source: trl 1.16 `grpo_config.py`; executed.
+    Why it is bad: without logged completions there is nothing to upload.
+
+    Without it: building the arguments raises ValueError.
+
+    Source: trl 1.16 `grpo_config.py`; executed.
     """
     if spec.extra_value("trl", "log_completions_hub_repo") is not None and not spec.flag("method.log_completions"):
         yield Finding(
             spec.extra_place("trl", "log_completions_hub_repo", "nothing is logged"),
-            "a repository for completions that are not logged",
-            f"write `log_completions` in `method {spec.text('method')}`, or leave it out",
+            "`log_completions_hub_repo` is set, but completions are not logged",
+            f"write `log_completions` in `method {spec.text('method')}`, or leave `log_completions_hub_repo` out",
             (spec.label("method", "the method"),),
         )
 
 
 @rule("XP672", "shrinking-batch-of-groups")
 def auto_batch(spec: Spec) -> Iterator[Finding]:
-    """A micro-batch that is halved when memory runs out no longer fills rounds of whole groups.
+    """`auto_find_batch_size` cannot be used with grpo and rloo.
 
-    Today: ValueError when the arguments are built (trl 1.16); trl 0.18 goes on until memory runs out, and then compares
-    completions of different prompts. Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; executed.
+    Why it is bad: it halves the micro-batch when memory runs out, and a round then no longer contains complete groups.
+
+    Without it: trl 1.16 raises ValueError when the arguments are built; trl 0.18 trains until memory runs out and then
+    silently compares completions of different prompts.
+
+    Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; executed.
     """
     if spec.extra_value("trl", "auto_find_batch_size") is True:
         yield Finding(
-            spec.extra_place("trl", "auto_find_batch_size", "groups would be cut"),
-            f"{spec.text('method')} cannot look for a micro-batch that fits",
+            spec.extra_place("trl", "auto_find_batch_size", "a smaller micro-batch would cut groups"),
+            f"{spec.text('method')} cannot search for a micro-batch that fits",
             write("auto_find_batch_size = false", ", and `micro` in `batch`"),
             (spec.label("method", "the method"),),
         )
@@ -289,11 +333,15 @@ def auto_batch(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP485", "tokens-of-another-round")
 def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
-    """`dapo` divides the loss of a step by the tokens of the step; trl 0.24 divides by those of a whole round.
+    """With `loss = dapo` on trl 0.24, `steps_per_generation` must equal the accumulation.
 
-    A round of generation is `steps_per_generation` micro-batches, a step is the accumulation. Where a round is twice as
-    long, every gradient is half as large; where it is half as long, twice. Today, silently. Source: trl 0.24
-    `grpo_trainer.py` (`num_items_in_batch`, summed over the round); executed. trl 1.16 rescales it.
+    Why it is bad: `dapo` divides the loss of a step by the tokens of the step, but trl 0.24 divides it by the tokens of
+    the complete round, `steps_per_generation` micro-batches. trl 1.16 corrects the scale.
+
+    Without it: nothing is reported; a round twice as long as a step halves every gradient, a round half as long doubles
+    it.
+
+    Source: trl 0.24 `grpo_trainer.py` (`num_items_in_batch`, summed over the round); executed.
     """
     if spec.get("method") != "grpo" or not spec.stack.facts.dapo_counts_a_round:
         return
@@ -301,7 +349,7 @@ def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
     if spec.losses == ("dapo",) and round_ != step:
         yield Finding(
             spec.place("method.steps_per_generation", f"{round_} micro-batches a round, {step} a step"),
-            f"`dapo` of {spec.stack.name} makes gradients {step / round_:g} times as large",
+            f"`dapo` on {spec.stack.name} makes gradients {step / round_:g} times as large",
             write(f"steps_per_generation = {step}", ", or `loss = bnpo`"),
             (spec.label("method.loss", "the loss"), spec.label("target", "the target")),
         )

@@ -1,4 +1,4 @@
-"""Preference tuning and reward models (XP630 to XP643)."""
+"""Rules for preference tuning and reward models (XP630 to XP643, XP577, XP691)."""
 
 from __future__ import annotations
 
@@ -19,28 +19,33 @@ WHEN = preferences
 
 DIVERGENCES = ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence")
 SORTED = ("aot", "aot_pair", "aot_unpaired")
-"""dpo's losses that sort a batch, so that a row's own weight no longer stands beside it."""
+"""dpo losses that sort a batch, so that the weights of rows no longer match the rows."""
 DIVIDED_BY_BETA = ("ipo", "sppo_hard")
 
 
-def _method(spec: Spec, *names: str) -> bool:
+def _method_is(spec: Spec, *names: str) -> bool:
+    """Whether the spec's method is one of the names."""
     return spec.get("method") in names
 
 
 @rule("XP630", "divergence-of-another-loss")
 def divergence(spec: Spec) -> Iterator[Finding]:
-    """An f-divergence other than reverse KL changes the difference of the two answers' scores; some losses have none.
+    """`f_divergence_type` other than reverse KL needs a dpo loss that has an f-divergence.
 
-    Today: trl 1.16 raises ValueError in the trainer's constructor, trl 0.18 computes the loss without it, in silence.
+    Why it is bad: an f-divergence changes the difference of the two answers' scores, which the other losses do not
+    compute with it.
+
+    Without it: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently computes the loss without it.
+
     Source: `dpo_trainer.py` of both; executed.
     """
     kind = spec.extra_value("trl", "f_divergence_type")
-    if not _method(spec, "dpo") or kind in (None, "reverse_kl") or kind not in DIVERGENCES:
+    if not _method_is(spec, "dpo") or kind in (None, "reverse_kl") or kind not in DIVERGENCES:
         return
     others = [name for name in spec.losses if name not in spec.stack.facts.dpo_losses_divergent]
     if others:
         yield Finding(
-            spec.extra_place("trl", "f_divergence_type", "not of this loss"),
+            spec.extra_place("trl", "f_divergence_type", "not used by this loss"),
             f"`{others[0]}` has no f-divergence",
             "write `loss = sigmoid`, or leave `f_divergence_type` out",
             (spec.label("method.loss", "the loss"),),
@@ -49,13 +54,16 @@ def divergence(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP631", "unknown-divergence")
 def unknown_divergence(spec: Spec) -> Iterator[Finding]:
-    """A divergence has one of four names; trl 1.16 looks at it in the first step.
+    """`f_divergence_type` must be one of four names. XP104 checks trl 0.18, which has the names in its class.
 
-    Today: ValueError in the first step, after the reference model is loaded. Source: trl 1.16 `dpo_trainer.py`;
-    executed. trl 0.18 has the names in its class, and XP104 lists them.
+    Why it is bad: trl 1.16 reads the name only in the first step.
+
+    Without it: ValueError in the first step, after the reference model is loaded.
+
+    Source: trl 1.16 `dpo_trainer.py`; executed.
     """
     kind = spec.extra_value("trl", "f_divergence_type")
-    if _method(spec, "dpo") and kind is not None and kind not in DIVERGENCES:
+    if _method_is(spec, "dpo") and kind is not None and kind not in DIVERGENCES:
         yield Finding(
             spec.extra_place("trl", "f_divergence_type"),
             f"`{str(kind)[:40]}` is not a divergence",
@@ -66,16 +74,20 @@ def unknown_divergence(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP632", "weights-of-sorted-rows")
 def weights_of_sorted(spec: Spec) -> Iterator[Finding]:
-    """The `aot` losses sort the rows of a batch, and WPO's weights belong to the rows as they were.
+    """The `aot` losses cannot be combined with `use_weighting`.
 
-    Today: trl 1.16 raises NotImplementedError in the trainer's constructor; trl 0.18 multiplies each loss by the weight
-    of another row, in silence. Source: `dpo_trainer.py` of both; executed.
+    Why it is bad: these losses sort the rows of a batch, and WPO's weights belong to the unsorted rows.
+
+    Without it: trl 1.16 raises NotImplementedError in the trainer's constructor; trl 0.18 silently multiplies each loss
+    by the weight of another row.
+
+    Source: `dpo_trainer.py` of both; executed.
     """
     for name in spec.losses:
-        if _method(spec, "dpo") and name in SORTED and spec.extra_value("trl", "use_weighting") is True:
+        if _method_is(spec, "dpo") and name in SORTED and spec.extra_value("trl", "use_weighting") is True:
             yield Finding(
-                spec.extra_place("trl", "use_weighting", "of rows that are sorted"),
-                f"`use_weighting` and `{name}`",
+                spec.extra_place("trl", "use_weighting", "weighs rows before they are sorted"),
+                f"`use_weighting` cannot be combined with `{name}`",
                 "write `loss = sigmoid`, or leave `use_weighting` out",
                 (spec.label("method.loss", "the loss"),),
             )
@@ -83,14 +95,17 @@ def weights_of_sorted(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP633", "smoothing-out-of-range")
 def smoothing_range(spec: Spec) -> Iterator[Finding]:
-    """`exo_pair` takes the logarithm of the smoothing, and `robust` divides by 1 - 2 x smoothing.
+    """`label_smoothing` must be above 0 and below 1 for `exo_pair`, and below 0.5 for `robust`.
 
-    Today: trl 1.16 raises ValueError for `exo_pair` without smoothing (trl 0.18 takes 0.001 itself), and only warns for
-    `robust` from 0.5 on, where the loss is infinite or turns the preferences round. Source: `dpo_trainer.py` of both;
-    executed.
+    Why it is bad: `exo_pair` takes the logarithm of the smoothing, and `robust` divides by 1 - 2 x smoothing.
+
+    Without it: trl 1.16 raises ValueError for `exo_pair` without smoothing (trl 0.18 uses 0.001 instead) and only warns
+    for `robust` from 0.5 on, where the loss is infinite or reverses the preferences.
+
+    Source: `dpo_trainer.py` of both; executed.
     """
     value = spec.get("method.label_smoothing")
-    if not _method(spec, "dpo") or not isinstance(value, int | float):
+    if not _method_is(spec, "dpo") or not isinstance(value, int | float):
         return
     for name, wrong, text, better in (
         ("exo_pair", value == 0 and spec.stack.facts.exo_pair_needs_smoothing, "log(0)", 0.001),
@@ -110,17 +125,21 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP634", "smoothing-not-read")
 def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
-    """Most losses do not read `label_smoothing`; in trl 1.16 that includes `sigmoid`, which did.
+    """`label_smoothing` needs a dpo loss that reads it. Most do not, and in trl 1.16 neither does `sigmoid`, which did
+    in trl 0.18.
 
-    Today: trl 0.18 warns, trl 1.16 says nothing; the preferences are taken as certain in both. Source: `dpo_trainer.py`
-    of both; executed (the same losses with and without it).
+    Why it is bad: the preferences are treated as certain although the spec says that they are not.
+
+    Without it: trl 0.18 warns, trl 1.16 reports nothing, and both train without smoothing.
+
+    Source: `dpo_trainer.py` of both; executed (the same losses with and without it).
     """
     value, losses = spec.get("method.label_smoothing"), spec.losses
     reads = spec.stack.facts.dpo_losses_smoothed
-    if _method(spec, "dpo") and value and losses and not set(losses) & set(reads):
+    if _method_is(spec, "dpo") and value and losses and not set(losses) & set(reads):
         yield Finding(
-            spec.place("method.label_smoothing", "never read"),
-            f"`{losses[0]}` of {spec.stack.name} does not smooth its labels",
+            spec.place("method.label_smoothing", "ignored"),
+            f"`{losses[0]}` on {spec.stack.name} does not smooth its labels",
             "write `loss = robust`, or leave `label_smoothing` out",
             (spec.label("method.loss", "the loss"), spec.label("target", "the target")),
         )
@@ -128,53 +147,63 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP635", "reference-of-no-strength")
 def no_beta(spec: Spec) -> Iterator[Finding]:
-    """`beta` multiplies what is learned from in dpo and kto: at 0 every gradient is 0, or the loss divides by it.
+    """`beta` must not be 0 in dpo and kto.
 
-    Today, silently: the loss stays where it was and the weights are not moved; `ipo` and `sppo_hard` raise
-    ZeroDivisionError in the first step. Source: `dpo_trainer.py`, `kto_trainer.py` of both targets; executed.
+    Why it is bad: `beta` multiplies the term that is learned from, so every gradient is 0; some losses divide by it.
+
+    Without it: nothing is reported, the loss stays the same and no weight changes; `ipo` and `sppo_hard` raise
+    ZeroDivisionError in the first step.
+
+    Source: `dpo_trainer.py`, `kto_trainer.py` of both targets; executed.
     """
     losses = spec.losses
-    if not _method(spec, "dpo", "kto") or spec.get("method.beta") != 0 or "sft" in losses:
+    if not _method_is(spec, "dpo", "kto") or spec.get("method.beta") != 0 or "sft" in losses:
         return
     divides = any(name in DIVIDED_BY_BETA for name in losses)
     yield Finding(
         spec.place("method.beta", "the loss divides by it" if divides else "nothing is learned"),
-        f"`beta = 0` in {spec.text('method')}",
+        f"{spec.text('method')} cannot learn with `beta = 0`",
         write("beta = 0.1"),
     )
 
 
 @rule("XP691", "losses-of-no-weight")
 def no_weight(spec: Spec) -> Iterator[Finding]:
-    """dpo adds its losses up by their weights: a sum of 0 leaves nothing to learn from, one below 0 turns it round.
+    """The weights of the dpo losses must add up to more than 0, since dpo sums its losses by their weights.
 
-    Today, silently: the loss is 0.0000 and no weight is moved, or the rejected answers are preferred. Source: trl 1.16
-    `dpo_trainer.py` (`loss_weights`); executed.
+    Why it is bad: a sum of 0 leaves nothing to learn from, and a sum below 0 reverses the loss.
+
+    Without it: nothing is reported; the loss is 0.0000 and no weight changes, or the rejected answers are preferred.
+
+    Source: trl 1.16 `dpo_trainer.py` (`loss_weights`); executed.
     """
     losses = spec.weighted("method.loss")
     total = sum(1.0 if one.weight is None else one.weight for one in losses)
-    if _method(spec, "dpo") and losses and total <= 0:
+    if _method_is(spec, "dpo") and losses and total <= 0:
         others = "".join(f", {one.name}(weight=1)" for one in losses[1:])
         yield Finding(
             spec.place("method.loss", f"the weights add up to {total:g}"),
-            "nothing is learned from losses without weight"
+            "nothing is learned: every loss has the weight 0"
             if not any(one.weight for one in losses)
-            else "negative weights turn the losses round: training would make them larger",
+            else "negative weights reverse the losses: training would increase them",
             f"write `loss = [{losses[0].name}(weight=1){others}]`",
         )
 
 
 @rule("XP636", "moving-reference-computed-beforehand")
 def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
-    """A reference whose log-probabilities are computed beforehand cannot move with the model.
+    """`sync_reference` cannot be combined with `precompute`.
 
-    Today: ValueError in the trainer's constructor, after the data is tokenized. Source: trl 1.16 `dpo_trainer.py` and
-    `kto_trainer.py`, trl 0.18 `dpo_trainer.py`; executed.
+    Why it is bad: a reference whose log-probabilities are computed before training cannot move with the model.
+
+    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+
+    Source: trl 1.16 `dpo_trainer.py` and `kto_trainer.py`, trl 0.18 `dpo_trainer.py`; executed.
     """
     if spec.flag("method.sync_reference") and spec.flag("method.precompute"):
         yield Finding(
-            spec.place("method.sync_reference", "it would move"),
-            "the reference is computed beforehand",
+            spec.place("method.sync_reference", "updates the reference during training"),
+            "`sync_reference` cannot update a reference that is computed before training",
             "leave `sync_reference` or `precompute` out",
             (spec.label("method.precompute", "once, before training"),),
         )
@@ -182,15 +211,19 @@ def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP577", "precomputed-reference-in-two-types")
 def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
-    """kto's reference is computed before the first step, where trl 0.24 and 0.18 do not say in which precision.
+    """kto cannot precompute its reference over 4 bits in bf16 on trl 0.24 and 0.18.
 
-    Over 4 bits in a run of bf16 they make the norms float32 and the head bfloat16, which only meet in autocast. Today:
-    RuntimeError before the first step ("expected m1 and m2 to have the same dtype"). Source: trl 0.24 and 0.18
-    `kto_trainer.py` (`compute_reference_log_probs`, and `peft_module_casting_to_bf16` of its constructor); executed.
+    Why it is bad: these versions compute the reference before the first step without autocast, where the norms are
+    float32 and the head is bfloat16, which only autocast can combine.
+
+    Without it: RuntimeError before the first step ("expected m1 and m2 to have the same dtype").
+
+    Source: trl 0.24 and 0.18 `kto_trainer.py` (`compute_reference_log_probs`, and `peft_module_casting_to_bf16` of its
+    constructor); executed.
     """
     bits = spec.bits == 4 and spec.text("precision") == "bf16"
     facts = spec.stack.facts
-    if _method(spec, "kto") and spec.flag("method.precompute") and bits and not facts.kto_precomputes_in_autocast:
+    if _method_is(spec, "kto") and spec.flag("method.precompute") and bits and not facts.kto_precomputes_in_autocast:
         other = able(lambda one: one.facts.kto_precomputes_in_autocast)
         yield Finding(
             spec.place("method.precompute"),
@@ -202,20 +235,23 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP637", "precomputed-reference-with-zero3")
 def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
-    """trl-0.18 cannot compute the reference beforehand where ZeRO-3 has spread the model.
+    """`precompute` cannot be combined with ZeRO-3 on trl-0.18, nor on any target over 4 bits on a CPU.
 
-    Today: ValueError in the trainer's constructor, after the data is tokenized. trl 1.16 can, but not over 4 bits on a
-    CPU: bitsandbytes packs them anew for AVX512-BF16 once the model does not train, and ZeRO-3 has changed their type.
-    Layers with a bias end at once (RuntimeError, "a view of a leaf Variable"), others when they are saved
-    (AssertionError). Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`; bitsandbytes 0.50 `nn/modules.py`
-    `Linear4bit`; executed.
+    Why it is bad: trl 0.18 cannot compute the reference of a sharded model. On a CPU, bitsandbytes repacks 4-bit
+    weights for AVX512-BF16 when the model stops training, and ZeRO-3 has changed their type.
+
+    Without it: trl 0.18 raises ValueError in the trainer's constructor, after the data is tokenized. With 4 bits on a
+    CPU, layers with a bias raise RuntimeError ("a view of a leaf Variable") at once, and others AssertionError when
+    they are saved.
+
+    Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`; bitsandbytes 0.50 `nn/modules.py` `Linear4bit`; executed.
     """
     if not (spec.flag("method.precompute") and spec.zero_stage == 3):
         return
     if spec.bits == 4 and spec.on_cpu:
         yield Finding(
-            spec.place("method.precompute", "packs the base for the CPU"),
-            "4 bits under zero3 cannot compute the reference beforehand on a CPU",
+            spec.place("method.precompute", "repacks the base for the CPU"),
+            "a base of 4 bits under zero3 cannot precompute the reference on a CPU",
             "write `strategy zero2`, or leave `precompute` out",
             (spec.label("strategy", "the strategy"), spec.label("hardware", "the hardware")),
         )
@@ -223,7 +259,7 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
         other = able(lambda one: one.facts.precompute_under_zero3)
         yield Finding(
             spec.place("method.precompute"),
-            f"{spec.stack.name} cannot compute the reference beforehand under zero3",
+            f"{spec.stack.name} cannot precompute the reference under zero3",
             f"write `strategy zero2`, `target {other}`, or leave `precompute` out",
             (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
         )
@@ -231,12 +267,17 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP638", "one-row-without-a-neighbour")
 def kto_batch(spec: Spec) -> Iterator[Finding]:
-    """kto estimates its KL term from the completions of the other rows of a micro-batch: one row has none.
+    """kto needs at least two rows in a micro-batch, whatever the accumulation; `apo_zero_unpaired` has no KL term and
+    needs only one.
 
-    Accumulation does not help. Today: ValueError, after the data is tokenized. `apo_zero_unpaired` has no KL term.
+    Why it is bad: kto estimates its KL term from the completions of the other rows of the micro-batch, and a single row
+    has no others.
+
+    Without it: ValueError, after the data is tokenized.
+
     Source: `kto_trainer.py` of both targets; executed.
     """
-    if _method(spec, "kto") and spec.integer("batch.micro") == 1 and spec.losses == ("kto",):
+    if _method_is(spec, "kto") and spec.integer("batch.micro") == 1 and spec.losses == ("kto",):
         gbs, world = spec.integer("batch.gbs"), spec.hardware.world
         path: Path = "batch.micro" if spec.written("batch.micro") else "batch.gbs"
         yield Finding(
@@ -249,15 +290,19 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP639", "kto-out-of-order")
 def kto_order(spec: Spec) -> Iterator[Finding]:
-    """kto pairs each completion with its neighbour of the same micro-batch before training, so the order must stay.
+    """kto's rows must keep their order: `train_sampling_strategy` is unset or `sequential`. The runtime shuffles the
+    rows once, before they are paired.
 
-    Today: ValueError in the trainer's constructor, after the data is tokenized. The runtime shuffles the rows once,
-    before. Source: trl 1.16 `kto_trainer.py`; executed.
+    Why it is bad: kto pairs each completion with its neighbour in the same micro-batch before training.
+
+    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+
+    Source: trl 1.16 `kto_trainer.py`; executed.
     """
     strategy = spec.extra_value("trl", "train_sampling_strategy")
-    if _method(spec, "kto") and spec.losses == ("kto",) and strategy not in (None, "sequential"):
+    if _method_is(spec, "kto") and spec.losses == ("kto",) and strategy not in (None, "sequential"):
         yield Finding(
-            spec.extra_place("trl", "train_sampling_strategy", "another order"),
+            spec.extra_place("trl", "train_sampling_strategy", "changes the order"),
             "kto's rows must keep their order",
             write("train_sampling_strategy = sequential", ", or leave it out"),
             (spec.label("method", "the method"),),
@@ -266,19 +311,23 @@ def kto_order(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP640", "kto-out-of-balance", "warning")
 def kto_balance(spec: Spec) -> Iterator[Finding]:
-    """Where good and bad answers are not equally many, one of the two weights makes up for it (the paper's equation 8).
+    """kto's `desirable` and `undesirable` weights should balance the number of good and bad answers, by equation 8 of
+    the paper. The labels of local files are counted.
 
-    The labels of a local file are counted. Today: a warning, after the data is tokenized. Source:
-    `kto_trainer.py` of both targets; arXiv 2402.01306.
+    Why it is bad: where good and bad answers are not equally many, one of the weights has to make up for it.
+
+    Without it: a warning, after the data is tokenized.
+
+    Source: `kto_trainer.py` of both targets; arXiv 2402.01306.
     """
-    if not _method(spec, "kto"):
+    if not _method_is(spec, "kto"):
         return
     from xpc.compiler.data import rows
 
     good = bad = 0
-    for whole, source in ((one, part) for one in spec.data for part in one.of_split(one.split)):
+    for entry, source in ((one, part) for one in spec.data for part in one.of_split(one.split)):
         found = rows.survey(source)
-        if source.shape != "unpaired" or whole.take is not None or found is None or found.broken is not None:
+        if source.shape != "unpaired" or entry.take is not None or found is None or found.broken is not None:
             return
         good, bad = good + found.labels[0], bad + found.labels[1]
     if not good or not bad:
@@ -306,34 +355,41 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP641", "generation-without-wandb")
 def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
-    """Completions that are generated during evaluation are told to wandb as a table, and to nobody else.
+    """`generate_during_eval` needs the tracker wandb.
 
-    Today: ValueError in the trainer's constructor where neither wandb nor comet is installed. Source: trl 0.18
-    `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`; trl 1.16 `experimental/orpo`; executed.
+    Why it is bad: the completions generated during evaluation are reported only to wandb, as a table.
+
+    Without it: ValueError in the trainer's constructor where neither wandb nor comet is installed.
+
+    Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`; trl 1.16 `experimental/orpo`; executed.
     """
     if spec.extra_value("trl", "generate_during_eval") is True and "wandb" not in spec.names("track"):
         yield Finding(
-            spec.extra_place("trl", "generate_during_eval", "told to wandb"),
-            "`generate_during_eval` without wandb",
-            "write `track wandb`, or leave it out",
+            spec.extra_place("trl", "generate_during_eval", "reported only to wandb"),
+            "`generate_during_eval` needs the tracker wandb",
+            "write `track wandb`, or leave `generate_during_eval` out",
             (spec.label("track", "the trackers"),),
         )
 
 
 @rule("XP642", "pairs-without-a-length")
 def grouped_pairs(spec: Spec) -> Iterator[Finding]:
-    """Rows are grouped by the length of their `input_ids`, and prepared pairs have none: they hold two answers.
+    """Rows of preferences cannot be grouped by length.
 
-    Today: ValueError when training begins, after the data is tokenized; kto before trl 1 raises at its first
-    evaluation, because its rows are grouped there alone. Source: transformers 5.23, 4.57.6 and 4.52.3
-    `trainer_pt_utils.LengthGroupedSampler`, 4.57.6 and 4.52.3 `Trainer._get_eval_sampler`; executed for dpo, orpo,
-    reward and kto.
+    Why it is bad: grouping reads the length of `input_ids`, which prepared pairs do not have because they contain two
+    answers.
+
+    Without it: ValueError when training begins, after the data is tokenized. kto before trl 1 groups rows only in
+    evaluation, and raises at the first one.
+
+    Source: transformers 5.23, 4.57.6 and 4.52.3 `trainer_pt_utils.LengthGroupedSampler`, 4.57.6 and 4.52.3
+    `Trainer._get_eval_sampler`; executed for dpo, orpo, reward and kto.
     """
     strategy = spec.extra_value("trl", "train_sampling_strategy")
     grouped = strategy == "group_by_length"
     name = "train_sampling_strategy" if strategy is not None else "group_by_length"
     older = spec.extra_value("trl", "group_by_length") is True
-    if _method(spec, "kto"):
+    if _method_is(spec, "kto"):
         evaluated = spec.amount("eval.every") != NEVER
         older = older and evaluated and spec.extra_value("trl", "use_legacy_prediction_loop") is not True
         wrong = older or (grouped and spec.losses != ("kto",))
@@ -342,8 +398,8 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
     if wrong:
         better = "train_sampling_strategy = random" if strategy is not None else "group_by_length = false"
         yield Finding(
-            spec.extra_place("trl", name, "no `input_ids`"),
-            f"rows of {spec.text('method')} have no length to be grouped by",
+            spec.extra_place("trl", name, "the rows have no `input_ids`"),
+            f"rows of {spec.text('method')} cannot be grouped by length",
             write(better),
             (spec.label("method", "the method"),),
         )
@@ -351,14 +407,19 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP643", "two-passes-of-reentrant-checkpointing")
 def two_passes(spec: Spec) -> Iterator[Finding]:
-    """The reward trainer of trl 0.18 runs the model twice before it goes back: once for each answer.
+    """The reward trainer of trl 0.18 cannot recompute in the reentrant way under ddp and ZeRO-2, nor under ZeRO-3 where
+    one bucket contains the complete model.
 
-    Reentrant checkpointing then hands every gradient over twice, which DDP and ZeRO-2 refuse. Today: RuntimeError or
-    AssertionError in the first step. ZeRO-1 and 3 add the two, but for one bucket of ZeRO-3 that holds the whole model.
+    Why it is bad: this trainer runs the model twice before the backward pass, once per answer, and reentrant
+    checkpointing then delivers every gradient twice. trl 1.16 runs the model once.
+
+    Without it: RuntimeError or AssertionError in the first step; ZeRO-1 and the other cases of ZeRO-3 add the two
+    gradients.
+
     Source: trl 0.18 `reward_trainer.py` (`compute_loss`), deepspeed 0.16.8 `stage3.py`
-    (`__reduce_and_partition_ipg_grads`); executed with ddp, zero1, zero2 and zero3; trl 1.16 runs the model once.
+    (`__reduce_and_partition_ipg_grads`); executed with ddp, zero1, zero2 and zero3.
     """
-    twice = _method(spec, "reward") and spec.stack.facts.reward_runs_twice
+    twice = _method_is(spec, "reward") and spec.stack.facts.reward_runs_twice
     counted = spec.zero_stage == 2 or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
     bucket, facts = spec.get("strategy.reduce_bucket"), spec.model.facts
     if spec.zero_stage == 3 and bucket is not None and facts is not None and not spec.lora:
@@ -366,8 +427,8 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     path: Final = "memory.checkpointing.reentrant"
     if twice and counted and spec.flag("memory.checkpointing") and spec.flag(path):
         yield Finding(
-            spec.place(path, "each gradient comes twice"),
-            f"{spec.text('strategy')} takes a gradient once a step",
+            spec.place(path, "delivers each gradient twice"),
+            f"{spec.text('strategy')} accepts a gradient only once a step",
             write("reentrant = false"),
             (spec.label("strategy", "the strategy"),),
         )

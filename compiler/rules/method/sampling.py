@@ -1,4 +1,4 @@
-"""Methods whose model generates completions while it trains (XP439, XP665, XP666, XP673, XP675, XP676)."""
+"""Rules for methods that generate completions during training (XP439, XP665, XP666, XP673, XP675, XP676)."""
 
 from __future__ import annotations
 
@@ -17,40 +17,48 @@ if TYPE_CHECKING:
     from typing import Final
 
 WHEN = generates
-SAMPLING = "the same completion every time, and no reward stands out"
+SAMPLING = "every completion of a prompt is the same, and so is its reward"
 
 
 @rule("XP673", "seed-of-the-last-process")
 def seeds(spec: Spec) -> Iterator[Finding]:
-    """Every process generates with a seed of its own, `seed` and its number, and numpy takes seeds below 2^32.
+    """`seed` plus the number of the last process must be below 2^32, since every process generates with its own seed.
 
-    Today: ValueError in the trainer's constructor, in the last processes, while the first wait for them. The trainers
-    that generate nothing use one seed. Source: accelerate 1.15 and 1.4 `utils/random.py` (`set_seed`,
-    `device_specific`), which trl 1.16 and 0.18 call; executed.
+    Why it is bad: numpy accepts only seeds below 2^32.
+
+    Without it: ValueError in the trainer's constructor of the last processes, while the first ones wait for them.
+    Trainers that do not generate use one seed.
+
+    Source: accelerate 1.15 and 1.4 `utils/random.py` (`set_seed`, `device_specific`), called by trl 1.16 and 0.18;
+    executed.
     """
     last = spec.integer("seed") + spec.hardware.world - 1
     if last >= 2**32:
         yield Finding(
             spec.place("seed", f"{spec.integer('seed')} + {spec.hardware.world - 1} = {last}"),
-            "the last process has no seed: it would be 2^32 or more",
+            "the seed of the last process would be 2^32 or more",
             "write `seed 42`",
             (spec.label("hardware", "the processes"),),
         )
 
 
 @rule("XP675", "recomputed-otherwise-after-generation")
-def recomputed_otherwise(spec: Spec) -> Iterator[Finding]:
-    """trl 0.24 switches recomputation off to generate, and on again in the reentrant way, whatever was stated.
+def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
+    """On trl 0.24, checkpointing of a method that generates must be reentrant: the trainer switches recomputation off
+    to generate and always switches it back on in the reentrant way.
 
-    The reentrant way gives no gradient where nothing before a layer is trained. Today: RuntimeError "does not require
-    grad" in the first step with `freeze` or `qlora`; in silence otherwise. Source: trl 0.24 `models/utils.py`
-    (`unwrap_model_for_generation`); executed.
+    Why it is bad: the reentrant way computes no gradient where nothing before a layer is trained.
+
+    Without it: RuntimeError "does not require grad" in the first step with `freeze` or `qlora`; otherwise the setting
+    is silently ignored.
+
+    Source: trl 0.24 `models/utils.py` (`unwrap_model_for_generation`); executed.
     """
     path: Final = "memory.checkpointing.reentrant"
     if spec.reentrant_after_generation and spec.flag("memory.checkpointing") and not spec.flag(path):
         yield Finding(
-            spec.place(path, "until the first completions"),
-            f"{spec.stack.name} recomputes in the reentrant way once it has generated",
+            spec.place(path, "only until the first completions"),
+            f"{spec.stack.name} recomputes in the reentrant way after it has generated",
             write("reentrant = true", ", or `memory(checkpointing=false)`"),
             (spec.label("method", "generates completions"),),
         )
@@ -58,20 +66,24 @@ def recomputed_otherwise(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP676", "completions-without-a-cache")
 def without_a_cache(spec: Spec) -> Iterator[Finding]:
-    """trl 0.18 generates while layers are recomputed, and the layers of some families are then handed no cache.
+    """On trl 0.18, some families cannot be recomputed in a method that generates: the trainer keeps recomputation on
+    while it generates, and their layers then get no cache.
 
-    Each new token sees itself alone. Today, silently: completions that have nothing to do with their prompts; with
-    `attn = eager` of opt, and with gpt_bigcode, RuntimeError at the first. Source: trl 0.18 `models/utils.py`
-    (`unwrap_model_for_generation`), transformers 4.52.3 `models/opt/modeling_opt.py` and the others; executed for each
-    family. Later ones switch recomputation off to generate.
+    Why it is bad: without a cache each new token attends only to itself.
+
+    Without it: nothing is reported, and completions have nothing to do with their prompts; opt with `attn = eager` and
+    gpt_bigcode raise RuntimeError at the first completion. Later versions of trl switch recomputation off to generate.
+
+    Source: trl 0.18 `models/utils.py` (`unwrap_model_for_generation`), transformers 4.52.3 `models/opt/modeling_opt.py`
+    and those of the other families; executed for each family.
     """
     path: Final = "memory.checkpointing"
-    alone = spec.method.grouped and generates_itself(spec.method, spec.get) and spec.flag(path)
-    if alone and spec.model.model_type in spec.stack.facts.recomputed_generation:
+    recomputes = spec.method.grouped and generates_itself(spec.method, spec.get) and spec.flag(path)
+    if recomputes and spec.model.model_type in spec.stack.facts.recomputed_generation:
         other = able(lambda one: spec.model.model_type not in one.facts.recomputed_generation)
         yield Finding(
-            spec.place(path, "no cache while it generates"),
-            f"{spec.model.model_type} forgets the prompt where {spec.stack.name} generates and recomputes",
+            spec.place(path, "no cache during generation"),
+            f"{spec.model.model_type} does not see its prompt when {spec.stack.name} generates with recomputation on",
             f"write `memory(checkpointing=false)`, or `target {other}`",
             (spec.model.label, spec.label("method", "generates completions")),
         )
@@ -79,12 +91,16 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP439", "evaluation-of-two-passes-under-zero3")
 def evaluated_twice(spec: Spec) -> Iterator[Finding]:
-    """An evaluation that scores the model's completions twice ends under ZeRO-3 before DeepSpeed 0.19.
+    """A method that scores completions twice cannot be evaluated under ZeRO-3 with accumulation before DeepSpeed 0.19.
+    rloo scores twice, and so does grpo with several `iterations`.
 
-    rloo does, and grpo where completions serve several steps. DeepSpeed fetches weights in the order of an earlier
-    pass, and the second one is another, where steps accumulate. Today: RuntimeError "tracing error" in the first
-    evaluation. Source: trl 0.24 `rloo_trainer.py`, trl 0.24 and 0.18 `grpo_trainer.py` (`old_per_token_logps`),
-    deepspeed 0.18.2 and 0.16.8 `zero/partitioned_param_coordinator.py`; executed.
+    Why it is bad: DeepSpeed fetches weights in the order of an earlier pass, and with accumulation the second pass has
+    a different order.
+
+    Without it: RuntimeError "tracing error" in the first evaluation.
+
+    Source: trl 0.24 `rloo_trainer.py`, trl 0.24 and 0.18 `grpo_trainer.py` (`old_per_token_logps`), deepspeed 0.18.2
+    and 0.16.8 `zero/partitioned_param_coordinator.py`; executed.
     """
     facts = spec.stack.facts
     several = (spec.get("method.iterations") or 1) > 1
@@ -102,11 +118,14 @@ def evaluated_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP665", "frozen-sampling")
 def frozen_sampling(spec: Spec) -> Iterator[Finding]:
-    """Completions of one prompt must differ, or their rewards are equal and nothing is learned.
+    """The sampling settings must leave more than one possible completion of a prompt.
 
-    Today: a temperature or a repetition penalty of 0 is a ValueError when the first completions are sampled;
-    `top_k = 1`, `top_p = 0` and `min_p = 1` keep one token and give equal completions, in silence. Source: transformers
-    5.23 and 4.52 `generation/logits_process.py`; executed.
+    Why it is bad: equal completions get equal rewards, and nothing is learned.
+
+    Without it: a temperature or repetition penalty of 0 raises ValueError when the first completions are sampled;
+    `top_k = 1`, `top_p = 0` and `min_p = 1` keep one token and silently give equal completions.
+
+    Source: transformers 5.23 and 4.52 `generation/logits_process.py`; executed.
     """
     for name, wrong, better, text in (
         ("temperature", 0, "1", "sampling divides by it"),
@@ -127,9 +146,13 @@ def frozen_sampling(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP666", "fewer-prompts-than-a-round")
 def few_prompts(spec: Spec) -> Iterator[Finding]:
-    """One round of generation takes completions / generations prompts, and what does not fill a round is left out.
+    """One round of generation needs enough prompts, completions / generations of them. The rows of local files are
+    counted.
 
-    Today, silently: the sampler gives nothing, and the run ends without a step. The rows of a local file are counted.
+    Why it is bad: prompts that do not fill a round are dropped, so too few prompts train nothing.
+
+    Without it: nothing is reported; the sampler yields no batch, and the run ends without a step.
+
     Source: trl 1.16 `trainer/utils.py` and trl 0.18 `grpo_trainer.py` (`RepeatSampler`); executed.
     """
     if spec.method.name == "distill" and not spec.stack.facts.distill_rounds:
@@ -140,10 +163,10 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
 
     total = 0
     for source in spec.data:
-        there = rows.count(source)
-        if there is None or source.take is not None or spec.get("data.holdout") is not None:
+        found = rows.count(source)
+        if found is None or source.take is not None or spec.get("data.holdout") is not None:
             return
-        total += there
+        total += found
     rounds, group = spec.get("method.steps_per_generation"), spec.get("method.generations")
     steps = rounds if isinstance(rounds, int) else spec.integer("batch.accum")
     parts = spec.integer("batch.micro"), spec.hardware.world, steps
@@ -153,10 +176,10 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
         from xpc.compiler.plan.divisors import largest
 
         enough = made // largest(total, *parts) if total and group else None
-        fewer = "write a smaller `gbs`, or give it more prompts" if total else "give it more prompts"
+        fewer = "write a smaller `gbs`, or add prompts" if total else "add prompts"
         yield Finding(
             spec.data[0].label,
-            f"{total} prompt{'s' * (total != 1)}, and one round of generation takes {need}",
+            f"one round of generation takes {need} prompts, and the data has {total}",
             f"write `generations = {enough}`, or a smaller `gbs`" if enough else fewer,
             (spec.label("batch.gbs", f"{made} completions a round"), spec.label("method.generations")),
         )

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: what the loss is taken over (XP504, XP506, XP60x)."""
+"""Rules for supervised fine-tuning: the tokens that the loss includes (XP504, XP506, XP60x)."""
 
 from __future__ import annotations
 
@@ -18,34 +18,39 @@ CONVERSATIONS = ("messages", "conversations")
 
 @rule("XP504", "loss-mask-without-turns")
 def loss_mask(spec: Spec) -> Iterator[Finding]:
-    """`assistant_only` needs conversations and `completion_only` prompts with completions.
+    """`assistant_only` needs conversations, and `completion_only` needs prompts with completions, which may be
+    conversations too. In a mixture of shapes each setting applies to the rows of its shape.
 
-    Today `completion_only` on conversations masks nothing and trains on everything, silently (both targets);
-    `assistant_only` on text is a ValueError after loading. Prompts and completions may be conversations too. Source:
-    trl 1.16 and 0.18 `sft_trainer.py`; executed. In a mixture of shapes each is for the rows that have its shape.
+    Why it is bad: rows of another shape do not contain what the mask selects.
+
+    Without it: `completion_only` on conversations silently masks nothing and trains on everything, on both targets;
+    `assistant_only` on text raises ValueError after the model is loaded.
+
+    Source: trl 1.16 and 0.18 `sft_trainer.py`; executed.
     """
-    asked: tuple[tuple[FlagPath, str, Callable[[DataSource], bool]], ...] = (
+    masks: tuple[tuple[FlagPath, str, Callable[[DataSource], bool]], ...] = (
         ("method.completion_only", "prompts with completions", lambda one: one.shape != "prompt_completion"),
         ("method.assistant_only", "conversations", lambda one: one.shape not in CONVERSATIONS and _is_plain(one)),
     )
-    told: list[DataSource] = []
-    for path, what, lacks in asked:
+    reported: list[DataSource] = []
+    for path, what, lacks in masks:
         wrong = [one for one in spec.sources if lacks(one)] if spec.flag(path) else []
         if spec.mixes_shapes and len(wrong) < len(spec.sources):
             continue
         for source in wrong:
-            if source in told:
+            if source in reported:
                 continue
-            told.append(source)
+            reported.append(source)
             yield Finding(
                 spec.place(path, f"needs {what}"),
-                f"`{path[7:]}` on rows of {source.shape}",
+                f"`{path[7:]}` cannot be used with rows of {source.shape}",
                 f"leave `{path[7:]}` out",
                 (source.label,),
             )
 
 
 def _is_plain(source: DataSource) -> bool:
+    """Whether the rows of a source are known to be text, not conversations."""
     from xpc.compiler.data.rows import conversational
 
     return conversational(source) is False
@@ -53,12 +58,16 @@ def _is_plain(source: DataSource) -> bool:
 
 @rule("XP506", "template-without-generation-marks")
 def template_marks(spec: Spec) -> Iterator[Finding]:
-    """`assistant_only` finds the assistant's tokens by `{% generation %}` marks in the chat template.
+    """`assistant_only` needs a chat template with `{% generation %}` marks. trl replaces some templates that it knows
+    by their exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others) by marked ones; Llama 3.1 and 3.2 are not
+    among them.
 
-    trl puts a marked template in the place of some that it knows by their exact text (Qwen 2.5 and 3, Llama 3, Gemma,
-    Phi 3 and others); Llama 3.1 and 3.2 are not among them. Today: ValueError after the model is loaded. Source: trl
-    1.16 `chat_template_utils.py` (`get_training_chat_template`); executed. Of a template that the compiler cannot read,
-    the preflight asks the tokenizer.
+    Why it is bad: the marks are how the assistant's tokens are found. If the compiler cannot read the template, the
+    preflight checks the tokenizer.
+
+    Without it: ValueError after the model is loaded.
+
+    Source: trl 1.16 `chat_template_utils.py` (`get_training_chat_template`); executed.
     """
     if not spec.flag("method.assistant_only"):
         return
@@ -73,7 +82,7 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
         from xpc.compiler.registry.chat_templates import alike, native
 
         name = native(spec.model.name)
-        family = f"write `chat_template = {name}`, which is its family's with the marks, or " if name else ""
+        family = f"write `chat_template = {name}`, its family's template with the marks, or " if name else ""
         if not name and template is not None and (name := alike(template)):
             family = f"write `chat_template = {name}`, which has the marks and the same control tokens, or "
         yield Finding(
@@ -81,13 +90,18 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
             "`assistant_only` needs a template that marks the assistant's turns",
             family
             + "put {% generation %} ... {% endgeneration %} around the assistant's text, in a template of your own",
-            (spec.label("method.assistant_only", "asked for here"),),
+            (spec.label("method.assistant_only", "set here"),),
         )
 
 
 @rule("XP601", "loss-mask-not-in-the-target")
 def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """trl-0.18 has no assistant-only loss, and loses the completion mask when it packs, flattens or uses Liger.
+    """`assistant_only` cannot be used on trl-0.18, nor `completion_only` there with packing, `padding_free` or Liger.
+
+    Why it is bad: the loss would include tokens that the spec excludes.
+
+    Without it: trl 0.18 has no assistant-only loss, and it drops the completion mask when it packs, flattens or uses
+    Liger.
 
     Source: trl 0.18 `sft_config.py`, `sft_trainer.py`.
     """
@@ -109,16 +123,19 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
                     spec.place(path),
                     f"{spec.stack.name} drops the completion mask with `{name}`",
                     f"leave `{name}` out, or write `target {other}`",
-                    (spec.label("method.completion_only", "asked for here"), *related),
+                    (spec.label("method.completion_only", "set here"), *related),
                 )
 
 
 @rule("XP602", "turn-without-an-assistant")
 def no_assistant(spec: Spec) -> Iterator[Finding]:
-    """With `assistant_only`, every conversation needs a turn of the assistant: the loss is taken over nothing else.
+    """With `assistant_only`, every conversation needs a turn of the assistant. All rows of a local file are checked.
 
-    All rows of a local file are looked at. Today: RuntimeError when the tokenizing comes to that row. Source:
-    trl 1.16 `sft_trainer.py` (`tokenize_fn`); executed.
+    Why it is bad: the loss includes only the assistant's turns, so such a row has nothing to learn.
+
+    Without it: RuntimeError when tokenizing reaches that row.
+
+    Source: trl 1.16 `sft_trainer.py` (`tokenize_fn`); executed.
     """
     if not spec.flag("method.assistant_only"):
         return
@@ -131,19 +148,23 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 f"row {without.first} of `{source.name[:80]}` has no turn of the assistant"
-                + (f", nor have {without.count - 1:,} others" if without.count > 1 else ""),
-                "leave such rows out of the data (they are counted from 0), or leave `assistant_only` out",
-                (spec.label("method.assistant_only", "the loss is taken over the assistant's turns"),),
+                + (f", and neither do {without.count - 1:,} others" if without.count > 1 else ""),
+                "remove such rows from the data (row numbers start at 0), or leave `assistant_only` out",
+                (spec.label("method.assistant_only", "the loss includes only the assistant's turns"),),
             )
 
 
 @rule("XP603", "prompt-fills-the-sequence", "warning")
 def prompt_fills(spec: Spec) -> Iterator[Finding]:
-    """Where a prompt alone fills `seq`, nothing of the completion is left to learn.
+    """A prompt must be shorter than `seq`. Every word is at least one token, so a prompt of `seq` words leaves no room;
+    all rows of a local file are checked.
 
-    Every word is at least one token, so a prompt of `seq` words cannot leave room. Today: trl 1.16 drops such rows in
-    silence, and fails with `num_samples=0` when there are no others; trl 0.18 trains on them with every label masked.
-    All rows of a local file are looked at. Source: `sft_trainer.py` of both; executed.
+    Why it is bad: where the prompt fills the sequence, nothing of the completion is left to learn.
+
+    Without it: trl 1.16 silently drops such rows and fails with `num_samples=0` when there are no others; trl 0.18
+    trains on them with every label masked.
+
+    Source: `sft_trainer.py` of both; executed.
     """
     masked = spec.get("method.completion_only") is not False
     if not masked or spec.flag("batch.packing"):
@@ -170,15 +191,19 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
 
 def _next_power(words: int) -> int:
+    """The next power of two."""
     return 1 << (words - 1).bit_length()
 
 
 @rule("XP604", "end-of-turn-not-learned", "warning")
 def end_of_turn(spec: Spec) -> Iterator[Finding]:
-    """With `assistant_only` the token that ends a turn must stand inside the marks, or the model never learns to stop.
+    """With `assistant_only`, the token that ends the assistant's turn must be inside the `{% generation %}` marks.
 
-    Today: a warning of trl, and a training loss that looks healthy. Source: trl 1.16 `chat_template_utils.py`
-    (`is_chat_template_stop_token_trained`); executed.
+    Why it is bad: the model never learns to stop.
+
+    Without it: a warning from trl, and a training loss that looks healthy.
+
+    Source: trl 1.16 `chat_template_utils.py` (`is_chat_template_stop_token_trained`); executed.
     """
     template = spec.chat_template if spec.flag("method.assistant_only") else None
     if template is None:
@@ -197,24 +222,27 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
         token = re.match(ends, after)
         if token is not None and re.search(ends, inside) is None:
             yield Finding(
-                spec.place("model.chat_template", f"{token.group()} stands behind {{% endgeneration %}}"),
+                spec.place("model.chat_template", f"{token.group()} comes after {{% endgeneration %}}"),
                 "the token that ends the assistant's turn is not learned",
-                f"move {token.group()} in front of {{% endgeneration %}}",
-                (spec.label("method.assistant_only", "only what is marked is learned"),),
+                f"move {token.group()} before {{% endgeneration %}}",
+                (spec.label("method.assistant_only", "only marked tokens are learned"),),
             )
             return
 
 
 @rule("XP605", "nothing-to-predict")
 def nothing_to_predict(spec: Spec) -> Iterator[Finding]:
-    """A sequence of one token has no next token: every loss is zero, and the weights stay what they were.
+    """`seq` must be at least 2.
 
-    Today, silently: a loss of 0 (trl 1.16) or nan (trl 0.18) in every step. Source: the causal shift of the labels;
-    executed.
+    Why it is bad: a sequence of one token has no next token to predict, so no weight changes.
+
+    Without it: nothing is reported; the loss of every step is 0 (trl 1.16) or nan (trl 0.18).
+
+    Source: the causal shift of the labels; executed.
     """
     if spec.integer("batch.seq") < 2:
         yield Finding(
-            spec.place("batch.seq", "a next token is needed"),
-            "sequences of one token have nothing to predict",
+            spec.place("batch.seq", "leaves no next token"),
+            "a sequence of one token has nothing to predict",
             write("seq = 1024"),
         )

@@ -1,4 +1,4 @@
-"""Methods against the target and the model: what their classes have (XP127, XP644)."""
+"""Methods and settings that a target or a model family does not support (XP127, XP644)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from xpc.compiler.stacks import Stack, able
 
 WHEN = either(other("method", "sft"), given("method.loss"))
 
-BESIDE = ("method.max_prompt", "method.rewards", "method.teacher", "method.lmbda")
-"""Settings that the runtime carries out where the class has no argument, or of which a rule of their own speaks."""
+WITHOUT_ARGUMENT = ("method.max_prompt", "method.rewards", "method.teacher", "method.lmbda")
+"""Settings that the runtime implements where the class has no argument, or that have their own rule."""
 
 INSTEAD = {
     "method.rpo": "write `loss = [sigmoid, sft(weight=1)]`",
@@ -23,14 +23,18 @@ INSTEAD = {
 
 @rule("XP127", "method-not-in-the-target", reads=tuple(row.path for row in TABLE if row.methods and row.args))
 def method_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target has the method, and its class of the method has the settings that are written.
+    """The target must have the method, and its class for the method must have the settings that the spec writes.
 
-    trl-0.18 has no rloo of reward functions, one dpo loss at a time, and no choice of loss in sft; trl-1.16 has no
-    `rpo` and no `reference_free`, and its dpo warns of `padding_free` and pads all the same. Today: TypeError for the
-    name when the arguments are built, or a value that nothing reads. transformers 4.57 gathers no weight that it draws
-    anew under ZeRO-3, so that a reward model begins with a score of whatever the memory held (losses of 1e29; executed;
-    `modeling_utils.py` `_initialize_missing_keys`). Source: the configuration classes of trl 0.18 and
-    1.16, `dpo_trainer.py` and `grpo_trainer.py`.
+    Why it is bad: a setting that the class does not have cannot take effect.
+
+    Without it: building the arguments raises TypeError for the name, or nothing reads the value. trl-0.18 has no rloo
+    with reward functions, one dpo loss at a time and no choice of loss in sft; trl-1.16 has no `rpo` and no
+    `reference_free`, and its dpo warns about `padding_free` and pads anyway. transformers 4.57 does not gather newly
+    initialized weights under ZeRO-3, so a reward model starts with a score head of uninitialized memory (losses of
+    1e29).
+
+    Source: the configuration classes of trl 0.18 and 1.16, `dpo_trainer.py` and `grpo_trainer.py`; transformers 4.57
+    `modeling_utils.py` (`_initialize_missing_keys`), executed.
     """
     method, target = spec.text("method"), spec.stack
     related = (spec.label("target", "the target"),)
@@ -45,65 +49,68 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     if method == "dpo" and several and not target.facts.dpo_loss_list:
         yield Finding(
             spec.place("method.loss"),
-            f"dpo of {target.name} has one loss at a time",
+            f"dpo on {target.name} accepts one loss at a time",
             f"write `loss = {losses[0].name}`, or `target {able(lambda one: one.facts.dpo_loss_list)}`",
             related,
         )
     if spec.get("method.scale_rewards") == "batch" and not _scales_batches(target):
         yield Finding(
             spec.place("method.scale_rewards"),
-            f"grpo of {target.name} scales rewards by the deviation of their group, or not at all",
+            f"grpo on {target.name} scales rewards by the deviation of their group or not at all",
             f"write `scale_rewards = group`, or `target {able(_scales_batches)}`",
             related,
         )
     if method == "reward" and spec.zero_stage == 3 and not target.facts.zero3_draws_scores:
         yield Finding(
-            spec.place("strategy", "the new weight keeps what the memory held"),
-            f"the score head of a reward model is never initialized under zero3 on {target.name}",
+            spec.place("strategy", "leaves new weights uninitialized"),
+            f"the score head of a reward model is not initialized under zero3 on {target.name}",
             f"write `strategy zero1`, or `target {able(lambda one: one.facts.zero3_draws_scores)}`",
             (*related, spec.label("method", "the method")),
         )
     if method == "dpo" and spec.flag("batch.padding_free") and not target.facts.dpo_padding_free:
         yield Finding(
             spec.place("batch.padding_free"),
-            f"`padding_free` does nothing for dpo on {target.name}: it pads, with a warning",
+            f"`padding_free` does nothing for dpo on {target.name}: it warns and pads",
             "leave `padding_free` out",
             related,
         )
 
 
 def _scales_batches(stack: Stack) -> bool:
-    """Whether grpo can divide by the deviation of a whole batch: TRL 0.18's setting is a boolean."""
+    """Whether grpo can divide by the deviation of a complete batch; the setting of trl 0.18 is a boolean."""
     return stack.fields(stack.config("grpo"))["scale_rewards"].type != "bool"
 
 
 def _missing(spec: Spec) -> Iterator[Finding]:
-    """Written settings of the method that none of its class's arguments carries."""
+    """Find written settings of the method for which its class has no argument."""
     known, method, target = spec.fields(), spec.text("method"), spec.stack
     for path in spec.values:
         row = BY_PATH[path]
-        if method not in row.methods or not row.args or path in BESIDE or not spec.written(path):
+        if method not in row.methods or not row.args or path in WITHOUT_ARGUMENT or not spec.written(path):
             continue
         if spec.get(path) is not False and not any((target.rename(name) or name) in known for name in row.args):
             help = INSTEAD.get(path, f"leave `{row.name}` out, or write another `target`")
-            message = f"{method} of {target.name} has no `{row.name}`"
+            message = f"{method} on {target.name} has no `{row.name}`"
             yield Finding(spec.place(path, f"no `{row.args[0]}`"), message, help, (spec.label("target", "the target"),))
 
 
 @rule("XP644", "family-without-scores")
 def family_without_scores(spec: Spec) -> Iterator[Finding]:
-    """A reward model is a model for sequence classification, and some families have none in a target's transformers.
+    """A reward model needs a family with a class for sequence classification. `trust_remote_code` is accepted without
+    this check, since the model's own code can bring such a class.
 
-    Code that comes with the model can bring one, so `trust_remote_code` is believed. Today: ValueError, "Unrecognized
-    configuration class", when the model is loaded. Source: transformers 5.23 and 4.52.3
-    `MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING`; executed.
+    Why it is bad: a family without that class gives no score.
+
+    Without it: ValueError, "Unrecognized configuration class", when the model is loaded.
+
+    Source: transformers 5.23 and 4.52.3 `MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING`; executed.
     """
     known = spec.stack.family(spec.model.model_type)
     wrong = known is not None and not known.scores and not spec.flag("model.trust_remote_code")
     if spec.get("method") == "reward" and wrong:
         yield Finding(
             spec.model.label,
-            f"the transformers of {spec.stack.name} has no {spec.model.model_type} that gives a score",
+            f"transformers on {spec.stack.name} has no {spec.model.model_type} class that gives a score",
             "train another family, such as `qwen2.5-3b`",
             (spec.label("method", "the method"), spec.label("target", "the target")),
         )

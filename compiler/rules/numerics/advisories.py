@@ -1,4 +1,4 @@
-"""What the pinned versions of the libraries are known to compute wrongly, and no other rule refuses (XP940)."""
+"""Known wrong computations of the pinned library versions that no other rule refuses (XP940)."""
 
 from __future__ import annotations
 
@@ -28,23 +28,27 @@ WHEN = advised
     ),
 )
 def known_wrong(spec: Spec) -> Iterator[Finding]:
-    """The pinned version of a library computes something wrong for this spec, and its maintainers know.
+    """The pinned version of a library computes something wrong for this spec, and its maintainers know. Cases that
+    another rule refuses, or that the trainer of a bundle corrects, are not reported.
 
-    `xpc list advisories` prints the table with the threads, the versions and what was measured; what another rule
-    refuses, or the trainer of a bundle mends, is not told here. Today, silently. Source: the threads that are named,
-    and the installed sources of the pinned versions.
+    Why it is bad: the results are wrong; `xpc list advisories` prints the table with the threads, the versions and the
+    measurements.
+
+    Without it: nothing is reported.
+
+    Source: the threads that the finding names, and the installed sources of the pinned versions.
     """
     from xpc.compiler.rules.core.advisory_table import EXTRA, table
 
     for one in table():
         if one.rule or one.runtime or not one.of(spec.stack) or not one.applies(spec):
             continue
-        said = f"{one.package} {spec.stack.pins[one.package]}"
+        version = f"{one.package} {spec.stack.pins[one.package]}"
         if one.place.startswith(EXTRA):
             _, escape, key = one.place.split(".", 2)
-            place = spec.extra_place(escape, key, said)
+            place = spec.extra_place(escape, key, version)
         else:
-            place = spec.place(one.place, said)  # type: ignore[arg-type]  # of the table, which a test reads
+            place = spec.place(one.place, version)  # type: ignore[arg-type]  # a test checks the places of the table
         yield Finding(
             place,
             f"{one.effect} ({one.threads[0]})",

@@ -1,4 +1,4 @@
-"""The attention and the model's family against hardware and target (XP31x, XP34x)."""
+"""Attention implementations and model families: what the hardware and the target support (XP31x, XP34x)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,27 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
 FIXED_POSITIONS = ("codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt", "opt")
-"""Families that look positions up in a table of the context's length and raise beyond it; measured, family by family,
+"""Families that look up positions in a table of the context's length and raise beyond it; measured for each family
 by tests/stacks/test_stack_families.py."""
 
 
 def _legal(spec: Spec) -> str:
-    """An attention that this family has here and that any hardware runs."""
+    """An attention that the family has on this target and that runs on any hardware."""
     return "sdpa" if has_attention(spec, "sdpa") else "eager"
 
 
 @rule("XP314", "flash-without-the-hardware")
 def flash_hardware(spec: Spec) -> Iterator[Finding]:
-    """Flash attention runs on GPUs of compute capability 8.0 or later, in fp16 or bf16; flash3 not on Blackwell.
+    """Flash attention needs a GPU of compute capability 8.0 or later and fp16 or bf16; flash3 does not run on
+    Blackwell.
 
-    transformers does not check the capability for flash2: the kernel refuses at the first forward pass. In fp32 it
-    only warns before the same refusal. FlashAttention-3 has kernels for Ampere, Ada and Hopper (capability 8.x and
-    9.x) and ends with "no kernel image" or an invalid argument on Blackwell. Source: transformers 5.23
-    `modeling_flash_attention_utils.py`; flash-attention issues 1049, 1889 and 1987.
+    Why it is bad: the kernels do not exist elsewhere. FlashAttention-3 has kernels for Ampere, Ada and Hopper
+    (capability 8.x and 9.x).
+
+    Without it: transformers does not check the capability for flash2, and the kernel refuses at the first forward pass;
+    in fp32 transformers only warns first. flash3 on Blackwell ends with "no kernel image" or an invalid argument.
+
+    Source: transformers 5.23 `modeling_flash_attention_utils.py`; flash-attention issues 1049, 1889 and 1987.
     """
     attn, gpu = spec.text("model.attn"), spec.hardware.gpu
     if attn not in FLASH:
@@ -37,14 +41,15 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
     related = (spec.label("hardware", "the hardware"),)
     word = place.typed
     if gpu is None:
-        yield Finding(place, f"{attn} on the CPU", f"write `attn = {legal}`", related, word.replace(attn, legal))
+        message = f"{attn} cannot run on the CPU"
+        yield Finding(place, message, f"write `attn = {legal}`", related, word.replace(attn, legal))
     elif gpu.capability < (8, 0) or (attn == "flash3" and gpu.capability >= (10, 0)):
         needs = "needs 8.0" if gpu.capability < (8, 0) else "has kernels up to 9.x"
         fact = f"{gpu.name} has compute capability {gpu.compute_capability}; {attn} {needs}"
         other = legal if gpu.capability < (8, 0) or not has_attention(spec, "flash2") else "flash2"
         yield Finding(
             spec.place("model.attn", fact),
-            f"{attn} on {gpu.name}",
+            f"{attn} cannot run on {gpu.name}",
             f"write `attn = {other}`",
             related,
             word.replace(attn, other),
@@ -61,13 +66,17 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP315", "attention-not-in-the-family")
 def attention_family(spec: Spec) -> Iterator[Finding]:
-    """Not every family implements every attention; transformers refuses at load, minutes after the launch.
+    """The model's family must implement the attention. The family of a model outside the registry is read from its
+    name, as in `openai/gpt-oss-20b`.
 
-    gpt_oss declares flash attention and is sent on to a kernel of the Hub, for which a bundle has no package; gemma2
-    under transformers 4.52 loads sdpa, which leaves out its soft cap without a word (logits off by 2.5). Of a model
-    that is not in the registry the family is read off its name, `openai/gpt-oss-20b` for one. Source: transformers 5.23
-    and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family, `modeling_utils.py`;
-    executed.
+    Why it is bad: gpt_oss declares flash attention but uses a kernel from the Hub, for which a bundle has no package;
+    gemma2 under transformers 4.52 loads sdpa, which drops its soft cap.
+
+    Without it: transformers refuses when the model is loaded, minutes after the launch; gemma2 with sdpa is silently
+    wrong (logits off by 2.5).
+
+    Source: transformers 5.23 and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family,
+    `modeling_utils.py`; executed.
     """
     known, attn = supposed(spec), spec.text("model.attn")
     if known is None or has_attention(spec, attn):
@@ -77,7 +86,7 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         place,
         f"{known.model_type} has no {attn} attention"
-        + ("" if "sdpa" in known.attention or attn != "sdpa" else " that is right"),
+        + ("" if "sdpa" in known.attention or attn != "sdpa" else " that computes correctly"),
         f"write `attn = {legal}`{by_name(spec)}",
         (spec.model.label,),
         place.typed.replace(attn, legal) if spec.written("model.attn") else None,
@@ -86,7 +95,11 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP316", "flex-on-cpu")
 def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
-    """Flex attention has no backward pass on the CPU: NotImplementedError at the first step.
+    """Flex attention cannot train on a CPU.
+
+    Why it is bad: it has no backward pass there.
+
+    Without it: NotImplementedError at the first step.
 
     Source: torch 2.13 `flex_attention.py`; executed.
     """
@@ -103,17 +116,21 @@ def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP336", "flex-before-volta")
 def flex_before_volta(spec: Spec) -> Iterator[Finding]:
-    """Flex attention is compiled by torch, whose compiler makes kernels for GPUs of compute capability 7.0 or later.
+    """Flex attention needs a GPU of compute capability 7.0 or later.
 
-    Today: GPUTooOldForTriton at the first step. Source: transformers 5.23 and 4.52.3 `integrations/flex_attention.py`
-    (`torch.compile`), torch 2.13 `_dynamo/device_interface.py`.
+    Why it is bad: torch compiles flex attention, and its compiler makes kernels only for such GPUs.
+
+    Without it: GPUTooOldForTriton at the first step.
+
+    Source: transformers 5.23 and 4.52.3 `integrations/flex_attention.py` (`torch.compile`), torch 2.13
+    `_dynamo/device_interface.py`.
     """
     gpu = spec.hardware.gpu
     if spec.text("model.attn") == "flex" and gpu is not None and gpu.capability < (7, 0):
         place, legal = spec.place("model.attn", f"{gpu.name} has compute capability 6.x"), _legal(spec)
         yield Finding(
             place,
-            f"flex attention on {gpu.name}",
+            f"flex attention cannot run on {gpu.name}",
             f"write `attn = {legal}`",
             (spec.label("hardware", "the GPU"),),
             place.typed.replace("flex", legal),
@@ -122,12 +139,16 @@ def flex_before_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP319", "past-the-context", "warning")
 def past_the_context(spec: Spec) -> Iterator[Finding]:
-    """Sequences longer than the model's context train without a message, on positions that it has never seen.
+    """Sequences must not be longer than the model's context, also after `pad_to_multiple_of`. It is an error, not a
+    warning, for families that look up positions in a table (gpt2, opt, gptj, mpt and others).
 
-    A family that looks positions up in a table (gpt2, opt, gptj, mpt and others) has none beyond it and ends with an
-    IndexError at the first longer row: that is an error, and so is a row that `pad_to_multiple_of` makes longer.
-    Source: no check in trl or transformers; executed (1802 tokens on a 512-token model, finite loss; each such family
-    of transformers 5.23 and 4.52 with a row longer than its table).
+    Why it is bad: the model has never seen the positions beyond its context, and a table has no entries for them.
+
+    Without it: nothing is reported and the run trains on such positions; families with a table raise IndexError at the
+    first longer row.
+
+    Source: no check in trl or transformers; executed (1802 tokens on a 512-token model, finite loss; each family with a
+    table of transformers 5.23 and 4.52 with a row longer than its table).
     """
     facts, seq = spec.model.facts, spec.integer("batch.seq")
     if facts is None or not facts.context:
@@ -143,7 +164,7 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
             return
         yield Finding(
             spec.place("batch.seq", context),
-            f"sequences of {seq} tokens pass the model's context",
+            f"sequences of {seq} tokens are longer than the model's context",
             f"write `seq = {facts.context}`",
             replace=f"seq = {facts.context}" if spec.written("batch.seq") else None,
             severity="error" if fixed else None,
@@ -151,7 +172,7 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
     elif fixed and padded > facts.context:
         yield Finding(
             spec.extra_place("trl", "pad_to_multiple_of", context),
-            f"sequences of {seq} tokens are padded to {padded}, past the model's context",
+            f"sequences of {seq} tokens are padded to {padded}, more than the model's context",
             write(f"pad_to_multiple_of = {gcd(facts.context, 8)}"),
             (spec.label("batch.seq", "the longest sequence"),),
             severity="error",
@@ -159,9 +180,9 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
 
 
 def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) -> Finding:
-    """Reinforcement has no `seq`: a prompt and its completion are bounded each, and the longer one is made shorter."""
+    """The finding for a method with limits for prompts and completions instead of `seq`: shorten the longer one."""
     completion = spec.integer("method.max_completion")
-    prompt = seq - completion  # as written, or the usual one where none is
+    prompt = seq - completion  # written or default
     name, rest = ("max_completion", prompt) if completion >= prompt else ("max_prompt", completion)
     if rest >= limit:
         name, help = "max_completion", f"write `max_prompt = {limit // 2}` and `max_completion = {limit - limit // 2}`"
@@ -173,7 +194,7 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
     typed_with = (spec.label("method.max_prompt", f"{prompt} + {completion} = {seq}"),) if name != "max_prompt" else ()
     return Finding(
         spec.place(path, context),
-        f"prompts of {prompt} and completions of {completion} tokens pass the model's context together",
+        f"a prompt of {prompt} and a completion of {completion} tokens are together longer than the model's context",
         help,
         typed_with,
         form if spec.written(path) else None,
@@ -183,7 +204,11 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
 
 @rule("XP340", "attention-not-in-the-target")
 def attention_target(spec: Spec) -> Iterator[Finding]:
-    """transformers 4.52 knows no flash3: an attention that it has no function for is a ValueError at load.
+    """The target's transformers must have the attention; transformers 4.52 has no flash3.
+
+    Why it is bad: an attention without a function cannot be loaded.
+
+    Without it: ValueError when the model is loaded.
 
     Source: transformers 4.52.3 `modeling_utils.py` `ALL_ATTENTION_FUNCTIONS`; executed.
     """
@@ -202,7 +227,11 @@ def attention_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP341", "dropout-of-flash3", "warning")
 def flash3_dropout(spec: Spec) -> Iterator[Finding]:
-    """FlashAttention-3 has no dropout: a model whose configuration asks for it trains without, after a log line.
+    """A model with attention dropout in its configuration should not use flash3.
+
+    Why it is bad: FlashAttention-3 has no dropout, so the model trains without it.
+
+    Without it: a line in the log.
 
     Source: transformers 5.23 `modeling_utils.py` `_flash_attn_can_dispatch`.
     """
@@ -211,7 +240,7 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
         place = spec.place("model.attn", f"attention_dropout is {share:g} in {spec.model.known_from}")
         yield Finding(
             place,
-            "flash3 leaves out the model's attention dropout",
+            "flash3 ignores the model's attention dropout",
             "write `attn = flash2`",
             (spec.model.label,),
             place.typed.replace("flash3", "flash2"),
@@ -220,15 +249,19 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP342", "family-not-in-the-target")
 def family_target(spec: Spec) -> Iterator[Finding]:
-    """An older transformers does not know newer families: ValueError when the configuration is read.
+    """The target's transformers must know the model's family. `trust_remote_code` is accepted without this check, since
+    the model's own code can bring the family.
 
-    Code that comes with the model can bring the family along, so `trust_remote_code` is believed. Source: transformers
-    4.52.3 `CONFIG_MAPPING`; executed.
+    Why it is bad: an older transformers cannot build a newer family.
+
+    Without it: ValueError when the configuration is read.
+
+    Source: transformers 4.52.3 `CONFIG_MAPPING`; executed.
     """
     if spec.stack.lacks_family(spec.model.model_type) and not spec.flag("model.trust_remote_code"):
         yield Finding(
             spec.model.label,
-            f"the transformers of {spec.stack.name} does not know {spec.model.model_type}",
+            f"transformers on {spec.stack.name} does not know {spec.model.model_type}",
             f"write `target {able(lambda one: not one.lacks_family(spec.model.model_type))}`",
             (spec.label("target", "the target"),),
         )
@@ -236,11 +269,14 @@ def family_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP343", "family-without-the-fused-head")
 def fused_head(spec: Spec) -> Iterator[Finding]:
-    """TRL 1.16 takes the loss from a head of its own, which some families break: AttributeError at the first step.
+    """The model's family must work with the fused output head from which TRL 1.16 computes the loss.
 
-    llama4_text names the whole model its base model; granitemoe, granitemoehybrid and phimoe have no `num_experts` for
-    the balancing loss, which is on where the coefficient is not zero. Source: trl 1.16 `trainer/utils.py`
-    `add_fused_lm_head`; executed on every family of the registry.
+    Why it is bad: llama4_text gives the complete model as its base model, and granitemoe, granitemoehybrid and phimoe
+    have no `num_experts` for the balancing loss, which is on unless its coefficient is 0.
+
+    Without it: AttributeError at the first step.
+
+    Source: trl 1.16 `trainer/utils.py` `add_fused_lm_head`; executed on every family of the registry.
     """
     if spec.method.head != "fused":
         return
@@ -248,7 +284,7 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
     if kind in spec.stack.facts.fused_head_fails:
         other = able(lambda one: kind not in one.facts.fused_head_fails and not one.lacks_family(kind))
         yield Finding(
-            spec.model.label, f"the trainer of {spec.stack.name} cannot train {kind}", f"write `target {other}`"
+            spec.model.label, f"the trainer on {spec.stack.name} cannot train {kind}", f"write `target {other}`"
         )
     elif kind in spec.stack.facts.router_loss_fails:
         weight = spec.extra_value("trl", "router_aux_loss_coef")
@@ -257,7 +293,7 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
             return
         yield Finding(
             spec.model.label,
-            f"the trainer cannot take the balancing loss of {kind}",
+            f"the trainer cannot compute the balancing loss of {kind}",
             "write `router_aux_loss_coef = 0.0` in `extra trl`",
-            (None if weight is None else spec.extra_place("trl", "router_aux_loss_coef", "asked for here"),),
+            (None if weight is None else spec.extra_place("trl", "router_aux_loss_coef", "set here"),),
         )

@@ -1,4 +1,4 @@
-"""Arithmetic of the batch, the length of the run and the schedule (XP2xx)."""
+"""Arithmetic of the batch, the run's length and the learning rate schedule (XP2xx)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from xpc.grammar.record import evolve
 
 
 def _unit(spec: Spec) -> str:
+    """The word for a place that trains."""
     return "process" if spec.on_cpu else "GPU"
 
 
 @rule("XP201", "batch-does-not-divide")
 def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
-    """The global batch is micro-batch x accumulation x world size, exactly.
+    """The global batch must be exactly micro-batch x accumulation x world size.
 
-    transformers has no notion of a global batch: it multiplies what it is given, so a wrong accumulation trains with
-    another batch than the paper's. DeepSpeed finds a literal mismatch only after the data is tokenized.
+    Why it is bad: transformers has no global batch and multiplies what it is given, so a wrong accumulation trains with
+    another batch size than intended.
+
+    Without it: nothing is reported; DeepSpeed finds a literal mismatch, but only after the data is tokenized.
+
     Source: transformers 5.23 `Trainer.get_total_train_batch_size`; deepspeed 0.19.8 `runtime/config.py`.
     """
     world = spec.replicas
@@ -37,7 +41,7 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
     if spec.written("batch.accum"):
         product = micro * accum * world
         text = f"{micro} x {accum} x {world} = {product}"
-        help = f"gbs={product} is what micro and accum make; or leave `accum` out and it is derived"
+        help = f"micro and accum make gbs={product}; or leave `accum` out to have it derived"
         message = f"gbs={gbs} is not micro={micro} x accum={accum} x {places}"
         if not spec.written("batch.micro"):
             unit = accum * world
@@ -67,7 +71,7 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
             primary,
             message,
             help,
-            tuple(others) if len({o and o.span for o in others}) > 1 and _far(primary, others) else (),
+            tuple(others) if len({o and o.span for o in others}) > 1 and _on_another_line(primary, others) else (),
             f"{head}= {replace}" if head.endswith(" ") else f"{head}={replace}",
         )
     else:
@@ -75,10 +79,11 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
 
 
 def _plural(spec: Spec) -> str:
+    """The plural ending of that word."""
     return "es" if spec.on_cpu else "s"
 
 
-def _far(primary: Label, others: list[Label | None]) -> bool:
+def _on_another_line(primary: Label, others: list[Label | None]) -> bool:
     """Whether a related place is on another line: on one line the carets would only repeat the snippet."""
     line = primary.source.position(primary.span.start)[0]
     return any(o is not None and o.source.position(o.span.start)[0] != line for o in others)
@@ -86,22 +91,26 @@ def _far(primary: Label, others: list[Label | None]) -> bool:
 
 @rule("XP202", "nothing-to-train")
 def nothing_to_train(spec: Spec) -> Iterator[Finding]:
-    """A run of zero epochs does nothing. transformers runs 0 steps and saves the model that it was given.
+    """A run needs more than 0 epochs.
+
+    Why it is bad: no step is taken.
+
+    Without it: transformers runs 0 steps and saves the initial model.
 
     Source: transformers 5.23 `Trainer.set_initial_training_values`; executed.
     """
     if spec.get("train.epochs") == 0:
         yield Finding(
-            spec.place("train.epochs", "no step is taken"),
+            spec.place("train.epochs", "takes no step"),
             "the run lasts 0 epochs",
             write("for 3 epochs"),
         )
 
 
 def total_steps(spec: Spec) -> int | None:
-    """Optimizer steps of the run where they are known: written, or from the rows of the data.
+    """Optimizer steps of the run where they are known: written, or computed from the rows of the data.
 
-    Packed rows are not known before they are tokenized, and online methods take prompts, not rows.
+    Packed rows are not known before they are tokenized, and online methods count prompts, not rows.
     """
     steps = spec.get("train.steps")
     if isinstance(steps, int):
@@ -119,11 +128,14 @@ def total_steps(spec: Spec) -> int | None:
 
 @rule("XP203", "warmup-past-the-end", "warning")
 def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
-    """A warm-up as long as the run never reaches the peak learning rate, and nothing says so today.
+    """The warm-up must be shorter than the run; a share is rounded up to complete steps.
 
-    A share is rounded up to whole steps. The polynomial schedule divides by the steps that are left after the warm-up:
-    ZeroDivisionError at the last step. Source: transformers 5.23 and 4.52 `get_scheduler`, `get_warmup_steps`;
-    executed: the rate ended at 6e-7 of 2e-5.
+    Why it is bad: the peak learning rate is never reached.
+
+    Without it: nothing is reported (in one run the rate ended at 6e-7 of 2e-5). The polynomial schedule divides by the
+    steps after the warm-up and raises ZeroDivisionError at the last step when there are none.
+
+    Source: transformers 5.23 and 4.52 `get_scheduler`, `get_warmup_steps`; executed.
     """
     warmup = spec.amount("schedule.warmup")
     if not warmup.value:
@@ -154,10 +166,14 @@ WITH_FLOOR = ("cosine", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 
 @rule("XP204", "min-lr-without-a-tail")
 def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
-    """Only some schedules end at a chosen learning rate or stop there, below the peak; others fail on the argument.
+    """`min_lr` needs a schedule that ends or stops at a chosen learning rate, and must lie below the peak.
 
-    Today: TypeError inside `train()`, after the model is loaded and the data tokenized; ValueError for a polynomial
-    whose end is not below the peak. Source: transformers 5.23 `optimization.get_scheduler`; executed.
+    Why it is bad: the other schedules do not accept the argument.
+
+    Without it: TypeError inside `train()`, after the model is loaded and the data tokenized; ValueError for a
+    polynomial whose end is not below the peak.
+
+    Source: transformers 5.23 `optimization.get_scheduler`; executed.
     """
     if not spec.written("schedule.min_lr"):
         return
@@ -177,21 +193,27 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
     share = floor.value if floor.unit == "share" else floor.value / lr if lr else 0.0
     if share > 1 or (share == 1 and name == "polynomial"):
         sign = ">" if share > 1 else "="
-        meant = f"{floor.value * 100:g}%" if floor.unit == "absolute" and 0 < floor.value < 1 and share > 1 else "10%"
+        suggested = (
+            f"{floor.value * 100:g}%" if floor.unit == "absolute" and 0 < floor.value < 1 and share > 1 else "10%"
+        )
         yield Finding(
             spec.place("schedule.min_lr", f"{share * lr:g} {sign} {lr:g}"),
             f"`min_lr` is {'above' if share > 1 else 'no lower than'} the peak",
-            write(f"min_lr = {meant}", f" for a share of the peak, or a rate of at most {lr:g}"),
+            write(f"min_lr = {suggested}", f" for a share of the peak, or a rate of at most {lr:g}"),
             (spec.label("optimizer.lr", "the peak"),),
         )
 
 
 @rule("XP205", "wsd-decay")
 def wsd_decay(spec: Spec) -> Iterator[Finding]:
-    """`wsd` needs the length of its decay, and no other schedule has one.
+    """`wsd` needs a `decay`, and no other schedule has one. A share of the run is accepted where the run is counted in
+    steps, since the library needs a number of steps.
 
-    The library wants steps, so a share of the run is legal where the run is counted in steps.
-    Today: TypeError inside `train()`. Source: transformers 5.23 `get_wsd_schedule`; executed.
+    Why it is bad: `wsd` cannot be built without the length of its decay.
+
+    Without it: TypeError inside `train()`.
+
+    Source: transformers 5.23 `get_wsd_schedule`; executed.
     """
     decay, name = spec.get("schedule.decay"), spec.text("schedule")
     if name != "wsd":
@@ -203,7 +225,7 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
                 (spec.label("schedule", "the schedule"),),
             )
     elif decay is None and "schedule.decay" not in spec.wrong:
-        place = spec.place("schedule", "how long does it decay?")
+        place = spec.place("schedule", "no `decay` is written")
         yield Finding(place, "`wsd` needs the length of its decay", "write `decay = 100`")
     elif isinstance(decay, Amount) and decay.unit == "share" and spec.get("train.steps") is None:
         yield Finding(
@@ -213,14 +235,18 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
         )
 
 
-SILENT = {"optimizer.weight_decay": 0.0, "optimizer.clip": 0.0}
-"""Values that ask for nothing."""
+NEUTRAL = {"optimizer.weight_decay": 0.0, "optimizer.clip": 0.0}
+"""Values that change nothing."""
 
 
 @rule("XP206", "unused-moments", "warning")
 def unused_moments(spec: Spec) -> Iterator[Finding]:
-    """`betas` and `eps` are Adam's, and a few optimizers take no weight decay or leave no gradient to clip; what an
-    optimizer does not read is ignored without a word.
+    """`betas`, `eps`, `weight_decay` and `clip` need an optimizer that reads them. `betas` and `eps` are Adam's; a few
+    optimizers use no weight decay or leave no gradient to clip.
+
+    Why it is bad: the setting has no effect.
+
+    Without it: nothing is reported.
 
     Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; executed.
     """
@@ -229,7 +255,7 @@ def unused_moments(spec: Spec) -> Iterator[Finding]:
         return
     read = reads(name)
     for path in ("optimizer.betas", "optimizer.eps", "optimizer.weight_decay", "optimizer.clip"):
-        if path[10:] in read or not spec.written(path) or spec.get(path) == SILENT.get(path):
+        if path[10:] in read or not spec.written(path) or spec.get(path) == NEUTRAL.get(path):
             continue
         yield Finding(
             spec.place(path, f"{name} does not read it"),
@@ -241,38 +267,45 @@ def unused_moments(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP207", "learning-rate-zero")
 def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
-    """A learning rate of 0 changes nothing: every step leaves the weights as they are.
+    """The learning rate must be above 0.
 
-    Neither transformers nor DeepSpeed objects: the run goes to its end and saves the model that it was given.
+    Why it is bad: at 0 every step leaves the weights unchanged.
+
+    Without it: nothing is reported; the run goes to its end and saves the initial model.
+
+    Source: neither transformers nor DeepSpeed objects.
     """
     if spec.real("optimizer.lr") == 0:
         yield Finding(
-            evolve(spec.place("optimizer.lr"), text="no step changes a weight"),
+            evolve(spec.place("optimizer.lr"), text="changes no weight"),
             "the learning rate is 0",
             "write a number above 0 and at most 1, such as `lr = 2e-5`",
         )
 
 
-HALF_A_BIT = 256
-"""Equal gradients whose sum in bf16, with 8 significant bits, takes no more of them."""
+LARGEST_BF16_SUM = 256
+"""Number of equal gradients after which a sum in bf16, with 8 significant bits, no longer grows."""
 
 
 @rule("XP209", "gradients-summed-in-bf16", "warning")
 def summed_in_bf16(spec: Spec) -> Iterator[Finding]:
-    """DeepSpeed sums the gradients of a step in the dtype of the model, and bf16 has 8 significant bits.
+    """Under DeepSpeed in bf16, a step can sum at most 256 micro-batches, unless ZeRO-2 or 3 is set to sum in fp32.
 
-    From the 257th on, a micro-batch's gradient is less than half of the sum's last bit and changes nothing; DeepSpeed
-    says nothing of it. ZeRO-2 and 3 sum in fp32 where they are told so. Source: deepspeed 0.19.8 and 0.16.8
-    `runtime/engine.py` (`get_data_types`); executed.
+    Why it is bad: gradients are summed in the dtype of the model, and bf16 has 8 significant bits: from the 257th on, a
+    micro-batch's gradient is less than half of the sum's last bit and changes nothing.
+
+    Without it: nothing is reported.
+
+    Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` (`get_data_types`); executed.
     """
-    accum, told = spec.integer("batch.accum"), spec.extra_value("deepspeed", "data_types.grad_accum_dtype")
-    if not spec.zero_stage or spec.text("precision") != "bf16" or accum <= HALF_A_BIT or told == "fp32":
+    accum, dtype = spec.integer("batch.accum"), spec.extra_value("deepspeed", "data_types.grad_accum_dtype")
+    if not spec.zero_stage or spec.text("precision") != "bf16" or accum <= LARGEST_BF16_SUM or dtype == "fp32":
         return
     fp32 = ', or `data_types.grad_accum_dtype = "fp32"` in `extra deepspeed`' if spec.zero_stage > 1 else ""
-    gbs = HALF_A_BIT * spec.integer("batch.micro") * spec.replicas
+    gbs = LARGEST_BF16_SUM * spec.integer("batch.micro") * spec.replicas
     yield Finding(
         spec.label("batch.accum") or spec.place("batch.gbs", f"{accum} micro-batches in a step"),
-        f"{accum} gradients summed in bf16: from the {HALF_A_BIT + 1}th on they change nothing",
+        f"{accum} gradients are summed in bf16, and those from the {LARGEST_BF16_SUM + 1}th on change nothing",
         f"write a larger `micro`, or `gbs={gbs}`{fp32}",
         (spec.label("precision", "8 significant bits"), spec.label("strategy", "the strategy")),
     )

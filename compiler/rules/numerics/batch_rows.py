@@ -1,4 +1,4 @@
-"""The batch against the rows that there are, where they are known (XP208, XP210)."""
+"""The batch against the number of rows, where it is known (XP208, XP210)."""
 
 from __future__ import annotations
 
@@ -14,34 +14,38 @@ WHEN = few_rows
 
 @rule("XP208", "batch-larger-than-the-data", "warning")
 def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
-    """A step's batch is no larger than the data: the last step of an epoch takes what is left.
+    """The global batch must not be larger than the number of rows.
 
-    The trainer ends a step with the epoch, in silence, so that a larger batch is never reached; where there is not even
-    one micro-batch for each process, accelerate repeats rows until there is. Source: transformers 5.23 and 4.52
-    `trainer.py`; accelerate 1.15 and 1.4 `data_loader.BatchSamplerShard` (`even_batches`); executed.
+    Why it is bad: a step ends with the epoch, so the larger batch is never reached.
+
+    Without it: nothing is reported; the last step of an epoch uses the rows that are left, and where the rows do not
+    fill one micro-batch per process, accelerate repeats rows.
+
+    Source: transformers 5.23 and 4.52 `trainer.py`; accelerate 1.15 and 1.4 `data_loader.BatchSamplerShard`
+    (`even_batches`); executed.
     """
     if spec.flag("batch.packing") or spec.online:
         return
     rows, gbs, micro = trained(spec), spec.integer("batch.gbs"), spec.integer("batch.micro")
-    together = micro * spec.replicas
+    per_pass = micro * spec.replicas
     if rows is None or not 0 < rows < gbs:
         return
-    if rows < together and spec.extra_value("trl", "dataloader_drop_last") is True:
+    if rows < per_pass and spec.extra_value("trl", "dataloader_drop_last") is True:
         return  # XP210
     text, message = (
         f"{rows} {'row' if rows == 1 else 'rows'} for each step",
         f"gbs={gbs} is never reached: there {'is 1 row' if rows == 1 else f'are {rows} rows'}",
     )
-    if rows < together and spec.replicas > 1:
-        text = f"{micro} x {spec.replicas} = {together}"
-        there = "1 row is" if rows == 1 else f"{rows} rows are"
-        message = f"{there} repeated to fill {spec.replicas} micro-batches of {micro}"
+    if rows < per_pass and spec.replicas > 1:
+        text = f"{micro} x {spec.replicas} = {per_pass}"
+        count = "1 row is" if rows == 1 else f"{rows} rows are"
+        message = f"{count} repeated to fill {spec.replicas} micro-batches of {micro}"
     fitting = max(1, rows // spec.replicas) * spec.replicas
     label = spec.label("batch.gbs") or spec.label("batch.micro")
     place = spec.place("batch.gbs", text) if spec.written("batch.gbs") else spec.place("batch.micro", text)
     more = "" if rows < spec.replicas else f"write `batch gbs={fitting} micro={fitting // spec.replicas}`, or "
-    if rows >= together and spec.written("batch.gbs") and not spec.written("batch.accum"):
-        more = f"write `gbs = {rows // together * together}`, or "
+    if rows >= per_pass and spec.written("batch.gbs") and not spec.written("batch.accum"):
+        more = f"write `gbs = {rows // per_pass * per_pass}`, or "
     yield Finding(
         place,
         message,
@@ -52,10 +56,14 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP210", "everything-dropped")
 def everything_dropped(spec: Spec) -> Iterator[Finding]:
-    """With `dataloader_drop_last` an incomplete batch of the processes is left out, and here that is all of the data.
+    """With `dataloader_drop_last`, the rows must fill at least one micro-batch in every process.
 
-    Today: ValueError that speaks of `max_steps`, after the data is tokenized; where steps are counted, the run ends at
-    once and saves the model that it was given. Source: transformers 5.23 and 4.52 `trainer.py`; executed.
+    Why it is bad: an incomplete batch is dropped, and here that is all of the data.
+
+    Without it: ValueError about `max_steps`, after the data is tokenized; where steps are counted, the run ends at once
+    and saves the initial model.
+
+    Source: transformers 5.23 and 4.52 `trainer.py`; executed.
     """
     if spec.flag("batch.packing") or spec.online or spec.extra_value("trl", "dataloader_drop_last") is not True:
         return

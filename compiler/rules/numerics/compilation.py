@@ -1,4 +1,4 @@
-"""`compile`, and compilation by `extra trl`: what torch.compile needs, and which stack compiles what (XP34x, XP35x)."""
+"""Compilation by `compile` or `extra trl`: what torch.compile needs and what each stack compiles (XP34x, XP35x)."""
 
 from __future__ import annotations
 
@@ -19,42 +19,51 @@ GRAPHS = ("reduce-overhead", "max-autotune")
 
 @rule("XP344", "compiled-twice")
 def compiled_twice(spec: Spec) -> Iterator[Finding]:
-    """`compile` compiles layer by layer, and `torch_compile` the whole model; accelerate does one of them.
+    """`compile`, which compiles layer by layer, cannot be combined with `torch_compile`, which compiles the complete
+    model. `torch_compile_mode` and `torch_compile_backend` apply to both.
 
-    `torch_compile_mode` and `torch_compile_backend` say how either compiles. Today: the environment decides, and no
-    line says so. Source: accelerate 1.15 `accelerator.py` `prepare_model`, `TorchDynamoPlugin`.
+    Why it is bad: accelerate does only one of them.
+
+    Without it: the environment decides which, and nothing reports it.
+
+    Source: accelerate 1.15 `accelerator.py` `prepare_model`, `TorchDynamoPlugin`.
     """
     if spec.flag("model.compile") and spec.extra_value("trl", "torch_compile") is not None:
         yield Finding(
-            spec.extra_place("trl", "torch_compile", "the whole model"),
-            "`compile` beside `torch_compile`",
+            spec.extra_place("trl", "torch_compile", "compiles the complete model"),
+            "`compile` cannot be combined with `torch_compile`",
             "leave `torch_compile` out",
-            (spec.label("model.compile", "each layer on its own"),),
+            (spec.label("model.compile", "compiles layer by layer"),),
         )
 
 
 @rule("XP345", "layers-not-compiled")
 def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
-    """accelerate 1.4 cannot compile layer by layer, and accelerate 1.11 not beside FSDP's hooks.
+    """`compile` needs a target whose accelerate can compile layer by layer: not accelerate 1.4, and not accelerate 1.11
+    with FSDP.
 
-    Today: accelerate 1.4 compiles the whole model in silence; accelerate 1.11 gives FSDP2 compiled layers whose hooks
-    never run, so that their weights are not gathered one by one. Source: accelerate 1.15 `utils/other.py`
-    (`compile_regions_fsdp2` and its reason), 1.11 `accelerator.py`, 1.4 `utils/dataclasses.py`; executed for 1.4.
+    Why it is bad: the run would compile something else, or lose FSDP's hooks.
+
+    Without it: accelerate 1.4 silently compiles the complete model; accelerate 1.11 gives FSDP2 compiled layers whose
+    hooks never run, so that their weights are not gathered one by one.
+
+    Source: accelerate 1.15 `utils/other.py` (`compile_regions_fsdp2` and its reason), 1.11 `accelerator.py`, 1.4
+    `utils/dataclasses.py`; executed for 1.4.
     """
     way = "fsdp" if spec.sharded_by_fsdp else "zero" if spec.zero_stage else "plain"
     reach = spec.stack.facts.compile_layers
     if spec.flag("model.compile") and way not in reach:
-        beside = "" if not reach else f" beside {spec.text('strategy')}"
+        under = "" if not reach else f" under {spec.text('strategy')}"
         yield Finding(
             spec.place("model.compile", f"accelerate {spec.stack.pins['accelerate']}"),
-            f"{spec.stack.name} cannot compile layer by layer{beside}",
+            f"{spec.stack.name} cannot compile layer by layer{under}",
             f"leave `compile` out, or write `target {able(lambda one: way in one.facts.compile_layers)}`",
             (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
         )
 
 
 def _compiles(spec: Spec) -> str | None:
-    """The name in `extra trl` that turns compilation on, or None where none does."""
+    """The name in `extra trl` that turns compilation on, or None."""
     if spec.extra_value("trl", "torch_compile") is True:
         return "torch_compile"
     return next(
@@ -64,7 +73,7 @@ def _compiles(spec: Spec) -> str | None:
 
 
 def _place(spec: Spec, text: str) -> tuple[str, Label] | None:
-    """The name of what turns compilation on, and its place; None where nothing does."""
+    """The name of the setting that turns compilation on, and its place; None where nothing does."""
     if spec.flag("model.compile"):
         return "compile", spec.place("model.compile", text)
     name = _compiles(spec)
@@ -72,16 +81,20 @@ def _place(spec: Spec, text: str) -> tuple[str, Label] | None:
 
 
 def _backend(spec: Spec) -> str:
+    """The backend of the compiler, in lower case."""
     written = spec.extra_value("trl", "torch_compile_backend")
     return written.lower() if isinstance(written, str) else "inductor"
 
 
 @rule("XP353", "compile-before-ampere", "warning")
 def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
-    """Compilation pays on Ampere and later; before Volta inductor's Triton has no kernels at all.
+    """Compilation should run on Ampere or later; before Volta it is an error with the backend inductor.
 
-    Today: a line in the log, or GPUTooOldForTriton at the first step (capability below 7.0). Source: transformers 5.23
-    and 4.52.3 `training_args.py`; torch 2.13 `_dynamo/device_interface.py`.
+    Why it is bad: compilation gains little before Ampere, and inductor's Triton has no kernels before Volta.
+
+    Without it: a line in the log, or GPUTooOldForTriton at the first step (capability below 7.0).
+
+    Source: transformers 5.23 and 4.52.3 `training_args.py`; torch 2.13 `_dynamo/device_interface.py`.
     """
     gpu = spec.hardware.gpu
     if gpu is None or gpu.capability >= (8, 0):
@@ -102,15 +115,19 @@ def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP354", "compile-switched-on")
 def compile_switched_on(spec: Spec) -> Iterator[Finding]:
-    """A mode or a backend of the compiler switches compilation on, whatever `torch_compile` says.
+    """`torch_compile = false` contradicts a mode or a backend of the compiler.
+
+    Why it is bad: a mode or a backend switches compilation on.
+
+    Without it: the model is compiled although `torch_compile` is false.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py` `__post_init__`; executed.
     """
     name = _compiles(spec)
     if name is not None and spec.extra_value("trl", "torch_compile") is False:
         yield Finding(
-            spec.extra_place("trl", "torch_compile", "is turned to true"),
-            f"`torch_compile = false` beside `{name}` compiles",
+            spec.extra_place("trl", "torch_compile", "becomes true"),
+            f"`{name}` compiles the model in spite of `torch_compile = false`",
             f"leave `{name}` out",
             (spec.extra_place("trl", name, "switches it on"),),
         )
@@ -118,20 +135,24 @@ def compile_switched_on(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP355", "graphs-of-changing-lengths", "warning")
 def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
-    """CUDA graphs are recorded for one shape, and rows of other lengths record another each time.
+    """CUDA graphs need rows of one length, which only packing by cutting a stream (`wrapped`) gives.
 
-    Only packing that cuts a stream (`wrapped`) gives rows of one length. Source: torch 2.13 `_inductor` (modes
-    reduce-overhead and max-autotune turn graphs on); trl 1.16 and 0.18 collators pad to the longest row or flatten.
+    Why it is bad: a graph is recorded for one shape, and every other length records another.
+
+    Without it: trl 1.16 and 0.18 pad to the longest row or flatten, so lengths change and graphs are recorded again.
+
+    Source: torch 2.13 `_inductor` (the modes reduce-overhead and max-autotune turn graphs on); the collators of trl
+    1.16 and 0.18.
     """
     mode, backend = spec.extra_value("trl", "torch_compile_mode"), _backend(spec)
     name = "torch_compile_mode" if mode in GRAPHS and backend == "inductor" else "torch_compile_backend"
     graphs = backend == "cudagraphs" or name == "torch_compile_mode"
     cut = spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped"
     if graphs and not spec.on_cpu and not cut:
-        packed = spec.label("batch.packing", "rows are laid end to end") or spec.label("batch.padding_free")
+        packed = spec.label("batch.packing", "rows are joined end to end") or spec.label("batch.padding_free")
         yield Finding(
             spec.extra_place("trl", name, "records CUDA graphs"),
-            "CUDA graphs over batches of changing length",
+            "CUDA graphs are recorded again for every batch length",
             'write `torch_compile_mode = "max-autotune-no-cudagraphs"`' if mode in GRAPHS else f"leave `{name}` out",
             (packed,),
             'torch_compile_mode = "max-autotune-no-cudagraphs"' if name == "torch_compile_mode" else None,
@@ -140,8 +161,12 @@ def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP357", "unknown-compiler")
 def unknown_compiler(spec: Spec) -> Iterator[Finding]:
-    """A backend that accelerate does not know is a ValueError once the model is loaded, a mode of no such name a
-    RuntimeError at the first step.
+    """`torch_compile_backend` and `torch_compile_mode` must be names that the libraries know.
+
+    Why it is bad: a misspelling is found only after the model is loaded.
+
+    Without it: an unknown backend raises ValueError after the model is loaded, an unknown mode RuntimeError at the
+    first step.
 
     Source: accelerate 1.15 and 1.4 `utils/dataclasses.py` `DynamoBackend`; torch 2.13 `_inductor`; executed.
     """
@@ -151,6 +176,6 @@ def unknown_compiler(spec: Spec) -> Iterator[Finding]:
             usual = "default" if name == "torch_compile_mode" else "inductor"
             yield Finding(
                 spec.extra_place("trl", name, "known are " + ", ".join(map(str, legal))),
-                f"`{value[:60]}` is no {name.rpartition('_')[2]} of the compiler",
+                f"`{value[:60]}` is not a {name.rpartition('_')[2]} of the compiler",
                 write(f'{name} = "{usual}"'),
             )

@@ -1,4 +1,4 @@
-"""Fused kernels and what they need (XP33x)."""
+"""Fused kernels: the hardware and the models that they need (XP33x)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from xpc.compiler.stacks import able
 
 @rule("XP330", "liger-on-cpu")
 def liger_on_cpu(spec: Spec) -> Iterator[Finding]:
-    """Liger's kernels are Triton programs: on a CPU the first step ends with "no triton driver".
+    """`liger` needs a GPU.
+
+    Why it is bad: Liger's kernels are Triton programs, and Triton has no CPU driver.
+
+    Without it: the first step ends with "no triton driver".
 
     Source: liger-kernel 0.8.5 and 0.7.0; executed.
     """
     if spec.on_cpu and spec.flag("memory.liger"):
         yield Finding(
             spec.place("memory.liger", "Triton needs a GPU"),
-            "liger on the CPU",
+            "liger cannot run on the CPU",
             "leave `liger` out",
             (spec.label("hardware", "the hardware"),),
         )
@@ -26,7 +30,11 @@ def liger_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP331", "liger-without-the-family")
 def liger_without_family(spec: Spec) -> Iterator[Finding]:
-    """Liger patches the families of its table and silently does nothing for the others.
+    """Liger must have kernels for the model's family.
+
+    Why it is bad: `liger` changes nothing for a family that is not in Liger's table.
+
+    Without it: nothing is reported.
 
     Source: liger-kernel 0.8.5 and 0.7.0 `monkey_patch.MODEL_TYPE_TO_APPLY_LIGER_FN`; executed.
     """
@@ -42,16 +50,20 @@ def liger_without_family(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP339", "liger-before-volta", "warning")
 def liger_before_volta(spec: Spec) -> Iterator[Finding]:
-    """Nobody tests Triton, which Liger's kernels are written in, on GPUs of compute capability below 7.0.
+    """`liger` should run on a GPU of compute capability 7.0 or later.
 
-    Its compiler still makes code for 6.0 of Liger's norm, rotation and gated MLP, in fp32 and fp16 (Triton 3.9,
-    liger-kernel 0.8.5; executed for the target, without the GPU). torch refuses Triton there altogether.
+    Why it is bad: Triton, in which Liger's kernels are written, is not tested on older GPUs.
+
+    Without it: Triton's compiler still generates code for 6.0 of Liger's norm, rotation and gated MLP, in fp32 and
+    fp16; torch refuses Triton there altogether.
+
+    Source: Triton 3.9, liger-kernel 0.8.5; executed for the target, without the GPU.
     """
     gpu = spec.hardware.gpu
     if spec.flag("memory.liger") and gpu is not None and gpu.capability < (7, 0):
         yield Finding(
             spec.place("memory.liger", f"{gpu.name} has compute capability {gpu.compute_capability}"),
-            f"liger on {gpu.name}, which Triton is not tested on",
+            f"liger runs on Triton, which is not tested on {gpu.name}",
             "leave `liger` out",
             (spec.label("hardware", "the GPU"),),
         )
@@ -59,16 +71,21 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP692", "liger-of-a-reward-model")
 def liger_of_scores(spec: Spec) -> Iterator[Finding]:
-    """trl 0.18 lets Liger put a language model's forward pass, with its fused loss, on a model that gives scores.
+    """`liger` cannot be used with a reward model on trl 0.18. On trl 1.16 the runtime applies only Liger's kernels for
+    layers.
 
-    Today: AttributeError, "'Qwen2ForSequenceClassification' object has no attribute 'lm_head'", at the first step. On
-    trl 1.16 the runtime applies the layers' kernels alone. Source: liger-kernel 0.7.0 `monkey_patch.py`, transformers
-    4.52.3 `trainer.py` (`use_liger_kernel`); executed, its layers' kernels left out.
+    Why it is bad: trl 0.18 lets Liger replace the forward pass by a language model's, with its fused loss, which a
+    model that gives scores does not have.
+
+    Without it: AttributeError, "'Qwen2ForSequenceClassification' object has no attribute 'lm_head'", at the first step.
+
+    Source: liger-kernel 0.7.0 `monkey_patch.py`, transformers 4.52.3 `trainer.py` (`use_liger_kernel`); executed,
+    without the kernels for layers.
     """
     if spec.flag("memory.liger") and spec.get("method") == "reward" and not spec.stack.facts.liger_scores:
         yield Finding(
-            spec.place("memory.liger", "reads an output head"),
-            f"liger of {spec.stack.name} cannot run a reward model",
+            spec.place("memory.liger", "needs an output head"),
+            f"liger cannot run a reward model on {spec.stack.name}",
             f"leave `liger` out, or write `target {able(lambda one: one.facts.liger_scores)}`",
             (spec.label("method", "the method"), spec.label("target", "the target")),
         )
@@ -76,14 +93,18 @@ def liger_of_scores(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP332", "offload-activations-on-cpu")
 def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
-    """Activations can be moved to host memory only from a GPU; TRL fails while it builds the trainer.
+    """`offload_activations` needs a GPU.
 
-    Source: trl 1.16 and 0.18 `models/activation_offloading.py`; executed (AttributeError).
+    Why it is bad: activations can be moved to host memory only from a GPU.
+
+    Without it: AttributeError while TRL builds the trainer.
+
+    Source: trl 1.16 and 0.18 `models/activation_offloading.py`; executed.
     """
     if spec.on_cpu and spec.flag("memory.offload_activations"):
         yield Finding(
             spec.place("memory.offload_activations"),
-            "activations are in host memory already",
+            "on the CPU, activations are in host memory already",
             "leave `offload_activations` out",
             (spec.label("hardware", "the hardware"),),
         )
@@ -91,17 +112,20 @@ def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP334", "optimizer-without-a-gpu")
 def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
-    """GaLore's 8-bit AdamW and AdaLomo keep their states on a GPU, whatever the model runs on.
+    """GaLore's 8-bit AdamW and AdaLomo need a GPU. The optimizers of bitsandbytes 0.50 run on a CPU, including the
+    paged ones.
 
-    Today: AssertionError, "Torch not compiled with CUDA enabled", at the first step. The optimizers of bitsandbytes
-    0.50 run on a CPU, the paged ones too. Source: galore-torch 1.0 `adamw8bit.py`, lomo-optim 0.1.1 `adalomo.py`;
-    executed on both targets.
+    Why it is bad: these two keep their states on a GPU, whatever device the model is on.
+
+    Without it: AssertionError, "Torch not compiled with CUDA enabled", at the first step.
+
+    Source: galore-torch 1.0 `adamw8bit.py`, lomo-optim 0.1.1 `adalomo.py`; executed on both targets.
     """
     name = spec.text("optimizer")
     if spec.on_cpu and (name.startswith("galore_adamw8bit") or name == "adalomo"):
         yield Finding(
             spec.place("optimizer", "its states need a GPU"),
-            f"{name} on the CPU",
+            f"{name} cannot run on the CPU",
             "write `optimizer adamw`",
             (spec.label("hardware", "the hardware"),),
         )

@@ -1,4 +1,4 @@
-"""Packed and flattened rows: what keeps documents apart, and what it costs (XP31x, XP32x)."""
+"""Packed and flattened rows: how documents are kept apart, and the cost (XP31x, XP32x, XP370)."""
 
 from __future__ import annotations
 
@@ -30,18 +30,22 @@ if TYPE_CHECKING:
 WHEN = on("batch.packing", "batch.packing.eval", "batch.padding_free")
 
 ISOLATE: Final = "batch.packing.isolate"
-UNMARKED = "cuts one stream, and does not record where documents end"
+UNMARKED = "cuts one stream and does not record where documents end"
 DENSE_ROW = 8192
-"""Tokens of a flattened row from which a mask over the whole of it is told: 8192 x 8192 scores a head."""
+"""Tokens of a flattened row above which a mask over all of it is reported: 8192 x 8192 scores per head."""
 
 
 @rule("XP310", "packing-without-flash")
 def packing_without_flash(spec: Spec) -> Iterator[Finding]:
-    """Packing puts several documents into one row; a flash kernel keeps them apart by their lengths.
+    """Packing needs flash attention, or a mask that the spec asks for by `packing(isolate=mask)`.
 
-    Other implementations build a mask over the whole row: exact for most families on trl-1.16, at a cost that grows
-    with the square of the row, and silently wrong elsewhere (on trl-0.18 everywhere). The spec has to say that it wants
-    that: `packing(isolate=mask)`. Source: transformers 5.23 and 4.52.3 `masking_utils.py`; executed on 60 families.
+    Why it is bad: packing puts several documents into one row. A flash kernel keeps them apart by their lengths; other
+    implementations build a mask over the complete row, at a cost that grows with the square of its length.
+
+    Without it: the mask is exact for most families on trl-1.16 and silently wrong elsewhere (on trl-0.18 for every
+    family).
+
+    Source: transformers 5.23 and 4.52.3 `masking_utils.py`; executed on 60 families.
     """
     attn = spec.text("model.attn")
     if not spec.flag("batch.packing") or attn in FLASH or spec.get("batch.packing.isolate") == "mask":
@@ -49,13 +53,13 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     ways, cut = [], not rows_have_bounds(spec)
     mask = "packing(isolate=mask)" if not cut else f"packing(isolate=mask, strategy={bounded(spec)})"
     if mask_is_exact(spec) and (not cut or bounded(spec)):
-        ways.append(f"`{mask}`, which is exact here and costs attention over the whole row")
+        ways.append(f"`{mask}`, which is exact for this model and costs attention over the complete row")
     if runs_flash(spec) and flash_is_exact(spec) and not cut:
         ways.append("`attn = flash2`")
-    place = spec.place("batch.packing", f"attention is {attn}, which does not see where documents end")
+    place = spec.place("batch.packing", f"{attn} attention does not see where documents end")
     yield Finding(
         place,
-        "packing without flash attention",
+        "packing needs flash attention or an exact mask",
         "write " + ", or ".join(ways) if ways else "leave `packing` out",
         (spec.label("model.attn", "the attention"),),
         mask if mask_is_exact(spec) and not cut and place.typed == "packing" else None,
@@ -63,20 +67,22 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
 
 
 def bounded(spec: Spec) -> str | None:
-    """A packing of the target that keeps the ends of documents, or None where it only cuts a stream."""
+    """A packing strategy of the target that keeps the ends of documents, or None where it only cuts a stream."""
     return next((name for name in spec.stack.packing if name != "wrapped"), None)
 
 
 @rule("XP311", "mask-not-exact")
 def mask_not_exact(spec: Spec) -> Iterator[Finding]:
-    """`packing(isolate=mask)` is legal where the target's mask is known to be exact for the model's family.
+    """`packing(isolate=mask)` needs a target whose mask is known to be exact for the model's family.
 
-    Families that ignore position ids or carry a state leak from one document into the next without a message: logits
-    of the later documents were off by as much as the logits are large (gpt_oss, opt, falcon, bloom, mpt, afmoe, mamba,
-    jamba). Hybrids with short convolutions raise ValueError at the first forward pass without causal-conv1d, which no
-    bundle installs. `wrapped` cuts a stream into rows and forgets where documents end, so there is nothing to build a
-    mask of. Source: transformers 5.23 `masking_utils.py`, trl 1.16 `data_utils.py`; executed on every family of the
-    registry.
+    Why it is bad: families that ignore position ids or carry a state leak from one document into the next, and
+    `wrapped` cuts a stream into rows without recording where documents end, so there is nothing to build a mask from.
+
+    Without it: nothing is reported, and the logits of the later documents are off by as much as the logits are large
+    (gpt_oss, opt, falcon, bloom, mpt, afmoe, mamba, jamba). Hybrids with short convolutions raise ValueError at the
+    first forward pass without causal-conv1d, which no bundle installs.
+
+    Source: transformers 5.23 `masking_utils.py`, trl 1.16 `data_utils.py`; executed on every family of the registry.
     """
     if spec.get("batch.packing.isolate") != "mask" or not spec.flag("batch.packing"):
         return
@@ -84,7 +90,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
     if spec.text("model.attn") in FLASH:
         yield Finding(
             place,
-            "`isolate = mask` with flash attention has no mask to build",
+            "`isolate = mask` builds no mask with flash attention",
             "leave `isolate` out",
             (spec.label("model.attn", "the attention"),),
         )
@@ -93,20 +99,20 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         assert best is not None  # a target with an exact mask has one
         yield Finding(
             spec.place("batch.packing.strategy", UNMARKED),
-            "`isolate = mask` has nothing to tell documents apart by",
+            "`isolate = mask` does not know where documents end",
             write(f"strategy = {best}"),
             (place,),
         )
     elif not mask_is_exact(spec):
         known = family(spec)
         if spec.stack.facts.isolate_mask is not True:
-            why = f"{spec.stack.name} does not read position ids into its mask"
+            why = f"{spec.stack.name} builds its mask without position ids"
         elif known is None:
             why = "the model's family is not known"
         elif known.packing == "unaware":
-            why = f"{known.model_type} builds it without position ids"
+            why = f"{known.model_type} builds its mask without position ids"
         else:
-            why = _own_state(spec, known)
+            why = _why_state_leaks(spec, known)
         flash = runs_flash(spec) and flash_is_exact(spec) and rows_have_bounds(spec)
         yield Finding(
             place,
@@ -116,17 +122,22 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         )
 
 
-def _own_state(spec: Spec, known: Family) -> str:
+def _why_state_leaks(spec: Spec, known: Family) -> str:
+    """Why documents of a family with layers of their own state are not kept apart."""
     if known.packing == "kernel" and spec.stack.facts.isolate_mask is True:
-        return f"{known.model_type} has short convolutions, which need causal-conv1d for it"
+        return f"{known.model_type} has short convolutions, which need causal-conv1d to keep documents apart"
     return f"{known.model_type} carries a state from one document into the next"
 
 
 @rule("XP312", "wrapped-packing", "warning")
 def wrapped_packing(spec: Spec) -> Iterator[Finding]:
-    """`wrapped` cuts documents where a row ends and lets them attend to each other, whatever the attention.
+    """Packing should use a strategy other than `wrapped`.
 
-    `padding_free` beside it flattens rows that have no boundaries of their own; TRL warns of that only in its log.
+    Why it is bad: `wrapped` cuts documents at the ends of rows and lets them attend to each other, whatever the
+    attention; `padding_free` does not help, because it flattens rows that have no boundaries of their own.
+
+    Without it: TRL warns in its log, and only about `padding_free`.
+
     Source: trl 1.16 and 0.18 `data_utils.py` (no sequence lengths are produced), `sft_trainer.py`; executed.
     """
     if spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped":
@@ -140,8 +151,9 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
         flat = spec.flag("batch.padding_free")
         yield Finding(
             spec.place("batch.packing.strategy" if written else "batch.packing"),
-            "`wrapped` lets documents attend to each other" + (", and `padding_free` does not mend it" if flat else ""),
-            f"write `strategy = {best}`" if best else f"{spec.stack.name} packs no other way: leave `packing` out",
+            "`wrapped` lets documents attend to each other"
+            + (", and `padding_free` does not prevent it" if flat else ""),
+            f"write `strategy = {best}`" if best else f"leave `packing` out: {spec.stack.name} has no other strategy",
             (
                 spec.label("target", "the target") if best is None else None,
                 spec.label("batch.padding_free", "keeps rows apart, not documents") if flat else None,
@@ -152,29 +164,36 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP370", "flash-without-ends")
 def flash_without_ends(spec: Spec) -> Iterator[Finding]:
-    """`packing(isolate=flash)` needs rows that know where their documents end; `wrapped` cuts a stream and forgets it.
+    """`packing(isolate=flash)` needs a packing strategy that records where documents end. `wrapped` does not, nor does
+    any strategy of trl-0.18; `wrapped` without `isolate` gives only a warning (XP312).
 
-    The kernel is then called for the whole row: every document attends to those before it, which is not what is
-    written. On trl-0.18 all packing is of this kind. Today nothing says so; `wrapped` alone, without `isolate`, is
-    legal with a warning (XP312). Source: trl 1.16 `data_utils.py` and 0.18 (`pack_dataset` gives no lengths); executed.
+    Why it is bad: the kernel is called for the complete row, so every document attends to those before it.
+
+    Without it: nothing is reported.
+
+    Source: trl 1.16 `data_utils.py` and 0.18 (`pack_dataset` gives no lengths); executed.
     """
     if spec.get(ISOLATE) != "flash" or not spec.written(ISOLATE) or not spec.flag("batch.packing"):
         return
     if spec.text("model.attn") not in FLASH or rows_have_bounds(spec):
-        return  # XP310 speaks of the first
+        return  # XP310 reports other attention
     best = bounded(spec)
     yield Finding(
         spec.place("batch.packing.strategy" if best else ISOLATE, UNMARKED),
-        "`isolate = flash` has nothing to tell documents apart by",
-        f"write `strategy = {best}`" if best else f"{spec.stack.name} packs no other way: leave `packing` out",
-        (spec.label(ISOLATE, "what is asked for") if best else spec.label("target", "the target"),),
+        "`isolate = flash` does not know where documents end",
+        f"write `strategy = {best}`" if best else f"leave `packing` out: {spec.stack.name} has no other strategy",
+        (spec.label(ISOLATE, "set here") if best else spec.label("target", "the target"),),
         f"strategy = {best}" if best else None,
     )
 
 
 @rule("XP313", "packing-strategy-of-another-target")
 def packing_strategy(spec: Spec) -> Iterator[Finding]:
-    """Each target packs in its own ways; an unknown name is accepted by the arguments and fails after tokenizing.
+    """The packing strategy must be one that the target has.
+
+    Why it is bad: the arguments accept any name, so a wrong one is found late.
+
+    Without it: the run fails after the data is tokenized.
 
     Source: trl 1.16 and 0.18 `data_utils.pack_dataset`.
     """
@@ -183,7 +202,7 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
     if spec.flag("batch.packing") and isinstance(name, str) and name not in legal:
         yield Finding(
             spec.place("batch.packing.strategy", f"{spec.stack.name} has " + ", ".join(legal)),
-            f"{spec.stack.name} does not pack by `{name}`",
+            f"{spec.stack.name} has no packing strategy `{name}`",
             write(f"strategy = {legal[0]}"),
             (spec.label("target", "the target"),),
         )
@@ -191,30 +210,36 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP324", "evaluation-rows-packed-alone")
 def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
-    """`packing.eval` without `packing` packs the evaluation's rows and says nowhere where their documents end.
+    """`packing.eval` needs `packing`, or `padding_free` where that keeps documents apart.
 
-    Documents attend to each other with every attention, flash as well: positions are handed on by the collator of
-    packed training, which is not there. The loss of an evaluation was 6.9352 instead of 6.9291, without a message.
-    Beside `padding_free` the collator is there. Source: trl 1.16 `sft_trainer.py` (`self.padding_free` follows
-    `packing` alone), 0.18 the same; executed.
+    Why it is bad: positions are passed on by the collator of packed training, which is missing here, so documents of
+    the evaluation attend to each other with every attention, flash included.
+
+    Without it: nothing is reported; in one run the loss of an evaluation was 6.9352 instead of 6.9291.
+
+    Source: trl 1.16 `sft_trainer.py` (`self.padding_free` follows `packing` alone), 0.18 the same; executed.
     """
     if not spec.flag("batch.packing.eval") or spec.flag("batch.packing"):
         return
     keeps = spec.flag("batch.padding_free") and spec.stack.facts.bfd_forces_padding_free is True
     if not keeps:
         yield Finding(
-            spec.place("batch.packing.eval", "documents of the evaluation see each other"),
+            spec.place("batch.packing.eval", "documents of the evaluation attend to each other"),
             "`packing.eval` without `packing` does not keep documents apart",
-            "leave `packing.eval` out, or pack the rows of the training as well",
+            "leave `packing.eval` out, or also pack the training rows",
             (spec.label("batch.packing", "training rows are not packed"),),
         )
 
 
 @rule("XP317", "padding-free-with-a-length")
 def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
-    """trl-1.16 does not cut rows when `padding_free` is on without packing, so a written `seq` would not hold.
+    """With `padding_free` and without packing, `seq` cannot be written on trl-1.16.
 
-    Today: ValueError after the model is loaded. Source: trl 1.16 `sft_trainer.py`; executed.
+    Why it is bad: rows are not cut, so the written `seq` is not enforced.
+
+    Without it: ValueError after the model is loaded.
+
+    Source: trl 1.16 `sft_trainer.py`; executed.
     """
     if not spec.flag("batch.padding_free") or spec.flag("batch.packing") or spec.get("method") != "sft":
         return
@@ -229,13 +254,17 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP318", "padding-free-without-flash")
 def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
-    """`padding_free` flattens a micro-batch into one row, so the same isolation is needed as for packing.
+    """`padding_free` needs flash attention or an exact mask.
 
-    Source: trl 0.18 `sft_trainer.py` (a warning), transformers 5.23 `masking_utils.py`; executed on 60 families.
+    Why it is bad: it flattens a micro-batch into one row, so rows must be kept apart as for packing.
+
+    Without it: trl 0.18 logs a warning, and rows attend to each other.
+
+    Source: trl 0.18 `sft_trainer.py` (the warning), transformers 5.23 `masking_utils.py`; executed on 60 families.
     """
     attn = spec.text("model.attn")
     if spec.get("method") == "dpo" and not spec.stack.facts.dpo_padding_free:
-        return  # pads all the same
+        return  # dpo pads anyway
     if spec.flag("batch.padding_free") and attn not in FLASH and not mask_is_exact(spec):
         yield Finding(
             spec.place("batch.padding_free", f"attention is {attn}"),
@@ -247,15 +276,19 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP320", "flash-does-not-isolate")
 def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
-    """Flash attention keeps documents apart only where the family hands it their positions and has no state beside it.
+    """Flash attention over packed or flattened rows needs a family that passes it the positions of documents and
+    carries no state. For a model outside the registry, the family is read from its name (`tiiuae/Falcon-H1-1.5B`,
+    `ai21labs/Jamba-v0.1`); a family that is not there either (zamba2, lfm2_moe, minimax) is refused if its source in
+    transformers has layers with a state.
 
-    Some families call the plain kernel (gpt_neo and gptj; on trl-0.18 also cohere2, gpt_bigcode, granitemoe and olmoe),
-    recurrent layers run on into the next document (jamba, recurrent_gemma), both silently. Hybrids with short
-    convolutions (bamba, falcon_h1, lfm2, qwen3_next and others) raise ValueError at the first forward pass on trl-1.16,
-    because no bundle installs causal-conv1d. Of a model that is not in the registry the family is read off its name
-    (`tiiuae/Falcon-H1-1.5B`, `ai21labs/Jamba-v0.1`), and of a family that is not there either (zamba2, lfm2_moe,
-    minimax) it is refused where its source in transformers has such layers. Source: transformers 5.23, 4.57.6 and
-    4.52.3; executed with the arithmetic of the kernel written in torch.
+    Why it is bad: documents leak into each other: some families call the plain kernel (gpt_neo and gptj; on trl-0.18
+    also cohere2, gpt_bigcode, granitemoe and olmoe), and recurrent layers continue into the next document (jamba,
+    recurrent_gemma).
+
+    Without it: nothing is reported for these. Hybrids with short convolutions (bamba, falcon_h1, lfm2, qwen3_next and
+    others) raise ValueError at the first forward pass on trl-1.16, because no bundle installs causal-conv1d.
+
+    Source: transformers 5.23, 4.57.6 and 4.52.3; executed with the arithmetic of the kernel written in torch.
     """
     attn = spec.text("model.attn")
     if attn not in FLASH or not rows_have_bounds(spec) or flash_is_exact(spec):
@@ -265,13 +298,13 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     if known is None:
         yield Finding(
             spec.place(name, f"the family is {other}"),
-            f"{attn} does not keep documents apart: {other} has a state that runs from token to token",
+            f"{attn} does not keep documents apart: {other} carries a state from token to token",
             f"leave `{name.rpartition('.')[2]}` out" + by_name(spec),
             (spec.model.label, spec.label("model.attn", "the attention")),
         )
         return
     plain = mixes(spec, known) and known.packing not in OWN_STATE
-    why = f"{known.model_type} does not tell it where they end" if plain else _own_state(spec, known)
+    why = f"{known.model_type} does not tell it where they end" if plain else _why_state_leaks(spec, known)
     ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []
     yield Finding(
         spec.place(name, f"the family is {known.model_type}"),
@@ -283,16 +316,20 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP321", "padding-free-of-one", "warning")
 def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
-    """A micro-batch of one has no padding that `padding_free` could leave out; packing would fill the row.
+    """`padding_free` needs a micro-batch of more than one sequence.
 
-    Source: trl 1.16 and 0.18 `sft_trainer.py` (a warning in the log); executed.
+    Why it is bad: a single sequence has no padding to save; packing would fill the row.
+
+    Without it: a warning in the log.
+
+    Source: trl 1.16 and 0.18 `sft_trainer.py`; executed.
     """
     if spec.flag("batch.packing") or spec.get("method") != "sft":
         return  # a preference is two sequences
     if spec.flag("batch.padding_free") and spec.integer("batch.micro") == 1:
         yield Finding(
             spec.place("batch.padding_free"),
-            "`padding_free` with one sequence at a time saves nothing",
+            "`padding_free` saves nothing with a micro-batch of one sequence",
             "leave `padding_free` out, or write a larger `micro`",
             (spec.label("batch.micro", "the micro-batch"),),
         )
@@ -300,9 +337,14 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP322", "mask-over-a-long-row", "warning")
 def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
-    """Packed rows of a micro-batch are laid end to end, and without flash attention every token attends over all of it.
+    """Packed rows without flash attention should not exceed 8192 tokens when the rows of a micro-batch are joined end
+    to end.
 
-    The work and the mask grow with the square of micro x seq, most of it masked out. flex skips masked blocks.
+    Why it is bad: the work and the mask grow with the square of micro x seq, and most of it is masked out. flex skips
+    masked blocks.
+
+    Without it: every token attends over the complete joined row.
+
     Source: trl 1.16 `sft_trainer.py` (bfd forces padding_free), transformers 5.23 `masking_utils.py`.
     """
     micro, seq, attn = spec.integer("batch.micro"), spec.integer("batch.seq"), spec.text("model.attn")
@@ -324,8 +366,8 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     )
     yield Finding(
         place,
-        f"attention over rows of {micro * seq} tokens, of which each sees its own document",
+        f"attention is computed over rows of {micro * seq} tokens, though each token sees only its own document",
         " or ".join(ways) or "leave `packing` out",
-        (spec.label("batch.packing", "packed rows are laid end to end"), spec.label("model.attn", "no flash kernel")),
+        (spec.label("batch.packing", "packed rows are joined end to end"), spec.label("model.attn", "no flash kernel")),
         with_number(place.typed, smaller) if smaller and written else None,
     )

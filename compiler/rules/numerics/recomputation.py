@@ -1,4 +1,4 @@
-"""Recomputing: all but attention (XP481 to XP483), and layers of which some weights are frozen (XP572)."""
+"""Recomputation: selective checkpointing (XP481 to XP483), and partly frozen layers (XP572)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,22 @@ WHEN = either(on("memory.checkpointing.selective"), chosen("strategy", "zero3"))
 
 @rule("XP481", "selective-cannot-be-reentrant")
 def selective_reentrant(spec: Spec) -> Iterator[Finding]:
-    """Selective checkpointing chooses what is not recomputed, by hooks that only the newer way of recomputing has.
+    """Selective checkpointing cannot be reentrant.
 
-    Today: ValueError when the trainer is built, also with adapters under ZeRO-3, whose recomputation TRL turns to the
-    reentrant way. Source: trl 1.16 `sft_trainer.py:881,1085`; executed.
+    Why it is bad: it chooses by hooks what is not recomputed, and only the newer, non-reentrant implementation has
+    these hooks. TRL also turns reentrant for adapters under ZeRO-3.
+
+    Without it: ValueError when the trainer is built.
+
+    Source: trl 1.16 `sft_trainer.py:881,1085`; executed.
     """
     if not spec.flag("memory.checkpointing.selective"):
         return
     place = spec.place("memory.checkpointing.selective")
     if spec.lora and spec.zero_stage == 3:
-        related = spec.label("strategy", "recomputes the reentrant way with adapters")
-        yield Finding(place, "`selective` of adapters under zero3", "write `strategy zero2`", (related,))
+        related = spec.label("strategy", "recomputes in the reentrant way with adapters")
+        message = "`selective` cannot be used with adapters under zero3"
+        yield Finding(place, message, "write `strategy zero2`", (related,))
     elif spec.flag("memory.checkpointing.reentrant"):
         related = spec.label("memory.checkpointing.reentrant", "the older way")
         yield Finding(place, "`selective` cannot be reentrant", "leave `reentrant` out", (related,))
@@ -36,11 +41,14 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP482", "selective-not-in-the-stack")
 def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
-    """Of the stacks, trl 1.16 alone keeps the output of attention.
+    """Selective checkpointing needs trl 1.16, the only stack that keeps the output of attention.
 
-    Today: trl 0.24 and 0.18 hand the word on, torch gives it to each layer, which ignores it, and everything is
-    recomputed. Source: trl 1.16 `models/selective_activation_checkpointing.py`, torch 2.13 `utils/checkpoint.py`;
-    executed with trl 0.24.
+    Why it is bad: elsewhere everything is partly_frozen_recomputed.
+
+    Without it: trl 0.24 and 0.18 pass the word on to torch, which passes it to each layer, where it is ignored.
+
+    Source: trl 1.16 `models/selective_activation_checkpointing.py`, torch 2.13 `utils/checkpoint.py`; executed with trl
+    0.24.
     """
     if spec.flag("memory.checkpointing.selective") and not spec.stack.facts.selective_checkpointing:
         yield Finding(
@@ -53,15 +61,19 @@ def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP483", "selective-of-other-attention")
 def other_attention(spec: Spec) -> Iterator[Finding]:
-    """What is kept is known by the names of torch's own attention and of flash attention's kernels.
+    """Selective checkpointing needs sdpa or flash attention.
 
-    Eager attention and flex attention have neither: nothing is kept, and no line says so. Source: trl 1.16
-    `models/selective_activation_checkpointing.py` `_build_policy_fn`; executed.
+    Why it is bad: what is kept is selected by the names of torch's own attention and of flash attention's kernels, and
+    eager and flex have neither, so nothing is kept.
+
+    Without it: nothing is reported.
+
+    Source: trl 1.16 `models/selective_activation_checkpointing.py` `_build_policy_fn`; executed.
     """
     attention = spec.text("model.attn")
     if spec.flag("memory.checkpointing.selective") and attention in ("eager", "flex"):
         yield Finding(
-            spec.place("memory.checkpointing.selective", "keeps nothing here"),
+            spec.place("memory.checkpointing.selective", "keeps nothing"),
             f"`selective` does nothing with {attention} attention",
             "leave `selective` out, or write `attn = sdpa`",
             (spec.label("model.attn", "the attention"),),
@@ -69,14 +81,17 @@ def other_attention(spec: Spec) -> Iterator[Finding]:
 
 
 @rule("XP572", "frozen-layers-recomputed-under-zero3")
-def recomputed(spec: Spec) -> Iterator[Finding]:
-    """Before DeepSpeed 0.19 layers of which some weights are frozen recompute in the reentrant way alone under ZeRO-3.
+def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
+    """Under ZeRO-3 before DeepSpeed 0.19, partly frozen layers (layers with adapters, or layers where `freeze` trains
+    some modules) must be recomputed in the reentrant way. The reward trainer of trl 0.18 runs the model twice, so with
+    modules trained by `freeze` it cannot recompute at all.
 
-    Those are layers with adapters, and layers of which `freeze` trains some modules. The other way compares what it
-    recomputes with what it saved, and finds weights gathered here and not there; layers that are trained or frozen as a
-    whole do not differ. Today: CheckpointError in the first step. The reward trainer of trl 0.18 runs the model twice,
-    which the reentrant way does not survive either where `freeze` trains modules. Source: torch `utils/checkpoint.py`;
-    executed with deepspeed 0.16.8, 0.18.2 and 0.19.8.
+    Why it is bad: the other way compares what it recomputes with what it saved, and finds weights gathered in one and
+    not in the other. Layers that are completely trained or completely frozen do not differ.
+
+    Without it: CheckpointError in the first step.
+
+    Source: torch `utils/checkpoint.py`; executed with deepspeed 0.16.8, 0.18.2 and 0.19.8.
     """
     path: Final = "memory.checkpointing.reentrant"
     facts = spec.stack.facts
@@ -86,8 +101,9 @@ def recomputed(spec: Spec) -> Iterator[Finding]:
     twice = facts.reward_runs_twice and spec.text("method") == "reward" and not spec.lora
     if twice or not spec.flag(path):
         yield Finding(
-            spec.place("memory.checkpointing" if twice else path, "" if twice else "not the reentrant way"),
-            "partly frozen layers cannot be recomputed like this under zero3",
+            spec.place("memory.checkpointing" if twice else path, "" if twice else "not reentrant"),
+            "partly frozen layers cannot be recomputed "
+            + ("by a reward trainer under zero3" if twice else "under zero3 unless reentrant"),
             "write `memory(checkpointing=false)`" if twice else "write `memory(checkpointing(reentrant=true))`",
             (
                 spec.label("strategy", "the strategy"),

@@ -1,4 +1,4 @@
-"""`extra trl`: the best checkpoint, the metric that it is chosen by, and evaluation before the first step (XP51x)."""
+"""`extra trl`: the best checkpoint, its metric, and evaluation before the first step (XP51x)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ METRIC = "metric_for_best_model"
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 NAMES = {"epoch": "epochs", "steps": "steps"}
 SPEED = ("loss", "runtime", "samples_per_second", "steps_per_second")
-"""What every evaluation answers."""
+"""Metrics that every evaluation reports."""
 SHOWN = 12
 """Metrics that a label lists."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
-"""What the functions of registered rewards are called in metrics, where it is not the name and `_reward`."""
+"""Function names of registered rewards in metrics, where they are not the reward's name and `_reward`."""
 
 
 def reported(spec: Spec) -> tuple[str, ...] | None:
-    """The metrics of an evaluation beside loss and speed; None where a function of the spec's own may log others."""
+    """The metrics of an evaluation besides loss and speed; None where a user's reward function may log others."""
     known = spec.stack.facts.evaluation_metrics.get(spec.text("method"))
     if not known or not spec.method.grouped:
         return known
@@ -43,33 +43,40 @@ def reported(spec: Spec) -> tuple[str, ...] | None:
 
 
 def _loads_best(spec: Spec) -> bool:
+    """Whether the run loads its best checkpoint at the end."""
     return spec.extra_value("trl", LOAD) is True
 
 
 def _evaluates(spec: Spec) -> bool:
+    """Whether the run evaluates while it trains."""
     return spec.amount("eval.every") != NEVER
 
 
 def _typed(amount: Amount) -> str:
+    """An interval as it is written in a spec."""
     return f"{amount.value * 100:g}%" if amount.unit == "share" else f"{amount.value}"
 
 
-def _moments(amount: Amount) -> str:
-    """What an interval is counted in, as transformers names it."""
+def _unit(amount: Amount) -> str:
+    """The unit of an interval, as transformers names it."""
     return amount.unit if amount.unit in ("never", "epoch") else "steps"
 
 
 @rule("XP510", "best-without-its-evaluation")
 def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
-    """The best checkpoint is one that was evaluated when it was saved, so both must come in epochs, or both in steps.
+    """With `load_best_model_at_end`, evaluations and checkpoints must both come in epochs or both in steps.
 
-    Today: ValueError when the arguments are built; where neither is done, nothing at all, and the last weights are
-    kept. Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`; executed.
+    Why it is bad: the best checkpoint is chosen among those that were evaluated when they were saved.
+
+    Without it: building the arguments raises ValueError; with neither evaluations nor checkpoints, nothing is reported
+    and the last weights are kept.
+
+    Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`; executed.
     """
     evaluated, saved = spec.amount("eval.every"), spec.amount("save.every")
     if not _loads_best(spec) or {"eval.every", "save.every"} & spec.wrong:
         return
-    how, when = _moments(evaluated), _moments(saved)
+    how, when = _unit(evaluated), _unit(saved)
     if how == when and saved != NEVER:
         return
     best = spec.extra_place("trl", LOAD)
@@ -77,7 +84,7 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
         every = _typed(evaluated) if how == "steps" else how
         yield Finding(
             spec.place("save.every"),
-            "there are no checkpoints to choose the best of",
+            "there are no checkpoints to choose the best from",
             write(f"every = {every}"),
             (evolve(best, text="loads the best of them"),),
         )
@@ -87,20 +94,24 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
         help = f"write `eval(every={_typed(saved) if when == 'steps' else when})`, or {help}"
     message = "without an evaluation there is no best checkpoint"
     if evaluated != NEVER:
-        message = f"saves at {NAMES[when]} and evaluates at {NAMES[how]}"
+        message = f"`{LOAD}` needs one unit: the run saves in {NAMES[when]} and evaluates in {NAMES[how]}"
     yield Finding(best, message, help, (spec.label("save.every"), spec.label("eval.every")))
 
 
 @rule("XP511", "best-between-evaluations")
 def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
-    """Every checkpoint that may be the best needs an evaluation at its own step: `save` a multiple of `eval`.
+    """With `load_best_model_at_end`, the interval of `save` must be a multiple of the interval of `eval`. Shares of the
+    run are compared only with shares, in floating point: trl-0.18 does not see that 30 % is three times 10 %.
 
-    Shares of the run are compared with shares only, as floating point has them: trl-0.18 does not know that 30 % are
-    three times 10 %. Today: ValueError when the arguments are built; where a number of steps is a multiple of a share
-    by chance, nothing is raised. Source: transformers 5.23 and 4.52.3 `training_args.py`; executed.
+    Why it is bad: every checkpoint that may be the best needs an evaluation at its own step.
+
+    Without it: building the arguments raises ValueError; where a number of steps happens to be a multiple of a share,
+    nothing is raised.
+
+    Source: transformers 5.23 and 4.52.3 `training_args.py`; executed.
     """
     evaluated, saved = spec.amount("eval.every"), spec.amount("save.every")
-    if not _loads_best(spec) or not _moments(evaluated) == _moments(saved) == "steps":
+    if not _loads_best(spec) or not _unit(evaluated) == _unit(saved) == "steps":
         return
     here, other = _typed(saved), _typed(evaluated)
     remainder = saved.value % evaluated.value
@@ -118,7 +129,7 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
             text = f"{here} = {times} x {other} + {int(remainder)}"
             nearest = str(max(1, round(saved.value / evaluated.value)) * int(evaluated.value))
         elif rounded:
-            text = f"{saved.value} is no multiple of {evaluated.value} in floating point"
+            text = f"{saved.value} is not a multiple of {evaluated.value} in floating point"
     yield Finding(
         spec.place("save.every", text),
         message,
@@ -130,13 +141,17 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP512", "metric-of-no-evaluation")
 def metric_not_there(spec: Spec) -> Iterator[Finding]:
-    """The metric that checkpoints are chosen by must be one that an evaluation of the method answers.
+    """`metric_for_best_model` must be a metric that the method's evaluation reports. In trl 1.16 a user's reward
+    function may log other metrics with `log_metric`; XP243 checks sft with a schedule that follows a metric, XP526 a
+    spec with several evaluation sets.
 
-    Today: KeyError at the first evaluation, hours after the start. No trainer of a bundle has a function for more
-    metrics, but in trl 1.16 a reward function of the spec's own may log any with `log_metric`. sft and grpo of trl 0.18
-    show theirs and do not return them. Of an sft schedule that steps with a metric XP243 speaks, of one that names no
-    set of several XP526. Source: transformers 5.23 and 4.52.3 `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log`
-    of each trainer, 1.16 `GRPOTrainer._log_metric`; executed for each method.
+    Why it is bad: the metric cannot be read. No trainer of a bundle has a function for more metrics, and sft and grpo
+    of trl 0.18 show theirs without returning them.
+
+    Without it: KeyError at the first evaluation, hours after the start.
+
+    Source: transformers 5.23 and 4.52.3 `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log` of each trainer, 1.16
+    `GRPOTrainer._log_metric`; executed for each method.
     """
     metric, method = spec.extra_value("trl", METRIC), spec.text("method")
     stepping = method == "sft" and spec.text("schedule") in METRIC_SCHEDULES
@@ -145,31 +160,35 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     known = reported(spec)
     if known is None:
         return
-    said = metric.removeprefix("eval_")
-    if said not in (*SPEED, *known):
-        from xpc.grammar.nearest import nearest  # only a wrong name pays for it
+    bare = metric.removeprefix("eval_")
+    if bare not in (*SPEED, *known):
+        from xpc.grammar.nearest import nearest  # imported only for a wrong name
 
-        meant = next((name for name in known if said and said in name), None) or nearest(said, known) or "loss"
+        suggested = next((name for name in known if bare and bare in name), None) or nearest(bare, known) or "loss"
         names = ["loss", *(name for name in known if name != "aux_loss")]
         shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} others" if len(names) > SHOWN else "")
         yield Finding(
-            spec.extra_place("trl", METRIC, f"it reports {shown}"),
+            spec.extra_place("trl", METRIC, f"an evaluation reports {shown}"),
             f"an evaluation of {method} has no metric `{metric[:60]}`",
-            write(f'{METRIC} = "{meant}"'),
+            write(f'{METRIC} = "{suggested}"'),
             (spec.label("method", "the method"), spec.label("target", "the target")),
         )
 
 
 @rule("XP514", "the-best-and-the-last", "warning")
 def best_and_last(spec: Spec) -> Iterator[Finding]:
-    """With `keep = 1` the best checkpoint stays beside the last one, so that disks need room for two.
+    """With `load_best_model_at_end`, `keep` should be at least 2.
 
-    The last is what a stopped run goes on from; it is removed when the run ends. Nothing is said today. Source:
-    transformers 5.23 `trainer_utils.py` `rotate_checkpoints`, 4.52.3 `Trainer._rotate_checkpoints`; executed.
+    Why it is bad: `keep = 1` keeps the best checkpoint and the last one, from which a stopped run continues and which
+    is removed when the run ends, so the disk needs room for two.
+
+    Without it: nothing is reported.
+
+    Source: transformers 5.23 `trainer_utils.py` `rotate_checkpoints`, 4.52.3 `Trainer._rotate_checkpoints`; executed.
     """
     if _loads_best(spec) and spec.get("save.keep") == 1 and spec.amount("save.every") != NEVER:
         yield Finding(
-            spec.place("save.keep", "and the best"),
+            spec.place("save.keep", "plus the best"),
             "`keep = 1` keeps two checkpoints: the last and the best",
             write("keep = 2"),
             (spec.extra_place("trl", LOAD, "keeps the best"),),
@@ -178,45 +197,56 @@ def best_and_last(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP515", "best-on-one-machine", "note")
 def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
-    """The first machine writes the checkpoints of ddp, and every machine looks for the best one in its own folder.
+    """With `load_best_model_at_end` under ddp on several machines, the folder of the checkpoints is assumed to be
+    shared.
 
-    A folder that all of them share is assumed. Where it is not shared, the others say that they cannot find the best
-    model and keep their last weights; what is saved at the end is the first machine's, and right. Source: transformers
-    5.23 and 4.52.3 `Trainer._load_best_model`.
+    Why it is bad: the first machine writes the checkpoints, and every machine looks for the best one in its own folder.
+
+    Without it: machines that do not share the folder report that they cannot find the best model and keep their last
+    weights; what is saved at the end comes from the first machine and is right.
+
+    Source: transformers 5.23 and 4.52.3 `Trainer._load_best_model`.
     """
     alone = spec.text("strategy") == "ddp" and spec.extra_value("trl", "save_on_each_node") is not True
     if _loads_best(spec) and spec.integer("nodes") > 1 and alone:
         yield Finding(
             spec.extra_place("trl", LOAD, f"on {spec.integer('nodes')} machines"),
-            "the machines are taken to share the folder of the checkpoints",
-            "where they do not, write `save_on_each_node = true` beside it",
+            "the machines are assumed to share the folder of the checkpoints",
+            "if they do not, write `save_on_each_node = true` in `extra trl`",
             (spec.label("nodes", "the machines"), spec.label("save", "the folder")),
         )
 
 
 @rule("XP516", "evaluation-before-training-without-data")
 def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
-    """An evaluation before the first step needs rows, whether or not there is one later.
+    """`eval_on_start` needs rows to evaluate on, whether or not later evaluations happen.
 
-    Today: ValueError once training begins, after the data is tokenized. Source: transformers 5.23 and 4.52.3
-    `Trainer.evaluate` (`get_eval_dataloader`); executed.
+    Why it is bad: an evaluation before the first step needs data as well.
+
+    Without it: ValueError when training begins, after the data is tokenized.
+
+    Source: transformers 5.23 and 4.52.3 `Trainer.evaluate` (`get_eval_dataloader`); executed.
     """
     if spec.extra_value("trl", "eval_on_start") is True and not spec.evaluates and not _evaluates(spec):
         yield Finding(
-            spec.extra_place("trl", "eval_on_start", "on which rows?"),
+            spec.extra_place("trl", "eval_on_start", "needs rows to evaluate on"),
             "the evaluation before training has no data",
-            write("eval_on_start = false", ", or `data(holdout=5%)` beside the block"),
+            write("eval_on_start = false", ", or add `data(holdout=5%)`"),
         )
 
 
 @rule("XP517", "evaluations-after-the-end")
 def evaluations_after_the_end(spec: Spec) -> Iterator[Finding]:
-    """`eval_delay` counts what the evaluations count, steps or epochs; beyond the run's length none is ever made.
+    """`eval_delay`, counted in the unit of the evaluations (steps or epochs), must not exceed the run.
 
-    Today: nothing is said. No best checkpoint is chosen, no schedule steps by its metric, and no run ends early.
+    Why it is bad: no evaluation is made, so no best checkpoint is chosen, no schedule follows its metric, and no run
+    ends early.
+
+    Without it: nothing is reported.
+
     Source: transformers 5.23 and 4.52.3 `trainer_callback.py` (`DefaultFlowCallback`); executed.
     """
-    delay, every = spec.extra_value("trl", "eval_delay"), _moments(spec.amount("eval.every"))
+    delay, every = spec.extra_value("trl", "eval_delay"), _unit(spec.amount("eval.every"))
     length = spec.get("train.epochs" if every == "epoch" else "train.steps")
     if not isinstance(delay, int | float) or not isinstance(length, int | float) or every == "never":
         return
@@ -224,7 +254,7 @@ def evaluations_after_the_end(spec: Spec) -> Iterator[Finding]:
         name = "epochs" if every == "epoch" else "steps"
         yield Finding(
             spec.extra_place("trl", "eval_delay"),
-            f"evaluations begin after {delay:g} {name}, and the run has {length:g}",
+            f"evaluations begin after {delay:g} {name}, but the run has only {length:g}",
             write("eval_delay = 0"),
             (spec.label("eval.every", "the evaluations"),),
         )

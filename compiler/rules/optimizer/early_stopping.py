@@ -1,4 +1,4 @@
-"""The end of a run whose evaluations get no better, `eval.patience` (XP793 to XP794)."""
+"""Early stopping, `eval.patience` (XP793 and XP794)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ WHEN = given("eval.patience")
 
 @rule("XP793", "patience-without-evaluations")
 def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
-    """A run that ends when evaluations get no better needs evaluations.
+    """`patience` needs evaluations.
 
-    Today: AssertionError of transformers' EarlyStoppingCallback once training begins, after the data is tokenized.
+    Why it is bad: a run ends early when its evaluations stop improving, so it needs some.
+
+    Without it: AssertionError of transformers' EarlyStoppingCallback when training begins, after the data is tokenized.
+
     Source: transformers 5.23 and 4.52.3 `trainer_callback.py` (`EarlyStoppingCallback.on_train_begin`); executed.
     """
     often = f"write `eval(every=5%, patience={spec.get('eval.patience')})`, or " if spec.evaluates else ""
@@ -32,14 +35,18 @@ def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP794", "the-last-and-not-the-best", "note")
 def last_and_not_best(spec: Spec) -> Iterator[Finding]:
-    """A run that ends early saves its last weights, `patience` evaluations after the best ones.
+    """`patience` should be used with `load_best_model_at_end`.
 
-    transformers says so once training begins: "Using EarlyStoppingCallback without load_best_model_at_end=True".
+    Why it is bad: a run that ends early saves its last weights, from `patience` evaluations after the best ones.
+
+    Without it: transformers warns when training begins: "Using EarlyStoppingCallback without
+    load_best_model_at_end=True".
+
     Source: transformers 5.23 and 4.52.3 `trainer_callback.py`; executed.
     """
     if spec.amount("eval.every") != NEVER and spec.extra_value("trl", LOAD) is not True:
         yield Finding(
             spec.place("eval.patience"),
             f"the final weights are from {spec.integer('eval.patience')} evaluations after the best",
-            f"write `extra trl({LOAD}=true)`, with checkpoints at the steps of evaluations, which saves the best",
+            f"write `extra trl({LOAD}=true)`, with checkpoints at the steps of evaluations, to save the best",
         )

@@ -1,4 +1,4 @@
-"""Optimizers: the target, the settings, the strategy and the batch that they need (XP220 to XP227)."""
+"""Optimizers: the target, settings, strategy and batch that they need (XP220 to XP227, XP914)."""
 
 from __future__ import annotations
 
@@ -27,26 +27,34 @@ PROJECTED: Final = ("optimizer.targets", "optimizer.rank", "optimizer.scale", "o
 MOMENTUM = ("sgd", "rmsprop")
 EMBEDDINGS = ("embed", "word_embeddings", "wte", "wpe")
 CONVOLUTIONS = ("gpt2",)
-"""Families whose layers are of a class of their own (Conv1D), which no low-rank optimizer takes for a linear one."""
+"""Families whose layers are Conv1D, which no low-rank optimizer treats as linear."""
 
 
 @rule("XP220", "optimizer-not-in-the-target")
 def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target has the optimizer, and it trains there.
+    """The target must have the optimizer, and be able to train with it.
 
-    StableAdamW came to transformers after 4.52, whose layerwise optimizers end in a ValueError of their schedule under
-    torch 2.13. Source: `OptimizerNames` of transformers 5.23 and 4.52; executed.
+    Why it is bad: the run cannot train with it.
+
+    Without it: transformers 4.52 has no StableAdamW, and its layerwise optimizers raise ValueError in their schedule
+    under torch 2.13.
+
+    Source: `OptimizerNames` of transformers 5.23 and 4.52; executed.
     """
     yield from lacking(spec, "optimizer", "{}", "write `target {}`, or `optimizer adamw`")
 
 
 @rule("XP221", "setting-of-another-optimizer")
 def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
-    """`targets`, `rank`, `scale` and `update_proj_gap` belong to GaLore and APOLLO, `momentum` to sgd and rmsprop.
+    """A setting of an optimizer needs an optimizer that reads it: `targets`, `rank`, `scale` and `update_proj_gap`
+    belong to GaLore and APOLLO, `momentum` to sgd and rmsprop.
 
-    transformers ignores `optim_target_modules` with any other optimizer in silence, and 4.52 ignores `optim_args` with
-    sgd and rmsprop; bitsandbytes' RMSprop fails on the text. Source: transformers 5.23 `trainer_optimizer.py`, 4.52
-    `Trainer.get_optimizer_cls_and_kwargs`; executed.
+    Why it is bad: the setting has no effect.
+
+    Without it: transformers silently ignores `optim_target_modules` with any other optimizer, and 4.52 ignores
+    `optim_args` with sgd and rmsprop; bitsandbytes' RMSprop fails on the text.
+
+    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; executed.
     """
     name, related = spec.text("optimizer"), (spec.label("optimizer", "the optimizer"),)
     for path in PROJECTED:
@@ -69,8 +77,8 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
         )
     elif not spec.stack.facts.torch_optimizers_read_words:
         yield Finding(
-            spec.place("optimizer.momentum", "transformers 4.52 hands it to no optimizer"),
-            f"`momentum` does not reach the {name} of {spec.stack.name}",
+            spec.place("optimizer.momentum", "transformers 4.52 passes it to no optimizer"),
+            f"`momentum` does not reach {name} on {spec.stack.name}",
             f"leave `momentum` out, or write `target {able(lambda one: one.facts.torch_optimizers_read_words)}`",
             (spec.label("target", "the target"),),
         )
@@ -78,18 +86,21 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP222", "nothing-to-project")
 def nothing_to_project(spec: Spec) -> Iterator[Finding]:
-    """GaLore and APOLLO are told which linear modules they project, and the model has some of them.
+    """GaLore and APOLLO need `targets` that name linear modules of the model; a name is a part of a module's path.
+    Embeddings are not linear, and neither are the layers of GPT-2.
 
-    A name is a part of a module's path. Embeddings are not linear, and neither are the layers of GPT-2. Today:
-    ValueError in train(), after the data is tokenized. Source: transformers 5.23 `trainer_optimizer.py`, 4.52
-    `Trainer.get_optimizer_cls_and_kwargs`; executed.
+    Why it is bad: without such modules there is nothing to project.
+
+    Without it: ValueError in train(), after the data is tokenized.
+
+    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; executed.
     """
     name, targets = spec.text("optimizer"), spec.get("optimizer.targets")
     if name not in LOW_RANK:
         return
     if targets is None:
         yield Finding(
-            spec.place("optimizer", "of which modules?"),
+            spec.place("optimizer", "no `targets` are written"),
             f"`optimizer {name}` needs the modules that it projects",
             "write `targets = all-linear`",
         )
@@ -116,7 +127,7 @@ def _linear(spec: Spec) -> tuple[str, ...] | None:
 
 
 def _finds(target: str, linear: tuple[str, ...]) -> bool:
-    """Whether a target may find a module; a part of a path that is no module's own name may."""
+    """Whether a target may match a module; a part of a path that is not the name of a known module may."""
     last = target.rpartition(".")[2]
     known = {one for names in MODULES.values() for one in names}
     return last not in known or any(last in one for one in linear)
@@ -124,12 +135,16 @@ def _finds(target: str, linear: tuple[str, ...]) -> bool:
 
 @rule("XP223", "steps-before-the-batch-is-whole")
 def steps_too_early(spec: Spec) -> Iterator[Finding]:
-    """Layerwise optimizers and LOMO step inside the backward pass, with the gradient of one micro-batch and process.
+    """Layerwise optimizers and LOMO need one process and no accumulation (LOMO also runs on several processes that
+    shard weights by FSDP).
 
-    Today: with accumulation the layerwise ones raise ValueError in train(), and LOMO steps after every micro-batch, in
-    silence. With several processes the layerwise ones raise NotImplementedError; under ddp LOMO steps each copy of the
-    model with the gradient of its own rows, so that the copies part. Source: transformers 5.23
-    `trainer_optimizer.py`; lomo-optim 0.1.1; executed.
+    Why it is bad: they step inside the backward pass, with the gradient of one micro-batch on one process.
+
+    Without it: with accumulation, layerwise optimizers raise ValueError in train(), and LOMO silently steps after every
+    micro-batch. With several processes, layerwise optimizers raise NotImplementedError, and LOMO under ddp updates each
+    copy of the model with the gradient of its own rows, so the copies diverge.
+
+    Source: transformers 5.23 `trainer_optimizer.py`; lomo-optim 0.1.1; executed.
     """
     name, world = spec.text("optimizer"), spec.hardware.world
     layerwise = name in LAYERWISE
@@ -139,7 +154,7 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
     if not alone and (world > 1 or spec.zero_stage):
         yield Finding(
             spec.place("optimizer", "steps with one process's gradient"),
-            f"`optimizer {name}` on {world} processes" if world > 1 else f"`optimizer {name}` under DeepSpeed",
+            f"`optimizer {name}` cannot run " + (f"on {world} processes" if world > 1 else "under DeepSpeed"),
             _instead(spec) if layerwise else "write `optimizer adamw`, or `strategy fsdp`",
             (spec.label("hardware", "the processes"), spec.label("strategy", "the strategy")),
         )
@@ -154,7 +169,7 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(spec: Spec) -> str:
-    """Another optimizer than a layerwise one: its own whole form where the strategy has it."""
+    """Suggest a replacement for a layerwise optimizer: its standard form where the strategy supports it."""
     if spec.text("strategy") == "ddp":
         return f"write `optimizer {spec.text('optimizer').removesuffix('_layerwise')}`"
     return "write `optimizer adamw`" + ",".join(
@@ -164,13 +179,18 @@ def _instead(spec: Spec) -> str:
 
 @rule("XP224", "optimizer-that-cannot-be-sharded")
 def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
-    """Some optimizers fail on what ZeRO and FSDP make of the parameters: flat pieces, tensors of several processes.
+    """The strategy must be able to shard the optimizer.
 
-    GaLore and APOLLO project matrices, and ZeRO and FSDP1 hand them flat pieces (IndexError at the first step; APOLLO
-    under FSDP2 KeyError, GaLore there at the first checkpoint). DeepSpeed loses Adagrad's second group of parameters
-    (IndexError), cannot run LOMO's backward pass (TypeError), and hands StableAdamW empty groups under zero3
-    (RuntimeError). Under FSDP2 Adafactor adds whole tensors to shards (RuntimeError), and Adagrad's states
-    belong to parameters that are gone (KeyError at the first checkpoint). Executed on both targets, in two processes.
+    Why it is bad: some optimizers fail on what ZeRO and FSDP make of the parameters: flat pieces, or tensors spread
+    over processes. GaLore and APOLLO project matrices, and ZeRO and FSDP1 give them flat pieces.
+
+    Without it: GaLore and APOLLO raise IndexError at the first step; under FSDP2, APOLLO raises KeyError there and
+    GaLore at the first checkpoint. DeepSpeed loses Adagrad's second group of parameters (IndexError), cannot run LOMO's
+    backward pass (TypeError), and gives StableAdamW empty groups under zero3 (RuntimeError). Under FSDP2, Adafactor
+    adds complete tensors to shards (RuntimeError), and Adagrad's states belong to parameters that no longer exist
+    (KeyError at the first checkpoint).
+
+    Source: executed on both targets, in two processes.
     """
     name, strategy = spec.text("optimizer"), spec.text("strategy")
     if (spec.zero_stage or spec.sharded_by_fsdp) and name not in LAYERWISE and _fails(spec, name):
@@ -185,10 +205,11 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
 
 
 def _fails(spec: Spec, name: str) -> bool:
+    """Whether the optimizer fails under the spec's sharding."""
     if spec.zero_stage:
         if name == "stable_adamw":
             return spec.zero_stage == 3
-        # Adapters make one group of parameters, which Adagrad has too. An offloaded one is swapped (XP406).
+        # Adapters make one group of parameters, which Adagrad can step. An offloaded optimizer is replaced (XP406).
         adagrad = name == "adagrad" and not spec.lora and spec.text("strategy.offload") == "none"
         return adagrad or name in LOW_RANK or name in FUSED
     if spec.text("strategy") == "fsdp1" or not spec.stack.facts.fsdp2:
@@ -201,11 +222,14 @@ def _fails(spec: Spec, name: str) -> bool:
 
 @rule("XP225", "projection-of-adapters", "warning")
 def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
-    """GaLore and APOLLO project large matrices to a low rank to save the memory of their states; adapters are of a low
-    rank already.
+    """The rank of GaLore's or APOLLO's projection should be below the rank of the adapters.
 
-    Nothing fails, and nothing is saved where the rank of the projection is not below that of the adapters. Source:
-    galore-torch 1.0 `galore_projector.py`; executed.
+    Why it is bad: these optimizers project large matrices to a low rank to save memory for their states, and adapters
+    have a low rank already.
+
+    Without it: nothing fails and nothing is saved.
+
+    Source: galore-torch 1.0 `galore_projector.py`; executed.
     """
     name = spec.text("optimizer")
     low_rank = spec.lora and not spec.flag("oft")
@@ -221,11 +245,14 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP226", "share-of-an-unknown-run")
 def schedule_free_share(spec: Spec) -> Iterator[Finding]:
-    """Schedule-free AdamW and SGD warm up themselves, in steps, so a share needs a run counted in steps.
+    """Schedule-free AdamW and SGD need a warm-up in steps, or a run counted in steps.
 
-    Today: transformers 5.23 hands the fraction on as a number of steps, and the first step is taken with the rate
-    divided by it (3% would be 33 times the peak); 4.52 hands on 0, no warm-up. Source: transformers
-    `trainer_optimizer.py`; schedulefree 1.4.1 `adamw_schedulefree.py`; executed.
+    Why it is bad: these optimizers warm up themselves, in steps, so a share needs a known number of steps.
+
+    Without it: transformers 5.23 passes the fraction on as a number of steps and the first step is taken with the rate
+    divided by it (3 % gives 33 times the peak); 4.52 passes 0, no warm-up.
+
+    Source: transformers `trainer_optimizer.py`; schedulefree 1.4.1 `adamw_schedulefree.py`; executed.
     """
     warmup, steps = spec.amount("schedule.warmup"), spec.get("train.steps")
     if spec.text("optimizer") in WARM_UP and warmup.unit == "share" and warmup.value and steps is None:
@@ -239,15 +266,18 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP227", "warm-up-twice", "warning")
 def warm_up_twice(spec: Spec) -> Iterator[Finding]:
-    """Schedule-free AdamW and SGD warm up themselves, and a schedule beside them warms up the same rate once more.
+    """Schedule-free AdamW and SGD with a warm-up need `schedule constant`, their default.
 
-    The constant schedule, the default beside them, does not. Source: schedulefree 1.4.1 `adamw_schedulefree.py`;
-    transformers 5.23 and 4.52 `optimization.py`.
+    Why it is bad: the optimizer warms up itself, and another schedule warms up the same rate again.
+
+    Without it: both warm-ups apply to the learning rate.
+
+    Source: schedulefree 1.4.1 `adamw_schedulefree.py`; transformers 5.23 and 4.52 `optimization.py`.
     """
     own = spec.text("optimizer") in WARM_UP and spec.amount("schedule.warmup").value
     if own and spec.text("schedule") != "constant":
         yield Finding(
-            spec.place("schedule.warmup", "the optimizer's, and the schedule's"),
+            spec.place("schedule.warmup", "applied by the optimizer and by the schedule"),
             f"{spec.text('optimizer')} and `schedule {spec.text('schedule')}` both warm up",
             "write `schedule constant`",
             (spec.label("optimizer", "the optimizer"), spec.label("schedule", "the schedule")),
@@ -256,12 +286,16 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP914", "moments-anew", "warning")
 def moments_anew(spec: Spec) -> Iterator[Finding]:
-    """Layerwise optimizers, AdaLomo and GrokAdamW begin their moments anew where a run goes on from a checkpoint.
+    """Layerwise optimizers, AdaLomo and GrokAdamW cannot resume from checkpoints.
 
-    A layerwise one is stepped in hooks, and transformers saves what stands in its place, `LayerWiseDummyOptimizer`,
-    whose state is empty. AdaLomo's states are beside those that `state_dict` gives out, and GrokAdamW looks for those
-    of a checkpoint by tensors that are no more. Nothing is said today. Source: transformers 5.23
-    `trainer_pt_utils.py`, lomo-optim 0.1.1 `adalomo.py`, grokadamw 0.1.2 `grokadamw.py`; executed.
+    Why it is bad: a resumed run starts without their moments. A layerwise optimizer steps in hooks, and transformers
+    saves its placeholder, `LayerWiseDummyOptimizer`, whose state is empty; AdaLomo's states are not in its
+    `state_dict`, and GrokAdamW looks up those of a checkpoint by tensors that no longer exist.
+
+    Without it: nothing is reported.
+
+    Source: transformers 5.23 `trainer_pt_utils.py`, lomo-optim 0.1.1 `adalomo.py`, grokadamw 0.1.2 `grokadamw.py`;
+    executed.
     """
     name = spec.text("optimizer")
     saves = spec.amount("save.every") != NEVER and spec.flag("save.full_state")

@@ -1,4 +1,4 @@
-"""Schedules: the target, the settings, the evaluation, the strategy and the length that they need (XP240 to XP247)."""
+"""Schedules: the target, settings, evaluation, strategy and run length that they need (XP240 to XP247)."""
 
 from __future__ import annotations
 
@@ -34,26 +34,32 @@ READ_BY: Mapping[Path, tuple[str, ...]] = {
     "schedule.decay_type": ("wsd",),
 }
 MEASURED = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
-"""What an evaluation answers with (transformers 5.23 and 4.52)."""
+"""Metrics that an evaluation reports (transformers 5.23 and 4.52)."""
 
 
 @rule("XP240", "schedule-not-in-the-target")
 def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target has the schedule.
+    """The target must have the schedule; greedy is not in transformers 4.52.
 
-    Greedy came to transformers after 4.52. Today: ValueError when the arguments are built. Source: `SchedulerType` of
-    transformers 5.23 and 4.52; executed.
+    Why it is bad: a schedule that is missing cannot be built.
+
+    Without it: building the arguments raises ValueError.
+
+    Source: `SchedulerType` of transformers 5.23 and 4.52; executed.
     """
     yield from lacking(spec, "schedule", "{} schedule", "write `schedule cosine`, or `target {}`")
 
 
 @rule("XP241", "setting-of-another-schedule")
 def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
-    """Each schedule reads its own settings, and one that is written for another would be dropped.
+    """A setting of a schedule needs a schedule that reads it. `warmup_lr` belongs to the cosine with a `min_lr` and a
+    warm-up; it and `timescale` are not in transformers 4.52.
 
-    `warmup_lr` belongs to the cosine with a `min_lr` and a warm-up; it and `timescale` came to transformers after 4.52,
-    which raises ValueError for the one and ignores the other. Source: transformers 5.23 and 4.52
-    `optimization.get_scheduler`.
+    Why it is bad: a setting of another schedule would be dropped.
+
+    Without it: transformers 4.52 raises ValueError for `warmup_lr` and ignores `timescale`.
+
+    Source: transformers 5.23 and 4.52 `optimization.get_scheduler`.
     """
     name, related = spec.text("schedule"), (spec.label("schedule", "the schedule"),)
     for path, schedules in READ_BY.items():
@@ -87,7 +93,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
 
 
 def _reaches(setting: str, stack: Stack) -> bool:
-    """Whether the library hands a keyword of the schedule on."""
+    """Whether the library passes the keyword to the schedule."""
     schedule, keyword = {
         "timescale": ("inverse_sqrt", "timescale"),
         "warmup_lr": ("cosine_warmup_with_min_lr", "warmup_lr_rate"),
@@ -98,15 +104,19 @@ def _reaches(setting: str, stack: Stack) -> bool:
 
 @rule("XP242", "metric-schedule-without-evaluation")
 def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
-    """reduce_lr_on_plateau and greedy step with the metric of an evaluation: without one the rate never changes.
+    """reduce_lr_on_plateau and greedy need evaluations.
 
-    Today: ValueError when the arguments are built. Source: transformers 5.23 and 4.52 `training_args.py`; executed.
+    Why it is bad: they step with the metric of an evaluation, so without one the rate never changes.
+
+    Without it: building the arguments raises ValueError.
+
+    Source: transformers 5.23 and 4.52 `training_args.py`; executed.
     """
     name = spec.text("schedule")
     if name in METRIC and spec.get("eval.every") == NEVER:
         yield Finding(
-            spec.place("schedule", "steps with an evaluation"),
-            f"`schedule {name}` without evaluation",
+            spec.place("schedule", "steps with the metric of an evaluation"),
+            f"`schedule {name}` needs evaluations",
             "write `eval(every=100)` with `data(holdout=5%)`, or `schedule cosine`",
             (spec.label("eval.every", "never"),),
         )
@@ -114,11 +124,15 @@ def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP243", "metric-schedule-of-a-missing-metric")
 def metric_missing(spec: Spec) -> Iterator[Finding]:
-    """The metric that a schedule steps with is one that the evaluation computes.
+    """The metric that a schedule steps with must be one that the evaluation computes. sft computes the loss, the speed,
+    and on trl 1.16 a few token counts.
 
-    sft computes the loss, the speed, and on trl 1.16 a few numbers of tokens. Today: KeyError at the first evaluation,
-    after all the steps up to it. Source: transformers 5.23 `trainer.py` (`_evaluate`), 4.52 the same; trl 1.16 and 0.18
-    `sft_trainer.py` (`log`); executed.
+    Why it is bad: a metric that is not computed cannot be read.
+
+    Without it: KeyError at the first evaluation, after all the steps up to it.
+
+    Source: transformers 5.23 `trainer.py` (`_evaluate`), 4.52 the same; trl 1.16 and 0.18 `sft_trainer.py` (`log`);
+    executed.
     """
     name, metric = spec.text("schedule"), spec.extra_value("trl", "metric_for_best_model")
     if name not in METRIC or not isinstance(metric, str) or spec.get("eval.every") == NEVER or spec.sets:
@@ -126,8 +140,8 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
     known = (*MEASURED, *spec.stack.facts.evaluation_metrics["sft"])
     if spec.get("method") == "sft" and metric.removeprefix("eval_") not in known:
         yield Finding(
-            spec.extra_place("trl", "metric_for_best_model", "no evaluation computes it"),
-            f"`schedule {name}` would step with `{metric[:40]}`",
+            spec.extra_place("trl", "metric_for_best_model", "not computed by an evaluation"),
+            f"`schedule {name}` cannot step with the metric `{metric[:40]}`",
             write('metric_for_best_model = "eval_loss"'),
             (spec.label("schedule", "the schedule"),),
         )
@@ -135,30 +149,39 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP244", "factor-of-the-rate")
 def factor(spec: Spec) -> Iterator[Finding]:
-    """What the rate is multiplied by lies between 0 and 1, both excluded.
+    """`factor`, by which the rate is multiplied, must lie between 0 and 1, both excluded.
 
-    Today: ValueError for 1, after the model is loaded and the data tokenized; for 0 greedy divides by it when the
-    metric gets better. Source: torch 2.13 `ReduceLROnPlateau`; transformers 5.23 `optimization.GreedyLR`; executed.
+    Why it is bad: 1 changes nothing, and 0 leaves no learning rate.
+
+    Without it: 1 raises ValueError, after the model is loaded and the data tokenized; with 0, greedy divides by it when
+    the metric improves.
+
+    Source: torch 2.13 `ReduceLROnPlateau`; transformers 5.23 `optimization.GreedyLR`; executed.
     """
     if spec.written("schedule.factor") and spec.text("schedule") in METRIC and spec.real("schedule.factor") in (0, 1):
         value = spec.real("schedule.factor")
         yield Finding(
-            spec.place("schedule.factor", "it would change nothing" if value else "nothing would be left"),
-            f"a rate multiplied by {value:g}",
+            spec.place("schedule.factor", "changes nothing" if value else "leaves a rate of 0"),
+            f"the learning rate would be multiplied by {value:g}",
             write("factor = 0.5"),
         )
 
 
 @rule("XP245", "peak-not-known-under-zero")
 def peak_under_zero(spec: Spec) -> Iterator[Finding]:
-    """The polynomial schedule asks the optimizer for its peak, and DeepSpeed's wrapper of another's does not tell.
+    """The polynomial schedule under ZeRO needs `optimizer adamw`, which DeepSpeed creates and passes to the schedule
+    unwrapped.
 
-    With `optimizer adamw` DeepSpeed makes the optimizer itself and hands it to the schedule as it is. Today:
-    AttributeError ('defaults') in train(), after the data is tokenized; deepspeed 0.16.8 tells. Source: transformers
-    5.23 `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8; executed on both targets.
+    Why it is bad: the schedule reads its peak from the optimizer, and DeepSpeed's wrapper of other optimizers does not
+    have it. deepspeed 0.16.8 does.
+
+    Without it: AttributeError ('defaults') in train(), after the data is tokenized.
+
+    Source: transformers 5.23 `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8; executed on
+    both targets.
     """
-    name, untold = spec.text("optimizer"), not spec.stack.facts.wrapped_optimizer_has_defaults
-    if spec.text("schedule") == "polynomial" and spec.zero_stage and not spec.owns_optimizer and untold:
+    name, hides_peak = spec.text("optimizer"), not spec.stack.facts.wrapped_optimizer_has_defaults
+    if spec.text("schedule") == "polynomial" and spec.zero_stage and not spec.owns_optimizer and hides_peak:
         yield Finding(
             spec.place("schedule", f"DeepSpeed wraps {name}"),
             f"`schedule polynomial` cannot read the peak of {name} under {spec.text('strategy')}",
@@ -169,15 +192,18 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP246", "warm-up-of-a-metric-schedule")
 def metric_warmup(spec: Spec) -> Iterator[Finding]:
-    """reduce_lr_on_plateau and greedy have no warm-up: the run begins at the peak.
+    """reduce_lr_on_plateau and greedy have no warm-up.
 
-    Today: silence; the argument reaches no schedule. Source: transformers 5.23 and 4.52 `optimization.get_scheduler`;
-    executed.
+    Why it is bad: they have none, so the run begins at the peak.
+
+    Without it: nothing is reported; the argument reaches no schedule.
+
+    Source: transformers 5.23 and 4.52 `optimization.get_scheduler`; executed.
     """
     name = spec.text("schedule")
     if name in METRIC and spec.amount("schedule.warmup").value and spec.text("optimizer") not in WARM_UP:
         yield Finding(
-            spec.place("schedule.warmup", "the first step is taken at the peak"),
+            spec.place("schedule.warmup", "ignored: the first step is taken at the peak"),
             f"`schedule {name}` does not warm up",
             write("warmup = 0", ", or `schedule cosine`"),
             (spec.label("schedule", "the schedule"),),
@@ -186,10 +212,14 @@ def metric_warmup(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP247", "stages-longer-than-the-run", "warning")
 def stages(spec: Spec) -> Iterator[Finding]:
-    """The warm-up and the decay of `wsd` fit into the run: else the rate drops from the end of the one into the other.
+    """The warm-up and the decay of `wsd` must fit into the run.
 
-    Nothing says so today, and the peak is never reached. Source: transformers 5.23 and 4.52
-    `optimization.get_wsd_schedule` (the stable steps become negative); executed.
+    Why it is bad: the peak is never reached, and the rate drops from the end of the warm-up into the decay.
+
+    Without it: nothing is reported.
+
+    Source: transformers 5.23 and 4.52 `optimization.get_wsd_schedule` (the number of stable steps becomes negative);
+    executed.
     """
     decay, steps, warmup = spec.get("schedule.decay"), total_steps(spec), spec.amount("schedule.warmup")
     if spec.text("schedule") != "wsd" or not isinstance(decay, Amount) or steps is None:

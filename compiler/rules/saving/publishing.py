@@ -1,4 +1,4 @@
-"""Pushing to the hub (XP755 to XP759)."""
+"""Rules for pushing to the hub (XP755 to XP759)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ WHEN = on("save.hub")
 
 @rule("XP755", "folder-names-no-repository")
 def folder_no_repository(spec: Spec) -> Iterator[Finding]:
-    """A repository that is not named is called like the output folder, and not every folder's name is one of the hub's.
+    """The output folder's name must be a legal repository name where `hub` has no name.
 
-    Today: HFValidationError in the trainer's constructor, after the model is loaded and the data tokenized. Source:
-    transformers 5.23 and 4.52 `Trainer.init_hf_repo`, huggingface_hub `validate_repo_id`; executed.
+    Why it is bad: a repository without a name of its own is called like the output folder.
+
+    Without it: HFValidationError in the trainer's constructor, after the model is loaded and the data tokenized.
+
+    Source: transformers 5.23 and 4.52 `Trainer.init_hf_repo`, huggingface_hub `validate_repo_id`; executed.
     """
     name = spec.text("save.hub.name")
     why = "" if spec.written("save.hub.name") else fault(name)
     if why:
-        place = spec.place("save.hub", f"it would be {name!r}")
+        place = spec.place("save.hub", f"the repository would be {name!r}")
         near = f'hub = "{nearest_name(name)}"'
         yield Finding(
             place,
-            f"the output folder names no repository: {why}" if name else "the output folder has no name",
+            f"the output folder's name is not a repository name: {why}" if name else "the output folder has no name",
             f"write `{near}`",
             (spec.label("save", "the folder"),),
             near if place.typed == "hub" else None,
@@ -36,26 +39,34 @@ def folder_no_repository(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP756", "repository-named-by-the-folder", "note")
 def repository_by_folder(spec: Spec) -> Iterator[Finding]:
-    """`hub` without a name pushes to a repository of the token's account that is called like the output folder.
+    """`hub` should have the name of a repository.
 
-    So do transformers 5.23 and 4.52 where `hub_model_id` is unset (`Trainer.init_hf_repo`), without a word.
+    Why it is bad: without one, the run pushes to a repository of the token's account that is called like the output
+    folder.
+
+    Without it: nothing is reported.
+
+    Source: transformers 5.23 and 4.52, which do the same where `hub_model_id` is unset (`Trainer.init_hf_repo`).
     """
     name = spec.text("save.hub.name")
     if not spec.written("save.hub.name") and not fault(name):
         yield Finding(
-            spec.place("save.hub", "whose account it is, the token decides"),
+            spec.place("save.hub", "the token decides the account"),
             f"no repository is named: the run pushes to `{name}`",
-            f'`hub = "{name}"` states it; `hub = "me/{name}"` says whose it is',
+            f'write `hub = "{name}"`, or `hub = "me/{name}"` to name the account too',
             (spec.label("save", "the folder's name"),),
         )
 
 
 @rule("XP757", "pushed-in-public", "note")
 def pushed_in_public(spec: Spec) -> Iterator[Finding]:
-    """A new repository is public unless it is asked to be private, or the organization makes them private.
+    """`hub` should state whether a new repository is private. A repository that exists keeps its visibility.
 
-    Everybody can load the weights from the first save on. Source: transformers 5.23 and 4.52 `hub_private_repo`,
-    huggingface_hub `create_repo`. A repository that is there stays as it is.
+    Why it is bad: everybody can load the weights of a public repository from the first save on.
+
+    Without it: a new repository is public, unless the organization makes its repositories private.
+
+    Source: transformers 5.23 and 4.52 `hub_private_repo`, huggingface_hub `create_repo`.
     """
     if not spec.written("save.hub.private"):
         yield Finding(
@@ -67,35 +78,41 @@ def pushed_in_public(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP758", "only-the-end-is-pushed", "warning")
 def only_the_end(spec: Spec) -> Iterator[Finding]:
-    """What is pushed at each save, or of each checkpoint, is pushed never where no checkpoint is saved.
+    """Pushing at each save, or a branch for each checkpoint, needs checkpoints.
 
-    Today, silently: `Trainer._push_from_checkpoint` is called by a save, and the end alone is pushed. Source:
-    transformers 5.23 and 4.52 `Trainer._save_checkpoint`; axolotl warns of it.
+    Why it is bad: without checkpoints only the model at the end is pushed.
+
+    Without it: nothing is reported; `Trainer._push_from_checkpoint` is called only by a save.
+
+    Source: transformers 5.23 and 4.52 `Trainer._save_checkpoint`; axolotl warns about it.
     """
     if spec.amount("save.every") != NEVER:
         return
     for path in ("save.hub.strategy", "save.hub.checkpoint_branches"):
         if spec.written(path) and spec.get(path) not in ("end", False):
             yield Finding(
-                spec.place(path, "never done"),
-                "no checkpoint is saved: the model at the end is all that is pushed",
-                "write `every = epoch`, or leave it out",
+                spec.place(path, "has no effect"),
+                "no checkpoints are saved, so only the model at the end is pushed",
+                f"write `every = epoch`, or leave `{path.rpartition('.')[2]}` out",
                 (spec.label("save.every", "no checkpoints"),),
             )
 
 
 @rule("XP759", "branches-without-weights")
 def branches_without_weights(spec: Spec) -> Iterator[Finding]:
-    """FSDP's sharded checkpoints hold no weights that a model can be loaded from, so their branches would have none.
+    """`checkpoint_branches` cannot be used with FSDP's sharded checkpoints.
 
-    Today, silently: the branch has a configuration and a tokenizer. Source: transformers 5.23 and 4.52
-    `Trainer.save_model` (nothing is written with SHARDED_STATE_DICT).
+    Why it is bad: a sharded checkpoint contains no weights from which a model can be loaded.
+
+    Without it: nothing is reported; the branch contains a configuration and a tokenizer.
+
+    Source: transformers 5.23 and 4.52 `Trainer.save_model` (nothing is written with SHARDED_STATE_DICT).
     """
     sharded = spec.sharded_by_fsdp and spec.get("strategy.state_dict") == "sharded"
     if sharded and spec.flag("save.hub.checkpoint_branches"):
         yield Finding(
-            spec.place("strategy.state_dict", "shards, and no model.safetensors"),
-            "checkpoints of shards leave their branches without weights",
+            spec.place("strategy.state_dict", "writes shards and no model.safetensors"),
+            "sharded checkpoints leave their branches without weights",
             write("state_dict = full"),
-            (spec.label("save.hub.checkpoint_branches", "a branch of each"),),
+            (spec.label("save.hub.checkpoint_branches", "a branch for each checkpoint"),),
         )

@@ -1,4 +1,4 @@
-"""Secrets in a spec, and weights that are pickled (XP790 to XP792)."""
+"""Secrets in a spec, and pickled weights (XP790 to XP792)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ if TYPE_CHECKING:
 
 WHEN = either(written("model.pickle", "data.system"), secrets)
 
-HELP = (
-    "take it out, and revoke it; the run reads HF_TOKEN, WANDB_API_KEY and the like from the environment of its launch"
-)
+HELP = "remove it and revoke it; the run reads HF_TOKEN, WANDB_API_KEY and the like from the environment of its launch"
 TRACKED: Final = ("track.name", "track.project")
 
 
 def sources(spec: Spec) -> list[Source]:
-    """The texts that the spec is made of: its own, and those of bases that state something."""
+    """The texts that make up the spec: its own, and those of bases that state something."""
     values = [*spec.values.values(), *(one for table in spec.extra.values() for one in table.values())]
     labels = [one.origin.label for one in values]
     labels += [spec.model.label, *(one.label for one in spec.sources)]
@@ -37,23 +35,27 @@ def sources(spec: Spec) -> list[Source]:
 
 @rule("XP790", "secret-in-the-spec")
 def secret(spec: Spec) -> Iterator[Finding]:
-    """A spec and the files that it names hold no tokens, keys or passwords: a bundle is made to be shown.
+    """A spec and the files that it names must not contain tokens, keys or passwords. The spec, its bases and the texts
+    that it names are searched, comments included, for the formats of secrets; rows of data are not searched, and a
+    digest or a commit is not a secret.
 
-    Its files can be read by everybody on the machine, and the run's arguments are told to trackers and model cards.
-    What is looked for are the shapes that issuers give their secrets, comments included, in the spec, its bases and
-    the texts that it names; rows of data are not looked through. A digest or a commit is no secret. Nothing is said
-    today.
+    Why it is bad: a bundle is made to be shown: everybody on the machine can read its files, and the run's arguments
+    are sent to trackers and model cards.
+
+    Without it: nothing is reported.
+
+    Source: the formats that issuers give their secrets (compiler/files/secrets.py).
     """
     for source in sources(spec):
-        for start, end, kind in find(source.text):  # which no finding prints (pipeline)
-            yield Finding(Label(source, Span(start, end)), f"{kind} stands in the spec", HELP)
+        for start, end, kind in find(source.text):  # no finding prints the text itself (pipeline)
+            yield Finding(Label(source, Span(start, end)), f"the spec contains {kind}", HELP)
     for path, text in _texts(spec):
         for _, _, kind in find(text)[:1]:
-            yield Finding(spec.place(path, "the file holds it"), f"{kind} would stand in the bundle", HELP)
+            yield Finding(spec.place(path, "the file contains it"), f"the bundle would contain {kind}", HELP)
 
 
 def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
-    """The texts of files, with the setting that names each."""
+    """The texts of files, each with the setting that names the file."""
     system, label = spec.get("data.system"), spec.label("data.system")
     if isinstance(system, str) and label is not None and system not in label.source.text:
         yield "data.system", system
@@ -68,36 +70,43 @@ def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
 
 @rule("XP791", "name-like-a-key", "warning")
 def like_a_key(spec: Spec) -> Iterator[Finding]:
-    """40 hexadecimal digits are the older shape of a key of Weights & Biases, and that of a commit.
+    """The name and the project of a run should not be 40 hexadecimal digits. Revisions are not checked.
 
-    As the name or the project of a run they are more likely the key, and everybody who sees the run sees them. Nothing
-    is said today. Revisions are not looked at.
+    Why it is bad: 40 hexadecimal digits are the older format of a Weights & Biases key, and of a commit; as a name they
+    are more likely the key, and everybody who sees the run sees it.
+
+    Without it: nothing is reported.
+
+    Source: convention.
     """
     for path in TRACKED:
         value = spec.get(path)
         if spec.written(path) and isinstance(value, str) and len(value) == 40 and set(value) <= HEX:
             yield Finding(
                 spec.place(path, "40 hexadecimal digits"),
-                f"`{path[6:]}` looks like a key of Weights & Biases",
-                f'write a name, such as `{path[6:]} = "{spec.name}"`; of a commit the first digits do',
+                f"`{path[6:]}` looks like a Weights & Biases key",
+                f'write a name, such as `{path[6:]} = "{spec.name}"`; for a commit the first digits are enough',
             )
 
 
 @rule("XP792", "pickled-weights-unpinned")
 def pickle_unpinned(spec: Spec) -> Iterator[Finding]:
-    """Pickled weights (`pytorch_model.bin`) are read only where `pickle` is written, and from one commit.
+    """Pickled weights (`pytorch_model.bin`) are read only where `pickle` is written, and from one commit. A local
+    folder needs no commit.
 
-    A pickle is a program for a small machine. torch runs it with the instructions that weights need and no others
-    (`weights_only`), which has had holes (CVE-2025-32434); safetensors has no instructions. What was looked at once is
-    what a commit keeps; a branch can be another file tomorrow. A folder of one's own needs no commit. Today
-    transformers reads what it finds, and without a word asks a service to convert it. Source: transformers 5.23 and
-    4.52.3 `modeling_utils.py` (`_get_resolved_checkpoint_files`), huggingface_hub guide "Download files" (a commit is
-    the whole hash).
+    Why it is bad: a pickle is a program. torch runs it with only the instructions that weights need (`weights_only`),
+    which has had holes (CVE-2025-32434), while safetensors has no instructions. A commit keeps the file that was
+    inspected; a branch can be another file tomorrow.
+
+    Without it: nothing is reported; transformers reads what it finds, and asks a service to convert it.
+
+    Source: transformers 5.23 and 4.52.3 `modeling_utils.py` (`_get_resolved_checkpoint_files`), huggingface_hub guide
+    "Download files" (a commit is the complete hash).
     """
     if spec.flag("model.pickle") and spec.model.id is not None and not pinned(spec.model.revision):
         yield Finding(
-            spec.place("model.pickle", "what is read can change"),
-            "pickled weights of no fixed commit",
-            f"write the model as `{spec.model.id}@COMMIT`, all 40 digits of it, or leave `pickle` out",
+            spec.place("model.pickle", "the file can change"),
+            "pickled weights are not pinned to a commit",
+            f"write the model as `{spec.model.id}@COMMIT` with all 40 digits, or leave `pickle` out",
             (spec.label("model.revision", "a branch or a tag"),),
         )

@@ -1,4 +1,4 @@
-"""Experiment trackers (XP751, XP752, XP754)."""
+"""Rules for experiment trackers (XP751, XP752, XP754)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ WHEN = written("track", "track.name", "track.project")
 
 
 @rule("XP751", "tracker-not-in-the-target")
-def tracker_not_there(spec: Spec) -> Iterator[Finding]:
-    """transformers reports to the trackers that it has callbacks for; 4.52 (trl-0.18) has none for trackio.
+def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
+    """The target's transformers must have a callback for the tracker; 4.52 (trl-0.18) has none for trackio.
 
-    Today: ValueError in the trainer's constructor, after the data is tokenized. Source: transformers 4.52
-    `integration_utils.py` (`INTEGRATION_TO_CALLBACK`); executed.
+    Why it is bad: transformers reports to a tracker only through its callback.
+
+    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+
+    Source: transformers 4.52 `integration_utils.py` (`INTEGRATION_TO_CALLBACK`); executed.
     """
     if "trackio" in spec.names("track") and not spec.stack.facts.trackio:
         yield Finding(
@@ -30,31 +33,39 @@ def tracker_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP752", "trackio-without-a-project", "warning")
 def trackio_project(spec: Spec) -> Iterator[Finding]:
-    """Without a name of its own every run goes to trackio's project `huggingface`, with those of everybody else.
+    """trackio needs a project.
+
+    Why it is bad: the runs of everybody who names no project are mixed in one.
+
+    Without it: every run goes to trackio's project `huggingface`.
 
     Source: transformers 5.23 `training_args.py` (`project`). LLaMA-Factory refuses it.
     """
     if "trackio" in spec.names("track") and spec.get("track.project") is None and spec.stack.facts.trackio:
         yield Finding(
             spec.place("track", "the project is `huggingface`"),
-            "trackio without a project",
+            "trackio needs a project",
             f'write `track trackio(project="{spec.name}")`',
         )
 
 
 @rule("XP754", "name-without-a-tracker", "warning")
 def name_without_tracker(spec: Spec) -> Iterator[Finding]:
-    """The name and the project of a run are told to its trackers, and there is none.
+    """The name and the project of a run need a tracker.
 
-    Today, silently: `run_name` and `project` are read by the callbacks of trackers alone.
+    Why it is bad: they are sent only to trackers.
+
+    Without it: nothing is reported; `run_name` and `project` are read only by the callbacks of trackers.
+
+    Source: transformers 5.23 `integrations/integration_utils.py`.
     """
     if any(one != "none" for one in spec.names("track")):
         return
     for path in ("track.name", "track.project"):
         if spec.written(path):
             yield Finding(
-                spec.place(path, "sent nowhere"),
-                f"`{path[6:]}` without a tracker",
-                "write `track wandb`, or leave it out",
+                spec.place(path, "not sent anywhere"),
+                f"`{path[6:]}` does nothing without a tracker",
+                f"write `track wandb`, or leave `{path[6:]}` out",
                 (spec.label("track", "no tracker"),),
             )

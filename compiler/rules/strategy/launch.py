@@ -1,4 +1,4 @@
-"""Launchers, nodes and wheels (XP80x)."""
+"""Launchers, nodes and wheels (XP801 to XP803, XP893)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import known_rows
 
 FASTEST = 2000
-"""Rows that one process renders and tokenizes in a second, at best: 550 of 620 tokens were measured on one core."""
+"""Rows that one process renders and tokenizes per second at best; 550 rows of 620 tokens were measured on one core."""
 
 
 @rule("XP801", "wheels-without-volta", "warning")
 def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
-    """From torch 2.11 on only the CUDA 12.6 wheels carry kernels for compute capability 7.0 (V100).
+    """From torch 2.11 on, a GPU of compute capability 7.0 (V100) needs torch's CUDA 12.6 wheels.
 
-    The default wheels install and then fail with "no kernel image is available". Source: torch release notes.
+    Why it is bad: the other wheels have no kernels for it.
+
+    Without it: the default wheels install and then fail with "no kernel image is available".
+
+    Source: torch release notes.
     """
     gpu, wheels = spec.hardware.gpu, spec.stack.facts.volta_wheels
     if gpu is not None and gpu.capability < (7, 5) and wheels:
@@ -30,10 +34,13 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP802", "torchrun-without-the-yaml")
 def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
-    """FSDP is described in accelerate.yaml, which `accelerate launch` reads and torchrun does not; so are the groups of
-    processes that share a sequence.
+    """FSDP, and the groups of processes that share a sequence, need `accelerate launch` and cannot be started by
+    torchrun.
 
-    Started by torchrun the run would be plain DDP; the runtime stops it, after every process has loaded torch.
+    Why it is bad: they are described in accelerate.yaml, which torchrun does not read, so the run would be plain DDP.
+
+    Without it: the runtime stops the run, after every process has loaded torch.
+
     Source: accelerate 1.15 `commands/launch.py` (the file becomes environment variables).
     """
     if spec.text("launch.launcher") == "torchrun" and (spec.sharded_by_fsdp or spec.ulysses):
@@ -47,11 +54,15 @@ def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP803", "timeout-before-the-data", "warning")
 def timeout_before_data(spec: Spec) -> Iterator[Finding]:
-    """Process 0 renders and tokenizes the data while the others wait, for `nccl_timeout` at most.
+    """`nccl_timeout` must be longer than process 0 needs to render and tokenize the data. Only rows whose number is
+    known are counted, at the fastest plausible rate, so a warning is almost certain to be right.
 
-    Counted are the rows that are known, at the fastest rate that is plausible, so that a warning is nearly a promise:
-    the waiting processes end with a timeout of the collective, after all of that work. Source: transformers 5.23
-    `ddp_timeout`, trl 1.16 `sft_trainer.py` (`main_process_first`); executed: 550 rows a second.
+    Why it is bad: the other processes wait for process 0, for at most `nccl_timeout`.
+
+    Without it: the waiting processes end with a timeout of the collective, after all of that work.
+
+    Source: transformers 5.23 `ddp_timeout`, trl 1.16 `sft_trainer.py` (`main_process_first`); executed: 550 rows a
+    second.
     """
     rows = known_rows(spec.data)
     workers, timeout = spec.get("data.workers"), spec.integer("launch.nccl_timeout")
@@ -60,7 +71,7 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
         longer = -(-int(4 * seconds) // 3600)
         yield Finding(
             spec.place("launch.nccl_timeout", f"{rows:,.0f} rows take {seconds:,.0f} s at {FASTEST:,} a second"),
-            f"processes that wait {timeout} s would not see the data",
+            f"processes wait at most {timeout} s for the data, which takes longer to prepare",
             f"write `nccl_timeout = {longer}h`, or more `workers` in `data`",
             (spec.data[0].label,),
             f"nccl_timeout = {longer}h" if spec.written("launch.nccl_timeout") else None,
@@ -69,16 +80,19 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP893", "rendezvous-of-one-node", "warning")
 def rendezvous_of_one_node(spec: Spec) -> Iterator[Finding]:
-    """`rendezvous` says how the launchers of several nodes find each other; one node's launcher has no other to find.
+    """`rendezvous` needs several nodes.
 
-    Source: accelerate 1.15 `utils/launch.py` (the endpoint is set for several machines only); torch 2.13
-    `distributed/run.py` (`--standalone`).
+    Why it is bad: it says how the launchers of several nodes find each other, so it changes nothing on one node.
+
+    Without it: accelerate sets the endpoint only for several machines.
+
+    Source: accelerate 1.15 `utils/launch.py`; torch 2.13 `distributed/run.py` (`--standalone`).
     """
     if spec.integer("nodes") == 1 and spec.text("launch.rendezvous") != "static":
         yield Finding(
-            spec.place("launch.rendezvous", "one node meets nobody"),
+            spec.place("launch.rendezvous", "for several nodes"),
             "`rendezvous` changes nothing on one node",
-            "leave it out, or write `rendezvous = static`; `nodes` says how many machines there are",
+            "leave `rendezvous` out, or write `rendezvous = static`; `nodes` sets the number of machines",
             (spec.label("nodes"),),
             "rendezvous = static",
         )

@@ -1,4 +1,4 @@
-"""What `launch` says of the environment of a run (XP910 to XP912)."""
+"""The environment that `launch` sets for a run (XP910 to XP912)."""
 
 from __future__ import annotations
 
@@ -11,39 +11,43 @@ from xpc.compiler.spec import Spec
 
 WHEN = given("launch.env", "launch.extra_args", "launch.tolerations", "launch.node_selector", "launch.mounts")
 
-OURS = (
+RESERVED = (
     "PYTHON", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK",
     "GROUP_RANK", "BASH_ENV", "PATH",
 )  # fmt: skip
-"""Variables that the launch sets or reads itself, and PATH, which `setup` can extend and a literal would replace."""
-PREFIXES = ("XPC_", "SLURM_", "PET_", "SKYPILOT_", "TORCHELASTIC_", "ACCELERATE_")
-"""Variables of the schedulers, the launchers and the bundle's own programs."""
+"""Variables that the launch sets or reads, and PATH, which `setup` can extend and a literal would replace."""
+RESERVED_PREFIXES = ("XPC_", "SLURM_", "PET_", "SKYPILOT_", "TORCHELASTIC_", "ACCELERATE_")
+"""Prefixes of variables of the schedulers, the launchers and the bundle's programs."""
 
 STAGED = "XPC_STAGED"
-"""The one of these that is the user's to set: a folder that `launch.sh --stage` has filled."""
+"""The one of these variables that the user sets: a folder that `launch.sh --stage` has filled."""
 
 
 def variable(text: str) -> str:
-    """Why `text` is no NAME=VALUE for an environment, or nothing."""
+    """Why `text` is not a NAME=VALUE for an environment, or an empty text."""
     name, equals, value = text.partition("=")
     if not equals:
         return "no `=` after the name"
     if not name.isascii() or not name.isidentifier():
         return "a name has letters, digits and underscores"
     if not value.isprintable():
-        return "the value is no line of text"
-    if name != STAGED and (name in OURS or name.startswith(PREFIXES)):
+        return "the value is not one line of printable text"
+    if name != STAGED and (name in RESERVED or name.startswith(RESERVED_PREFIXES)):
         return "set by the launch itself"
     return ""
 
 
 @rule("XP910", "not-a-variable")
 def variables(spec: Spec) -> Iterator[Finding]:
-    """`env` lists variables as NAME=VALUE, and launch.sh exports them on every node before anything else.
+    """`env` lists variables as NAME=VALUE, without those that the launch itself sets. launch.sh exports them on every
+    node before anything else; a value is literal, and nothing in it is expanded.
 
-    A value is a literal: nothing in it is expanded. Variables by which nodes and processes find each other are set by
-    the launch, PYTHON and PATH belong to the machine: `setup = file("env.sh")` may change those. Today: a text without
-    `=` is no variable, a name that the shell does not take ends launch.sh, and another MASTER_ADDR hangs the run.
+    Why it is bad: variables by which nodes and processes find each other are set by the launch, and PYTHON and PATH
+    belong to the machine, where `setup = file("env.sh")` may change them.
+
+    Without it: a text without `=` sets no variable, a name that the shell refuses ends launch.sh, and another
+    MASTER_ADDR makes the run hang.
+
     Source: torch 2.13 `distributed/run.py`; the script that is emitted.
     """
     seen: set[str] = set()
@@ -63,10 +67,14 @@ def variables(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP911", "secret-in-the-environment")
 def secret(spec: Spec) -> Iterator[Finding]:
-    """A variable whose name ends as secrets do (`HF_TOKEN`, `API_KEY`), or an option of such a name, has no literal.
+    """A variable or an option whose name is that of a secret (`HF_TOKEN`, `API_KEY`) must not be written as a literal.
+    Tokens come from the environment of the launch, on Kubernetes from `secret`.
 
-    A bundle is made to be shown: its files can be read by everybody on the machine, and schedulers show the options of
-    a job. Tokens come from the environment of the launch, on Kubernetes from `secret`. Nothing is said today.
+    Why it is bad: everybody on the machine can read the files of a bundle, and schedulers show the options of a job.
+
+    Without it: nothing is reported.
+
+    Source: convention of such names (compiler/files/secrets.py).
     """
     for path in ("launch.env", "launch.extra_args"):
         for text in spec.names(path):
@@ -74,19 +82,23 @@ def secret(spec: Spec) -> Iterator[Finding]:
             if is_secret(name, value) or (value and name.upper().endswith(("_TOKEN", "_KEY", "_PASSWORD"))):
                 yield Finding(
                     spec.place(path, "its value would stand in the bundle"),
-                    f"`{name[:60]}` is the name of a secret",
-                    "take it out; the run reads HF_TOKEN and the like from the environment of its launch",
+                    f"`{name[:60]}` is a secret by its name",
+                    "remove it; the run reads HF_TOKEN and the like from the environment of its launch",
                 )
 
 
 @rule("XP912", "not-of-its-shape")
 def shapes(spec: Spec) -> Iterator[Finding]:
-    """Taints are KEY=VALUE:EFFECT or KEY:EFFECT as kubectl writes them, labels KEY=VALUE, mounts HOST:CONTAINER.
+    """Taints must be KEY=VALUE:EFFECT or KEY:EFFECT as in kubectl, labels KEY=VALUE, and mounts HOST:CONTAINER, two
+    absolute folders, with `:ro` for read-only. The effects are NoSchedule, PreferNoSchedule and NoExecute.
 
-    Effects are NoSchedule, PreferNoSchedule and NoExecute; of a mount both folders are absolute, and `:ro` makes it
-    readable only. Today: the API server refuses the pod, a pod waits for a node that nobody has, or the container
-    is not started. Source: Kubernetes `core/v1` Toleration ("When specified, allowed values are NoSchedule,
-    PreferNoSchedule and NoExecute") and "Labels and Selectors"; `srun --help` of pyxis; `apptainer exec --bind`.
+    Why it is bad: the scheduler cannot read another form.
+
+    Without it: the API server refuses the pod, a pod waits for a node that does not exist, or the container is not
+    started.
+
+    Source: Kubernetes `core/v1` Toleration ("When specified, allowed values are NoSchedule, PreferNoSchedule and
+    NoExecute") and "Labels and Selectors"; `srun --help` of pyxis; `apptainer exec --bind`.
     """
     for path, fault, example in (
         ("launch.tolerations", taint_fault, 'tolerations = ["nvidia.com/gpu=present:NoSchedule"]'),
@@ -98,13 +110,13 @@ def shapes(spec: Spec) -> Iterator[Finding]:
             if why:
                 yield Finding(
                     spec.place(path, why),  # type: ignore[arg-type]
-                    f"`{text[:60]}` does not fit into `{path[7:]}`",
+                    f"`{text[:60]}` is not a legal value of `{path[7:]}`",
                     f"write `{example}`",
                 )
 
 
 def taint_fault(text: str) -> str:
-    """Why `text` is no taint, or nothing."""
+    """Why `text` is not a taint, or an empty text."""
     taint, colon, effect = text.partition(":")
     if colon and effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
         return "the effect is NoSchedule, PreferNoSchedule or NoExecute"
@@ -113,24 +125,24 @@ def taint_fault(text: str) -> str:
 
 
 def label_fault(text: str) -> str:
-    """Why `text` is no label with a value, or nothing."""
+    """Why `text` is not a label with a value, or an empty text."""
     import re
 
     key, equals, value = text.partition("=")
     name = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
     if not equals or not re.fullmatch(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{name}", key):
-        return "a key has letters, digits, dots, dashes and underscores, 63 at most, after a domain and a slash or none"
+        return "a key is an optional domain and slash, then at most 63 letters, digits, dots, dashes and underscores"
     if value and not re.fullmatch(name, value):
-        return "a value has letters, digits, dots, dashes and underscores, 63 at most"
+        return "a value is at most 63 letters, digits, dots, dashes and underscores"
     return ""
 
 
 def mount_fault(text: str) -> str:
-    """Why `text` is no mount, or nothing."""
+    """Why `text` is not a mount, or an empty text."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(one.startswith("/") for one in parts[:2]):
-        return "two absolute folders with a colon between them"
+        return "a mount is two absolute folders with a colon between them"
     if len(parts) == 3 and parts[2] not in ("ro", "rw"):
-        return "after the second colon stands ro or rw"
+        return "the part after the second colon is ro or rw"
     plain = all(c.isascii() and (c.isalnum() or c in "/._-+@=:") for c in text)
-    return "" if plain else "letters, digits and . _ - + @ = alone"
+    return "" if plain else "a folder has only letters, digits and . _ - + @ ="

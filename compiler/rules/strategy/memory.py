@@ -1,4 +1,4 @@
-"""Whether a run fits its GPUs: its states alone (XP480), and all that the plan counts (XP960, XP961)."""
+"""Whether a run fits its GPUs: its states alone (XP480), and everything that the plan counts (XP960, XP961)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from xpc.compiler.plan.memory import Memory
 
 MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
-"""Moments as large as the weights; other optimizers keep less, or pages in host memory, and count as nothing."""
+"""Moments as large as the weights; other optimizers keep less, or pages in host memory, and count as 0."""
 OFFLOADS = {"none": 0, "optimizer": 1, "cpu": 2}
 REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.reference_free")
-"""What decides whether a method keeps a frozen copy of the model."""
+"""Settings that decide whether a method keeps a frozen copy of the model."""
 
 
 def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
-    """Bytes that every process holds of weights, gradients and optimizer states at the least, without a batch.
+    """Bytes of weights, gradients and optimizer states that every process needs at least, without a batch.
 
     Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3): 2 + 2 + 12 bytes a parameter in half precision under
     DeepSpeed, 4 + 4 + 8 in fp32, by autocast and under FSDP, which keep fp32 weights; 2 + 2 + 4 where the weights
-    themselves are in half precision. A frozen copy, the reference of some methods, counts as weights; so
-    does a teacher.
+    themselves are in half precision. A frozen copy, the reference of some methods, counts as weights, and so does a
+    teacher.
     """
     stage, world = SPREADS.get(strategy, 0), max(1, spec.hardware.world)
     spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
@@ -39,12 +39,12 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     offload = min(offload, 2 if stage == 3 else 1)  # weights that are not sharded stay (lower/deepspeed.py)
     element = 2 if (half and deepspeed) or spec.get("model.dtype") in ("bf16", "fp16") else 4
     weights, moments = float(element), MOMENTS.get(spec.text("optimizer"), 0)
-    taught = 0.0 if spec.teacher is None or spec.teacher.facts is None else float(spec.teacher.facts.params)
-    taught *= (4 if spec.get("method.teacher_dtype") == "fp32" else 2) / (spread if stage == 3 else 1)
+    teacher = 0.0 if spec.teacher is None or spec.teacher.facts is None else float(spec.teacher.facts.params)
+    teacher *= (4 if spec.get("method.teacher_dtype") == "fp32" else 2) / (spread if stage == 3 else 1)
     if spec.lora or spec.flag("freeze"):
         bits = spec.bits
         frozen = bits / 8 if bits else weights
-        return 0.0 if offload == 2 else taught + facts.params * frozen / (spread if stage == 3 else 1)
+        return 0.0 if offload == 2 else teacher + facts.params * frozen / (spread if stage == 3 else 1)
     master = 4 if half and deepspeed else 0
     gradients = 0.0 if spec.text("optimizer").endswith(("lomo", "layerwise")) else float(element)
     states = moments * (4 if deepspeed else element) + master
@@ -54,11 +54,11 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     if not offload:
         held += gradients / (spread if stage >= 2 else 1) + states / (spread if stage >= 1 else 1)
     copies = spec.method.references(spec.get) * element / (spread if stage == 3 else 1)
-    return taught + facts.params * (held + copies)
+    return teacher + facts.params * (held + copies)
 
 
-def beyond(spec: Spec) -> float:
-    """Bytes of states that every process holds where they pass its card; else 0."""
+def oversized_states(spec: Spec) -> float:
+    """Bytes of states in every process, if they exceed the memory of its GPU; otherwise 0."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None or gpu is None or "quantization_config" in spec.model.config:
         return 0.0
@@ -70,60 +70,72 @@ def beyond(spec: Spec) -> float:
 
 @rule("XP480", "states-beyond-the-card", reads=REFERENCES)
 def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
-    """Weights, gradients and optimizer states alone pass a GPU's memory, before the first token is there.
+    """Weights, gradients and optimizer states alone must fit a GPU's memory. The count follows from the strategy, the
+    offload, the adapters, the optimizer and the precision, without activations; `--allow-oom` makes it a note.
 
-    Counted is what the strategy, the offload, the adapters, the optimizer and the precision leave on every process, and
-    no activations: what is refused here cannot run. Today: OutOfMemoryError while the model is loaded, or at the first
-    optimizer step. `--allow-oom` makes it a note. Source: Rajbhandari et al. 2020, arXiv:1910.02054; optimizers that
-    keep less than AdamW count less.
+    Why it is bad: a run that does not fit without a single token cannot run.
+
+    Without it: OutOfMemoryError while the model is loaded, or at the first optimizer step.
+
+    Source: Rajbhandari et al. 2020, arXiv:1910.02054; optimizers that keep less than AdamW count less.
     """
-    held, facts, gpu = beyond(spec), spec.model.facts, spec.hardware.gpu
+    held, facts, gpu = oversized_states(spec), spec.model.facts, spec.hardware.gpu
     if not held or facts is None or gpu is None:
         return
     if spec.wrong and not spec.written("strategy"):
-        return  # the plan chooses one once the spec is right
+        return  # the plan chooses a strategy when the other errors are gone
     written: Path = "strategy" if spec.written("strategy") else "hardware"
     yield Finding(
         spec.place(written, f"{held / GIB:.1f} GiB of states on every process"),
         f"{facts.alias} under {spec.text('strategy')} needs more than the {gpu.memory_gib:g} GiB of {gpu.name}",
-        _told(_ways_out(spec)) or (_else(spec) if _planned(spec) is not None else _stronger(spec, facts)),
-        (spec.model.label, spec.label("hardware", "the card") if written == "strategy" else None),
+        _suggestions(_ways_out(spec))
+        or (_other_ways(spec) if _planned(spec) is not None else _first_that_fits(spec, facts)),
+        (spec.model.label, spec.label("hardware", "the GPU") if written == "strategy" else None),
         severity=NOTE if spec.allow_oom else None,
     )
 
 
 @rule("XP960", "beyond-the-card", reads=REFERENCES)
 def beyond_the_card(spec: Spec) -> Iterator[Finding]:
-    """Even the low end of what one GPU is predicted to hold is above its memory.
+    """The memory predicted for one GPU must fit in it, at least at the low end of the prediction. The plan counts
+    weights, gradients, optimizer states, activations, logits and what is gathered or recomputed, in each phase of a
+    run, with rows as long as `seq`; `xpc plan` shows the components, and `--allow-oom` makes it a note. Families
+    without measured coefficients are not predicted.
 
-    The plan counts weights, gradients, optimizer states, activations, logits and what is gathered or recomputed, at
-    each phase of a run; rows are counted as long as `seq`, since one such row pads its whole micro-batch. `xpc plan`
-    shows the components. Today: OutOfMemoryError, at the latest when the longest rows come. `--allow-oom` makes it a
-    note. Nothing is said where the model's family has no measured coefficients. Source: docs/plan-accuracy.md.
+    Why it is bad: the run does not fit the GPU.
+
+    Without it: OutOfMemoryError, at the latest when the longest rows come.
+
+    Source: docs/plan-accuracy.md.
     """
-    said = _said(spec)
-    if said is None or said[1] != NO:
+    predicted = _predicted(spec)
+    if predicted is None or predicted[1] != NO:
         return
-    yield _finding(spec, said[0], f"at least {said[0].low / GIB:.1f} GiB", NOTE if spec.allow_oom else None)
+    yield _finding(spec, predicted[0], f"at least {predicted[0].low / GIB:.1f} GiB", NOTE if spec.allow_oom else None)
 
 
 @rule("XP961", "tight-memory", "warning", reads=REFERENCES)
 def tight_memory(spec: Spec) -> Iterator[Finding]:
-    """One GPU is predicted to hold more than 80 % of its memory, and the range reaches below all of it.
+    """The memory predicted for one GPU should be at most 80 % of what it has. Families without measured coefficients
+    are not predicted.
 
-    The allocator keeps more than what is in use where lengths vary: of 40 public runs that ran out of memory, none was
-    predicted at or below 80 %. Such a run may end after hours, when the longest rows come together. Nothing is said
-    where the model's family has no measured coefficients. Source: docs/plan-accuracy.md, `xpc plan`.
+    Why it is bad: the allocator keeps more than what is in use when lengths vary: of 40 public runs that ran out of
+    memory, none was predicted at or below 80 %.
+
+    Without it: such a run may end after hours, when the longest rows come together.
+
+    Source: docs/plan-accuracy.md, `xpc plan`.
     """
-    said = _said(spec)
-    if said is None or said[1] in (FITS, NO):
+    predicted = _predicted(spec)
+    if predicted is None or predicted[1] in (FITS, NO):
         return
-    peak = said[0].peak / GIB
-    yield _finding(spec, said[0], f"about {peak:.1f} GiB ({said[0].low / GIB:.1f} to {peak * HIGH:.1f})")
+    peak = predicted[0].peak / GIB
+    yield _finding(spec, predicted[0], f"about {peak:.1f} GiB ({predicted[0].low / GIB:.1f} to {peak * HIGH:.1f})")
 
 
-def _said(spec: Spec) -> tuple[Memory, str] | None:
-    """What one GPU holds, with the verdict; None where it is not known, or XP480 says more. Two rules ask, in turn."""
+def _predicted(spec: Spec) -> tuple[Memory, str] | None:
+    """The predicted memory of one GPU with its verdict; None where it is not known or XP480 reports more. Cached for
+    the last spec, since two rules need it."""
     global _latest
     if _latest is None or _latest[0] is not spec:
         _latest = spec, _verdict(spec)
@@ -131,18 +143,19 @@ def _said(spec: Spec) -> tuple[Memory, str] | None:
 
 
 _latest: tuple[Spec, tuple[Memory, str] | None] | None = None
-"""What was said last, and of which spec."""
+"""The last spec and its prediction."""
 
 
 def _verdict(spec: Spec) -> tuple[Memory, str] | None:
-    if spec.hardware.gpu is None or spec.wrong or beyond(spec):
+    """The predicted memory of one GPU with its verdict."""
+    if spec.hardware.gpu is None or spec.wrong or oversized_states(spec):
         return None
     held = _planned(spec)
     return None if held is None else (held, verdict(held.peak, spec.hardware.gpu.memory_gib * GIB, held.low))
 
 
 def _planned(spec: Spec) -> Memory | None:
-    """What one GPU holds, or None where the plan does not know."""
+    """The predicted memory of one GPU, or None where the plan does not know it."""
     from xpc.compiler.plan.from_spec import load_of
     from xpc.compiler.plan.memory import memory
 
@@ -154,8 +167,9 @@ def _planned(spec: Spec) -> Memory | None:
 
 
 def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) -> Finding:
+    """The finding of a run that needs too much memory, with the changes that make it fit."""
     gpu, ways = spec.hardware.gpu, _ways_out(spec)
-    assert gpu is not None  # the memory of a CPU is not planned
+    assert gpu is not None  # the memory of a CPU is not predicted
     from xpc.compiler.plan.memory import OF_BATCH
 
     batch = sum(held.components.get(name, 0.0) for name in OF_BATCH)
@@ -167,8 +181,8 @@ def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) 
     return Finding(
         place,
         f"{spec.model.name} needs {needs} of each GPU in the {held.phase} phase, and {gpu.name} has {gpu.memory_gib:g}",
-        _told(ways) or _else(spec),
-        (spec.label("hardware", "the card") if written != "hardware" else None,),
+        _suggestions(ways) or _other_ways(spec),
+        (spec.label("hardware", "the GPU") if written != "hardware" else None,),
         with_number(place.typed, micro)
         if isinstance(micro, int) and [*first] == ["batch.micro"] == [written]
         else None,
@@ -177,14 +191,14 @@ def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) 
 
 
 def _ways_out(spec: Spec) -> list[Change]:
-    """What makes it fit, each way planned; nothing where no way is known."""
-    from xpc.compiler.plan.changes import fitting  # only a run that does not fit pays for the search
+    """Changes that make the run fit, each one planned; empty where none is known."""
+    from xpc.compiler.plan.changes import fitting  # imported only for a run that does not fit
     from xpc.compiler.rules.core.legality import error_codes
 
     return fitting(spec, error_codes, 2)
 
 
-def _told(ways: Sequence[Change]) -> str:
+def _suggestions(ways: Sequence[Change]) -> str:
     """`write X with Y (61.2 GiB, 3% slower), or Z`."""
     from xpc.compiler.plan.changes import effect
 
@@ -192,22 +206,22 @@ def _told(ways: Sequence[Change]) -> str:
     return f"write {', or '.join(forms)}" if forms else ""
 
 
-def _else(spec: Spec) -> str:
-    """What is left where no change that learns the same is enough."""
+def _other_ways(spec: Spec) -> str:
+    """The help where no change that keeps the training the same is enough."""
     return f"take more GPUs, GPUs with more memory, {'' if spec.lora else 'adapters, '}shorter rows or a smaller model"
 
 
-def _stronger(spec: Spec, facts: ModelFacts) -> str:
-    """The first way that holds the states, where the plan of the run is not known."""
+def _first_that_fits(spec: Spec, facts: ModelFacts) -> str:
+    """The first change that makes the states fit, where the plan of the run is not known."""
     from xpc.compiler.plan.changed import legality
     from xpc.compiler.plan.changes import forms, tiers
     from xpc.compiler.rules.core.legality import error_codes
 
     gpu, legal = spec.hardware.gpu, legality(spec, error_codes)
-    assert gpu is not None  # the states pass its memory
+    assert gpu is not None  # the states exceed its memory
     for tier in tiers(spec):
         strategy, offload = tier.get("strategy"), OFFLOADS[str(tier.get("strategy.offload", "none"))]
         held = least(spec, facts, str(strategy), offload)
         if strategy and "nodes" not in tier and held <= gpu.memory_gib * GIB * 0.9 and legal(tier):
             return f"write `{next(forms(tier))}`"
-    return _else(spec)
+    return _other_ways(spec)

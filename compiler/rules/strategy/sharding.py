@@ -1,4 +1,4 @@
-"""Strategies: what shards, where it runs, and which settings belong to it (XP4xx)."""
+"""Strategies: where each one runs and which settings, optimizers and models it supports (XP4xx, XP570)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ ZERO_ONLY = (
 )
 FSDP_ONLY = ("reshard", "state_dict")
 TORCH_OPTIMIZERS = ("adafactor", "adagrad", "rmsprop", "sgd")
-"""Optimizers that step wherever their parameters lie."""
+"""Optimizers that can step parameters on any device."""
 
 
 @rule("XP401", "fsdp-activation-checkpointing")
 def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
-    """FSDP has an activation checkpointing of its own; with the trainer's it recomputes twice, or is refused.
+    """FSDP's own activation checkpointing must stay off; `memory { checkpointing }` is the setting on every strategy.
 
-    `memory { checkpointing }` is the one way to ask, on every strategy. Today: ValueError after the model is loaded,
-    because TRL turns its own on by default. Source: transformers 5.23 `trainer.py`; executed.
+    Why it is bad: together with the trainer's checkpointing it recomputes twice, or is refused.
+
+    Without it: ValueError after the model is loaded, because TRL turns its own checkpointing on by default.
+
+    Source: transformers 5.23 `trainer.py`; executed.
     """
     if spec.get("strategy.activation_checkpointing") is not None:
         yield Finding(
@@ -43,7 +46,7 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
             spec.extra_place("accelerate", name),
             "FSDP's own activation checkpointing is never used",
             write(
-                "fsdp_activation_checkpointing = false", ", or leave it out; `memory(checkpointing)` does it everywhere"
+                "fsdp_activation_checkpointing = false", ", or leave it out; `memory(checkpointing)` works everywhere"
             ),
             (spec.label("memory.checkpointing", "the setting for it"),),
         )
@@ -51,11 +54,14 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP437", "family-not-loaded-under-zero3")
 def not_loaded(spec: Spec) -> Iterator[Finding]:
-    """transformers 4.57 cannot load gemma 3 under ZeRO-3: it draws the embedding anew, and holds a share of it.
+    """gemma 3 cannot be loaded under ZeRO-3 by transformers 4.57.
 
-    The embedding has a buffer beside its weight that no checkpoint holds, so that the whole is taken for missing.
-    Today: IndexError while the model is loaded. Source: transformers 4.57 `modeling_utils.py`
-    (`_initialize_missing_keys`); executed.
+    Why it is bad: the embedding has a buffer that no checkpoint contains, so all of it counts as missing and is
+    initialized anew, though each process has only a shard of it.
+
+    Without it: IndexError while the model is loaded.
+
+    Source: transformers 4.57 `modeling_utils.py` (`_initialize_missing_keys`); executed.
     """
     if spec.zero_stage == 3 and not spec.bits and spec.model.model_type in spec.stack.facts.zero3_cannot_draw:
         other = able(lambda one: spec.model.model_type not in one.facts.zero3_cannot_draw)
@@ -70,9 +76,13 @@ def not_loaded(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP402", "fsdp-on-cpu")
 def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
-    """accelerate turns FSDP on a CPU into plain DDP without a word, so nothing is sharded.
+    """FSDP needs GPUs.
 
-    Source: accelerate 1.15 `state.py`; executed (the model was a DistributedDataParallel).
+    Why it is bad: accelerate turns FSDP on a CPU into plain DDP, so nothing is sharded.
+
+    Without it: nothing is reported (the model was a DistributedDataParallel).
+
+    Source: accelerate 1.15 `state.py`; executed.
     """
     if spec.on_cpu and spec.sharded_by_fsdp:
         place = spec.place("strategy", "becomes ddp on a CPU")
@@ -87,14 +97,18 @@ def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP403", "fsdp-one-process")
 def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
-    """FSDP needs more than one process; transformers refuses it after the model is loaded.
+    """FSDP needs more than one process.
+
+    Why it is bad: one process has nothing to shard over.
+
+    Without it: transformers refuses it after the model is loaded.
 
     Source: transformers 5.23 `trainer.py`; executed.
     """
     if spec.sharded_by_fsdp and spec.hardware.world == 1 and not spec.on_cpu:
         yield Finding(
-            spec.place("strategy", "one process has nobody to share with"),
-            f"{spec.text('strategy')} on one GPU",
+            spec.place("strategy", "one process has nothing to shard over"),
+            f"{spec.text('strategy')} needs more than one GPU",
             "write `strategy ddp`, or more hardware",
             (spec.label("hardware", "the hardware"),),
         )
@@ -102,7 +116,12 @@ def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP404", "setting-of-another-strategy")
 def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
-    """Buckets and gradient copies are DeepSpeed's, resharding and state dicts FSDP's; the other would ignore them.
+    """A setting of a strategy needs that strategy: buckets and gradient copies belong to DeepSpeed, resharding and
+    state dicts to FSDP, `shard` to hsdp.
+
+    Why it is bad: the setting has no effect.
+
+    Without it: the other library ignores it.
 
     Source: deepspeed 0.19.8 `runtime/zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin`.
     """
@@ -125,7 +144,7 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
             )
     if strategy == "zero3" and spec.flag("strategy.round_robin_gradients"):
         yield Finding(
-            spec.place("strategy.round_robin_gradients", "a setting of ZeRO 1 and 2"),
+            spec.place("strategy.round_robin_gradients", "a setting of ZeRO-1 and 2"),
             "`round_robin_gradients` does nothing for zero3",
             "leave `round_robin_gradients` out",
             (spec.label("strategy", "the strategy"),),
@@ -135,10 +154,14 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP405", "offload-without-sharding")
 def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
-    """Offload moves sharded states to host memory: ZeRO and FSDP have it, ddp does not, and a CPU run has no need.
+    """`offload` needs ZeRO or FSDP on GPUs; FSDP offloads parameters, gradients and optimizer states together.
 
-    FSDP2 offloads parameters, gradients and optimizer states together. Source: deepspeed 0.19.8 `zero/config.py`;
-    accelerate 1.15 `FullyShardedDataParallelPlugin.cpu_offload`.
+    Why it is bad: offload moves sharded states to host memory. ddp has none, and on a CPU they are in host memory
+    already.
+
+    Without it: the offload does not happen, or not as written.
+
+    Source: deepspeed 0.19.8 `zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin.cpu_offload`.
     """
     where, strategy = spec.text("strategy.offload"), spec.text("strategy")
     if where == "none":
@@ -164,12 +187,15 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP406", "offload-replaces-the-optimizer")
 def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
-    """With ZeRO offload accelerate swaps the optimizer for one of DeepSpeed's CPU optimizers, silently.
+    """With ZeRO offload the optimizer must be one for which DeepSpeed has a CPU version: AdamW or Lion of 32 bits. In
+    `extra deepspeed`, `zero_force_ds_cpu_optimizer = false` keeps torch's own optimizers.
 
-    AdamW and Lion of 32 bits have one of their own; what is paged is no longer paged (a warning). Everything else
-    becomes an Adam without decoupled weight decay; Adagrad fails with a TypeError. In `extra deepspeed`,
-    `zero_force_ds_cpu_optimizer = false` keeps torch's own optimizers. Source: accelerate 1.15 and 1.4
-    `utils/deepspeed.py` `map_pytorch_optim_to_deepspeed`, `accelerator.py`; executed.
+    Why it is bad: accelerate replaces every other optimizer by an Adam without decoupled weight decay, and a paged
+    optimizer is no longer paged (a warning).
+
+    Without it: nothing is reported; Adagrad raises TypeError.
+
+    Source: accelerate 1.15 and 1.4 `utils/deepspeed.py` `map_pytorch_optim_to_deepspeed`, `accelerator.py`; executed.
     """
     name = spec.text("optimizer")
     if not spec.zero_stage or spec.text("strategy.offload") == "none" or name in CPU_OPTIMIZERS:
@@ -183,7 +209,7 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
         plain = name.removeprefix("paged_")
         yield Finding(
             spec.place("optimizer", f"replaced by DeepSpeedCPU{'Adam' if plain == 'adamw' else 'Lion'}"),
-            "an offloaded optimizer pages nothing",
+            f"{name} is not paged when it is offloaded",
             f"write `optimizer {plain}`",
             related,
             severity="warning",
@@ -199,11 +225,14 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP407", "sharded-8bit-optimizer")
 def sharded_8bit(spec: Spec) -> Iterator[Finding]:
-    """bitsandbytes' optimizers have no rule for sharded tensors: NotImplementedError at the first step under FSDP2.
+    """bitsandbytes' optimizers cannot be used under FSDP2, nor under FSDP1 with offloaded parameters. These are all
+    8-bit and paged ones, and Lion, which transformers takes from bitsandbytes at 32 bits, too.
 
-    That is all of 8 bits, the paged ones, and Lion, which transformers takes from bitsandbytes at 32 bits, too. Under
-    FSDP1 with offloaded parameters they would have to step on the CPU, where their kernels are not. Source:
-    transformers 5.23 `trainer_optimizer.py`; bitsandbytes issues 89 and 1633; executed.
+    Why it is bad: they cannot step sharded tensors, and they have no kernels for a CPU.
+
+    Without it: NotImplementedError at the first step under FSDP2.
+
+    Source: transformers 5.23 `trainer_optimizer.py`; bitsandbytes issues 89 and 1633; executed.
     """
     name, strategy = spec.text("optimizer"), spec.text("strategy")
     if package(name) != "bitsandbytes" and name != "galore_adamw8bit":
@@ -212,7 +241,7 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
     offloaded = spec.sharded_by_fsdp and spec.text("strategy.offload") == "cpu"
     if fsdp2 or offloaded:
         yield Finding(
-            spec.place("optimizer", "of bitsandbytes"),
+            spec.place("optimizer", "an optimizer of bitsandbytes"),
             f"{name} cannot step {'sharded' if fsdp2 else 'offloaded'} parameters",
             "write `optimizer adamw`",
             (spec.label("strategy" if fsdp2 else "strategy.offload", "the strategy" if fsdp2 else "the offload"),),
@@ -221,7 +250,12 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP408", "hybrid-mesh")
 def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
-    """hsdp shards over groups of equal size and keeps a copy of the model in each: there must be at least two groups.
+    """hsdp needs at least two groups of equal size, each of more than one process.
+
+    Why it is bad: hsdp shards over the processes of a group and keeps a copy of the model in each group.
+
+    Without it: groups that do not divide the processes form no mesh; one group is the same as fsdp, and groups of one
+    process shard nothing.
 
     Source: accelerate 1.15 `parallelism_config.py`; torch 2.13 `fully_shard` on a 2-D mesh.
     """
@@ -234,37 +268,42 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
         fitting = largest(shard, world)
         yield Finding(
             spec.place("strategy.shard", f"{world} / {shard} = {world / shard:.2f}"),
-            f"groups of {shard} do not divide {world} processes",
+            f"{world} processes cannot be divided into groups of {shard}",
             write(f"shard = {fitting}"),
         )
     elif shard == world:
         yield Finding(
             spec.place("strategy", f"{world} processes make one group of {shard}"),
-            "hsdp with one group is fsdp",
+            "hsdp with one group is the same as fsdp",
             "write `strategy fsdp`, `shard`, or more `nodes`",
             (spec.label("nodes"), spec.label("strategy.shard")),
         )
     elif shard == 1:
         yield Finding(
-            spec.place("strategy.shard"), "groups of one shard nothing", "write `strategy ddp` without `shard`"
+            spec.place("strategy.shard"), "groups of one process shard nothing", "write `strategy ddp` without `shard`"
         )
 
 
 @rule("XP488", "accumulation-lost-by-zero2")
 def accumulation_lost(spec: Spec) -> Iterator[Finding]:
-    """DeepSpeed 0.18.2 steps by the last micro-batch of an accumulation under ZeRO-2, and forgets those before it.
+    """ZeRO-2 of DeepSpeed 0.18.2 cannot accumulate, unless the optimizer is offloaded, where the sum is kept. ZeRO-1
+    and 3 add up, and so do deepspeed 0.16.8 and 0.19.8.
 
-    Each backward pass writes its gradients over the last one's until the step is taken. Today, silently: the norm of
-    two micro-batches is half of what it is, of four a quarter. With the optimizer on the host the sum is kept there.
+    Why it is bad: each backward pass overwrites the gradients of the one before until the step is taken, so the step
+    uses only the last micro-batch.
+
+    Without it: nothing is reported; the gradient norm of two micro-batches is half of what it should be, of four a
+    quarter.
+
     Source: deepspeed 0.18.2 `zero/stage_1_and_2.py` `independent_gradient_partition_epilogue` (`averaged_gradients` is
-    asked for, and is None until the step); executed. ZeRO-1 and 3 add up, and so do deepspeed 0.16.8 and 0.19.8.
+    read, and is None until the step); executed.
     """
     lost = not spec.stack.facts.zero2_accumulates and spec.text("strategy.offload") == "none"
     if spec.zero_stage == 2 and spec.integer("batch.accum") > 1 and lost:
         steps = spec.integer("batch.accum")
         yield Finding(
             spec.place("strategy", f"{steps} micro-batches a step, and {steps - 1} are lost"),
-            f"{spec.text('strategy')} of {spec.stack.name} learns from the last micro-batch alone",
+            f"{spec.text('strategy')} on {spec.stack.name} learns only from the last micro-batch of a step",
             "write `strategy zero1`, or a `micro` that makes the accumulation 1",
             (spec.label("batch.micro"), spec.label("target", "the target")),
         )
@@ -272,7 +311,11 @@ def accumulation_lost(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP409", "strategy-not-in-the-target")
 def strategy_target(spec: Spec) -> Iterator[Finding]:
-    """FSDP2 came to accelerate 1.6; trl-0.18 pins accelerate 1.4, which would silently use FSDP1.
+    """The target must have the strategy. FSDP2 came with accelerate 1.6, and trl-0.18 pins accelerate 1.4.
+
+    Why it is bad: the run would use another strategy than the one written.
+
+    Without it: accelerate 1.4 silently uses FSDP1.
 
     Source: accelerate 1.4.0 `FullyShardedDataParallelPlugin` (no `fsdp_version`).
     """
@@ -289,9 +332,13 @@ def strategy_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP410", "fsdp1-deprecated", "warning")
 def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
-    """transformers 5 announces the end of FSDP1; FSDP2 is `strategy fsdp`.
+    """`strategy fsdp`, which is FSDP2, should replace FSDP1.
 
-    Source: transformers 5.23 `training_args.py` (a warning); executed.
+    Why it is bad: transformers 5 announces the end of FSDP1.
+
+    Without it: a warning from transformers.
+
+    Source: transformers 5.23 `training_args.py`; executed.
     """
     if spec.text("strategy") == "fsdp1" and spec.stack.facts.fsdp2:
         yield Finding(spec.place("strategy"), "FSDP1 is about to be removed from transformers", "write `strategy fsdp`")
@@ -299,25 +346,32 @@ def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP411", "sharded-weights-only")
 def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
-    """Sharded checkpoints hold weights and states together; the weights alone cannot be asked for.
+    """Sharded checkpoints need `full_state`.
 
-    Today: ValueError after the model is loaded. Source: transformers 5.23 `trainer.py`; executed.
+    Why it is bad: they contain weights and states together, and weights alone cannot be saved in this form.
+
+    Without it: ValueError after the model is loaded.
+
+    Source: transformers 5.23 `trainer.py`; executed.
     """
     if spec.sharded_by_fsdp and spec.get("strategy.state_dict") == "sharded" and not spec.flag("save.full_state"):
         yield Finding(
             spec.place("strategy.state_dict"),
             "sharded checkpoints need the full state",
             write("state_dict = full"),
-            (spec.label("save.full_state", "asked for here"),),
+            (spec.label("save.full_state", "set here"),),
         )
 
 
 @rule("XP413", "checkpointing-not-in-the-family")
 def checkpointing_family(spec: Spec) -> Iterator[Finding]:
-    """A few families recompute nothing: their classes do not support activation checkpointing.
+    """Activation checkpointing needs a family that supports it; it is off by default for the others.
 
-    Unwritten, it is off for them. Today: ValueError when it is switched on, after the model is loaded and the data
-    tokenized. Source: `supports_gradient_checkpointing` of every causal model of transformers 5.23 and 4.52; executed.
+    Why it is bad: the classes of a few families cannot recompute.
+
+    Without it: ValueError when it is switched on, after the model is loaded and the data tokenized.
+
+    Source: `supports_gradient_checkpointing` of every causal model of transformers 5.23 and 4.52; executed.
     """
     if spec.flag("memory.checkpointing") and spec.model.model_type in spec.stack.facts.no_checkpointing:
         yield Finding(
@@ -330,18 +384,22 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP570", "reference-of-routed-experts", reads=("method.beta", "method.precompute", "method.reference_free"))
 def reference_of_experts(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO-3 a mixture whose layers call only the experts of their tokens has no reference model beside it.
+    """A mixture of experts whose layers call only the experts of their tokens cannot have a reference model under
+    ZeRO-3. Adapters need no second model.
 
-    Processes whose tokens go to other experts gather other weights, and wait for each other: the run hangs, or ends
-    with a connection that is reset. DeepSpeed must be told to gather such a layer as one. The bundle does that for the
-    model that is trained (`deepspeed_moe_layer_cls_names`); TRL makes the reference an engine of its own, which nobody
-    tells. Adapters need no second model. Source: transformers 4.52.3 and 4.57.6 `modeling_mixtral.py` (`expert_hit`),
-    deepspeed `set_z3_leaf_modules`, TRL's `prepare_deepspeed`; executed.
+    Why it is bad: processes whose tokens go to different experts gather different weights and wait for each other.
+    DeepSpeed must be configured to gather such a layer as one, which the bundle does for the trained model
+    (`deepspeed_moe_layer_cls_names`); TRL makes the reference a separate engine, which gets no such configuration.
+
+    Without it: the run hangs, or ends with a connection that is reset.
+
+    Source: transformers 4.52.3 and 4.57.6 `modeling_mixtral.py` (`expert_hit`), deepspeed `set_z3_leaf_modules`, TRL's
+    `prepare_deepspeed`; executed.
     """
     if spec.zero_stage != 3 or spec.lora or not spec.method.references(spec.get):
         return
     if (spec.model.model_type or "") in spec.stack.facts.expert_blocks:
-        place = spec.place("strategy", "gathers each expert by itself")
+        place = spec.place("strategy", "gathers each expert separately")
         yield Finding(
             place,
             f"a reference model of {spec.model.model_type} hangs under ZeRO-3",
