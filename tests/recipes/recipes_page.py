@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-if __name__ == "__main__":
-    import conftest  # noqa: F401, the folders of the helpers
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 
 from copy_published import SOURCES
 from recipe_support import NOTHING, RECIPES, allowed, bundle, native_of, published, unlike
