@@ -5,6 +5,7 @@ The page works from a file and loads nothing. Its script only sorts tables; the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from html import escape
 
@@ -34,76 +35,28 @@ COLORS = (
 )  # fmt: skip
 """Components in the order of their hues."""
 
-STYLE = """
-:root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --page: #fff; --line: #d7dce3; --bar: #eef1f5;
-  --fits: #1a7f37; --tight: #9a6700; --no: #c62828; --light: 52%; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6eaf0; --soft: #9aa5b4; --page: #12161c; --line: #2f3742;
-  --bar: #1d232c; --fits: #57c26d; --tight: #d9a441; --no: #ff7b72; --light: 58%; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem; max-width: 70rem; font: 16px/1.5 system-ui, sans-serif; color: var(--text);
-  background: var(--page); overflow-wrap: anywhere; }
-h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; } p { margin: .3rem 0; }
-.soft { color: var(--soft); } .fits { color: var(--fits); } .tight { color: var(--tight); } .no { color: var(--no); }
-.verdict { font-size: 1.15rem; font-weight: 600; }
-.phase { display: grid; grid-template-columns: 6rem 1fr 5.5rem; gap: .5rem; align-items: center; margin: .3rem 0; }
-.phase output { text-align: right; font-variant-numeric: tabular-nums; }
-.bar { position: relative; display: flex; height: 1.4rem; background: var(--bar); border-radius: 3px; }
-.bar i { display: block; height: 100%; }
-.bar b { position: absolute; top: -3px; bottom: -3px; width: 2px; background: var(--no); }
-.bar b.budget { background: var(--tight); }
-.legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; padding: 0; margin: .6rem 0; list-style: none;
-  font-size: .9rem; }
-.legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem; border-radius: 2px; }
-.scroll { overflow: auto; max-height: 85vh; border: 1px solid var(--line); border-radius: 4px; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .95rem; }
-th, td { padding: .3rem .45rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th { position: sticky; top: 0; background: var(--page); }
-th:first-child, td:first-child { text-align: left; }
-td:first-child { white-space: normal; min-width: 12rem; max-width: 40rem; }
-th button { all: unset; cursor: pointer; font-weight: 600; } th button:focus-visible { outline: 2px solid; }
-th[aria-sort=ascending] button::after { content: " \\25B2"; }
-th[aria-sort=descending] button::after { content: " \\25BC"; }
-tr.now td { background: var(--bar); font-weight: 600; } code { font-size: .95em; }
-@media (max-width: 30rem) { .phase { grid-template-columns: 4.8rem 1fr 4.6rem; font-size: .9rem; }
-  body { padding: .6rem; } table { font-size: .8rem; } th, td { padding: .25rem .3rem; }
-  td:first-child { min-width: 5.5rem; } }
-"""
-SCRIPT = """
-for (const head of document.querySelectorAll("th")) {
-  head.querySelector("button").addEventListener("click", () => {
-    const up = head.getAttribute("aria-sort") !== "ascending", column = head.cellIndex;
-    for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const body = head.closest("table").tBodies[0];
-    const value = (row) => {
-      const told = row.cells[column].dataset.value;
-      return told === undefined ? row.cells[column].textContent : told === "" ? NaN : Number(told);
-    };
-    const order = (a, b) => {
-      const x = value(a), y = value(b);
-      if (typeof x === "string") return (up ? 1 : -1) * x.localeCompare(y);
-      if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y);
-      return up ? x - y : y - x;
-    };
-    body.append(...[...body.rows].sort(order));
-  });
-}
-"""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def page(plans: Sequence[Plan], assumed: Assumed) -> str:
     """The page of one plan, or of several with their totals; `assumed` are the assumptions of the plans."""
     name = plans[0].spec.name if len(plans) == 1 else f"{len(plans)} plans"
-    drawn = plans if len(plans) <= SHOWN else [max(plans, key=_share)]
-    parts = [*(_totals(plans) if len(plans) > 1 else ()), *(line for one in drawn for line in _one(one, assumed))]
+    shown = plans if len(plans) <= SHOWN else [max(plans, key=_share)]
+    parts = [*(_totals(plans) if len(plans) > 1 else ()), *(line for one in shown for line in _one(one, assumed))]
+    style, script = _asset("page.css"), _asset("page.js")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        f'<link rel="icon" href="data:,">\n<title>{_text(name)}: xpc plan</title>\n<style>{STYLE}</style>\n'
-        "</head>\n<body>\n" + "\n".join(parts) + f"\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+        f'<link rel="icon" href="data:,">\n<title>{_text(name)}: xpc plan</title>\n<style>{style}</style>\n'
+        "</head>\n<body>\n" + "\n".join(parts) + f"\n<script>{_asset('page.js')}</script>\n</body>\n</html>\n"
     )
+
+
+def _asset(name: str) -> str:
+    """A file of this folder that becomes part of the page."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), encoding="utf-8") as handle:
+        return handle.read()
 
 
 def _text(words: str) -> str:
