@@ -49,7 +49,7 @@ def page(plans: Sequence[Plan], assumed: Assumed) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         f'<link rel="icon" href="data:,">\n<title>{_text(name)}: xpc plan</title>\n<style>{style}</style>\n'
-        "</head>\n<body>\n" + "\n".join(parts) + f"\n<script>{_asset('page.js')}</script>\n</body>\n</html>\n"
+        "</head>\n<body>\n" + "\n".join(parts) + f"\n<script>{script}</script>\n</body>\n</html>\n"
     )
 
 
