@@ -118,17 +118,18 @@ INTRODUCTION = """\
 # Random specs against the libraries
 
 Does the compiler accept what the libraries refuse, or refuse what they would have run? `make differential` generates
-random specs over the entire language from a seed (`tests/proof/generator.py`: common settings often, everything else
-now and then) and tries them in the libraries. For an accepted spec the emitted files are tested: `accelerate launch`
-reads the YAML, DeepSpeed the JSON, the configuration class takes the arguments. An exception, a value that reads back
-differently, a mismatch, or a deprecated or ignored name is a false accept, and so is an exception in a training step.
+random specs over the entire language from a seed (`tests/proof/differential/generator.py`: common settings often,
+everything else now and then) and tries them in the libraries. For an accepted spec the emitted files are tested:
+`accelerate launch` reads the YAML, DeepSpeed the JSON, the configuration class takes the arguments. An exception, a
+value that reads back differently, a mismatch, or a deprecated or ignored name is a false accept, and so is an exception
+in a training step.
 A spec refused by a single code goes past the checker to the same libraries if every proof of the code promises an
 exception for the unchanged text; no exception, or another one, is a suspected false refusal. Codes that are proven by
 a measured silent effect, or that refuse what cannot be lowered at all, are judged only by their proofs
 ([rules.md](rules.md)).
 
 A training step runs as in the bundle's own program (`runtime/core/trainer.py`: its trainer, adapters, frozen weights,
-and the registered reward functions), and a silent effect is a finding (`tests/proof/harm.py`).
+and the registered reward functions), and a silent effect is a finding (`tests/proof/silent_effect.py`).
 Afterwards the trainer is compared with the bundle: dtypes of weights, adapters and optimizer states;
 which weights have gradients, and which changed; every argument, read back; the attention; whether the processes have
 the same weights; the evaluation, if any; a loss that is 0 or nan. A token of one document in a
