@@ -1,4 +1,4 @@
-"""Hooks of the site: the README is its first page, and files of the repository that a page links to go along."""
+"""Hooks of the site: the README is its first page, and repository files that pages link to are included."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mkdocs.structure.files import File, Files
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUTSIDE = re.compile(r"\]\(\.\./([^)#]+?)/?(?=[)#])")
 CARRIED = "repository/"
-"""Where a file from outside of docs/ lies in the site. A text file is shown as one: `.txt` is added to its name."""
+"""The site's folder for files from outside docs/. `.txt` is added to their names, so that browsers show them."""
 
 
 def _text(*names: str) -> str:
@@ -26,7 +26,7 @@ def _shown(path: str) -> str:
 
 
 def _index() -> str:
-    """The README with its links as they are from within docs/."""
+    """The README with its links relative to docs/."""
     return re.sub(r"\]\(docs/", "](", re.sub(r"\]\((?!docs/|#|[a-z]+://)", "](../", _text("README.md")))
 
 

@@ -2,10 +2,10 @@
 
     python specs/quickstart/build_model.py [OUT] [--force]
 
-OUT (default: `model` beside this script) becomes a model folder like any other: config.json, model.safetensors, the
-tokenizer's files and a ChatML template. The same seed gives the same weights. A folder that is already there is left
-alone, `--force` builds it again; a folder with files of somebody else's is never replaced. The model is built in a
-folder beside OUT and moved there when it is complete, so OUT is whole or absent. Runs on transformers 4.52 and 5.x.
+OUT (default: `model` next to this script) becomes a normal model folder: config.json, model.safetensors, the
+tokenizer's files and a ChatML template. The same seed gives the same weights. An existing folder is kept;
+`--force` builds it again, but never replaces a folder with other files. The model is built in a
+folder next to OUT and moved there when complete, so OUT is complete or absent. Runs on transformers 4.52 and 5.x.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ HIDDEN = 128
 LAYERS = 4
 HEADS = 4
 INTERMEDIATE = 384
-# The usual 0.02 is meant for wide models; at this width it makes the first hundred steps nearly idle.
+# The usual 0.02 is for wide models; at this width the loss hardly falls in the first hundred steps.
 INITIALIZER_RANGE = 0.06
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
-# ChatML; the generation marks let a trainer take the loss on the assistant's words alone.
+# ChatML; with the generation markers a trainer can compute the loss on the assistant's tokens only.
 CHAT_TEMPLATE = (
     "{%- for message in messages %}"
     "{%- if message['role'] == 'assistant' %}"
@@ -54,7 +54,7 @@ WRITTEN = REQUIRED | {"generation_config.json", "special_tokens_map.json", "chat
 
 
 def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE whose digits stand alone, so that 347 is read as 3, 4, 7 and a number never seen still is."""
+    """A byte-level BPE with single digits, so that 347 becomes 3, 4, 7, and so do unseen numbers."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -82,7 +82,7 @@ def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
 
 
 def build(folder: str) -> int:
-    """Write the model and its tokenizer into an existing folder; the number of parameters."""
+    """Write the model and its tokenizer into an existing folder; return the number of parameters."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
     from transformers.utils.logging import disable_progress_bar
@@ -109,7 +109,7 @@ def build(folder: str) -> int:
     model = LlamaForCausalLM(config)
     model.save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
-    # transformers 5 writes a class name that 4.x does not know; both know this one.
+    # transformers 5 writes a class name that is unknown to 4.x; both know this one.
     settings = os.path.join(folder, "tokenizer_config.json")
     with open(settings, encoding="utf-8") as file:
         stated = json.load(file)
@@ -120,7 +120,7 @@ def build(folder: str) -> int:
 
 
 def state(folder: str) -> str:
-    """What stands at a path: `absent`, `model` (complete and ours), or a sentence about what is in the way."""
+    """The state of a path: `absent`, `model` (complete and ours), or a sentence about what is in the way."""
     if not os.path.lexists(folder):
         return "absent"
     if not os.path.isdir(folder):
@@ -133,7 +133,7 @@ def state(folder: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0: the model is there. 2: something else is in the way."""
+    """Return 0 if the model is there, 2 if something else is in the way."""
     parser = argparse.ArgumentParser(description="Build the quickstart's tiny model.")
     parser.add_argument("out", nargs="?", default=os.path.join(HERE, "model"))
     parser.add_argument("--force", action="store_true", help="build it again where it is already there")
@@ -165,5 +165,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # the libraries' remarks on accelerators that nobody asked for
+    logging.disable(logging.WARNING)  # the libraries' remarks on missing accelerators
     sys.exit(main())

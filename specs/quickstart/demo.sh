@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The demo from end to end: a tiny model is built, the spec compiled, the emitted launcher run, and the result shown.
-# usage: demo.sh BIN OUT    (BIN holds python and xpc; everything is written below OUT)
+# The demo from end to end: build a tiny model, compile the spec, run the emitted launcher, show the result.
+# usage: demo.sh BIN OUT    (BIN contains python and xpc; all output goes below OUT)
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)

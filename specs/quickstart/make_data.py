@@ -3,9 +3,9 @@
     Write 347 in words.                              three hundred forty-seven
     Which number is three hundred forty-seven?       347
 
-A rule with a thousand cases, so that learning can be told from remembering: `data.jsonl` (the training set) and
-`heldout.jsonl` (the questions that the demo asks before and after) share no question, and a held-out number appears in
-the training set in neither direction. Run it to write both files again; a test checks that they are what it makes.
+A rule with a thousand cases, to distinguish learning from memorizing: `data.jsonl` (the training set) and
+`heldout.jsonl` (the demo's questions before and after training) share no question, and no held-out number appears in
+the training set, in either direction. Run it to write both files again; a test checks that they match.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def make() -> tuple[list[list[Message]], list[list[Message]]]:
 
 
 def lines(rows: list[list[Message]]) -> str:
-    """JSON lines in the `messages` form."""
+    """JSON lines in the `messages` format."""
     return "".join(json.dumps({"messages": row}) + "\n" for row in rows)
 
 
 def main() -> None:
-    """Write both files beside this script."""
+    """Write both files next to this script."""
     for name, rows in zip(("data.jsonl", "heldout.jsonl"), make()):
         with open(os.path.join(HERE, name), "w", encoding="utf-8", newline="\n") as out:
             out.write(lines(rows))

@@ -3,8 +3,8 @@
     python specs/quickstart/show.py OUT [--model FOLDER] [--heldout FILE]
 
 Reads OUT/metrics.jsonl (objects with `step` and `loss`), writes OUT/loss.png, and asks the initial model (default: the
-`model` folder beside this script) and the trained one in OUT the held-out questions, with greedy decoding. Exit status:
-0 shown; 1 the plot could not be drawn because matplotlib is missing; 2 the run left nothing to show.
+`model` folder next to this script) and the trained one in OUT the held-out questions, with greedy decoding. Exit
+status: 0 shown; 1 no plot, because matplotlib is missing; 2 the run wrote nothing to show.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ def answers(folder: str, rows: list[Row]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """A table cell in ASCII, because an untrained model says anything at all, broken UTF-8 and control codes too."""
+    """A table cell in ASCII, because an untrained model writes anything, even broken UTF-8 and control codes."""
     shown = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
     return shown if len(shown) <= WIDTH else shown[: WIDTH - 3] + "..."
 
 
 def table(rows: list[Row], before: list[str], after: list[str]) -> str:
-    """Question, answer before and answer after, for the first rows of both directions; then the counts over all."""
+    """Question, answer before and answer after for the first rows of both directions; then the counts of all rows."""
     cells = [("held-out question", "before", "after")]
     cells += [(row[0]["content"], printable(b), printable(a)) for row, b, a in zip(rows[:SHOWN], before, after)]
     widths = [max(len(cell[column]) for cell in cells) for column in range(3)]
@@ -147,6 +147,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # the libraries' remarks on accelerators that nobody asked for
+    logging.disable(logging.WARNING)  # the libraries' remarks on missing accelerators
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     sys.exit(main())

@@ -117,46 +117,46 @@ def published(report: Report) -> dict[str, Any]:
 INTRODUCTION = """\
 # Random specs against the libraries
 
-Does the compiler accept what the libraries refuse, or refuse what they would have run? `make differential` draws specs
-over the whole language from a seed (`tests/proof/differential/generator.py`: what people write is drawn often,
-everything else now and then) and asks the libraries. For an accepted spec the emitted files decide: `accelerate launch`
-reads the YAML, DeepSpeed the JSON, the configuration class takes the arguments; an exception, a value that reads back
-differently, a mismatch, or a deprecated or ignored name is a false accept, and so is an exception in the step of those
-that train. A spec that is refused by one code alone goes past the checker to the same libraries, where every proof of
-the code promises an exception from the text as it stands; silence, or another exception, is a suspected false refusal.
-Codes that are proven by a measured harm, or refuse what cannot be lowered at all, are judged by their proofs alone
+Does the compiler accept what the libraries refuse, or refuse what they would have run? `make differential` generates
+random specs over the entire language from a seed (`tests/proof/differential/generator.py`: common settings often,
+everything else now and then) and tries them in the libraries. For an accepted spec the emitted files are tested:
+`accelerate launch` reads the YAML, DeepSpeed the JSON, the configuration class takes the arguments. An exception, a
+value that reads back differently, a mismatch, or a deprecated or ignored name is a false accept, and so is an exception
+in a training step.
+A spec refused by a single code goes past the checker to the same libraries if every proof of the code promises an
+exception for the unchanged text; no exception, or another one, is a suspected false refusal. Codes that are proven by
+a measured silent effect, or that refuse what cannot be lowered at all, are judged only by their proofs
 ([rules.md](rules.md)).
 
-A step is taken as the bundle's own program takes it (`runtime/core/trainer.py`: its trainer, adapters, frozen weights,
-and the registered reward functions, called as they stand), and a silent effect is a finding
-(`tests/proof/silent_effect.py`). Afterwards the live trainer is compared with what the bundle states: dtypes of
-weights, adapters and optimizer states; which weights have gradients, and which changed; every argument, read back; the
-attention; whether the processes hold the same weights; the evaluation, where there is one; a loss that is 0 or no
-number. A token of one document of a packed row is exchanged, in training and evaluation rows, and no logit of another
-document may change. The step's loss and gradient are computed a second time: from the tokens of its micro-batches for
-`sft`, from each micro-batch alone for `dpo`, `orpo`, `kto` and `reward`. Numbers in `extra` are drawn at zero, below
-it, at bounds, beyond them and between whole numbers. A step that takes too long is tried again, alone and with three
-times as long, before it counts.
+A training step runs as in the bundle's own program (`runtime/core/trainer.py`: its trainer, adapters, frozen weights,
+and the registered reward functions), and a silent effect is a finding (`tests/proof/silent_effect.py`).
+Afterwards the trainer is compared with the bundle: dtypes of weights, adapters and optimizer states;
+which weights have gradients, and which changed; every argument, read back; the attention; whether the processes have
+the same weights; the evaluation, if any; a loss that is 0 or nan. A token of one document in a
+packed row is replaced, in training and evaluation rows, and no logit of another document may change. The step's loss
+and gradient are computed a second time: from the tokens of its micro-batches for `sft`, from each micro-batch alone
+for `dpo`, `orpo`, `kto` and `reward`. Numbers in `extra` are zero, negative, at bounds, beyond them or
+between whole numbers. A step that takes too long is retried alone with three times the limit before it
+counts.
 
-A machine without GPUs stands in for those of the specs: construction pretends their capability and world size, and a
-step of a spec for GPUs runs on a tiny model of its family with accumulation, bf16, ZeRO and the arithmetic of flash
-attention over packed rows kept, and quantized bases where bitsandbytes is installed; specs for `cpu` and `2 x cpu`
-run as they stand, and FSDP2 over gloo.
+GPUs are simulated: construction pretends their capability and world size, and a step of a spec for GPUs runs on a tiny
+model of its family on the CPU, with accumulation, bf16, ZeRO and the arithmetic of flash attention on packed rows, and
+with quantized bases if bitsandbytes is installed. Specs for `cpu` and `2 x cpu` run unchanged, and FSDP2 over gloo.
 
-What it still cannot see:
+Not covered:
 
 - what only a GPU has: fp16's scaler, Liger's and Triton's kernels, compilation, vLLM, 8-bit optimizers, flex
-  attention's backward pass, offloading, context parallelism, memory that does not suffice; more than two processes,
+  attention's backward pass, offloading, context parallelism, running out of memory; more than two processes,
   FSDP1 and copies of shards; accumulation beyond 4 and a micro-batch other than 2
-- quantized bases on trl-0.18, whose stack here has no bitsandbytes
-- what harms after the second step, or in a checkpoint that goes on: other tests look for it
+- quantized bases on trl-0.18, whose environment here has no bitsandbytes
+- errors after the second step, or after resuming from a checkpoint; other tests cover these
   ([recovery.md](recovery.md))
-- the scale of the loss of `grpo` and `rloo`, and of others beside dropout, NEFTune, label smoothing, losses other
-  than the cross-entropy for `sft`, ZeRO-3 and FSDP; the gradient's beside all of ZeRO; packed rows under ZeRO-3 and
+- the scale of the loss of `grpo` and `rloo`, and of others with dropout, NEFTune, label smoothing, losses other
+  than the cross-entropy for `sft`, ZeRO-3 and FSDP; the gradient's scale with any ZeRO; packed rows under ZeRO-3 and
   FSDP
 - real data and real weights: rows are tiny, and rewards are called but their numbers are replaced by ones that differ;
-  the teacher of `distill` is the student, more certain of everything
-- a spec that several codes refuse, or one whose proofs measure a silent harm, is not looked at past the checker
+  the teacher of `distill` is a more confident copy of the student
+- specs refused by several codes, or by a code whose proofs measure a silent effect, past the checker
 """
 
 
@@ -168,12 +168,12 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
         *(f"`{command} --accepted {run['wanted']} --steps {run['wanted_steps']} --seed {run['seed']}`:"
           f" {run['accepted']:,} specs constructed in {run['seconds_constructing'] / 60:.0f} minutes,"
           f" {run['stepped']} steps trained in {(run['seconds'] - run['seconds_constructing']) / 60:.0f}, on two cores"
-          " that had other work to do, too.\n" for run in report["runs"]),
+          " shared with other work.\n" for run in report["runs"]),
         *(f"- {name}: " + ", ".join(f"{package} {number}" for package, number in pins.items())
           for name, pins in report["versions"].items()), "",
         "| | |", "|---|---|",
         *(f"| {name} | {number:,} |" for name, number in (
-            ("specs drawn", report["drawn"]), ("accepted, and constructed by the libraries", report["accepted"]),
+            ("specs generated", report["drawn"]), ("accepted, and constructed by the libraries", report["accepted"]),
             ("rejected", report["rejected"]), ("trained a step", report["stepped"]),
             ("rejected, and constructed past the checker", report["looked_past"]),
             ("rejected, and trained past the checker", report["stepped_past"]),
@@ -182,11 +182,11 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
             ("crashes of the compiler", report["crashes_in_all"]),
         )), "",
         f"Accepted: {counted(report['by_target'])}; {counted(report['by_method'])}; {counted(report['by_strategy'])}."
-        f" {len(report['written'])} settings stand in one or more of them.",
+        f" {len(report['written'])} settings occur in one or more of them.",
         "", f"Steps: {counted(report['steps_of'])}.", "",
         f"Rejected, by code (a spec may have several): {counted(report['codes'])}.", "",
-        f"Of the language itself, names and units, with nothing to lower: {counted(report['of_language'])}. "
-        "Rules without a proof: " + (counted(report["unproven"]) or "none") + ". With one that needs more than a CPU: "
+        f"Errors in names and units, with nothing to lower: {counted(report['of_language'])}. "
+        "Rules without a proof: " + (counted(report["unproven"]) or "none") + ". Proofs that need more than a CPU: "
         + (", ".join(f"{code} ({why})" for code, why in sorted(report["needs"].items())) or "none") + ".", "",
     ]  # fmt: skip
     for title, name in (("False accepts", "false_accepts"), ("Suspected false refusals", "false_refusals")):
@@ -204,9 +204,9 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
     told_of = tomllib.loads(found) if found else {}
     for one in told_of.get("again", []):
         lines += [
-            f"After what is listed above was mended, with another seed (`{one['command']}`):"
+            f"After fixing the findings above, with another seed (`{one['command']}`):"
             f" {one['accepted']:,} specs accepted and constructed, {one['rejected']:,} rejected,"
-            f" {one['stepped']} trained a step, {one['past']} looked at past the checker;"
+            f" {one['stepped']} trained a step, {one['past']} tested past the checker;"
             f" {one['false_accepts']} false accepts, {one['false_refusals']} suspected false refusals.",
             "",
         ]
