@@ -20,7 +20,7 @@ if not __package__:
     del sys.path[0]  # the libraries that are looked for see nothing of what lies there
 
 from .core import machine
-from .features import deepspeed, shared_folder
+from .features.distributed import deepspeed, shared_folder
 
 FINE, NOTE, WRONG = "fine", "note", "wrong"
 SECRETS = ("HF_TOKEN", "WANDB_API_KEY")

@@ -17,9 +17,10 @@ if not __package__:
 
 from .core import arguments, output_folder
 from .core import bundle as bundles
-from .core.bundle import Bundle
 from .core.errors import RunError, rank, say, stop
-from .features.executed_files import verified
+from .core.feature import Bundle
+from .enabled import FEATURES
+from .features.launch.verified_files import verified
 from .library_internals import lm_eval_harness
 
 FORMAT = 1
@@ -32,7 +33,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         print(f"error: unknown argument {words[0]!r}; none is accepted", file=sys.stderr)
         return 2
     try:
-        bundle = bundles.read(folder)
+        bundle = bundles.read(folder, FEATURES)
         plan = _plan(bundle)
         arguments.prepare_environment(bundle)
         _installed(plan["harness"])
@@ -103,12 +104,10 @@ def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
-    quantized = None
-    if bundle.uses("adapters"):
-        from .features.adapters import quantization
-
-        quantized = quantization(bundle)
-    return lm_eval_harness.model(quantized, **model_arguments(bundle, plan))
+    options: dict[str, Any] = {}
+    for feature in bundle.features if bundle.lora is not None else ():
+        feature.model_options(bundle, options)
+    return lm_eval_harness.model(options.get("quantization_config"), **model_arguments(bundle, plan))
 
 
 def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:

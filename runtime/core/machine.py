@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from .bundle import Bundle
 from .errors import first_line
+from .feature import Bundle
 
 FREE = 0.9
 """Share of the planned memory that must be free: the question's own CUDA context takes some hundred MiB."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bundle import Bundle
+    from .feature import Bundle
     from .payload import Division
 
 FREE = {

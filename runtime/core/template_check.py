@@ -11,7 +11,7 @@ FIRST = 4
 """Rows of each source that are rendered, beside the first of each role."""
 
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
-"""Gives the conversations of a mapped row (see ``data.shapes``)."""
+"""Gives the conversations of a mapped row (see ``rows.RowFormat``)."""
 
 
 def unheard(
