@@ -2,7 +2,7 @@
 
 The library looks at names alone (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first for shards
 `data/SPLIT-00000-of-00001.*`, then for a word of a split in the names of folders, then in the names of files; a folder
-without any is one split, `train`. The runtime does the same (runtime/features/data_folders.py); a
+without any is one split, `train`. The runtime does the same (runtime/features/rows/split_files.py); a
 test compares the three.
 """
 

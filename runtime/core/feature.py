@@ -286,7 +286,7 @@ class Bundle:
         return next((one for one in found if one is not None), FORMAT)
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """Why training cannot resume from weights and optimizer in ``path``, by the feature of the strategy, or None."""
+        """Why training cannot resume from the states in ``path``, by the feature of the strategy, or None."""
         found = (feature.check_checkpoint(path, world) for feature in self.features)
         return next((why for why in found if why is not None), None)
 

@@ -17,7 +17,7 @@ from xpc.compiler.lower.payload import payload
 from xpc.compiler.resolve.resolve import resolve
 from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.grammar.read import decode
-from xpc.runtime.core.features import trainer
+from xpc.runtime.core.conditions import trainer
 
 GONE = "\0gone"
 """As the value of a change: the name is taken out."""

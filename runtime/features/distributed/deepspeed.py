@@ -62,10 +62,9 @@ class DeepSpeed(Feature):
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
         """Whether the model is wrapped in ZeRO of the planned stage, once training has begun. Raises RunError."""
-        stage, engine = bundle.run["zero_stage"], trainer.model_wrapped
-        if not hasattr(engine, "zero_optimization_stage") or engine.zero_optimization_stage() != stage:
-            kind = type(engine).__name__
-            raise RunError(f"this bundle is for ZeRO stage {stage}, and the model is wrapped in {kind}")
+        stage, model = bundle.run["zero_stage"], trainer.model_wrapped
+        if not hasattr(model, "zero_optimization_stage") or model.zero_optimization_stage() != stage:
+            raise RunError(f"this bundle is for ZeRO stage {stage}, and the model is wrapped in {type(model).__name__}")
 
     def check_build_tools(self, bundle: Bundle) -> list[str]:
         """What is missing to compile the extension of DeepSpeed that this run's optimizer is.
