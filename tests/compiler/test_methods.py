@@ -254,7 +254,7 @@ def test_compiling_executes_nothing_of_a_reward_file(tmp_path: object) -> None:
 
 
 def test_the_rewards_of_the_language_are_those_of_the_runtime() -> None:
-    with open(os.path.join(REPOSITORY, "runtime", "features", "rewards.py"), encoding="utf-8") as handle:
+    with open(os.path.join(REPOSITORY, "runtime", "features", "method", "rewards.py"), encoding="utf-8") as handle:
         tree = ast.parse(handle.read())
     tables = {
         node.target.id: node.value
