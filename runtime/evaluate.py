@@ -123,7 +123,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
         config = lm_eval_harness.task(path)
         given = config.get("dataset_kwargs") or {}
         if "data_files" in given:
-            files = _beside(os.path.dirname(path), given["data_files"])
+            files = _next_to(os.path.dirname(path), given["data_files"])
             config["dataset_kwargs"] = {**given, "data_files": files}
         out.append(config)
     return out
@@ -142,13 +142,13 @@ def verified_folder(bundle: Bundle, folder: str) -> None:
             verified(bundle, name, wanted)
 
 
-def _beside(folder: str, named: Any) -> Any:
+def _next_to(folder: str, named: Any) -> Any:
     if isinstance(named, str):
         path = os.path.join(folder, named)
         return path if os.path.exists(path) else named
     if isinstance(named, list):
-        return [_beside(folder, one) for one in named]
-    return {key: _beside(folder, one) for key, one in named.items()} if isinstance(named, dict) else named
+        return [_next_to(folder, one) for one in named]
+    return {key: _next_to(folder, one) for key, one in named.items()} if isinstance(named, dict) else named
 
 
 def _bits(model: Any) -> int | None:

@@ -68,7 +68,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     from torch.distributed.elastic.multiprocessing import api
 
     if not looked and (read.run["nodes"] > 1 or (not read.on_cpu and read.run["processes_per_node"] > 1)):
-        status = _looked(folder)
+        status = _preflight(folder)
         if status != 0:
             return status
     os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGINT,SIGHUP,SIGQUIT"  # torchrun's agent leaves SIGTERM to `_pass_on`
@@ -82,7 +82,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     return _launched(lambda: runpy.run_module(words[0], run_name="__main__", alter_sys=True), read)
 
 
-def _looked(folder: str) -> int:
+def _preflight(folder: str) -> int:
     """The rest of the preflight, in a fork: it leaves no CUDA context here."""
     from .core import preflight, run, signals
 

@@ -41,8 +41,8 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
     except UnicodeDecodeError as error:  # the readers take what only its letters show
         raise RunError(data_sources.unreadable(bundle, source, split, error)) from error
     if tokenizer is not None and tokenizer.chat_template:
-        telling = {number: part[number] for number in template_check.telling(part)}
-        why = template_check.unheard(telling, tokenizer, name(source), known.conversations)
+        telling = {number: part[number] for number in template_check.sampled_rows(part)}
+        why = template_check.omitted_turn(telling, tokenizer, name(source), known.conversations)
         if why is not None:
             raise RunError(why if split is None else f"{why} (split {split})")
     for feature in bundle.features:

@@ -66,7 +66,7 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
     if not any(lengths):
         return [f"{name}: the first rows have no tokens"]
     rendered = dict(enumerate(read)) if tokenizer.chat_template else {}
-    why = template_check.unheard(rendered, tokenizer, name, bundle.row_format().conversations)
+    why = template_check.omitted_turn(rendered, tokenizer, name, bundle.row_format().conversations)
     if why is not None:
         return [why]
     learnt = not asks and not isinstance(parts[0], str)

@@ -21,7 +21,7 @@ def without_libraries(bundle: Bundle) -> list[str]:
     if bundle.run["nodes"] > 1:
         return []
     os.environ[DONE] = "files"
-    return own_files(bundle, 0, 0)
+    return file_findings(bundle, 0, 0)
 
 
 def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ()) -> None:
@@ -31,9 +31,9 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
     Before the launch of several nodes, one process of each meets the others here; node 0 tells what all found.
     """
     output_folder.unfinished(bundle)
-    if any(one.check_nodes(bundle, lambda rank: own(bundle, rank, 0, alone=True)) for one in bundle.features):
+    if any(one.check_nodes(bundle, lambda rank: node_findings(bundle, rank, 0, alone=True)) for one in bundle.features):
         return
-    found = [*known, *own(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)]
+    found = [*known, *node_findings(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)]
     if found:
         error = findings(found)
         error.local = local_rank == 0  # type: ignore[attr-defined]  # this node's own finding is told by this node
@@ -42,9 +42,9 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
         raise error
 
 
-def own(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
+def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
     """What is wrong on this node. `alone` is true for the one process of a node before the launch."""
-    found = [] if os.environ.get(DONE) else own_files(bundle, rank, local_rank)
+    found = [] if os.environ.get(DONE) else file_findings(bundle, rank, local_rank)
     if local_rank == 0 and versions(bundle):  # a wrong stack makes its libraries' answers doubtful
         return found
     if local_rank == 0:
@@ -58,7 +58,7 @@ def own(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
     return found
 
 
-def own_files(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
+def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
     """What takes no library to find out: packages, the files of the bundle, the disk, the output folder."""
     found: list[str] = []
     if local_rank == 0:

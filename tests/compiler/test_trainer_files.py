@@ -82,6 +82,30 @@ def test_every_moment_is_called_and_used() -> None:
     assert {name for one in FEATURES for name in vars(type(one))} & HOOKS == HOOKS
 
 
+ORDER = {
+    "before_rows": ("AssistantMasks", "Rewards", "Teacher", "LigerFamily", "Mixture"),
+    "check_access": ("Hub", "ContinuedAdapter", "Packages"),
+    "check_gpu_links": ("PeerToPeer", "AllReduce", "NodeAllReduce"),
+    "tokenizer_loaded": ("ChatTemplate", "AddedTokens", "SpecialTokens"),
+    "row_format": ("PromptRows", "ChatRows"),
+    "row_converter": ("PromptTemplate", "NamedRoles"),
+    "rows_mapped": ("Mixture", "KtoRows", "LengthLimits"),
+    "token_counter": ("PairCounts", "OrpoCounts", "MixedShapes"),
+    "tokens_counted": ("Packing", "LossMask", "RewardHead"),
+    "model_options": ("RewardHead", "Adapters"),
+    "model_loaded": ("WeightDtypes", "AddedTokens", "Liger"),
+    "making_trainer": ("Sampling", "Reference", "WeightDtypes"),
+    "trainer_made": ("OnPolicy", "LossDivision", "WeightDtypes", "ContinuedAdapter", "Adapters"),
+    "before_first_step": ("Evaluation", "DeepSpeed"),
+}
+"""Where one feature changes what another one sees, or their messages have an order."""
+
+
+@pytest.mark.parametrize("moment", ORDER)
+def test_features_act_in_this_order(moment: str) -> None:
+    assert tuple(type(one).__name__ for one in FEATURES if moment in vars(type(one))) == ORDER[moment]
+
+
 def test_every_method_of_a_feature_is_a_moment() -> None:
     """A method that overrides none would never be called."""
     for one in FEATURES:

@@ -145,11 +145,11 @@ def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.Monkey
     from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    assert node_rendezvous.missed_meeting(RendezvousTimeoutError()) is None  # one node: another matter
+    assert node_rendezvous.rendezvous_failure(RendezvousTimeoutError()) is None  # one node: another matter
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
-    assert node_rendezvous.missed_meeting(ValueError("other")) is None
+    assert node_rendezvous.rendezvous_failure(ValueError("other")) is None
     assert "launchers do not at 10.0.0.1:29500 (RendezvousTimeoutError)" in str(
-        node_rendezvous.missed_meeting(RendezvousTimeoutError())
+        node_rendezvous.rendezvous_failure(RendezvousTimeoutError())
     )
-    assert "(timed out)" in str(node_rendezvous.missed_meeting(DistStoreError("timed out\nstack")))
+    assert "(timed out)" in str(node_rendezvous.rendezvous_failure(DistStoreError("timed out\nstack")))

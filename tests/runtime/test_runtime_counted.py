@@ -115,15 +115,15 @@ def test_a_turn_that_the_template_leaves_out_is_found(row: dict[str, Any], words
 def test_a_role_is_found_in_whatever_row_it_stands() -> None:
     def said() -> str | None:
         stored = datasets.Dataset.from_list(rows)
-        telling = {number: stored[number] for number in template_check.telling(stored)}
-        return template_check.unheard(telling, Deaf(), "a.jsonl", prompts.conversations)
+        telling = {number: stored[number] for number in template_check.sampled_rows(stored)}
+        return template_check.omitted_turn(telling, Deaf(), "a.jsonl", prompts.conversations)
 
     rows = [{"messages": turns("user", "assistant")}] * 2000
     assert said() is None
     rows[1234] = {"messages": turns("critic", "assistant")}
     assert (said() or "").startswith("a.jsonl, row 1234: ")
     parts = datasets.concatenate_datasets([datasets.Dataset.from_list(rows[start:][:700]) for start in (0, 700, 1400)])
-    assert template_check.telling(parts) == [0, 1, 2, 3, 1234]
+    assert template_check.sampled_rows(parts) == [0, 1, 2, 3, 1234]
 
 
 @pytest.mark.parametrize(

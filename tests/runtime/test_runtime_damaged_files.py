@@ -91,9 +91,9 @@ def test_the_draw_that_failed_a_first_run(tmp_path: Path) -> None:
 def test_weights_that_cannot_be_read_are_not_whole(tmp_path: Path, content: bytes) -> None:
     newest = folder(tmp_path, deepspeed=False)
     (newest / "model.safetensors").write_bytes(content)
-    assert not transformers_checkpoints.weights_whole(str(newest))
+    assert not transformers_checkpoints.weights_complete(str(newest))
     (newest / "model.safetensors.index.json").write_bytes(content)
-    assert not transformers_checkpoints.weights_whole(str(newest))
+    assert not transformers_checkpoints.weights_complete(str(newest))
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)

@@ -61,15 +61,15 @@ def test_why_torch_sees_no_gpu(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert machine.blind().startswith(words)
-    assert bool(machine.blind()) == bool(words)
+    assert machine.no_gpu_reason().startswith(words)
+    assert bool(machine.no_gpu_reason()) == bool(words)
 
 
 def test_a_build_without_cuda_says_so(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if torch.version.cuda is not None:
         pytest.skip("this build of torch has CUDA")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert machine.blind() == f": Torch not compiled with CUDA enabled (torch {torch.__version__})"
+    assert machine.no_gpu_reason() == f": Torch not compiled with CUDA enabled (torch {torch.__version__})"
 
 
 def test_an_older_python_is_told_of_before_anything_is_imported(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def made(folder: Path) -> Bundle:
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process group in this process, and what a node that is no longer the first was told to keep to itself."""
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    monkeypatch.setattr(errors, "hushed", False)
-    monkeypatch.setattr(node_rendezvous, "hush", lambda: None)
+    monkeypatch.setattr(errors, "muted", False)
+    monkeypatch.setattr(node_rendezvous, "mute", lambda: None)
     monkeypatch.setattr(node_all_reduce, "store", lambda address, port=0: type("Store", (), {"port": 1}))
     monkeypatch.setattr(node_all_reduce, "reduce", lambda bundle, rank, count, meeting, out: out.update(gloo=1.0))
 
@@ -196,7 +196,7 @@ def test_bundles_and_versions_that_differ_are_named(bundle: Bundle, port: int, t
     said = hold([seat(0, port), seat(1, port)], [bundle, other], [[], []])
     assert ": its bundle is sha256:" in said[0]
     assert said[0].endswith("the file accelerate.yaml differs")
-    first, second = node_facts.own(bundle), node_facts.own(bundle)
+    first, second = node_facts.local_facts(bundle), node_facts.local_facts(bundle)
     assert node_facts.differences(first, second) == []
     second["versions"] = {**second["versions"], "Python": "3.99"}
     second["files"] = {}

@@ -297,10 +297,10 @@ import os, sys
 sys.path.insert(0, sys.argv[1])
 from accelerate import FullyShardedDataParallelPlugin as Plugin
 from accelerate.utils import DistributedType
-from trainer.features.distributed.fsdp import save_whole
+from trainer.features.distributed.fsdp import use_full_state_dict
 plugin = Plugin(state_dict_type="SHARDED_STATE_DICT", **eval(sys.argv[2]))
 assert "SHARDED" in str(plugin.state_dict_type) and "Sharded" in type(plugin.state_dict_config).__name__
-save_whole(plugin)
+use_full_state_dict(plugin)
 print(plugin.state_dict_type, type(plugin.state_dict_config).__name__, type(plugin.optim_state_dict_config).__name__)
 """
 

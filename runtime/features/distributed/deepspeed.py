@@ -12,7 +12,7 @@ from io import StringIO
 from typing import Any
 
 from ...core.checkpoint_integrity import RECORD
-from ...core.checkpoints import schedule, whole
+from ...core.checkpoints import archive_complete, schedule
 from ...core.errors import RunError, first_line
 from ...core.feature import Bundle, Feature
 
@@ -43,7 +43,7 @@ class DeepSpeed(Feature):
             return f"it holds {len(optimizer)} optimizer shards, and {world} processes will read it"
         if not any(name.endswith("_model_states.pt") for name in names):
             return "the model states are missing"
-        short = [name for name in names if name.endswith(".pt") and not whole(os.path.join(shards, name))]
+        short = [name for name in names if name.endswith(".pt") and not archive_complete(os.path.join(shards, name))]
         return f"{short[0]} is cut off" if short else None
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:

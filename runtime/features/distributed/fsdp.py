@@ -3,12 +3,12 @@
 import os
 from typing import Any
 
-from ...core.checkpoints import schedule, whole
+from ...core.checkpoints import archive_complete, schedule
 from ...core.feature import Bundle, Feature
 from ..saving.transformers_checkpoints import TransformersCheckpoints
 
 
-def _folder_whole(path: str) -> bool:
+def _folder_complete(path: str) -> bool:
     sizes = {name: os.path.getsize(os.path.join(path, name)) for name in os.listdir(path)}
     return ".metadata" in sizes and len(sizes) > 1 and all(sizes.values())
 
@@ -32,16 +32,16 @@ class Fsdp(Feature):
             if not found:
                 return f"{kind} is missing"
             for place in found:
-                if not (_folder_whole(place) if os.path.isdir(place) else whole(place)):
+                if not (_folder_complete(place) if os.path.isdir(place) else archive_complete(place)):
                     return f"{os.path.basename(place)} is cut off"
         return None
 
     def before_final_save(self, bundle: Bundle, trainer: Any) -> None:
         """The final model is whole."""
-        save_whole(trainer.accelerator.state.fsdp_plugin)
+        use_full_state_dict(trainer.accelerator.state.fsdp_plugin)
 
 
-def save_whole(plugin: Any) -> None:
+def use_full_state_dict(plugin: Any) -> None:
     """Switches accelerate's FSDP plugin to the full state dict; the settings of the sharded one do not fit it.
 
     With SHARDED_STATE_DICT, accelerate's default for FSDP2, ``save_model`` writes nothing at all.

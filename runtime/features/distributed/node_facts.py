@@ -17,7 +17,7 @@ NAMED = 3
 """Files that a finding names; more are counted."""
 
 
-def own(bundle: Bundle) -> dict[str, Any]:
+def local_facts(bundle: Bundle) -> dict[str, Any]:
     """This node's facts, ready for JSON."""
     return {
         "host": socket.gethostname(),

@@ -258,7 +258,7 @@ def visit(here: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
         line.close()
 
 
-def stranger(here: Seat, mine: Node) -> None:
+def report_misplaced(here: Seat, mine: Node) -> None:
     """Tells the node that listens at MASTER_ADDR that this one cannot belong to it, where there is one.
 
     Of a second node 0, and of a number beyond the last node's: node 0 would wait for the right one until the end.

@@ -24,58 +24,58 @@ HINTS = {
 class NodeRendezvous(Feature):
     """The common preflight of several nodes."""
 
-    def check_nodes(self, bundle: Bundle, look: Callable[[int], list[str]]) -> bool:
+    def check_nodes(self, bundle: Bundle, check: Callable[[int], list[str]]) -> bool:
         """Lets this node meet the others, where launch.sh gave it a place among them. Raises RunError on all alike."""
         here = node_protocol.seat(bundle.run["nodes"], os.environ)
         if here is not None:
-            hold(bundle, here, lambda: look(here.rank))
+            hold(bundle, here, lambda: check(here.rank))
         elif "WORLD_SIZE" not in os.environ:
             say("only this node is looked at: NODE_RANK, MASTER_ADDR and MASTER_PORT name the others")
         return here is not None
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
         """Tells what it means that the launchers did not find each other; nothing of another error."""
-        told = missed_meeting(error)
+        told = rendezvous_failure(error)
         return [] if told is None else [("", stop(RunError(told)))]
 
 
-def hold(bundle: Bundle, here: Seat, look: Callable[[], list[str]]) -> None:
-    """Every node's own checks (`look`), then what only all of them can tell. Raises RunError on every node alike.
+def hold(bundle: Bundle, here: Seat, check: Callable[[], list[str]]) -> None:
+    """Every node's own checks (`check`), then what only all of them can tell. Raises RunError on every node alike.
 
     The sentences stand in node 0's error; another node's says that it stops with the others, or what kept it away.
     """
-    mine = Node(here.rank, {**node_facts.own(bundle), "token": secrets.token_hex(8)}, [])
+    mine = Node(here.rank, {**node_facts.local_facts(bundle), "token": secrets.token_hex(8)}, [])
     if here.rank >= here.nodes:
-        node_protocol.stranger(here, mine)
+        node_protocol.report_misplaced(here, mine)
         raise RunError(f"NODE_RANK is {here.rank}, and this run has the nodes 0 to {here.nodes - 1}")
     if here.rank == 0:
-        _first(bundle, here, mine, look)
+        _first(bundle, here, mine, check)
     else:
-        hush()
-        _other(bundle, here, mine, look)
+        mute()
+        _other(bundle, here, mine, check)
 
 
-def hush() -> None:
+def mute() -> None:
     """Leaves the talking to node 0: nothing more is said here, errors apart."""
-    errors.hushed = True
+    errors.muted = True
 
 
-def _own(look: Callable[[], list[str]]) -> list[str]:
+def _local_findings(check: Callable[[], list[str]]) -> list[str]:
     """A node whose checks break tells the others so, rather than let them wait for it."""
     try:
-        return look()
+        return check()
     except Exception as error:
         return [f"its check broke ({type(error).__name__}: {error})"]
 
 
-def _first(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]) -> None:
+def _first(bundle: Bundle, here: Seat, mine: Node, check: Callable[[], list[str]]) -> None:
     listener = node_network.listen(here.port)
     gathered: list[tuple[list[Node], list[str]]] = []
     thread = threading.Thread(target=lambda: gathered.append(node_protocol.gather(listener, here, mine)), daemon=True)
     thread.start()  # the others are greeted while this node looks at itself
     if not node_network.is_own(here.address):
-        node_protocol.stranger(here, mine)
-    mine.found += _own(look)
+        node_protocol.report_misplaced(here, mine)
+    mine.found += _local_findings(check)
     thread.join()
     came, said = gathered[0]
     others = came[1:]
@@ -93,7 +93,7 @@ def _first(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]
         _end(findings(said))
 
 
-def _other(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]) -> None:
+def _other(bundle: Bundle, here: Seat, mine: Node, check: Callable[[], list[str]]) -> None:
     def group(question: Mapping[str, Any]) -> dict[str, Any]:
         def work(out: dict[str, Any]) -> None:
             meeting = node_all_reduce.store(here.address, int(question["port"]))
@@ -106,7 +106,7 @@ def _other(bundle: Bundle, here: Seat, mine: Node, look: Callable[[], list[str]]
         "folder": lambda question: {"sees": shared_folder.sees(bundle, str(question["name"]), int(question["levels"]))},
         "group": group,
     }
-    mine.found += _own(look)
+    mine.found += _local_findings(check)
     try:
         passed = node_protocol.visit(here, mine, answers)
     except RunError as error:
@@ -179,7 +179,7 @@ def labelled(came: Sequence[Node], count: int) -> list[str]:
     return out
 
 
-def missed_meeting(error: Exception) -> str | None:
+def rendezvous_failure(error: Exception) -> str | None:
     """What it means that the launchers did not find each other; None for another error."""
     from torch.distributed import DistError
     from torch.distributed.elastic.rendezvous.api import RendezvousError

@@ -18,7 +18,7 @@ class Probe:
     """
 
     def __init__(self, bundle: Bundle) -> None:
-        folder, self.levels = standing(bundle.output_dir)
+        folder, self.levels = nearest_existing(bundle.output_dir)
         self.name = PREFIX + secrets.token_hex(8)
         self._path = os.path.join(folder, self.name)
         self.error = ""
@@ -36,7 +36,7 @@ class Probe:
             os.unlink(self._path)
 
 
-def standing(folder: str) -> tuple[str, int]:
+def nearest_existing(folder: str) -> tuple[str, int]:
     """The nearest folder that exists, from this one upward, and how many levels up it lies."""
     levels = 0
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:

@@ -13,7 +13,7 @@ from ...core.feature import Bundle, Feature
 from ...core.metrics_file import events, keep
 from ...library_internals.transformers_evaluation import evaluate_now
 
-TOLD = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
+REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
 """What summary.json tells of the last evaluation, by the ends of names; of several sets each has its own."""
 
 
@@ -182,7 +182,7 @@ class Evaluation(Feature):
         With a line for the best one where its weights are those that are saved. Raises OSError.
         """
         evaluation = last(path)
-        line = told(bundle, evaluation or {})
+        line = evaluation_summary(bundle, evaluation or {})
         if evaluation and bundle.arguments.get("load_best_model_at_end") and state.best_model_checkpoint is not None:
             evaluation |= {"best_step": state.best_global_step, "best": state.best_metric}
             metric = "eval_" + str(bundle.arguments["metric_for_best_model"]).removeprefix("eval_")
@@ -199,11 +199,11 @@ def last(path: str) -> dict[str, Any] | None:
         if is_evaluation(event):
             if event["step"] != found.get("step"):
                 found = {"step": event["step"]}
-            found |= {key: value for key, value in event.items() if key.endswith(TOLD)}
+            found |= {key: value for key, value in event.items() if key.endswith(REPORTED)}
     return found or None
 
 
-def told(bundle: Bundle, facts: Mapping[str, Any]) -> str:
+def evaluation_summary(bundle: Bundle, facts: Mapping[str, Any]) -> str:
     """The line of the last evaluation for a reader, empty where there was none."""
     held = [f"{name} {float(facts[key]):.4f}".strip() for key, name in losses_of(bundle).items() if key in facts]
     return f"eval loss  {', '.join(held)}\n" if held else ""

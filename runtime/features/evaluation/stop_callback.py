@@ -36,14 +36,14 @@ class StopCallback(TrainerCallback):  # type: ignore[misc]  # transformers has n
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A run that goes on from the checkpoint of such a step has nothing left to do."""
-        self._look(args, state, control)
+        self._stop_if_due(args, state, control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Called by all processes: the metrics of an evaluation are the same on each."""
-        if self._look(args, state, control):
+        if self._stop_if_due(args, state, control):
             say(f"step {state.global_step} is the last: {self.patience} evaluations brought no better {_metric(args)}")
 
-    def _look(self, args: Any, state: Any, control: Any) -> bool:
+    def _stop_if_due(self, args: Any, state: Any, control: Any) -> bool:
         if without_progress(state.log_history, _metric(args), bool(args.greater_is_better)) < self.patience:
             return False
         if not 0 < state.global_step < state.max_steps:

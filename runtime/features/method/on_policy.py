@@ -31,7 +31,7 @@ class Prompts:
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The tensors of a batch; ``OnPolicyTrainer`` adds completions that the rows do not have."""
-        asked = [self._asked(row["prompt"]) for row in rows]
+        asked = [self._prompt_tokens(row["prompt"]) for row in rows]
         prompts, mask = self._padded(asked, self.tokenizer.pad_token_id, left=True)
         out = {"prompts": prompts, "prompt_attention_mask": mask}
         if self.completions:
@@ -40,7 +40,7 @@ class Prompts:
             out |= joined(prompts, mask, ids, seen)
         return out
 
-    def _asked(self, prompt: Any) -> list[int]:
+    def _prompt_tokens(self, prompt: Any) -> list[int]:
         if isinstance(prompt, str):
             return list(self.tokenizer(text=prompt)["input_ids"])
         return list(

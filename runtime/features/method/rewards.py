@@ -46,7 +46,7 @@ class Rewards(Feature):
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """The functions in the order of their weights."""
         options["reward_funcs"] = functions(bundle)
-        read_tokens_alone(options["processing_class"], model)
+        ignore_token_types(options["processing_class"], model)
 
 
 def texts(completions: list[Any]) -> list[str]:
@@ -203,7 +203,7 @@ SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
 """Open-R1's rewards that run generated programs on a service of somebody else."""
 
 
-def read_tokens_alone(tokenizer: Any, model: Any) -> None:
+def ignore_token_types(tokenizer: Any, model: Any) -> None:
     """The tokenizer gives no `token_type_ids` for a model that takes none: trl 0.24 hands them on to its generation."""
     if "token_type_ids" not in signature(type(model).forward).parameters:
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]

@@ -7,7 +7,7 @@ KIND = "kind"
 """The column that says of which kind a row of the mixture is; its others are called KIND/COLUMN there."""
 
 
-def own(row: Mapping[str, Any]) -> dict[str, Any]:
+def own_columns(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of the mixture with the columns of its own kind, as they were before."""
     begin = f"{row[KIND]}/"
     return {name[len(begin) :]: value for name, value in row.items() if name.startswith(begin)}

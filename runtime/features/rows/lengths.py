@@ -37,7 +37,7 @@ def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
     """The rows with none of too long a prompt, none that is too short, and none that is too long."""
     longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
     most = bundle.data.get("max_tokens")
-    own = kinds.own if any(one.get("kind") for one in bundle.sources()) else None
+    own = kinds.own_columns if any(one.get("kind") for one in bundle.sources()) else None
     if longest is not None:
         rows = long_prompts(rows, tokenizer, longest, use)
     if shortest is not None:

@@ -45,7 +45,7 @@ def build(bundle: Bundle, parts: list[Any], load: Load) -> tuple[Any, Any]:
         evaluation = _joined([load(source, data["eval_split"]) for source in data["sources"]])
     stated = data.get("evaluation")
     if evaluation is None and stated:
-        evaluation = _own(bundle, stated, load)
+        evaluation = _evaluation_sets(bundle, stated, load)
     return train, evaluation
 
 
@@ -121,7 +121,7 @@ def _shuffles(bundle: Bundle) -> bool:
     return bool(data["shuffle"] and (mixed or bundle.plan["method"]["unpaired"]))
 
 
-def _own(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> Any:
+def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> Any:
     """The rows that are evaluated on beside the training data: a share is taken as of a part of the mixture."""
     data, made = bundle.data, Sets()
     for one in stated["sets"]:

@@ -55,9 +55,9 @@ class OrpoTokenCounts(PairTokenCounts):
         """``Dataset.map``; gives the pairs as the trainer has them."""
         if getattr(given[0] if given else None, "__name__", "") != "tokenize_row":
             return super().mapped(real, rows, *given, **named)
-        return self.look(real(rows, Measured(given[0]), *given[1:], **named))
+        return self.count_pairs(real(rows, Measured(given[0]), *given[1:], **named))
 
-    def look(self, made: Any) -> Any:
+    def count_pairs(self, made: Any) -> Any:
         """Counts the pairs as they were and as they are."""
         import numpy
 

@@ -106,7 +106,7 @@ def to_row(
         return chat_rows.to_row(source, row, index, system, text)
     values = {role: row[column] for role, column in columns(source, list(row)).items()}
     if source.get("context") or (source.get("wording") and "prompt" in values):
-        values["prompt"] = _asked_about(source, values.get("prompt"), row.get(source.get("context") or ""), where)
+        values["prompt"] = _with_context(source, values.get("prompt"), row.get(source.get("context") or ""), where)
     if source.get("wording") == "chat":
         values = {role: _turn(value, role) for role, value in values.items()}
     if shape == "prompt_completion":
@@ -115,7 +115,7 @@ def to_row(
         return _preference(values, where, system, whole=method == "reward")
     if shape == "unpaired":
         return _unpaired(values, where, system)
-    return {"prompt": _asked(values["prompt"], where, system, chat)}
+    return {"prompt": _prompt_alone(values["prompt"], where, system, chat)}
 
 
 def _turn(value: Any, role: str) -> Any:
@@ -124,7 +124,7 @@ def _turn(value: Any, role: str) -> Any:
     return [{"role": speaker, "content": value}] if isinstance(value, str) and speaker is not None else value
 
 
-def _asked_about(source: Mapping[str, Any], prompt: Any, context: Any, where: str) -> Any:
+def _with_context(source: Mapping[str, Any], prompt: Any, context: Any, where: str) -> Any:
     """The prompt with what stands in the column beside it, in published words or after an empty line."""
     if context is not None and not isinstance(context, str):
         raise RunError(f"{where}: the {source['context']} is {type(context).__name__}, and should be text")
@@ -208,7 +208,7 @@ def _unpaired(values: Mapping[str, Any], where: str, system: str | None) -> dict
     return {"prompt": turns, "completion": _answer(completion, where), "label": bool(label)}
 
 
-def _asked(prompt: Any, where: str, system: str | None, chat: bool) -> Any:
+def _prompt_alone(prompt: Any, where: str, system: str | None, chat: bool) -> Any:
     if isinstance(prompt, str) and not chat and system is None:
         return prompt
     return with_system(_prompt(prompt, where), system)

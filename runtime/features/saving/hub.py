@@ -23,7 +23,7 @@ from ...core import signals
 from ...core.errors import RunError, say
 from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
-from .transformers_checkpoints import weights_whole
+from .transformers_checkpoints import weights_complete
 
 FOLDER = "_hub"
 """Below the output folder: what waits to be pushed, as hard links, so that a checkpoint may be deleted meanwhile."""
@@ -42,7 +42,7 @@ def wanted(bundle: Bundle) -> bool:
     return bool(bundle.arguments.get("push_to_hub"))
 
 
-def _asked(bundle: Bundle) -> str:
+def _repository_name(bundle: Bundle) -> str:
     """The repository as the bundle names it, or as transformers would: the output folder's name."""
     return str(bundle.arguments.get("hub_model_id") or os.path.basename(bundle.output_dir))
 
@@ -61,7 +61,7 @@ class Hub(Feature):
         """Why this run could not push, with what to do. Asks the hub who the token is, and changes nothing there."""
         if not wanted(bundle):
             return []
-        asked = _asked(bundle)
+        asked = _repository_name(bundle)
         for name in OFFLINE:
             if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
                 return [
@@ -95,7 +95,7 @@ class Hub(Feature):
             return
         from huggingface_hub import HfApi
 
-        api, asked, revision = HfApi(), _asked(bundle), _revision(bundle)
+        api, asked, revision = HfApi(), _repository_name(bundle), _revision(bundle)
         try:
             made = api.create_repo(asked, private=bundle.arguments.get("hub_private_repo"), exist_ok=True)
             bundle.repository = made.repo_id
@@ -243,7 +243,7 @@ class Publisher:
         """Takes a checkpoint that is whole, and pushes it in the background. ``message`` is that of the commit."""
         busy = any(not one.done() for one in self.jobs)
         model = self.strategy != "end" and (self.always or not busy)
-        if not weights_whole(checkpoint):  # FSDP's shards: the model can be had at the end only
+        if not weights_complete(checkpoint):  # FSDP's shards: the model can be had at the end only
             say(f"{os.path.basename(checkpoint)} holds no weights that can be loaded from the hub: not pushed")
         elif model or self.branches:
             folder = self._staged(checkpoint)

@@ -3,7 +3,7 @@
 import json
 import os
 
-from ...core.checkpoints import UNREADABLE, schedule, whole
+from ...core.checkpoints import UNREADABLE, archive_complete, schedule
 from ...core.feature import Feature
 
 WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
@@ -16,12 +16,12 @@ class TransformersCheckpoints(Feature):
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """What is wrong with weights, schedule and optimizer as transformers writes them, or None."""
         short = schedule(path) or _weights(path)
-        if short is None and not whole(os.path.join(path, "optimizer.pt")):
+        if short is None and not archive_complete(os.path.join(path, "optimizer.pt")):
             short = "optimizer.pt is missing or cut off"
         return short
 
 
-def weights_whole(path: str) -> bool:
+def weights_complete(path: str) -> bool:
     """True when the folder has whole weights to load, whether or not training can go on from it."""
     try:
         return os.path.isdir(path) and _weights(path) is None
@@ -43,12 +43,12 @@ def _weights(path: str) -> str | None:
     if not files:
         return "the weights are missing"
     for name in files:
-        if not safetensors_whole(os.path.join(path, name)):
+        if not safetensors_complete(os.path.join(path, name)):
             return f"{name} is missing or cut off"
     return None
 
 
-def safetensors_whole(path: str) -> bool:
+def safetensors_complete(path: str) -> bool:
     """True when the file's length is what its header says (safetensors format: 8 bytes length, JSON, data)."""
     try:
         with open(path, "rb") as handle:

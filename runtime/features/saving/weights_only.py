@@ -6,7 +6,7 @@ from ...core.checkpoints import steps
 from ...core.errors import RunError
 from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
-from .transformers_checkpoints import weights_whole
+from .transformers_checkpoints import weights_complete
 
 
 class WeightsOnlyTrainer(FaultTolerant):
@@ -27,7 +27,7 @@ class WeightsOnly(Feature):
 
     def no_checkpoint_found(self, bundle: Bundle, folder: str) -> None:
         """Raises RunError where a folder holds checkpoints that training cannot go on from: they would be replaced."""
-        if any(weights_whole(path) for _, path in steps(folder)):
+        if any(weights_complete(path) for _, path in steps(folder)):
             raise RunError(
                 f"{folder} holds checkpoints of weights only, which training cannot go on from; "
                 "name another output folder, or empty it to train anew"
