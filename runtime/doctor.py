@@ -20,7 +20,7 @@ if not __package__:
     del sys.path[0]  # the libraries that are looked for see nothing of what lies there
 
 from .core import machine
-from .features import deepspeed, shared_folder
+from .features.distributed import deepspeed, shared_folder
 
 FINE, NOTE, WRONG = "fine", "note", "wrong"
 SECRETS = ("HF_TOKEN", "WANDB_API_KEY")
@@ -41,16 +41,16 @@ Entry = tuple[str, str, str]
 
 def main() -> int:
     """The program."""
-    asked = json.load(sys.stdin)
-    told = os.dup(1)
+    request = json.load(sys.stdin)
+    output = os.dup(1)
     os.dup2(2, 1)  # what libraries print while they are imported is not the answer
-    entries = list(look(asked["pins"], asked["optional"]))
-    with os.fdopen(told, "w", encoding="utf-8") as out:
+    entries = list(inspect(request["pins"], request["optional"]))
+    with os.fdopen(output, "w", encoding="utf-8") as out:
         json.dump([dict(zip(("what", "state", "says"), one, strict=True)) for one in entries], out)
     return 0
 
 
-def look(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:
+def inspect(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:
     """Every entry, in the order in which a person would look."""
     yield python()
     yield from packages(pins, optional)
@@ -101,7 +101,7 @@ def torch() -> Iterator[Entry]:
             yield _gpu(library, index)
     else:
         there = os.path.exists("/proc/driver/nvidia/version")
-        what = "torch sees no GPU" + machine.blind()
+        what = "torch sees no GPU" + machine.no_gpu_reason()
         yield ("gpu", WRONG if there else NOTE, what + ("" if there else "; runs with `hardware cpu` only"))
     lacking = deepspeed.lacking(cuda=library.cuda.is_available())
     if lacking:
@@ -136,7 +136,7 @@ def home() -> str:
 def folders() -> Iterator[Entry]:
     """Where a run reads and writes: may it, and how much is free there."""
     for what, place in (("here", os.getcwd()), ("HF_HOME", home()), ("temporary files", tempfile.gettempdir())):
-        standing, _ = shared_folder.standing(place)
+        standing, _ = shared_folder.nearest_existing(place)
         if not os.access(standing, os.W_OK):
             yield ("disk", WRONG, f"{what}: {place} cannot be written to")
             continue

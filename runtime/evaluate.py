@@ -17,9 +17,10 @@ if not __package__:
 
 from .core import arguments, output_folder
 from .core import bundle as bundles
-from .core.bundle import Bundle
 from .core.errors import RunError, rank, say, stop
-from .features.executed_files import verified
+from .core.feature import Bundle
+from .enabled import FEATURES
+from .features.launch.verified_files import verified
 from .library_internals import lm_eval_harness
 
 FORMAT = 1
@@ -32,7 +33,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         print(f"error: unknown argument {words[0]!r}; none is accepted", file=sys.stderr)
         return 2
     try:
-        bundle = bundles.read(folder)
+        bundle = bundles.read(folder, FEATURES)
         plan = _plan(bundle)
         arguments.prepare_environment(bundle)
         _installed(plan["harness"])
@@ -103,12 +104,10 @@ def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
-    quantized = None
-    if bundle.uses("adapters"):
-        from .features.adapters import quantization
-
-        quantized = quantization(bundle)
-    return lm_eval_harness.model(quantized, **model_arguments(bundle, plan))
+    options: dict[str, Any] = {}
+    for feature in bundle.features if bundle.lora is not None else ():
+        feature.model_options(bundle, options)
+    return lm_eval_harness.model(options.get("quantization_config"), **model_arguments(bundle, plan))
 
 
 def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
@@ -124,7 +123,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
         config = lm_eval_harness.task(path)
         given = config.get("dataset_kwargs") or {}
         if "data_files" in given:
-            files = _beside(os.path.dirname(path), given["data_files"])
+            files = _next_to(os.path.dirname(path), given["data_files"])
             config["dataset_kwargs"] = {**given, "data_files": files}
         out.append(config)
     return out
@@ -143,13 +142,13 @@ def verified_folder(bundle: Bundle, folder: str) -> None:
             verified(bundle, name, wanted)
 
 
-def _beside(folder: str, named: Any) -> Any:
+def _next_to(folder: str, named: Any) -> Any:
     if isinstance(named, str):
         path = os.path.join(folder, named)
         return path if os.path.exists(path) else named
     if isinstance(named, list):
-        return [_beside(folder, one) for one in named]
-    return {key: _beside(folder, one) for key, one in named.items()} if isinstance(named, dict) else named
+        return [_next_to(folder, one) for one in named]
+    return {key: _next_to(folder, one) for key, one in named.items()} if isinstance(named, dict) else named
 
 
 def _bits(model: Any) -> int | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .core.bundle import Bundle
+    from .core.feature import Bundle
 
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
@@ -41,6 +41,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     from .core import arguments, bundle, preflight, signals
     from .core.errors import RunError, say, stop
     from .core.output_folder import Finished
+    from .enabled import FEATURES
 
     signal.signal(signal.SIGINT, lambda *_: (os.write(2, BEFORE), os._exit(130)))
     for number in signals.ASKING:
@@ -48,7 +49,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     os.environ[signals.LAUNCHER] = str(os.getpid())
     looked = os.environ.get(preflight.DONE)
     try:
-        read = bundle.read(folder)
+        read = bundle.read(folder, FEATURES)
         arguments.prepare_environment(read)
         if not looked and (found := preflight.without_libraries(read)):
             preflight.check(read, 0, 0, found)  # which tells of everything at once
@@ -61,12 +62,13 @@ def main(folder: str, words: Sequence[str]) -> int:
 
     global _process
     _process = Process
+    starters = [start for feature in read.features if (start := feature.process_starter(read, words[-1]))]
     if read.run["distributed_type"] == "NO":
-        return _launched(lambda: read.step("launch", words[-1]), read)
+        return _launched(starters[0], read)
     from torch.distributed.elastic.multiprocessing import api
 
-    if not looked and (read.run["nodes"] > 1 or read.uses("all_reduce")):
-        status = _looked(folder)
+    if not looked and (read.run["nodes"] > 1 or (not read.on_cpu and read.run["processes_per_node"] > 1)):
+        status = _preflight(folder)
         if status != 0:
             return status
     os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGINT,SIGHUP,SIGQUIT"  # torchrun's agent leaves SIGTERM to `_pass_on`
@@ -74,13 +76,13 @@ def main(folder: str, words: Sequence[str]) -> int:
     from .library_internals import torch_distributed
 
     torch_distributed.end_outlived_processes_by(signals.DISMISSED, lambda: _over.append(True))
-    read.step("messages")
-    read.step("before_launch", os.environ)
+    for feature in read.features:
+        feature.before_launch(read, os.environ)
     sys.argv = list(words)
     return _launched(lambda: runpy.run_module(words[0], run_name="__main__", alter_sys=True), read)
 
 
-def _looked(folder: str) -> int:
+def _preflight(folder: str) -> int:
     """The rest of the preflight, in a fork: it leaves no CUDA context here."""
     from .core import preflight, run, signals
 
@@ -111,8 +113,8 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
     except KeyboardInterrupt:
         return _ended("the launcher", -signal.SIGINT, [])
     except Exception as error:
-        for who, status in read.found("launch_failed", error):
-            return _ended(who, status, [status]) if who else int(status)
+        for who, status in [end for feature in read.features for end in feature.launch_failed(read, error)]:
+            return _ended(who, status, [status]) if who else status
         from torch.distributed.elastic.multiprocessing.api import SignalException
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 

@@ -26,8 +26,9 @@ if not __package__:
 
 from .core import arguments, data_sources
 from .core import bundle as bundles
-from .core.bundle import Bundle
 from .core.errors import RunError, findings, first_line, say, stop
+from .core.feature import Bundle
+from .enabled import FEATURES
 
 INDEX = "staged.json"
 PICKLES = ("*.bin", "*.pt", "*.pth")
@@ -53,7 +54,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     asked = parser.parse_args(list(words))
     place = os.path.abspath(asked.DIR)
     try:
-        bundle = bundles.read(folder)
+        bundle = bundles.read(folder, FEATURES)
         if asked.missing:
             lacking = _missing(bundle, place)
             return stop(findings(lacking)) if lacking else 0

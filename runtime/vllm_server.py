@@ -19,8 +19,9 @@ if not __package__:
     __import__(__package__)
 
 from .core import bundle as bundles
-from .core.bundle import Bundle
 from .core.errors import RunError
+from .core.feature import Bundle
+from .enabled import FEATURES
 
 SECONDS = 5.0
 """Longest wait for one answer."""
@@ -34,7 +35,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     parser.add_argument("--data-parallel", type=int, default=1, help="copies of the weights")
     asked = parser.parse_args(list(words))
     try:
-        bundle = bundles.read(folder)
+        bundle = bundles.read(folder, FEATURES)
         if asked.answers is not None:
             return 0 if answers(bundle, asked.answers) else 1
         start(bundle, asked.tensor_parallel, asked.data_parallel)

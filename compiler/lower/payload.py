@@ -15,7 +15,7 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.stacks import Stack
 from xpc.runtime.core import FORMAT
-from xpc.runtime.core.features import trainer
+from xpc.runtime.core.conditions import trainer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def payload(spec: Spec) -> Payload:
         "freeze": freeze_section(spec),
         "hub": _hub(spec),
         "run": _run(spec, divided),
-        "trainer": {"modules": [], "steps": {}, "unused": []},
+        "trainer": {"unused": []},
     }
     plan["trainer"] = trainer(plan)
     return plan

@@ -1,9 +1,9 @@
-"""The trainer of a bundle: the files of runtime/, verbatim, as many as the run needs. Of README.md's list of private
-parts of the libraries, it has the rows of these files.
+"""The trainer of a bundle: the files of runtime/, verbatim, as many as the run needs.
 
-Which features a run uses is stated once, in `runtime/core/features.py`, which the compiler asks for trainer_args.json.
-What a module imports at its top comes with it. Of the programs, `main.py` and `launcher.py` are in every
-bundle.
+Two files are shortened: of enabled.py the lines of features that the run does not use are left out, and of README.md's
+list of private parts of the libraries the rows of files that are not there. When a run uses a feature is stated in
+`runtime/core/conditions.py`. What a module imports at its top comes with it. Of the programs, `main.py` and
+`launcher.py` are in every bundle.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ import re
 from collections.abc import Collection
 from functools import cache
 
+from xpc.runtime.core.conditions import enabled
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.runtime.core.payload import Payload
 
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
-ALWAYS = ("README.md", "__init__.py", "main.py", "launcher.py")
-"""The files beside the folders; `doctor.py` is asked by `xpc doctor` alone."""
+ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
+"""The files next to the folders; `doctor.py` is run by `xpc doctor` alone."""
 BESIDE = "stage.py"
-"""The program that stands beside trainer/, since no run needs it."""
-ELSEWHERE = ("core/payload.py", "core/features.py")
+"""The program that stands next to trainer/, since no run needs it."""
+ELSEWHERE = ("core/payload.py", "core/conditions.py")
 """What type checkers read, and what the compiler asks."""
 CHOSEN = ("features", "library_internals")
-"""Folders whose modules are chosen by what the run uses."""
-IMPORTS = re.compile(rb"^from \.+(?:features|library_internals)?(?: import (.+)|\.?(\w+) import .+)$", re.MULTILINE)
-"""Of modules of these folders, at the top of a file."""
+"""Folders of which a bundle has the files that are imported."""
+IMPORTS = re.compile(rb"^ *from (\.+)([\w.]*) import (.+)$", re.MULTILINE)
+"""Imports within the runtime, in functions too."""
 
 TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
 """A row of README.md on a module of library_internals/."""
@@ -35,15 +37,16 @@ TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
     """The trainer of a run with this `trainer_args.json`, by name in the bundle; `evaluates` where it names tasks."""
-    used = set(plan["trainer"]["modules"])
-    programs = {*ALWAYS, *(["evaluate.py"] if evaluates else []), *(["vllm_server.py"] if _serves(plan) else [])}
-    runtime, chosen, found = _runtime(), dict[str, bytes](), {"__init__"}
-    while not found <= used or not chosen:
-        used |= found
-        chosen = {name: data for name, data in runtime.items() if _is_chosen(name, programs, used)}
-        found = {one for data in chosen.values() for one in imported(data)}
+    runtime = _runtime()
+    chosen = {"enabled.py": enabled(runtime["enabled.py"].decode(), plan).encode()}
+    left = [*ALWAYS, *(["evaluate.py"] if evaluates else []), *(["vllm_server.py"] if _serves(plan) else [])]
+    left += [name for name in runtime if name.startswith("core/") and name not in ELSEWHERE]
+    while left:
+        name = left.pop()
+        data = chosen.setdefault(name, runtime[name])
+        left += imported(name, data) - chosen.keys()
     chosen["README.md"] = readme(chosen["README.md"], chosen)
-    return {**{f"trainer/{name}": data for name, data in chosen.items()}, BESIDE: runtime[BESIDE]}
+    return {**{f"trainer/{name}": chosen[name] for name in runtime if name in chosen}, BESIDE: runtime[BESIDE]}
 
 
 def readme(whole: bytes, chosen: Collection[str]) -> bytes:
@@ -51,24 +54,17 @@ def readme(whole: bytes, chosen: Collection[str]) -> bytes:
     return TOUCHED.sub(lambda row: row[0] if f"library_internals/{row[1].decode()}" in chosen else b"", whole)
 
 
-def _is_chosen(name: str, programs: set[str], used: set[str]) -> bool:
-    folder, _, file = name.rpartition("/")
-    if folder in CHOSEN:
-        return file.removesuffix(".py") in used
-    return name in programs or (folder == "core" and name not in ELSEWHERE)
-
-
 @cache
-def imported(source: bytes) -> frozenset[str]:
-    """The modules that a file imports at its top, by their names, among those of the folders that are chosen from."""
-    names = [several or one for several, one in IMPORTS.findall(source)]
-    return frozenset(one.strip().partition(" ")[0] for one in b",".join(names).decode().split(",")) & _choice()
-
-
-@cache
-def _choice() -> set[str]:
-    """The modules of these folders."""
-    return {os.path.basename(name).removesuffix(".py") for name in _runtime() if name.rpartition("/")[0] in CHOSEN}
+def imported(name: str, source: bytes) -> frozenset[str]:
+    """The files of features/ and library_internals/ that a file of the runtime imports, with those of their folders."""
+    found = set[str]()
+    for dots, module, names in IMPORTS.findall(source):
+        folders = [*name.split("/")[: -len(dots)], *module.decode().split(".")]
+        base = "/".join(one for one in folders if one)
+        found.update((f"{base}.py", *(f"{base}/{one.split()[0]}.py" for one in names.decode().split(","))))
+    found = {one for one in found if one.partition("/")[0] in CHOSEN} & _runtime().keys()
+    parents = {"/".join(one.split("/")[:depth]) for one in found for depth in range(1, one.count("/") + 1)}
+    return frozenset(found | {f"{one}/__init__.py" for one in parents})
 
 
 def _serves(plan: Payload) -> bool:

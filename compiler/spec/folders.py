@@ -2,8 +2,8 @@
 
 The library looks at names only (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first for shards
 `data/SPLIT-00000-of-00001.*`, then for the word of a split in the names of folders, then in the names of files; a
-folder without any is one split, `train`. The runtime does the same (its module `data_folders`); a test compares all
-three.
+folder without any is one split, `train`. The runtime does the same (runtime/features/rows/split_files.py); a test
+compares the three.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from pkgutil import resolve_name
 from typing import Any
 
 from ..library_internals import torch_distributed
-from .bundle import Bundle
 from .errors import RunError, first_line
+from .feature import Bundle
 
 SINGLE = {"NO": "one process", "MULTI_GPU": "plain data parallel (DDP)", "MULTI_CPU": "plain data parallel on the CPU"}
 
@@ -17,7 +17,8 @@ def prepare_environment(bundle: Bundle) -> None:
 
     A run of one process sees one GPU: transformers would spread micro-batches over all (nn.DataParallel).
     """
-    bundle.step("environment", os.environ)
+    for feature in bundle.features:
+        feature.before_imports(bundle, os.environ)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # transformers 5 would ask a service to convert pickled weights of the hub, and load what that proposes.
     os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "true"
@@ -31,7 +32,8 @@ def build_arguments(bundle: Bundle) -> Any:
     values.setdefault("disable_tqdm", True)
     if bundle.run["world_size"] > 1:
         torch_distributed.one_timeout(timedelta(seconds=values.get("ddp_timeout", 1800)))
-    bundle.step("before_arguments", values)
+    for feature in bundle.features:
+        feature.before_arguments(bundle, values)
     make = named(bundle.config)
     try:
         return make(**values)

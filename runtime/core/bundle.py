@@ -2,102 +2,19 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import FORMAT
 from .errors import RunError
-
-if TYPE_CHECKING:
-    from .payload import Payload, Source  # types alone: a bundle has no such module
+from .feature import Bundle, Feature
 
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
 """The files that decide the numbers of a run; their digest tells one run from another."""
 MANIFEST = "bundle.toml"
 LARGEST = 16 * 2**20
 """Of a manifest that is read, bytes."""
-
-
-class Bundle:
-    """A bundle on disk: ``folder`` is absolute, the sections are those of trainer_args.json."""
-
-    def __init__(self, folder: str, plan: "Payload", digest: str, pins: Mapping[str, str]) -> None:
-        self.folder = folder
-        self.plan = plan
-        self.digest = digest
-        self.pins = pins
-        self.target = plan["target"]
-        self.stack = plan["stack"]
-        self.config = plan["config"]
-        self.method = plan["method"]["name"]
-        self.lora = plan.get("lora")
-        self.repository: str | None = None  # its full name on the hub, once the run has made it (hub.folder_taken)
-        self.arguments = plan["arguments"]
-        self.model = plan["model"]
-        self.tokenizer = plan["tokenizer"]
-        self.data = plan["data"]
-        self.run = plan["run"]
-
-    @property
-    def output_dir(self) -> str:
-        """Where the run writes: relative to the folder that the run was started in."""
-        return os.path.abspath(str(self.arguments["output_dir"]))
-
-    @property
-    def base(self) -> str:
-        """The model that training begins from, as the bundle names it: an id of the hub, or a path."""
-        return str(self.model["id"] or self.model["path"])
-
-    @property
-    def model_place(self) -> str:
-        """The model that training begins from, as the libraries load it. Raises RunError where a folder is missing."""
-        return str(self.changed("model_folder", self.base))
-
-    def loading(self) -> dict[str, Any]:
-        """What every loader of the model, its configuration and its tokenizer is told: which commit, and whose code."""
-        revision = self.model["revision"] if self.model["id"] is not None else None
-        return {"revision": revision or "main", "trust_remote_code": self.model["trust_remote_code"]}
-
-    @property
-    def on_cpu(self) -> bool:
-        """True for a run that stays on the CPU even where there is a GPU."""
-        return bool(self.run["device"] == "cpu")
-
-    def uses(self, name: str) -> bool:
-        """Whether this run uses a module of features/ or library_internals/, by its name."""
-        return name in self.plan["trainer"]["modules"]
-
-    def parts(self, step: str) -> list[Any]:
-        """The modules beside core/ that add something to a step of this run: each has a function of that name."""
-        return [import_module(f"..{one}", __package__) for one in self.plan["trainer"]["steps"].get(step, ())]
-
-    def step(self, name: str, *given: Any) -> list[Any]:
-        """Does what they add to a step, in order; what each of them gives."""
-        return [getattr(part, name)(self, *given) for part in self.parts(name)]
-
-    def found(self, name: str, *given: Any) -> list[Any]:
-        """What all of them found at a step, in one list."""
-        return [one for found in self.step(name, *given) for one in found]
-
-    def changed(self, name: str, value: Any, *given: Any) -> Any:
-        """The value after each of them had it."""
-        for part in self.parts(name):
-            value = getattr(part, name)(self, value, *given)
-        return value
-
-    def sources(self) -> "list[Source]":
-        """Every source of the run: what is trained on, and the sets that are evaluated on."""
-        sets = (self.data.get("evaluation") or {"sets": []})["sets"]
-        return [*self.data["sources"], *(source for one in sets for source in one["sources"])]
-
-    def inside(self, name: str) -> str:
-        """The absolute path of a file of the bundle. Raises RunError for a name that leads out of it."""
-        path = os.path.normpath(os.path.join(self.folder, name))
-        if os.path.commonpath((path, self.folder)) != self.folder:
-            raise RunError(f"{name!r} is not inside the bundle")
-        return path
 
 
 def stated(folder: str) -> dict[str, str]:
@@ -113,8 +30,11 @@ def stated(folder: str) -> dict[str, str]:
     return {str(name): str(digest) for name, digest in files.items()} if isinstance(files, dict) else {}
 
 
-def read(folder: str) -> Bundle:
-    """The bundle in ``folder``. Raises RunError for a missing or unreadable file, or a format of another time."""
+def read(folder: str, features: Sequence[Feature]) -> Bundle:
+    """The bundle in ``folder``, whose run has these features.
+
+    Raises RunError for a missing or unreadable file, or a format of another time.
+    """
     folder = os.path.abspath(folder)
     path = os.path.join(folder, "trainer_args.json")
     try:
@@ -131,7 +51,7 @@ def read(folder: str) -> Bundle:
         value = _at(plan, name)
         if value and value not in ("no", "none", ["none"]):
             raise RunError(f"trainer_args.json was given {name}, which trainer/ has no module for: compile it again")
-    return Bundle(folder, plan, _digest(folder), _pins(os.path.join(folder, "requirements.txt")))
+    return Bundle(folder, plan, _digest(folder), _pins(os.path.join(folder, "requirements.txt")), features)
 
 
 def _at(plan: Any, path: str) -> Any:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from hashlib import file_digest
 from pathlib import Path
 
-from .bundle import Bundle, stated
+from .bundle import stated
 from .errors import say
+from .feature import Bundle
 
 CHECKED_LATER = ("data/",)
 """Files whose digest the reader of the data compares anyway (``sources``); they may be large."""
@@ -25,14 +26,14 @@ def digest(path: str) -> str:
 def problems(bundle: Bundle) -> list[str]:
     """Why this bundle cannot run as it stands; says in one line what else was changed since it was compiled."""
     wanted = stated(bundle.folder)
-    found, executed = bundle.found("changed_files", wanted), bundle.found("executed_files")
-    others = [name for name in differing(bundle.folder, wanted) if name not in executed]
+    checked = {name: why for one in bundle.features for name, why in one.check_files(bundle, wanted).items()}
+    others = [name for name in differing(bundle.folder, wanted) if name not in checked]
     if others:
         shown = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
         say(f"changed since the bundle was compiled: {shown}")
     for name in shadowed(bundle):
         say(f"{name} is a folder here, which the libraries read in the place of the hub's")
-    return found
+    return [why for why in checked.values() if why]
 
 
 def shadowed(bundle: Bundle) -> list[str]:

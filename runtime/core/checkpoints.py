@@ -22,7 +22,7 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
 
 def schedule(path: str) -> str | None:
     """What is wrong with the schedule of learning rates, or None."""
-    if whole(os.path.join(path, "scheduler.pt")):
+    if archive_complete(os.path.join(path, "scheduler.pt")):
         return None
     return "scheduler.pt is missing or cut off (a checkpoint of weights only cannot be gone on from)"
 
@@ -77,11 +77,11 @@ def missing(path: str, step: int, world: int, states: States) -> str | None:
     for name in sorted(os.listdir(path)):
         # Each process writes its own random state, and process 0 does not wait for them before trainer_state.json. A
         # missing one is no harm: transformers tells and goes on; on several machines each has only its own.
-        if (name.startswith("rng_state") or name == "scaler.pt") and not whole(os.path.join(path, name)):
+        if (name.startswith("rng_state") or name == "scaler.pt") and not archive_complete(os.path.join(path, name)):
             return f"{name} is cut off"
     return states(path, world)
 
 
-def whole(path: str) -> bool:
+def archive_complete(path: str) -> bool:
     """True for an archive that is not cut off: torch.save writes a zip file, whose directory stands at the end."""
     return os.path.isfile(path) and zipfile.is_zipfile(path)

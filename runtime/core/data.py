@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from . import data_sources, rows, template_check
-from .bundle import Bundle
+from . import data_sources, template_check
 from .errors import RunError
+from .feature import Bundle
+from .rows import name
 
 
 def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
@@ -17,15 +18,17 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     """
     rows_of = partial(mapped, bundle, tokenizer)
     parts = [rows_of(source) for source in bundle.data["sources"]]
-    train, evaluation = bundle.changed("arranged", (parts[0], None), parts, rows_of, tokenizer)
-    if len(train) == 0:
+    sets = parts[0], None
+    for feature in bundle.features:
+        sets = feature.rows_mapped(bundle, sets, parts, rows_of, tokenizer)
+    if len(sets[0]) == 0:
         raise RunError("the data has no rows to train on")
-    return train, evaluation
+    return sets
 
 
 def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str | None = None) -> Any:
     """The mapped rows of a source. Raises RunError for a turn that the chat template leaves out."""
-    stored, known = data_sources.load(bundle, source, split), shapes(bundle)
+    stored, known = data_sources.load(bundle, source, split), bundle.row_format()
     data_sources.check_columns(known, source, list(stored.column_names))
     try:
         part = stored.map(
@@ -38,21 +41,21 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
     except UnicodeDecodeError as error:  # the readers take what only its letters show
         raise RunError(data_sources.unreadable(bundle, source, split, error)) from error
     if tokenizer is not None and tokenizer.chat_template:
-        telling = {number: part[number] for number in template_check.telling(part)}
-        why = template_check.unheard(telling, tokenizer, data_sources.name(source), known.conversations)
+        telling = {number: part[number] for number in template_check.sampled_rows(part)}
+        why = template_check.omitted_turn(telling, tokenizer, name(source), known.conversations)
         if why is not None:
             raise RunError(why if split is None else f"{why} (split {split})")
+    for feature in bundle.features:
+        part = feature.source_mapped(bundle, source, part)
     return part
-
-
-def shapes(bundle: Bundle) -> Any:
-    """The module that knows the shapes of the run's rows: ``rows``, or that of rows with a prompt."""
-    return next(iter(bundle.parts("to_row")), rows)
 
 
 def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable[[Any, int], dict[str, Any]]:
     """What makes a row of trl's out of a stored one and its number; ``chat`` where there is a chat template."""
+    convert = bundle.row_format().to_row
+    for feature in bundle.features:
+        convert = feature.row_converter(bundle, convert)
     return partial(
-        bundle.changed("row_maker", shapes(bundle).to_row), dict(source), system=bundle.data.get("system"),
+        convert, dict(source), system=bundle.data.get("system"),
         text=bundle.arguments.get("dataset_text_field") or "text", method=bundle.method, chat=chat,
     )  # fmt: skip

@@ -6,16 +6,9 @@ from itertools import islice
 from runpy import run_path
 from typing import Any
 
-from .bundle import Bundle
 from .errors import RunError, first_line
-
-KEPT = ("tools", "chat_template_kwargs")
-"""Columns beside the shape's own that trl reads as they are."""
-
-
-def name(source: Mapping[str, Any]) -> str:
-    """What a person calls this source."""
-    return str(source["id"] or source["path"])
+from .feature import Bundle
+from .rows import KEPT, RowFormat, name
 
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, first: int | None = None) -> Any:
@@ -25,7 +18,9 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, fi
 
     datasets.disable_progress_bars()
     try:
-        found = bundle.changed("reader", _of_hub, source)(bundle, source, split or source["split"], first is not None)
+        readers = (feature.source_reader(bundle, source) for feature in bundle.features)
+        read = next((one for one in readers if one is not None), _of_hub)
+        found = read(bundle, source, split or source["split"], first is not None)
         return found if first is None else list(islice(found, first))
     except RunError:
         raise
@@ -46,15 +41,17 @@ def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bo
 
 def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, error: BaseException) -> str:
     """A sentence on rows that cannot be read, with the first of them where the files are lines of JSON."""
-    part, cause = split or source["split"], error.__cause__ or error
-    return f"cannot read {name(source)} ({part}): {bundle.changed('why_unreadable', first_line(cause), source, part)}"
+    part, why = split or source["split"], first_line(error.__cause__ or error)
+    for feature in bundle.features:
+        why = feature.source_unreadable(bundle, why, source, part)
+    return f"cannot read {name(source)} ({part}): {why}"
 
 
-def check_columns(shapes: Any, source: Mapping[str, Any], present: Sequence[str]) -> None:
-    """Raises RunError where the dataset lacks a column that the shape uses (``data.shapes``), or the source names."""
+def check_columns(known: RowFormat, source: Mapping[str, Any], present: Sequence[str]) -> None:
+    """Raises RunError where the dataset lacks a column that the row format reads, or that the source names."""
     named = [source["context"]] if source.get("context") and not source.get("wording") else []
     named += [one for one in source["columns"] or () if one not in KEPT]
-    wanted = dict.fromkeys([*shapes.columns(source, present).values(), *named])
+    wanted = dict.fromkeys([*known.columns(source, present).values(), *named])
     lacking = [one for one in wanted if one not in present]
     if lacking:
         has = f"it has {', '.join(map(repr, present))}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 LONGEST = 2000
 """A longer line of a message quotes somebody's data, letters."""
 
-TOLD = 5
+REPORT_SECONDS = 5
 """Seconds that the other processes leave process 0 to tell of an error that all have."""
 
 
@@ -37,13 +37,13 @@ def shown(text: str) -> str:
     return "".join(one if one.isprintable() or one == "\n" else f"<U+{ord(one):04X}>" for one in text)
 
 
-hushed = False
+muted = False
 """Whether the talking is left to another node: nothing more is said here, errors apart."""
 
 
 def say(sentence: str) -> None:
     """Prints one line, on rank 0 only."""
-    if rank() == 0 and not hushed:
+    if rank() == 0 and not muted:
         print(f"[run] {shown(sentence)}", flush=True)
 
 
@@ -52,7 +52,7 @@ def stop(error: RunError) -> int:
     if rank() == 0 or getattr(error, "local", False):
         print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
     else:  # the launcher ends all at the first that fails: the one that tells must be that
-        time.sleep(TOLD)
+        time.sleep(REPORT_SECONDS)
     return 1
 
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import data_sources, template_check, truncation
-from .bundle import Bundle
-from .data import row_maker, shapes
+from .data import row_maker
 from .errors import RunError, say
+from .feature import Bundle
+from .rows import name as name_of
 
 
 def rows_and_tokens(bundle: Bundle) -> list[str]:
@@ -18,7 +19,7 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
         tokenizer = load_tokenizer(bundle)
     except RunError as error:
         found.append(str(error))
-    found += bundle.found("before_rows", tokenizer)
+    found += [one for feature in bundle.features for one in feature.before_rows(bundle, tokenizer)]
     for source in bundle.sources():
         try:
             found += _source(bundle, source, tokenizer)
@@ -28,7 +29,7 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
 
 
 def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[str]:
-    name, known = data_sources.name(source), shapes(bundle)
+    name, known = name_of(source), bundle.row_format()
     first = data_sources.load(bundle, source, first=template_check.FIRST)
     if not first:
         return [f"{name} has no rows"]
@@ -38,12 +39,12 @@ def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[s
     read = [make(row, index) for index, row in enumerate(first)]
     drop = known.dropped(source, present, bundle.method)
     kept = [*(one for one in present if one not in drop), *read[0]]
-    told = [f"{name}: {one}" for one in bundle.found("of_columns", kept)]
+    told = [f"{name}: {one}" for feature in bundle.features for one in feature.check_columns(bundle, kept)]
     return told if tokenizer is None else told + _tokens(bundle, source, read, tokenizer)
 
 
 def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
-    name, lengths, ends, most = data_sources.name(source), [], 0, truncation.limit(bundle)
+    name, lengths, ends, most = name_of(source), [], 0, truncation.limit(bundle)
     asks = source["shape"] == "prompt"
     for row in read:
         parts = [row[part] for part in ("messages", "text", "prompt", "chosen", "completion") if part in row]
@@ -65,12 +66,12 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
     if not any(lengths):
         return [f"{name}: the first rows have no tokens"]
     rendered = dict(enumerate(read)) if tokenizer.chat_template else {}
-    why = template_check.unheard(rendered, tokenizer, name, shapes(bundle).conversations)
+    why = template_check.omitted_turn(rendered, tokenizer, name, bundle.row_format().conversations)
     if why is not None:
         return [why]
     learnt = not asks and not isinstance(parts[0], str)
     note = "; no end token in them: the model may never stop" if learnt and not ends else ""
-    note += "".join(bundle.step("part_ways", read, tokenizer))
+    note += "".join(feature.first_rows_note(bundle, read, tokenizer) for feature in bundle.features)
     long = 0 if most is None or asks else sum(length > most for length in lengths)
     if long:
         note += f"; seq = {most:,} is less than {long} of them {'has' if long == 1 else 'have'}"

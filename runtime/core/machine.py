@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from .bundle import Bundle
 from .errors import first_line
+from .feature import Bundle
 
 FREE = 0.9
 """Share of the planned memory that must be free: the question's own CUDA context takes some hundred MiB."""
@@ -19,7 +19,7 @@ def devices(bundle: Bundle) -> list[str]:
     import torch
 
     if not torch.cuda.is_available():
-        return [f"{needed} GPU(s) are needed, and torch sees none{blind()}"]
+        return [f"{needed} GPU(s) are needed, and torch sees none{no_gpu_reason()}"]
     count = torch.cuda.device_count()
     if count < needed:
         return [f"{needed} GPUs are needed on this node, and torch sees {count}"]
@@ -65,7 +65,7 @@ def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
     return not numbers or any(one // 10 == major and one % 10 <= minor for one in numbers)
 
 
-def blind() -> str:
+def no_gpu_reason() -> str:
     """Why torch sees no GPU, as the end of a sentence, in its own words: no driver, an old one, a build without CUDA.
 
     `is_available` is silent on all of them; what makes CUDA ready says why it cannot.

@@ -11,8 +11,8 @@ from transformers.trainer_callback import ExportableState
 
 from ..library_internals.transformers_trainer import tokens_trained
 from . import checkpoints, machine, signals
-from .bundle import Bundle
 from .fault_tolerance import writing
+from .feature import Bundle
 from .metrics_file import events, number, trim, written
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
@@ -69,7 +69,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         transformers logs the rate before its own scheduler steps, but after DeepSpeed's has: one step ahead.
         """
         if state.global_step == self.first_step:
-            self.bundle.step("before_first_step", self.trainer)
+            for feature in self.bundle.features:
+                feature.before_first_step(self.bundle, self.trainer)
         self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -88,8 +89,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         from accelerate.utils import broadcast_object_list
 
         steps = [step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step]
-        missed = state.is_world_process_zero and any(self.bundle.step("missed", args, state, self.path))
-        told = [sorted(steps), missed]
+        missed = (one.evaluation_missed(self.bundle, args, state, self.path) for one in self.bundle.features)
+        told = [sorted(steps), state.is_world_process_zero and any(missed)]
         broadcast_object_list(told)
         self.trainer.sound, self.trainer.evaluate_first = told
 
@@ -116,12 +117,12 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:
         words = [f"step {event['step']}/{total}"]
-        evaluated = "".join(self.bundle.step("line", event))
+        evaluated = "".join(feature.log_line(self.bundle, event) for feature in self.bundle.features)
         if evaluated:
             return f"{words[0]}  {evaluated}"
         if "loss" in event:
             words.append(f"loss {event['loss']:.4f}")
-        words += self.bundle.found("progress", event)
+        words += [word for feature in self.bundle.features for word in feature.log_words(self.bundle, event)]
         if "lr" in event:
             words.append(f"lr {event['lr']:.2e}")
         if isinstance(event.get("grad_norm"), float):
@@ -152,7 +153,8 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             if "loss" in event:
                 losses.append(float(event["loss"]))
         total = max(total, seconds)
-        evaluation, held = next(iter(bundle.step("last_told", path, state)), (None, ""))
+        evaluated = (feature.last_evaluation(bundle, path, state) for feature in bundle.features)
+        evaluation, held = next((one for one in evaluated if one is not None), (None, ""))
         facts = {
             "bundle": bundle.digest,
             "steps": state.global_step,

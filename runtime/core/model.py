@@ -3,9 +3,9 @@
 import os
 from typing import Any
 
-from .bundle import Bundle
 from .checkpoint_integrity import as_other_files
 from .errors import RunError, first_line
+from .feature import Bundle
 
 
 def load_tokenizer(bundle: Bundle) -> Any:
@@ -16,7 +16,8 @@ def load_tokenizer(bundle: Bundle) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(bundle.model_place, **bundle.loading())
     except (OSError, ValueError) as error:
         raise RunError(f"cannot load the tokenizer of {bundle.model_place}: {first_line(error)}") from error
-    bundle.step("tokenizer_loaded", tokenizer)
+    for feature in bundle.features:
+        feature.tokenizer_loaded(bundle, tokenizer)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
@@ -30,15 +31,19 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     from transformers import AutoModelForCausalLM
 
     plan = bundle.model
-    bundle.step("before_model")
+    for feature in bundle.features:
+        feature.before_model(bundle)
     options = bundle.loading()
     options[bundle.stack["dtype_keyword"]] = getattr(torch, plan["dtype"])
     options["attn_implementation"] = plan["attn_implementation"]
     if not plan.get("pickle"):  # a pickle is a program, which the spec asks for by `pickle` or not at all
         options["use_safetensors"] = True
     try:
-        loader = bundle.changed("model_loader", AutoModelForCausalLM, options)
-        model = loader.from_pretrained(bundle.model_place, **options)
+        kind = AutoModelForCausalLM
+        for feature in bundle.features:
+            kind = feature.model_class(bundle, kind)
+            feature.model_options(bundle, options)
+        model = kind.from_pretrained(bundle.model_place, **options)
     except (OSError, ValueError, ImportError) as error:
         if not plan.get("pickle") and "safetensors" in str(error):
             raise RunError(
@@ -47,7 +52,8 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
             ) from error
         raise RunError(f"cannot load {bundle.model_place}: {first_line(error)}") from error
     model.config.use_cache = False  # useless in training, and at odds with activation checkpointing
-    bundle.step("model_loaded", model, tokenizer)
+    for feature in bundle.features:
+        feature.model_loaded(bundle, model, tokenizer)
     align_tokens(model, tokenizer)
     return model
 
@@ -70,7 +76,8 @@ def align_tokens(model: Any, tokenizer: Any) -> None:
 def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
     """Leaves weights, configuration and tokenizer in output_dir. Raises RunError when no weights were left behind."""
     output_dir = trainer.args.output_dir
-    bundle.step("before_final_save", trainer)
+    for feature in bundle.features:
+        feature.before_final_save(bundle, trainer)
     trainer.save_model(output_dir)
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(output_dir)
@@ -78,4 +85,5 @@ def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         if not any(name.endswith(".safetensors") for name in os.listdir(output_dir)):
             raise RunError(f"the final save left no weights in {output_dir}; the newest checkpoint still has them")
     trainer.create_model_card()
-    bundle.step("final_saved", trainer, tokenizer)
+    for feature in bundle.features:
+        feature.final_saved(bundle, trainer, tokenizer)

@@ -8,10 +8,10 @@ import time
 from typing import IO, Any
 
 from . import same_run
-from .bundle import Bundle
 from .checkpoint_integrity import STAGING
 from .checkpoints import FOLDER, newest_complete
 from .errors import RunError
+from .feature import Bundle
 
 MARKER = "xpc_run.json"
 OWN = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "runs", "README.md", "_hub", STAGING)
@@ -52,13 +52,13 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         raise RunError(f"{folder} holds a run of another bundle{differs}; name another output folder or empty it")
     _free(folder)
     unfinished(bundle)
-    states = bundle.parts("states")[0].states  # of this strategy's checkpoints
-    checkpoint, notes = newest_complete(folder, run["world_size"], states, digests)
+    checkpoint, notes = newest_complete(folder, run["world_size"], bundle.check_checkpoint, digests)
     if checkpoint is not None:
         was = (_marker(bundle) or {}).get("settings") or {}
         division = same_run.divided_otherwise(was, same_run.settings(bundle)) if was else []
         return checkpoint, [*notes, *division, f"going on from {os.path.basename(checkpoint)}"]
-    bundle.step("without_checkpoint", folder)
+    for feature in bundle.features:
+        feature.no_checkpoint_found(bundle, folder)
     foreign = [name for name in held if name not in OWN and not FOLDER.match(name)]
     if foreign and len(_lines(folder)) < 2:
         raise RunError(f"{folder} has no complete checkpoint to go on from and is not empty ({foreign[0]}); empty it")

@@ -290,10 +290,6 @@ class Run(TypedDict):
 class Trainer(TypedDict):
     """What trainer/ was compiled for."""
 
-    modules: list[str]
-    """Of features/ and library_internals/, those that the run uses."""
-    steps: dict[str, list[str]]
-    """The modules that add something to a step of the run, in order."""
     unused: list[str]
     """Paths of settings that this run does without, each of which would use another module."""
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import bundle_integrity, checkpoint_integrity, checkpoints, machine, output_folder
-from .bundle import Bundle
 from .errors import RunError, findings
+from .feature import Bundle
 from .first_rows import rows_and_tokens
 
 DONE = "XPC_PREFLIGHT"
@@ -18,10 +18,10 @@ DONE = "XPC_PREFLIGHT"
 def without_libraries(bundle: Bundle) -> list[str]:
     """What takes no library to find out, before the launch. Several nodes look when they have met. Raises Finished."""
     output_folder.unfinished(bundle)
-    if bundle.parts("held"):
+    if bundle.run["nodes"] > 1:
         return []
     os.environ[DONE] = "files"
-    return own_files(bundle, 0, 0)
+    return file_findings(bundle, 0, 0)
 
 
 def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ()) -> None:
@@ -31,44 +31,48 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
     Before the launch of several nodes, one process of each meets the others here; node 0 tells what all found.
     """
     output_folder.unfinished(bundle)
-    if any(bundle.step("held", lambda rank: own(bundle, rank, 0, alone=True))):
+    if any(one.check_nodes(bundle, lambda rank: node_findings(bundle, rank, 0, alone=True)) for one in bundle.features):
         return
-    found = [*known, *own(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)]
+    found = [*known, *node_findings(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)]
     if found:
         error = findings(found)
         error.local = local_rank == 0  # type: ignore[attr-defined]  # this node's own finding is told by this node
-        bundle.step("end", error)
+        for feature in bundle.features:
+            feature.preflight_failed(bundle, error)
         raise error
 
 
-def own(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
+def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
     """What is wrong on this node. `alone` is true for the one process of a node before the launch."""
-    found = [] if os.environ.get(DONE) else own_files(bundle, rank, local_rank)
+    found = [] if os.environ.get(DONE) else file_findings(bundle, rank, local_rank)
     if local_rank == 0 and versions(bundle):  # a wrong stack makes its libraries' answers doubtful
         return found
     if local_rank == 0:
-        wrong = machine.devices(bundle) + bundle.found("extensions")
-        found += wrong or (bundle.found("between_gpus") if alone else [])
+        wrong = machine.devices(bundle)
+        wrong += [one for feature in bundle.features for one in feature.check_build_tools(bundle)]
+        if alone and not wrong:
+            wrong = [one for feature in bundle.features for one in feature.check_gpu_links(bundle)]
+        found += wrong
     if rank == 0 or alone:
         found += rows_and_tokens(bundle)  # every node reads the data, and the model that makes tokens of it
     return found
 
 
-def own_files(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
+def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
     """What takes no library to find out: packages, the files of the bundle, the disk, the output folder."""
     found: list[str] = []
     if local_rank == 0:
-        found += versions(bundle)
-        wrong = bool(found)
-        found += bundle_integrity.problems(bundle)
-        found += [] if wrong else bundle.found("missing")
+        wrong = versions(bundle)
+        found += wrong + bundle_integrity.problems(bundle)
+        if not wrong:
+            found += [one for feature in bundle.features for one in feature.missing_packages(bundle)]
     if rank == 0:
         found += disk(bundle)
         try:
             output_folder.begin(bundle)
         except RunError as error:
             found.append(str(error))
-        found += bundle.found("problems")
+        found += [one for feature in bundle.features for one in feature.check_access(bundle)]
     return found
 
 

@@ -1,17 +1,36 @@
 """From a stored row to one that trl reads: conversations that are spelled from and value."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from .data_sources import KEPT, name
 from .errors import RunError
 
+KEPT = ("tools", "chat_template_kwargs")
+"""Columns that trl reads as they are, in every shape."""
 ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
     "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
     "observation": "tool",
 }  # fmt: skip
 """Speakers of from/value conversations (ShareGPT and its kin) as the roles of chat templates."""
+
+
+class RowFormat(NamedTuple):
+    """Four functions over the shapes that a run may have."""
+
+    columns: Callable[[Mapping[str, Any], Sequence[str]], dict[str, str]]
+    """The dataset's own column for each part of the shape, of a source and the columns that the dataset has."""
+    dropped: Callable[[Mapping[str, Any], Sequence[str], str], list[str]]
+    """The stored columns that the trainer does not get, of a source, its columns and the method."""
+    conversations: Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
+    """The conversations that are rendered of a converted row."""
+    to_row: Callable[..., dict[str, Any]]
+    """One stored row as trl reads it, of a source, the row and its number. Raises RunError for another shape."""
+
+
+def name(source: Mapping[str, Any]) -> str:
+    """The name of a source in messages."""
+    return str(source["id"] or source["path"])
 
 
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
@@ -55,3 +74,6 @@ def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
         said = turn.get("value")
         out.append({"role": ROLES[speaker], "content": "" if said is None else said})
     return out
+
+
+FORMAT = RowFormat(columns, dropped, conversations, to_row)

@@ -7,10 +7,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..enabled import FEATURES, trainer_class
 from . import arguments, checkpoint_integrity, output_folder, preflight, signals
 from . import bundle as bundles
-from .bundle import Bundle
 from .errors import RunError, first_line, rank, say, stop
+from .feature import Bundle
 
 GONE = ("closed by peer", "reset by peer")
 """What gloo says when a process at the other end has ended."""
@@ -25,8 +26,7 @@ def main(folder: str, words: Sequence[str]) -> int:
             print(f"error: unknown argument {words[0]!r}; only --preflight is accepted", flush=True)
         return 2
     try:
-        bundle = bundles.read(folder)
-        bundle.step("messages")
+        bundle = bundles.read(folder, FEATURES)
         only_preflight = bool(words)
         if not (only_preflight and "WORLD_SIZE" not in os.environ):  # started by hand, alone, to look at the machine
             bundles.check_world(bundle.run, os.environ)
@@ -68,7 +68,8 @@ def train(bundle: Bundle) -> int:
     from .metrics_log import finish
     from .model import save_final
 
-    bundle.step("deprecations")  # after these imports, which set filters of their own
+    for feature in bundle.features:
+        feature.libraries_imported(bundle)
     transformers.utils.logging.disable_progress_bar()
     told = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
     broadcast_object_list(told)
@@ -92,8 +93,7 @@ def train(bundle: Bundle) -> int:
         save_final(bundle, trainer, tokenizer)
     if trainer.is_world_process_zero():
         finish(bundle, trainer, seconds, os.path.basename(resumed) if resumed else None)
-    _leave(trainer)
-    bundle.step("finished", trainer)
+    _leave(bundle, trainer, stopped=False)
     return 0
 
 
@@ -102,8 +102,7 @@ def _stopped(bundle: Bundle, trainer: Any) -> int:
     resumes = bundle.run["resume"] == "auto"
     then = "the same command goes on from it" if resumes else "this bundle does not resume (`resume = never`)"
     say(f"stopped as asked: checkpoint-{trainer.state.global_step} is whole; {then}")
-    _leave(trainer)
-    bundle.step("stopped", trainer)
+    _leave(bundle, trainer, stopped=True)
     return signals.REQUEUE if resumes else 1
 
 
@@ -112,7 +111,8 @@ def _begin(bundle: Bundle) -> str | None:
     checkpoint, notes = output_folder.begin(bundle, digests=True)
     output_folder.take(bundle)
     checkpoint_integrity.clear(bundle.output_dir)
-    bundle.step("folder_taken")
+    for feature in bundle.features:
+        feature.output_folder_locked(bundle)
     for note in notes:
         say(note)
     return checkpoint
@@ -135,10 +135,11 @@ def _first(make: Callable[[], Any]) -> Any:
     return made
 
 
-def _alone(make: Callable[[], Any]) -> Any:
-    """What ``make`` gives here, after process 0 had it: this process tells of its RunError, which no other has."""
+def _first_then_all(make: Callable[[], Any]) -> Any:
+    """What ``make`` gives on each process, after process 0 had it; a RunError that only this one has is reported."""
+    made = _first(make)
     try:
-        return make()
+        return make() if made is None else made
     except RunError as error:
         error.local = True  # type: ignore[attr-defined]
         raise
@@ -157,15 +158,14 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
 
     tokenizer = load_tokenizer(bundle)
     # The main process maps and caches; the others read the cache. trl's trainers do the same around their tokenizing.
-    built = _first(lambda: data.build(bundle, tokenizer))
-    rows, evaluation = built if built is not None else _alone(lambda: data.build(bundle, tokenizer))
+    rows, evaluation = _first_then_all(lambda: data.build(bundle, tokenizer))
     set_seed(args.seed)  # a reward model's new weights, and those of adapters
     model = load_model(bundle, tokenizer)
     reporter = Reporter(bundle)
     try:
         with truncation.watching(bundle) as losses:
             trainer = trainers.build(
-                bundle, args, model, lambda: load_model(bundle, tokenizer),
+                bundle, trainer_class, model, lambda: load_model(bundle, tokenizer), args=args,
                 train_dataset=rows, eval_dataset=evaluation, processing_class=tokenizer, callbacks=[reporter],
             )  # fmt: skip
     except TemplateError as error:
@@ -174,14 +174,17 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     trainer.data_facts = losses.facts()
     reporter.trainer = trainer
     trainer.card = bundle.inside("model_card.md")
-    bundle.step("trainer_built", trainer)
+    for feature in bundle.features:
+        feature.before_training(bundle, trainer)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs
         trainer.remove_callback(printer)
     say(f"{len(rows):,} rows to train on, world size {args.world_size}, {bundle.run['distributed_type']}")
     return trainer, tokenizer
 
 
-def _leave(trainer: Any) -> None:
+def _leave(bundle: Bundle, trainer: Any, stopped: bool) -> None:
     """Ends the process group in order; without it torch warns, and a rank may die of another's exit."""
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
+    for feature in bundle.features:
+        feature.run_ended(bundle, trainer, stopped)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bundle import Bundle
+    from .feature import Bundle
     from .payload import Division
 
 FREE = {
@@ -22,7 +22,7 @@ FREE = {
     *(f"run.{name}" for name in ("disk", "full_state", "project", "resume")),
     *(f"run.{name}" for name in ("deepspeed_extension", "division", "gpu", "use_cache_after")),
     *("arguments.dataset_num_proc", "data.workers"),
-    *("format", "trainer", "trainer.steps", "lora.merge", "model.liger_unchecked"),
+    *("format", "trainer", "lora.merge", "model.liger_unchecked"),
 }
 """Of trainer_args.json, what decides no number."""
 DIVIDED = {

@@ -11,10 +11,10 @@ FIRST = 4
 """Rows of each source that are rendered, beside the first of each role."""
 
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
-"""Gives the conversations of a mapped row (see ``data.shapes``)."""
+"""Gives the conversations of a mapped row (see ``rows.RowFormat``)."""
 
 
-def unheard(
+def omitted_turn(
     rows: Mapping[int, Mapping[str, Any]], tokenizer: Any, name: str, conversations: Conversations
 ) -> str | None:
     """A sentence on the first turn whose words the template leaves out, in these rows by their number, or None."""
@@ -67,7 +67,7 @@ def _marked(turn: Mapping[str, Any], mark: str) -> tuple[dict[str, Any], bool]:
     return dict(turn), False
 
 
-def telling(part: Any) -> list[int]:
+def sampled_rows(part: Any) -> list[int]:
     """The numbers of the first mapped rows, and of the first with each role in each column of turns. The latter are
     found without reading rows one by one."""
     import pyarrow

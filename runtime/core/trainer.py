@@ -1,27 +1,26 @@
-"""trl's trainer of the run's method with what every run adds to it."""
+"""trl's trainer of the run's method with what the features of the run add to it."""
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from .arguments import named
-from .bundle import Bundle
-from .fault_tolerance import FaultTolerant
+from .feature import Bundle
 
 
-def library_class(bundle: Bundle) -> Any:
-    """trl's own trainer of the bundle's class of arguments: "trl.DPOConfig" has "trl.DPOTrainer"."""
-    return named(bundle.config.removesuffix("Config") + "Trainer")
+def build(bundle: Bundle, kind: Callable[[], Any], model: Any, load: Callable[[], Any], **options: Any) -> Any:
+    """The trainer over ``model``, of the class that ``kind`` gives; ``load`` loads the model once more.
 
-
-def trainer_class(bundle: Bundle) -> Any:
-    """trl's trainer of the bundle's method, with what this run adds to it."""
-    mixins = [part.TrainerMixin for part in reversed(bundle.parts("TrainerMixin"))]
-    return type("Trainer", (*mixins, FaultTolerant, *bundle.changed("bases", [library_class(bundle)])), {})
-
-
-def build(bundle: Bundle, args: Any, model: Any, load: Callable[[], Any], **parts: Any) -> Any:
-    """The trainer over ``model``; ``load`` makes a frozen copy, for the methods that need one. Raises RunError."""
-    kind, library = trainer_class(bundle), library_class(bundle)
-    make = bundle.changed("trainer_maker", kind, sys.modules[library.__module__], load)
-    return make(model=model, args=args, **parts)
+    trl's own class of "trl.DPOConfig" is "trl.DPOTrainer". Raises RunError.
+    """
+    module = sys.modules[named(bundle.config.removesuffix("Config") + "Trainer").__module__]
+    for feature in bundle.features:
+        feature.trainer_options(bundle, model, load, options)
+    with ExitStack() as contexts:
+        for feature in bundle.features:
+            contexts.enter_context(feature.making_trainer(bundle, model, module, load))
+        trainer = kind()(model=model, **options)
+    for feature in bundle.features:
+        feature.trainer_made(bundle, trainer, options["processing_class"])
+    return trainer

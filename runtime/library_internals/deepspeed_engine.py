@@ -1,18 +1,30 @@
 """DeepSpeed's ZeRO where it does not do by itself what a run needs (0.16 to 0.19)."""
 
+from collections.abc import Callable
 from typing import Any
 
-from ..core.bundle import Bundle
+from ..core.feature import Bundle, Feature
 
 
-def before_arguments(bundle: Bundle, values: dict[str, Any]) -> None:
-    """Before the engine of ZeRO-3 is made."""
-    if bundle.run["zero_stage"] != 3:
-        return
-    if bundle.on_cpu and bundle.stack["zero3_gathers_early"]:
-        wait_for_every_gather()
-    if bundle.plan["method"]["generates"]:
-        keep_numbers_of_modules()
+class DeepSpeedEngine(Feature):
+    """DeepSpeed's engine on CPUs and of ZeRO-3."""
+
+    def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
+        """Before the process group of a CPU run, and the engine of ZeRO-3, are made."""
+        if bundle.on_cpu:
+            no_shared_memory_op()
+        if bundle.run["zero_stage"] != 3:
+            return
+        if bundle.on_cpu and bundle.stack["zero3_gathers_early"]:
+            wait_for_every_gather()
+        if bundle.plan["method"]["generates"]:
+            keep_numbers_of_modules()
+
+    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+        """Before adapters with whole modules beside them, such as a score, are put into a ZeRO-3 model."""
+        whole = bundle.lora and (bundle.plan["method"]["scores"] or bundle.lora["modules_to_save"])
+        if whole and bundle.stack["zero3_hooks_shared"] and bundle.run["zero_stage"] == 3:
+            own_hooks()
 
 
 def no_shared_memory_op() -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..core.bundle import Bundle
+from ..core.feature import Bundle, Feature
 
 SHARD = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt$")
 STATES = "optimizer_state_dict"
@@ -20,23 +20,26 @@ Part = tuple[int, int, int, int, int]
 """Numbers of a weight: the process, the group, where they begin in its shard and in the weight, and how many."""
 
 
-def before_arguments(bundle: Bundle, values: dict[str, Any]) -> None:
-    """Before the engine is made that will load the checkpoint."""
-    from deepspeed.runtime.engine import DeepSpeedEngine
+class DeepSpeedShards(Feature):
+    """ZeRO's checkpoints, read by another number of processes."""
 
-    own = DeepSpeedEngine.load_checkpoint
+    def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
+        """Before the engine is made that will load the checkpoint."""
+        from deepspeed.runtime.engine import DeepSpeedEngine
 
-    def load_checkpoint(engine: Any, load_dir: str, *given: Any, **named: Any) -> Any:
-        with open(os.path.join(load_dir, "latest"), encoding="utf-8") as handle:
-            place = os.path.join(load_dir, handle.read().strip())
-        found = {int(match[1]): match[0] for match in map(SHARD.match, os.listdir(place)) if match}
-        if len(found) == bundle.run["world_size"]:
-            return own(engine, load_dir, *given, **named)
-        model = min(name for name in os.listdir(place) if name.endswith("_model_states.pt"))
-        load(engine, *(_read(place, name) for name in (model, *(found[rank] for rank in sorted(found)))))
-        return place, {}
+        own = DeepSpeedEngine.load_checkpoint
 
-    DeepSpeedEngine.load_checkpoint = load_checkpoint
+        def load_checkpoint(engine: Any, load_dir: str, *given: Any, **named: Any) -> Any:
+            with open(os.path.join(load_dir, "latest"), encoding="utf-8") as handle:
+                place = os.path.join(load_dir, handle.read().strip())
+            found = {int(match[1]): match[0] for match in map(SHARD.match, os.listdir(place)) if match}
+            if len(found) == bundle.run["world_size"]:
+                return own(engine, load_dir, *given, **named)
+            model = min(name for name in os.listdir(place) if name.endswith("_model_states.pt"))
+            load(engine, *(_read(place, name) for name in (model, *(found[rank] for rank in sorted(found)))))
+            return place, {}
+
+        DeepSpeedEngine.load_checkpoint = load_checkpoint
 
 
 def load(engine: Any, model: Any, *files: Any) -> None:

@@ -2,23 +2,27 @@
 
 from typing import Any
 
-from ..core.bundle import Bundle
+from ..core.feature import Bundle, Feature
 
 
-def trainer_built(bundle: Bundle, _: Any) -> None:
-    """A run that goes on within an epoch gets the rows of that epoch's order.
+class EpochOrder(Feature):
+    """The order of rows in the rest of an epoch."""
 
-    accelerate before 1.12 makes a loader for the rest of the epoch that takes itself for the first one, and shuffles
-    as that does (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions hand the number on.
-    """
-    from transformers import trainer
+    def before_training(self, bundle: Bundle, _: Any) -> None:
+        """A run that resumes within an epoch gets the rows of that epoch's order.
 
-    skip = trainer.skip_first_batches
+        accelerate before 1.12 makes a loader for the rest of the epoch that takes itself for the first one, and
+        shuffles as that does (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions hand the number
+        on.
+        """
+        from transformers import trainer
 
-    def skipped(loader: Any, num_batches: int = 0) -> Any:
-        made = skip(loader, num_batches)
-        if hasattr(loader, "iteration"):
-            made.iteration = loader.iteration
-        return made
+        skip = trainer.skip_first_batches
 
-    trainer.skip_first_batches = skipped
+        def skipped(loader: Any, num_batches: int = 0) -> Any:
+            made = skip(loader, num_batches)
+            if hasattr(loader, "iteration"):
+                made.iteration = loader.iteration
+            return made
+
+        trainer.skip_first_batches = skipped

@@ -7,12 +7,15 @@ whose attention it takes from the hub, and some families when their module is im
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.bundle import Bundle
+from ..core.feature import Bundle, Feature
 
 
-def before_model(bundle: Bundle) -> None:
-    """The commits of the bundle's lock."""
-    load_at(bundle.model["kernels"])
+class HubKernels(Feature):
+    """Kernels of the hub at pinned commits."""
+
+    def before_model(self, bundle: Bundle) -> None:
+        """The commits of the bundle's lock."""
+        load_at(bundle.model["kernels"])
 
 
 def load_at(commits: Mapping[str, str]) -> None:

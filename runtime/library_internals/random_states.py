@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 
-class TrainerMixin:
+class RandomStatesTrainer:
     """Stands between our classes and trl's trainer."""
 
     args: Any

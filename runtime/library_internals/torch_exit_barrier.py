@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from ..core.bundle import Bundle
+from ..core.feature import Bundle, Feature
 
 PATIENCE = timedelta(seconds=10)
 
 
-def before_launch(bundle: Bundle, environ: Mapping[str, str]) -> None:
-    """Where launch.sh has given this node a place among others."""
-    if "NODE_RANK" in environ:
-        last_to_leave(environ)
+class TorchExitBarrier(Feature):
+    """The end of the launchers of several nodes."""
+
+    def before_launch(self, bundle: Bundle, environ: Mapping[str, str]) -> None:
+        """Where launch.sh has given this node a place among others."""
+        if "NODE_RANK" in environ:
+            last_to_leave(environ)
 
 
 def last_to_leave(environ: Mapping[str, str]) -> None:

@@ -4,24 +4,26 @@ large the gradient is (deepspeed 0.19)."""
 import warnings
 from typing import Any
 
-from ..core.bundle import Bundle
 from ..core.errors import RunError
+from ..core.feature import Bundle, Feature
 
 
-def deprecations(bundle: Bundle) -> None:
-    """Leaves out torch's warning of a collective that transformers calls by its old name in each step."""
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.integrations\.deepspeed")
+class Ulysses(Feature):
+    """Sequences that processes of DeepSpeed share."""
 
+    def libraries_imported(self, bundle: Bundle) -> None:
+        """Leaves out torch's warning of a collective that transformers calls by its old name in each step."""
+        warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.integrations\.deepspeed")
 
-def trainer_built(bundle: Bundle, trainer: Any) -> None:
-    """The loader and the loss as transformers' trainer finds them. Raises RunError where accelerate was not told."""
-    size, mesh = bundle.run["context_parallel"], trainer.accelerator.parallelism_config
-    if getattr(mesh, "sp_size", 1) != size:
-        raise RunError(
-            f"{size} processes share a sequence, of which accelerate was not told; start it with its launch.sh"
-        )
-    _epochs()
-    _gradient()
+    def before_training(self, bundle: Bundle, trainer: Any) -> None:
+        """Changes the loader and the loss of transformers' trainer. Raises RunError where accelerate was not told."""
+        size, mesh = bundle.run["context_parallel"], trainer.accelerator.parallelism_config
+        if getattr(mesh, "sp_size", 1) != size:
+            raise RunError(
+                f"{size} processes share a sequence, of which accelerate was not told; start it with its launch.sh"
+            )
+        _epochs()
+        _gradient()
 
 
 def _gradient() -> None:

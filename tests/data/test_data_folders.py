@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from case_support import ROW, spec
 from compile_support import checked, errors, of, only, put, shown, xpc
+from run_features import read
 
 from xpc.compiler.data import contents as compiling
 from xpc.compiler.data import survey_cache as remembered
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.spec import folders
-from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import data_folders as run
-from xpc.runtime.features import local_data
+from xpc.runtime.core.feature import Bundle
+from xpc.runtime.features.rows import local_sources
+from xpc.runtime.features.rows import split_files as run
 
 FILES = {
     "rows/train/b.jsonl": ROW * 6,
@@ -66,7 +67,7 @@ def stated(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 def loaded(bundle: Bundle, split: str) -> list[bytes]:
-    _, found = local_data.files(bundle, bundle.data["sources"][0], split)
+    _, found = local_sources.files(bundle, bundle.data["sources"][0], split)
     return [Path(one).read_bytes() for one in found]
 
 

@@ -15,7 +15,7 @@ from stacks import REPOSITORY
 
 from xpc.runtime.core import checkpoint_integrity, fault_tolerance, signals
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import checkpoint_rotation
+from xpc.runtime.features.saving import rotation
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def test_it_has_its_name_when_it_is_whole(tmp_path: object) -> None:
     path = finished(out)
     assert os.listdir(out) == ["checkpoint-2"]
     assert checkpoint_integrity.broken(path, digests=True) is None
-    checkpoint_rotation.remove(path)
+    rotation.remove(path)
     assert os.listdir(out) == []
 
 

@@ -17,7 +17,7 @@ from moments import pause
 
 from xpc.compiler.stacks import DEFAULT
 from xpc.runtime.core import checkpoints as checkpoints_of_runtime
-from xpc.runtime.features import deepspeed
+from xpc.runtime.features.distributed.deepspeed import DeepSpeed
 
 pytestmark = pytest.mark.slow
 WORDS = {"nan": "nan", "inf": "infinite"}
@@ -88,14 +88,14 @@ def test_whatever_happens_to_a_file_is_found(
     going.until(lambda: "checkpoint-9" in checkpoints(going.out))
     going.kill()
     newest = os.path.join(going.out, "checkpoint-9")
-    assert checkpoints_of_runtime.newest_complete(going.out, 2, deepspeed.states, digests=True)[0] == newest
+    assert checkpoints_of_runtime.newest_complete(going.out, 2, DeepSpeed().check_checkpoint, digests=True)[0] == newest
     found_there = files(newest)
     for number in range(100):
         path = chance.choice(found_there)
         with open(path, "rb") as handle:
             before = handle.read()
         what = hurt(path, chance)
-        found, told = checkpoints_of_runtime.newest_complete(going.out, 2, deepspeed.states, digests=True)
+        found, told = checkpoints_of_runtime.newest_complete(going.out, 2, DeepSpeed().check_checkpoint, digests=True)
         assert os.path.basename(found or "") == "checkpoint-6", (number, what, path)
         assert "checkpoint-9 is skipped: " in told[0]
         with open(path, "wb") as handle:

@@ -61,8 +61,9 @@ def laid_together(parts: list[Case], tool: str, folder: str) -> Imported:
 
 def trained_on(found: Imported, folder: str) -> list[dict[str, Any]]:
     """The rows of the bundle's trainer, each through its collator, in the form of the tool's records."""
+    import run_features
+
     from xpc.runtime.core import arguments, run
-    from xpc.runtime.core import bundle as bundles
 
     place = os.path.join(folder, "bundle")
     for name, data in found.files.items():
@@ -73,7 +74,8 @@ def trained_on(found: Imported, folder: str) -> list[dict[str, Any]]:
     was = os.getcwd()
     os.chdir(folder)
     try:
-        bundle = bundles.read(place)
+        bundle = run_features.read(place)
+        run.trainer_class = run_features.enabled(bundle.plan).trainer_class
         weights(folder)
         trainer, _ = run._trainer(bundle, arguments.build_arguments(bundle))
         return [_row(trainer, row) for row in trainer.train_dataset]

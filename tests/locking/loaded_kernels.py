@@ -62,8 +62,9 @@ if __name__ == "__main__":
     import kernels  # type: ignore[import-not-found]
     from tiny import build
     from trainer.core import bundle, model  # type: ignore[import-not-found]
+    from trainer.enabled import FEATURES  # type: ignore[import-not-found]
 
     build("tiny")
-    made = bundle.read(sys.argv[1])
+    made = bundle.read(sys.argv[1], FEATURES)
     model.load_model(made, model.load_tokenizer(made))
     print("\n" + json.dumps(kernels.ASKED))

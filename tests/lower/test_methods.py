@@ -254,7 +254,7 @@ def test_compiling_executes_nothing_of_a_reward_file(tmp_path: object) -> None:
 
 
 def test_the_rewards_of_the_language_are_those_of_the_runtime() -> None:
-    with open(os.path.join(REPOSITORY, "runtime", "features", "rewards.py"), encoding="utf-8") as handle:
+    with open(os.path.join(REPOSITORY, "runtime", "features", "method", "rewards.py"), encoding="utf-8") as handle:
         tree = ast.parse(handle.read())
     tables = {
         node.target.id: node.value
@@ -263,7 +263,9 @@ def test_the_rewards_of_the_language_are_those_of_the_runtime() -> None:
     }
     names = {ast.literal_eval(key) for table in ("PLAIN", "MADE") for key in tables[table].keys}
     assert names == set(schema.REWARDS)
-    math = next(n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "MATH")
+    with open(os.path.join(REPOSITORY, "runtime", "features", "launch", "packages.py"), encoding="utf-8") as handle:
+        body = ast.parse(handle.read()).body
+    math = next(n.value for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "MATH")
     assert set(ast.literal_eval(math)) == set(schema.MATH)
 
 

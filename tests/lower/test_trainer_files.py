@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from tests.golden_bundles import ROOT, SPECS, compiled
-from xpc.compiler.lower.trainer_files import CHOSEN, imported, trainer_files
+from xpc.compiler.lower.trainer_files import CHOSEN, trainer_files
 from xpc.runtime.core import bundle as bundles
+from xpc.runtime.core.conditions import DECISIVE, IMPORT, uses
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.core.features import DECISIVE, STEPS, trainer, uses
+from xpc.runtime.core.feature import Feature
+from xpc.runtime.enabled import FEATURES
 
 RUNTIME = Path(ROOT, "runtime")
 bundle = cache(compiled)
@@ -30,22 +32,9 @@ def modules(name: str) -> dict[str, ast.Module]:
     return {one: ast.parse(data) for one, data in files.items() if one.endswith(".py")}
 
 
-def asked(test: ast.expr) -> set[str]:
-    """The names X of `uses("X")` that a condition requires: itself, or what stands in it beside `and`."""
-    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    calls = [one for one in parts if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
-    return {call.args[0].value for call in calls if call.func.attr == "uses" and isinstance(call.args[0], ast.Constant)}
-
-
-def imports(node: ast.AST, path: str, guards: frozenset[str] = frozenset()) -> Iterator[tuple[str, frozenset[str]]]:
-    """Every relative import as the file that it reads, with what `uses` was asked for around it."""
-    if isinstance(node, ast.If):
-        if ast.unparse(node.test) == "TYPE_CHECKING":
-            return
-        for child in node.body:
-            yield from imports(child, path, guards | asked(node.test))
-        for child in node.orelse:
-            yield from imports(child, path, guards)
+def imports(node: ast.AST, path: str) -> Iterator[str]:
+    """The file that each relative import reads, those for types excluded."""
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
     if isinstance(node, ast.ImportFrom) and node.level:
         place = os.path.normpath(os.path.join(os.path.dirname(path), *[".."] * (node.level - 1)))
@@ -53,98 +42,183 @@ def imports(node: ast.AST, path: str, guards: frozenset[str] = frozenset()) -> I
         for alias in node.names:
             inside = os.path.normpath(os.path.join(place, f"{alias.name}.py"))
             there = (one for one in (inside, f"{place}/__init__.py") if (RUNTIME / one).is_file())
-            yield next(there, f"{place}.py"), guards
+            yield next(there, f"{place}.py")
     for child in ast.iter_child_nodes(node):
-        yield from imports(child, path, guards)
+        yield from imports(child, path)
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_every_import_is_in_the_bundle_or_asked_for(name: str) -> None:
-    there, plan = modules(name), json.loads(bundle(name)["trainer_args.json"])
-    seen = 0
+def test_every_import_is_in_the_bundle(name: str) -> None:
+    there, seen = modules(name), 0
     for path, tree in there.items():
-        for file, guards in imports(tree, path):
+        for file in imports(tree, path):
             seen += 1
-            module = Path(file).stem
             assert (RUNTIME / file).is_file(), f"{path} imports {file}, which is nowhere"
-            if file not in there:
-                assert module in guards, (
-                    f"{path} imports {file}, which is not in the bundle, without `uses({module!r})`"
-                )
-                assert not uses(plan)[module]
+            assert file in there, f"{path} imports {file}, which is not in the bundle"
     assert seen > 50
 
 
 def test_the_core_names_no_feature() -> None:
-    """What a feature adds to a run it adds at a step: the core imports those alone that every run has."""
+    """A feature acts at its moments: the core imports those modules alone that every run has."""
     always = set.intersection(*({Path(one).stem for one in bundle(name)} for name in SPECS))
-    compilers = RUNTIME / "core" / "features.py"
+    compilers = RUNTIME / "core" / "conditions.py"
     for path in {RUNTIME / "main.py", RUNTIME / "launcher.py", *(RUNTIME / "core").glob("*.py")} - {compilers}:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        for file, _ in imports(tree, str(path.relative_to(RUNTIME))):
+        for file in imports(tree, str(path.relative_to(RUNTIME))):
             assert file.split("/")[0] not in CHOSEN or Path(file).stem in always, f"{path.name} imports {file}"
 
 
-def parameters(module: str, name: str) -> list[str] | None:
-    """Those of a function of a module of features/ or library_internals/; None where it has none of that name. A class
-    of that name counts as a function of the bundle."""
-    folder, _, file = module.rpartition(".")
-    tree = ast.parse((RUNTIME / (folder or "features") / f"{file}.py").read_text(encoding="utf-8"))
-    found = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name]
-    if any(isinstance(one, ast.ClassDef) and one.name == name for one in tree.body):
-        return ["bundle"]
-    return [one.arg for one in found[0].args.args] if found else None
+HOOKS = {name for name, value in vars(Feature).items() if callable(value)}
 
 
-def asked_steps() -> Iterator[tuple[str, int | None]]:
-    """The steps that the core does, with the number of values that their functions get; None where it is not told."""
-    methods = {"step": 0, "found": 0, "changed": 0, "parts": None}
-    for path in [RUNTIME / "launcher.py", *(RUNTIME / "core").glob("*.py")]:
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in methods:
-                first = call.args[0] if call.args else None
-                if isinstance(first, ast.Constant):
-                    yield first.value, None if call.func.attr == "parts" else len(call.args)
+def test_every_moment_is_called_and_used() -> None:
+    """The core calls each method of Feature over the features of the bundle, and some feature overrides it."""
+    called = set[str]()
+    for path in [*RUNTIME.glob("*.py"), *(RUNTIME / "core").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                called |= {node.func.attr} if ast.unparse(node.func.value) in ("feature", "one") else set()
+    assert called & HOOKS == HOOKS
+    assert {name for one in FEATURES for name in vars(type(one))} & HOOKS == HOOKS
 
 
-@pytest.mark.slow
-def test_steps_are_functions_of_the_modules_that_add_to_them() -> None:
-    steps = list(asked_steps())
-    assert {name for name, _ in steps} == set(STEPS)
-    for name, given in steps:
-        for module in STEPS[name]:
-            found = parameters(module, name)
-            assert found is not None, f"{module} has no function {name}"
-            assert given is None or len(found) == given, f"{module}.{name} takes {found}"
-    for path in (one for folder in CHOSEN for one in (RUNTIME / folder).glob("*.py")):
-        for step in STEPS:
-            module = path.stem if path.parent.name == "features" else f"{path.parent.name}.{path.stem}"
-            named = (parameters(module, step) or [""])[0] == "bundle"
-            assert not named or module in STEPS[step], f"{path.name}: {step}"
+ORDER = {
+    "before_rows": ("AssistantMasks", "Rewards", "Teacher", "LigerFamily", "Mixture"),
+    "check_access": ("Hub", "ContinuedAdapter", "Packages"),
+    "check_gpu_links": ("PeerToPeer", "AllReduce", "NodeAllReduce"),
+    "tokenizer_loaded": ("ChatTemplate", "AddedTokens", "SpecialTokens"),
+    "row_format": ("PromptRows", "ChatRows"),
+    "row_converter": ("PromptTemplate", "NamedRoles"),
+    "rows_mapped": ("Mixture", "KtoRows", "LengthLimits"),
+    "token_counter": ("PairCounts", "OrpoCounts", "MixedShapes"),
+    "tokens_counted": ("Packing", "LossMask", "RewardHead"),
+    "model_options": ("RewardHead", "Adapters"),
+    "model_loaded": ("WeightDtypes", "AddedTokens", "Liger"),
+    "making_trainer": ("Sampling", "Reference", "WeightDtypes"),
+    "trainer_made": ("OnPolicy", "LossDivision", "WeightDtypes", "ContinuedAdapter", "Adapters"),
+    "before_first_step": ("Evaluation", "DeepSpeed"),
+}
+"""Where one feature changes what another one sees, or their messages have an order."""
 
 
-def test_every_module_has_its_condition_and_is_in_a_golden() -> None:
-    found = {path.stem for folder in CHOSEN for path in (RUNTIME / folder).glob("*.py")} - {"__init__"}
-    known = set(uses(json.loads(bundle("sentence")["trainer_args.json"])))
-    assert known <= found
-    sources = [path.read_bytes() for path in RUNTIME.rglob("*.py")]
-    assert found - known <= set().union(*map(imported, sources))  # those come with what imports them
-    emitted = {Path(one).stem for name in SPECS for one in bundle(name)}
-    locked = json.loads(bundle("sentence")["trainer_args.json"])
-    locked["model"]["kernels"] = {
-        "kernels-community/flash-attn2": "0" * 40
-    }  # which a lock states, and no golden has one
-    emitted |= {Path(one).stem for one in trainer_files({**locked, "trainer": trainer(locked)})}
-    assert found <= emitted
-    assert not {"doctor", "payload", "features"} & emitted
+@pytest.mark.parametrize("moment", ORDER)
+def test_features_act_in_this_order(moment: str) -> None:
+    assert tuple(type(one).__name__ for one in FEATURES if moment in vars(type(one))) == ORDER[moment]
+
+
+def test_every_method_of_a_feature_is_a_moment() -> None:
+    """A method that overrides none would never be called."""
+    for one in FEATURES:
+        public = {name for name, value in vars(type(one)).items() if callable(value) and not name.startswith("_")}
+        assert public <= HOOKS, f"{type(one).__name__}: {public - HOOKS}"
+
+
+def test_no_feature_is_found_by_its_name() -> None:
+    """mypy follows each call: no module or method is looked up by a text, and no class is made by `type`."""
+    for path in RUNTIME.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name, text = ast.unparse(node.func), ast.unparse(node)
+            assert not (name == "type" and len(node.args) == 3), f"{path}: {text}"
+            assert name != "getattr" or "feature" not in ast.unparse(node.args[0]).split("."), f"{path}: {text}"
+            if name == "import_module":  # of a library
+                assert "__package__" not in text, f"{path}: {text}"
+                assert not any(isinstance(one, ast.Constant) and str(one.value)[:1] == "." for one in node.args), text
+
+
+def names_of(source: bytes) -> tuple[list[str], list[str]]:
+    """The features of an enabled.py and the classes of its trainer, in order."""
+    tree = ast.parse(source)
+    table = next(one.value for one in tree.body if isinstance(one, ast.AnnAssign))
+    kind = next(one for one in ast.walk(tree) if isinstance(one, ast.ClassDef))
+    assert isinstance(table, ast.Tuple)
+    return [ast.unparse(one).removesuffix("()") for one in table.elts], [ast.unparse(one) for one in kind.bases]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_bundle_enables_the_features_that_its_run_uses(name: str) -> None:
+    plan, source = json.loads(bundle(name)["trainer_args.json"]), bundle(name)["trainer/enabled.py"]
+    used = uses(plan)
+    (features, bases), every = names_of(source), names_of((RUNTIME / "enabled.py").read_bytes())
+    kept = {one for module, names in imported_names() if used[module] for one in names.split(", ")}
+    assert features == [one for one in every[0] if one in kept]
+    own = f"{plan['config'].rpartition('.')[2].removesuffix('Config')}Trainer"
+    assert bases == [own if one == "SFTTrainer" else one for one in every[1] if one in {*kept, *CORE}]
+    assert b"\n\n\n\n" not in source
+
+
+CORE = ("FaultTolerant", "SFTTrainer")
+"""Classes of every trainer; the second stands for that of the method."""
+
+
+def imported_names() -> list[tuple[str, str]]:
+    """The modules that runtime/enabled.py imports, with the names."""
+    lines = (RUNTIME / "enabled.py").read_text(encoding="utf-8").split("\n")
+    return [found.group(1, 2) for line in lines if (found := IMPORT.match(line))]
+
+
+def test_every_condition_is_that_of_a_module_of_enabled() -> None:
+    assert {module for module, _ in imported_names()} == set(uses(json.loads(bundle("sentence")["trainer_args.json"])))
+
+
+def test_every_module_is_in_a_golden() -> None:
+    found = {path.relative_to(RUNTIME).as_posix() for folder in CHOSEN for path in (RUNTIME / folder).rglob("*.py")}
+    assert len({Path(one).stem for one in found} - {"__init__"}) == len([one for one in found if "__init__" not in one])
+    emitted = {one for name in SPECS for one in bundle(name)}
+    plan = json.loads(bundle("sentence")["trainer_args.json"])
+    others: list[dict[str, Any]] = [  # which no golden has
+        {"model": {**plan["model"], "kernels": {"kernels-community/flash-attn2": "0" * 40}}},  # of a lock
+        {"data": {**plan["data"], "max_tokens": 99}},
+        {"stack": {**plan["stack"], "losses_not_divided": ["sft"]}},
+        {"config": "trl.GKDConfig", "method": {**plan["method"], "teacher": plan["model"]}},
+    ]
+    for other in others:
+        emitted |= set(trainer_files({**plan, **other}))  # type: ignore[typeddict-item]
+    assert {f"trainer/{one}" for one in found} <= emitted
+    assert not {"doctor", "payload", "conditions"} & {Path(one).stem for one in emitted}
+
+
+def test_no_folder_is_large_or_repeats_its_name() -> None:
+    for folder in (RUNTIME / "features").iterdir():
+        if folder.is_dir() and folder.name != "__pycache__":
+            names = [path.stem for path in folder.glob("*.py")]
+            assert len(names) <= 20
+            assert not [one for one in names if folder.name.rstrip("s") in one.split("_")]
+
+
+def lines_of_code(source: bytes) -> int:
+    """Lines that are no blank line, comment or docstring."""
+    texts = set[int]()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            texts.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = enumerate(source.decode().splitlines(), 1)
+    return sum(1 for number, line in lines if number not in texts and line.strip()[:1] not in ("", "#"))
 
 
 def test_the_sentence_has_a_short_trainer() -> None:
+    """At most 2,100 lines of code, those not counted that declare what other runs may do (core/feature.py)."""
     files = {one: data for one, data in bundle("sentence").items() if one.startswith("trainer/")}
-    assert sum(data.count(b"\n") for one, data in files.items() if one.endswith(".py")) <= 3000
-    assert sum(data.count(b"\n") for data in files.values()) <= 3050
+    code = {one: lines_of_code(data) for one, data in files.items() if one.endswith(".py")}
+    assert sum(code.values()) - code["trainer/core/feature.py"] <= 2100
+    assert sum(data.count(b"\n") for data in files.values()) <= 3450
     names = {Path(one).stem for one in files}
-    assert not names & {"hub", "rewards", "adapters", "node_rendezvous", "evaluation", "local_data", "row_filters"}
+    assert not names & {"hub", "rewards", "adapters", "node_rendezvous", "during_training", "local_sources", "lengths"}
+
+
+def test_the_training_path_is_about_a_quarter() -> None:
+    """README.md names the files that a reader follows the training in."""
+    files = bundle("sentence")
+    text = files["trainer/README.md"].decode()
+    path = text[text.index("## The training path") : text.index("## Features")]
+    named = re.findall(r"`((?:core/)?\w+\.py)`", path)
+    read = [f"trainer/{one if one in ('enabled.py',) or '/' in one else f'core/{one}'}" for one in named]
+    code = {
+        one: lines_of_code(data) for one, data in files.items() if one.startswith("trainer/") and one.endswith(".py")
+    }
+    assert set(read) <= set(code)
+    assert 0.2 <= sum(code[one] for one in read) / sum(code.values()) <= 0.3
 
 
 def test_programs_come_with_the_runs_that_start_them() -> None:
@@ -173,13 +247,13 @@ def test_a_setting_that_needs_a_module_which_is_not_there_is_one_sentence(
         (tmp_path / one).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / one).write_bytes(data)
     plan = json.loads((tmp_path / "trainer_args.json").read_text())
-    assert not bundles.read(str(tmp_path)).uses("adapters")
+    assert bundles.read(str(tmp_path), ()).lora is None
     plan[section][name] = value
     (tmp_path / "trainer_args.json").write_text(json.dumps(plan))
     with pytest.raises(
         RunError, match=f"was given {section}.{name}, which trainer/ has no module for: compile it again"
     ):
-        bundles.read(str(tmp_path))
+        bundles.read(str(tmp_path), ())
 
 
 class Noted(dict[str, Any]):
@@ -214,7 +288,6 @@ def test_what_is_unused_would_need_another_module(name: str) -> None:
     """Each setting that a bundle calls unused brings a module when it is set, and what was set is not called so."""
     plan = json.loads(bundle(name)["trainer_args.json"])
     before = uses(plan)
-    assert set(plan["trainer"]["modules"]) == {one for one, used in before.items() if used}
     for path in plan["trainer"]["unused"]:
         changed = copy.deepcopy(plan)
         *sections, last = path.split(".")
@@ -225,7 +298,7 @@ def test_what_is_unused_would_need_another_module(name: str) -> None:
         assert any(used and not before[one] for one, used in uses(changed).items()), path
 
 
-MODULE = re.compile(r"(?:core|features|library_internals)/\w+\.py")
+MODULE = re.compile(r"(?:core|features|library_internals)/(?:\w+/)?\w+\.py")
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -18,7 +18,7 @@ from xpc.compiler.plan.frozen import trained_part
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.spec import Spec
-from xpc.runtime.features.frozen_weights import freeze
+from xpc.runtime.features.model.frozen_weights import freeze
 
 pytestmark = pytest.mark.slow
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

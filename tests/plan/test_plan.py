@@ -178,7 +178,7 @@ def test_the_last_step_is_saved_too(every, steps, saves):
 
 @pytest.mark.parametrize(("more", "kept"), [("", 3), ("eval(every=4, patience=2)\ndata(holdout=5%)", 4)])
 def test_the_best_checkpoint_stands_beside_those_that_are_kept(more, kept):
-    """As the runtime keeps it (runtime/features/checkpoint_rotation.py)."""
+    """As the runtime keeps it (runtime/features/saving/rotation.py)."""
     text = (
         SPEC.format(**WRITTEN)
         .replace("for 1 epochs", "for 80 steps")

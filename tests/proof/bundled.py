@@ -14,25 +14,26 @@ from typing import Any
 
 import tiny_models
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path += [ROOT, os.path.join(ROOT, "tests", "support")]
+import run_features  # noqa: E402
 
 
 def bundle(scene: Any) -> Any:
     """The runtime's view of the scene's plan."""
-    from runtime.core import features
-    from runtime.core.bundle import Bundle
+    from runtime.core.feature import Bundle
 
-    return Bundle(scene.folder, {**scene.plan, "trainer": features.trainer(scene.plan)}, "", {})
+    return Bundle(scene.folder, scene.plan, "", {}, run_features.enabled(scene.plan, "runtime").FEATURES)
 
 
 def load(scene: Any) -> Any:
     """The tiny model, over a base of 4 or 8 bits where the plan has one."""
-    from runtime.features.adapters import quantization
-    from runtime.features.weight_dtypes import model_loaded
+    from runtime.features.model.adapters import quantization
+    from runtime.features.model.weight_dtypes import WeightDtypes
 
     read = bundle(scene)
     made = tiny_models.load(scene.family, scene.plan["model"], scene.kind, quantization(read))
-    model_loaded(read, made, None)
+    WeightDtypes().model_loaded(read, made, None)
     return made
 
 
@@ -40,14 +41,16 @@ def trainer(scene: Any) -> Any:
     """The trainer that runtime/core/trainer.py builds, on the scene's model and rows."""
     read = bundle(scene)
     from runtime.core import trainer
-    from runtime.features import distillation, rewards
+    from runtime.features.method import rewards
+    from runtime.features.method import teacher as teachers
 
-    distillation.teacher = lambda _: teacher(scene)
+    teachers.teacher = lambda _: teacher(scene)
     functions = rewards.functions
     rewards.functions = lambda given: [telling(i, one) for i, one in enumerate(functions(given))]
+    kind = run_features.enabled(scene.plan, "runtime").trainer_class
     return trainer.build(
-        read, scene.args, scene.model, lambda: load(scene), train_dataset=scene.rows, eval_dataset=scene.held,
-        processing_class=scene.tokenizer, callbacks=[],
+        read, kind, scene.model, lambda: load(scene), args=scene.args, train_dataset=scene.rows,
+        eval_dataset=scene.held, processing_class=scene.tokenizer, callbacks=[],
     )  # fmt: skip
 
 

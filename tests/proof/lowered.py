@@ -18,7 +18,7 @@ from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.grammar.read import decode
-from xpc.runtime.core.features import trainer
+from xpc.runtime.core.conditions import trainer
 
 GONE = "\0gone"
 """As the value of a change: the name is taken out."""

@@ -68,13 +68,17 @@ class Scene:
     def _group(self, values: dict[str, Any]) -> None:
         """The process group of a DeepSpeed run on the CPU, as a bundle's own program makes it."""
         sys.path.append(REPOSITORY)
-        from runtime.features.cpu_processes import make_group
-        from runtime.library_internals.deepspeed_engine import keep_numbers_of_modules, wait_for_every_gather
+        from runtime.features.distributed.cpu_processes import make_group
+        from runtime.library_internals.deepspeed_engine import (
+            keep_numbers_of_modules,
+            no_shared_memory_op,
+            wait_for_every_gather,
+        )
 
         class Bundle:
             run = self.plan["run"]
-            uses = staticmethod(lambda name: True)
 
+        no_shared_memory_op()
         make_group(Bundle, values)
         if self.plan["run"]["zero_stage"] == 3:
             if self.plan["stack"]["zero3_gathers_early"]:
@@ -126,7 +130,7 @@ class Scene:
         sys.path.append(REPOSITORY)
         import datasets
 
-        from runtime.features import mixed_shapes
+        from runtime.features.rows import mixed_shapes
 
         parts = [mixed_shapes.marked(one, self._alike(one)) for one in sources]
         return datasets.concatenate_datasets(parts).shuffle(seed=0).select(range(self.job["rows"]))
@@ -152,7 +156,7 @@ class Scene:
             rows = DatasetDict(made)
             if self.job.get("checked") and not self.job.get("library"):
                 sys.path.append(REPOSITORY)
-                from runtime.features.mixture import Sets
+                from runtime.features.rows.evaluation_sets import Sets
 
                 rows = Sets(made)
             return rows if sets["named"] else next(iter(rows.values()))
@@ -197,7 +201,7 @@ class Scene:
         return made
 
     def _given_a_reference(self, method: str) -> bool:
-        """Whether a bundle's own program hands the trainer a frozen copy of the model (features/trainer_parts.py)."""
+        """Whether a bundle's own program hands the trainer a frozen copy (features/method/reference.py)."""
         precomputed = self.plan["arguments"].get("precompute_ref_log_probs")
         return method in self.plan["stack"]["reference_given"] and not precomputed
 
@@ -221,8 +225,10 @@ class Scene:
 
 
 def without_empty_groups(create: Any) -> Any:
-    """A trainer's ``create_optimizer`` as a bundle's own program has it (features/optimizer_groups.py): DeepSpeed 0.16
-    takes a group that has no weights out of the optimizer, and not out of the schedule."""
+    """A trainer's ``create_optimizer`` as a bundle's own program has it (features/optimizer/empty_groups.py).
+
+    DeepSpeed 0.16 takes a group that has no weights out of the optimizer, and not out of the schedule.
+    """
 
     def created(*given: Any) -> Any:
         optimizer = create(*given)

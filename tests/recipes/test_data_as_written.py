@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from compile_support import compiled, put
+from run_features import read
 
-from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import data
 from xpc.runtime.core.errors import RunError
 
@@ -61,7 +61,7 @@ def built(folder: Path, *lines: str, train: str = "rows", method: str = "") -> t
     put(folder, {"model/config.json": json.dumps(CONFIG)})
     text = "\n".join(["xpc 1", f'train "model" on {train} for 1 epochs', "hardware cpu", method, *lines, ""])
     put(folder / "run.bundle", compiled(text, str(folder), "run.xp"))
-    bundle = bundles.read(str(folder / "run.bundle"))
+    bundle = read(str(folder / "run.bundle"))
     return (*data.build(bundle), bundle.data)
 
 
@@ -148,7 +148,7 @@ def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
     _, _, plan = built(tmp_path, "data mix {", '  "a.parquet"', "  format = text", "}", train="mix")
     write(tmp_path / "run.bundle" / plan["sources"][0]["bundled"], [{"text": "two"}])
     with pytest.raises(RunError, match="sha256 differs"):
-        data.build(bundles.read(str(tmp_path / "run.bundle")))
+        data.build(read(str(tmp_path / "run.bundle")))
 
 
 def test_a_system_prompt_goes_before_conversations_that_have_none(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_short_rows_are_left_out(
     put(tmp_path, {"model/config.json": json.dumps(CONFIG)})
     text = "\n".join(["xpc 1", 'train "model" on mix for 1 epochs', "hardware cpu", *lines, ""])
     put(tmp_path / "least.bundle", compiled(text.replace("{}", "6"), str(tmp_path), "least.xp"))
-    bundle = bundles.read(str(tmp_path / "least.bundle"))
+    bundle = read(str(tmp_path / "least.bundle"))
     train, _ = data.build(bundle, Words())
     assert len(train) == 1
     assert "1 of 2 rows are left out: they have fewer than 6 tokens" in capsys.readouterr().out

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from compile_support import checked, codes, compiled, put
+from run_features import read
 
-from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import data as runtime
 
 pytestmark = pytest.mark.slow
@@ -78,7 +78,7 @@ def by_the_bundle(folder: Path, parts: list[Part], seed: int, holdout: int | flo
     files = {f"{name}.jsonl": "".join(json.dumps(row) + "\n" for row in rows(name)) for name in SIZES}
     put(folder, {**files, "model/config.json": json.dumps(config)})
     put(folder / "mix.bundle", compiled(text, str(folder), "mix.xp"))
-    return runtime.build(bundles.read(str(folder / "mix.bundle")))
+    return runtime.build(read(str(folder / "mix.bundle")))
 
 
 def said(found: Any) -> Any:
@@ -154,7 +154,7 @@ def test_columns_that_are_not_named_are_left_out(tmp_path: Path, columns: str, l
     source = f'data mix {{\n  "a.jsonl" {{\n    columns = [{columns}]\n  }}\n}}\n'
     text = "xpc 1\ntrain qwen2.5-0.5b on mix for 1 epochs\nhardware cpu\n" + source
     put(tmp_path / "mix.bundle", compiled(text, str(tmp_path), "mix.xp"))
-    train, _ = runtime.build(bundles.read(str(tmp_path / "mix.bundle")))
+    train, _ = runtime.build(read(str(tmp_path / "mix.bundle")))
     assert sorted(train.column_names) == left
 
 
@@ -174,5 +174,5 @@ def test_rewards_are_given_the_columns_beside_the_prompt(tmp_path: Path, written
         f"method grpo(generations=2, rewards=[format])\nbatch(gbs=2, micro=2)\ndata {{\n  {written}\n}}\n"
     )
     put(tmp_path / "math.bundle", compiled(text, str(tmp_path), "math.xp"))
-    train, _ = runtime.build(bundles.read(str(tmp_path / "math.bundle")))
+    train, _ = runtime.build(read(str(tmp_path / "math.bundle")))
     assert sorted(train.column_names) == left

@@ -11,13 +11,15 @@ from typing import Any
 
 from patience import HUNG
 from ports import free_port
+from run_features import enabled
 
 from xpc.compiler import stacks
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.method import method_facts
 from xpc.compiler.lower.payload import stack_section
-from xpc.runtime.core.bundle import Bundle
-from xpc.runtime.core.features import trainer
+from xpc.runtime.core import conditions
+from xpc.runtime.core.conditions import trainer
+from xpc.runtime.core.feature import Bundle
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -83,14 +85,19 @@ def of_method(facts: dict[str, Any], config: str) -> dict[str, Any]:
 
 def bundle_of(folder: str, facts: dict[str, Any], pins: dict[str, str] | None = None) -> Bundle:
     """The plan as the runtime has it, with nothing of it on disk."""
-    return Bundle(folder, {**facts, "trainer": trainer(facts)}, "sha256:0", pins or {})
+    return Bundle(folder, {**facts, "trainer": trainer(facts)}, "sha256:0", pins or {}, enabled(facts).FEATURES)
 
 
 def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:
-    """The bundle on disk, with the runtime copied into trainer/."""
+    """The bundle on disk, with the runtime copied into trainer/ and the features of its run enabled."""
     run = facts["run"]
     world, zero = run["world_size"], run["zero_stage"]
     shutil.copytree(os.path.join(ROOT, "runtime"), os.path.join(folder, "trainer"), ignore=lambda *_: ["__pycache__"])
+    with open(os.path.join(folder, "trainer", "enabled.py"), "r+", encoding="utf-8") as handle:
+        source = conditions.enabled(handle.read(), facts)
+        handle.seek(0)
+        handle.truncate()
+        handle.write(source)
     kind = "DEEPSPEED" if zero else "MULTI_GPU" if world > 1 else "NO"
     text = YAML.format(kind=kind, world=world)
     text += DEEPSPEED_YAML.format(init="true" if zero == 3 else "false") if zero else "mixed_precision: 'no'\n"

@@ -14,7 +14,7 @@ sys.path.insert(0, ROOT)
 
 from transformers import AutoModelForCausalLM, GenerationConfig, Qwen2Config, Qwen2ForCausalLM  # noqa: E402
 
-from runtime.features import sampling  # noqa: E402
+from runtime.features.method import sampling  # noqa: E402
 
 STATED = {"temperature": 1.0, "top_p": 1.0, "repetition_penalty": 1.0}
 OTHER = {"temperature": 0.6, "top_p": 0.5, "repetition_penalty": 1.3}

@@ -13,7 +13,7 @@ def test_adapters_stand_inside_of_one_module() -> None:
     import torch
     from peft import LoraConfig, get_peft_model
 
-    from xpc.runtime.features.adapters import _within
+    from xpc.runtime.features.model.adapters import _within
 
     def tower() -> torch.nn.Module:
         return torch.nn.ModuleDict({"q_proj": torch.nn.Linear(2, 2), "up_proj": torch.nn.Linear(2, 2)})

@@ -71,7 +71,7 @@ def stand_ins(path: Path) -> set[str]:
 
 def test_the_readme_names_everything_that_is_replaced_in_trl() -> None:
     (row,) = [one for one in (RUNTIME / "README.md").read_text().splitlines() if "| trl `create_model" in one]
-    names = set().union(*(stand_ins(path) for path in (RUNTIME / "features").glob("*.py")))
+    names = set().union(*(stand_ins(path) for path in (RUNTIME / "features").rglob("*.py")))
     assert {"AutoConfig", "transformers", "get_peft_model", "concatenate_datasets"} <= names
     for name in names:
         assert f"`{name}`" in row
@@ -141,8 +141,10 @@ def test_no_other_private_method_is_overridden() -> None:
     """A name of ours that a library's trainer gets one day would change what the library does."""
     trl = pytest.importorskip("trl")
     from xpc.runtime.core.fault_tolerance import FaultTolerant
-    from xpc.runtime.features import adapters, evaluation, hub
-    from xpc.runtime.library_internals import random_states
+    from xpc.runtime.features.evaluation.during_training import EvaluatingTrainer
+    from xpc.runtime.features.model.adapters import AdapterTrainer
+    from xpc.runtime.features.saving.hub import PublishingTrainer
+    from xpc.runtime.library_internals.random_states import RandomStatesTrainer
 
     meant = {"_maybe_log_save_evaluate", "_save_checkpoint", "_load_from_checkpoint", "_get_output_dir"}
     meant |= {"_load_rng_state"}
@@ -150,7 +152,7 @@ def test_no_other_private_method_is_overridden() -> None:
     public |= {"get_eval_dataloader", "init_hf_repo", "create_model_card"}
     ours = {
         name
-        for kind in (FaultTolerant, *(one.TrainerMixin for one in (random_states, evaluation, adapters, hub)))
+        for kind in (FaultTolerant, RandomStatesTrainer, EvaluatingTrainer, AdapterTrainer, PublishingTrainer)
         for base in kind.__mro__[:-1]
         for name, value in vars(base).items()
         if callable(value) and not name.startswith("__")

@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import (
-    node_messages,
+from xpc.runtime.features.distributed import (
     node_network,
+    node_protocol,
     node_rendezvous,
 )
-from xpc.runtime.features.node_messages import Seat
+from xpc.runtime.features.distributed.node_protocol import Seat
 from xpc.runtime.library_internals import torch_distributed, torch_exit_barrier
 
 VARIABLES = {"NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
 
 def test_the_seat_is_read_from_the_environment() -> None:
-    assert node_messages.seat(2, VARIABLES) == Seat(1, 2, "10.0.0.1", 29500, 300)
-    assert node_messages.seat(2, {**VARIABLES, "XPC_NODE_WAIT": "20"}) == Seat(1, 2, "10.0.0.1", 29500, 20)
-    assert node_messages.seat(1, VARIABLES) is None
-    assert node_messages.seat(2, {}) is None
-    assert node_messages.seat(2, {**VARIABLES, "WORLD_SIZE": "2"}) is None
+    assert node_protocol.seat(2, VARIABLES) == Seat(1, 2, "10.0.0.1", 29500, 300)
+    assert node_protocol.seat(2, {**VARIABLES, "XPC_NODE_WAIT": "20"}) == Seat(1, 2, "10.0.0.1", 29500, 20)
+    assert node_protocol.seat(1, VARIABLES) is None
+    assert node_protocol.seat(2, {}) is None
+    assert node_protocol.seat(2, {**VARIABLES, "WORLD_SIZE": "2"}) is None
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_seat_is_read_from_the_environment() -> None:
 )
 def test_a_seat_that_cannot_be(changes: dict[str, str], words: str) -> None:
     with pytest.raises(RunError, match=words.replace("(", "\\(")):
-        node_messages.seat(2, {**VARIABLES, **changes})
+        node_protocol.seat(2, {**VARIABLES, **changes})
 
 
 def test_gloo_is_given_the_interface_that_the_others_reach(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,11 +145,11 @@ def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.Monkey
     from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    assert node_rendezvous.missed_meeting(RendezvousTimeoutError()) is None  # one node: another matter
+    assert node_rendezvous.rendezvous_failure(RendezvousTimeoutError()) is None  # one node: another matter
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
-    assert node_rendezvous.missed_meeting(ValueError("other")) is None
+    assert node_rendezvous.rendezvous_failure(ValueError("other")) is None
     assert "launchers do not at 10.0.0.1:29500 (RendezvousTimeoutError)" in str(
-        node_rendezvous.missed_meeting(RendezvousTimeoutError())
+        node_rendezvous.rendezvous_failure(RendezvousTimeoutError())
     )
-    assert "(timed out)" in str(node_rendezvous.missed_meeting(DistStoreError("timed out\nstack")))
+    assert "(timed out)" in str(node_rendezvous.rendezvous_failure(DistStoreError("timed out\nstack")))

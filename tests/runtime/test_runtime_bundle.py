@@ -8,14 +8,20 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from run_features import enabled, read
 from runtime_bundles import plan, source, write
 
 from xpc.runtime.core import bundle as bundles
-from xpc.runtime.core import checkpoint_integrity, checkpoints, features, output_folder, same_run
+from xpc.runtime.core import checkpoint_integrity, checkpoints, output_folder, same_run
 from xpc.runtime.core.errors import RunError, findings
-from xpc.runtime.features import deepspeed, fsdp, local_data, local_files, plain_checkpoints
+from xpc.runtime.core.feature import Bundle
+from xpc.runtime.features.distributed.deepspeed import DeepSpeed
+from xpc.runtime.features.distributed.fsdp import Fsdp
+from xpc.runtime.features.launch import local_files
+from xpc.runtime.features.rows import local_sources
+from xpc.runtime.features.saving.transformers_checkpoints import TransformersCheckpoints
 
-PLAIN = plain_checkpoints.states
+PLAIN = TransformersCheckpoints().check_checkpoint
 
 RUN = {"micro": 4, "accumulation": 2, "gbs": 16, "world_size": 2}
 
@@ -35,11 +41,11 @@ def test_no_launcher_counts_as_one_process() -> None:
         bundles.check_world(RUN, {})
 
 
-def made(tmp_path: Path, name: str = "bundle", **arguments: object) -> bundles.Bundle:
+def made(tmp_path: Path, name: str = "bundle", **arguments: object) -> Bundle:
     facts = plan("tiny", [source("data.jsonl")])
     facts["arguments"].update(arguments)
     (tmp_path / name).mkdir()
-    return bundles.read(write(str(tmp_path / name), facts, "trl==1.16.0\ntorch==2.13.0 ; python_version > '3'\n"))
+    return read(write(str(tmp_path / name), facts, "trl==1.16.0\ntorch==2.13.0 ; python_version > '3'\n"))
 
 
 def test_a_bundle_is_read_with_its_pins(tmp_path: Path) -> None:
@@ -49,10 +55,10 @@ def test_a_bundle_is_read_with_its_pins(tmp_path: Path) -> None:
 def test_a_bundle_of_another_format_or_no_json_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "trainer_args.json").write_text('{"format": 99}')
     with pytest.raises(RunError, match="format 99"):
-        bundles.read(str(tmp_path))
+        read(str(tmp_path))
     (tmp_path / "trainer_args.json").write_text("{")
     with pytest.raises(RunError, match="is not JSON"):
-        bundles.read(str(tmp_path))
+        read(str(tmp_path))
 
 
 def test_a_local_file_is_found_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +71,7 @@ def test_a_local_file_is_found_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     for folder in (here, tmp_path, root):  # each stands before the one made earlier
         (folder / "d.jsonl").write_text("")
         assert local_files.find(bundle.folder, "d.jsonl") == str(folder / "d.jsonl")
-    assert local_data.place_of(bundle, "d.jsonl", "data/copy.jsonl") == str(tmp_path / "bundle/data/copy.jsonl")
+    assert local_sources.place_of(bundle, "d.jsonl", "data/copy.jsonl") == str(tmp_path / "bundle/data/copy.jsonl")
 
 
 def test_a_local_file_of_a_sweeps_member_is_found_beside_the_sweep(tmp_path: Path) -> None:
@@ -172,8 +178,8 @@ def test_deepspeed_needs_a_shard_of_every_process(tmp_path: Path) -> None:
     (folder / "global_step2").mkdir()
     archive(folder / "global_step2/mp_rank_00_model_states.pt")
     archive(folder / "global_step2/zero_pp_rank_0_mp_rank_00_optim_states.pt")
-    assert checkpoints.missing(str(folder), 2, 1, deepspeed.states) is None
-    assert "1 optimizer shards" in str(checkpoints.missing(str(folder), 2, 2, deepspeed.states))
+    assert checkpoints.missing(str(folder), 2, 1, DeepSpeed().check_checkpoint) is None
+    assert "1 optimizer shards" in str(checkpoints.missing(str(folder), 2, 2, DeepSpeed().check_checkpoint))
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json"])
@@ -203,30 +209,30 @@ def test_fsdp_folders_need_every_shard_and_their_metadata(tmp_path: Path) -> Non
     for name in ("model.safetensors", "optimizer.pt"):
         os.remove(folder / name)
     shards(folder / "pytorch_model_fsdp_0")
-    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) == "optimizer is missing"
+    assert checkpoints.missing(str(folder), 2, 2, Fsdp().check_checkpoint) == "optimizer is missing"
     shards(folder / "optimizer_0")
-    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) is None
+    assert checkpoints.missing(str(folder), 2, 2, Fsdp().check_checkpoint) is None
     os.remove(folder / "optimizer_0/.metadata")
-    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) == "optimizer_0 is cut off"
+    assert checkpoints.missing(str(folder), 2, 2, Fsdp().check_checkpoint) == "optimizer_0 is cut off"
     (folder / "optimizer_0/.metadata").write_bytes(b"x")
     (folder / "pytorch_model_fsdp_0/__1_0.distcp").write_bytes(b"")
-    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) == "pytorch_model_fsdp_0 is cut off"
+    assert checkpoints.missing(str(folder), 2, 2, Fsdp().check_checkpoint) == "pytorch_model_fsdp_0 is cut off"
 
 
 def test_whole_fsdp_files_are_archives(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, 2)
     archive(folder / "pytorch_model_fsdp.bin")
     os.rename(folder / "optimizer.pt", folder / "optimizer.bin")
-    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) is None
+    assert checkpoints.missing(str(folder), 2, 2, Fsdp().check_checkpoint) is None
     (folder / "optimizer.bin").write_bytes(b"")
-    assert checkpoints.missing(str(folder), 2, 2, fsdp.states) == "optimizer.bin is cut off"
+    assert checkpoints.missing(str(folder), 2, 2, Fsdp().check_checkpoint) == "optimizer.bin is cut off"
 
 
 def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: Path) -> None:
     out = tmp_path / "out"
     bundle = made(tmp_path, output_dir=str(out), save_only_model=True)
     bundle.run["full_state"] = False
-    bundle.plan["trainer"] = features.trainer(bundle.plan)
+    bundle.features = enabled(bundle.plan).FEATURES
     folder = checkpoint(out, 4)
     (out / output_folder.MARKER).write_text(json.dumps({"bundle": bundle.digest}) + "\n")
     for name in ("optimizer.pt", "scheduler.pt"):

@@ -12,7 +12,11 @@ from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.method import method_facts
 from xpc.runtime.core import template_check, truncation
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import local_data, paired_rows
+from xpc.runtime.features.rows import local_sources, prompts
+from xpc.runtime.features.rows.loss_mask import LossMask
+from xpc.runtime.features.rows.orpo_counts import OrpoCounts
+from xpc.runtime.features.rows.packing import Packing
+from xpc.runtime.features.rows.pair_counts import PairCounts
 
 pytestmark = pytest.mark.slow
 
@@ -30,11 +34,8 @@ def prepared(lengths: list[int], most: int | None, method: str = "sft", **argume
     facts["method"] = method_facts(METHODS[method])
     facts["arguments"].update(max_length=most, **arguments)
     bundle = bundle_of("/b", facts)
-    bundle.plan["trainer"]["steps"] = {
-        "limit": ["features.packed_rows"] if arguments.get("packing") else [],
-        "counter": ["features.orpo_lengths" if method == "orpo" else "features.pair_lengths"],
-        "counted": ["features.masked_rows"],
-    }
+    counts = OrpoCounts() if method == "orpo" else PairCounts()
+    bundle.features = (counts, *([Packing()] if arguments.get("packing") else []), LossMask())
     rows = datasets.Dataset.from_dict({"text": ["x" * length for length in lengths]})
     with truncation.watching(bundle) as found:
         made = rows.map(lambda row: {"input_ids": [1] * len(row["text"])})
@@ -107,22 +108,22 @@ def turns(*roles: str, content: Any = "words") -> list[dict[str, Any]]:
     ],
 )
 def test_a_turn_that_the_template_leaves_out_is_found(row: dict[str, Any], words: str | None) -> None:
-    said = template_check.of_row(row, Deaf(), paired_rows.conversations)
+    said = template_check.of_row(row, Deaf(), prompts.conversations)
     assert said is None if words is None else words in (said or "")
 
 
 def test_a_role_is_found_in_whatever_row_it_stands() -> None:
     def said() -> str | None:
         stored = datasets.Dataset.from_list(rows)
-        telling = {number: stored[number] for number in template_check.telling(stored)}
-        return template_check.unheard(telling, Deaf(), "a.jsonl", paired_rows.conversations)
+        telling = {number: stored[number] for number in template_check.sampled_rows(stored)}
+        return template_check.omitted_turn(telling, Deaf(), "a.jsonl", prompts.conversations)
 
     rows = [{"messages": turns("user", "assistant")}] * 2000
     assert said() is None
     rows[1234] = {"messages": turns("critic", "assistant")}
     assert (said() or "").startswith("a.jsonl, row 1234: ")
     parts = datasets.concatenate_datasets([datasets.Dataset.from_list(rows[start:][:700]) for start in (0, 700, 1400)])
-    assert template_check.telling(parts) == [0, 1, 2, 3, 1234]
+    assert template_check.sampled_rows(parts) == [0, 1, 2, 3, 1234]
 
 
 @pytest.mark.parametrize(
@@ -133,5 +134,5 @@ def test_a_role_is_found_in_whatever_row_it_stands() -> None:
 def test_the_first_wrong_line_is_named(tmp_path: Path, line: bytes, words: str | None) -> None:
     place = tmp_path / "rows.jsonl"
     place.write_bytes(b'{"text": "a"}\n\n' + line + b"\n")
-    found = local_data._first_wrong(str(place))
+    found = local_sources._first_wrong(str(place))
     assert found is None if words is None else found is not None and words in found

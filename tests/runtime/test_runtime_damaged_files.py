@@ -13,11 +13,17 @@ from test_runtime_bundle import archive, checkpoint, made, recorded
 
 from xpc.runtime.core import checkpoint_integrity, checkpoints, data_sources, output_folder
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import deepspeed, local_data, plain_checkpoints
+from xpc.runtime.features.distributed.deepspeed import DeepSpeed
+from xpc.runtime.features.rows import local_sources
+from xpc.runtime.features.saving import transformers_checkpoints
+from xpc.runtime.features.saving.transformers_checkpoints import TransformersCheckpoints
 
 pytestmark = pytest.mark.slow
 
-STATES = {False: plain_checkpoints.states, True: deepspeed.states}
+STATES = {
+    False: TransformersCheckpoints().check_checkpoint,
+    True: DeepSpeed().check_checkpoint,
+}
 
 CONTENTS = {
     "no UTF-8": b"global_step4\xb9",
@@ -76,7 +82,7 @@ def test_the_draw_that_failed_a_first_run(tmp_path: Path) -> None:
     """Of XPC_SEED=2064391426: one bit of `latest` turned over, which is not UTF-8 any more."""
     newest = folder(tmp_path, deepspeed=True)
     (newest / "latest").write_bytes(b"global_step4"[:-1] + b"\xb4")
-    used, told = checkpoints.newest_complete(str(tmp_path), 1, deepspeed.states)
+    used, told = checkpoints.newest_complete(str(tmp_path), 1, DeepSpeed().check_checkpoint)
     assert used == str(tmp_path / "checkpoint-2")
     assert told == ["checkpoint-4 is skipped: latest is damaged"]
 
@@ -85,9 +91,9 @@ def test_the_draw_that_failed_a_first_run(tmp_path: Path) -> None:
 def test_weights_that_cannot_be_read_are_not_whole(tmp_path: Path, content: bytes) -> None:
     newest = folder(tmp_path, deepspeed=False)
     (newest / "model.safetensors").write_bytes(content)
-    assert not plain_checkpoints.weights_whole(str(newest))
+    assert not transformers_checkpoints.weights_complete(str(newest))
     (newest / "model.safetensors.index.json").write_bytes(content)
-    assert not plain_checkpoints.weights_whole(str(newest))
+    assert not transformers_checkpoints.weights_complete(str(newest))
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
@@ -113,4 +119,4 @@ def test_data_that_goes_away_while_it_is_read_is_one_sentence(tmp_path: Path, mo
     assert told.startswith("cannot read data.jsonl (train): 'data.jsonl' was not found")
     (tmp_path / "data.jsonl").write_text("{}\n")
     with pytest.raises(RunError, match="is not the file that this bundle was compiled with"):
-        local_data.files(bundle, row, "train")
+        local_sources.files(bundle, row, "train")

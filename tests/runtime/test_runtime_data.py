@@ -7,12 +7,13 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from run_features import read
 from runtime_bundles import bundle_of, plan, source, write
 
-from xpc.runtime.core import bundle as bundles
-from xpc.runtime.core import data, data_sources
+from xpc.runtime.core import data, data_sources, rows
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import mixture, paired_rows
+from xpc.runtime.core.feature import Bundle
+from xpc.runtime.features.rows import mixture, prompts
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +95,7 @@ CHAT = source("x", "conversations")
 
 def test_from_value_turns_become_messages_with_the_system_prompt() -> None:
     row = {"conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]}
-    assert paired_rows.to_row(CHAT, row, 0, system="Be kind.", text="text") == {
+    assert prompts.to_row(CHAT, row, 0, system="Be kind.", text="text") == {
         "messages": [
             {"role": "system", "content": "Be kind."},
             {"role": "user", "content": "hi"},
@@ -109,7 +110,7 @@ def test_from_value_turns_become_messages_with_the_system_prompt() -> None:
     ("observation", "tool"),
 ])  # fmt: skip
 def test_every_speaker_has_the_role_of_a_template(said: str, role: str) -> None:
-    made = paired_rows.to_row(CHAT, {"conversations": [{"from": said, "value": "hi"}]}, 0, text="text")
+    made = prompts.to_row(CHAT, {"conversations": [{"from": said, "value": "hi"}]}, 0, text="text")
     assert made == {"messages": [{"role": role, "content": "hi"}]}
 
 
@@ -120,12 +121,12 @@ def test_a_run_over_conversations_has_the_module_of_its_system_prompt(words: dic
     row = {"conversations": [{"from": "human", "value": "hi"}], "rule": "Be kind."}
     made = data.row_maker(bundle_of("/b", facts), CHAT, True)(row, 0)
     assert made["messages"] == [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]
-    assert not bundle_of("/b", plan("tiny", [CHAT])).uses("chat_rows")
+    assert bundle_of("/b", plan("tiny", [CHAT])).row_format() is rows.FORMAT
 
 
 def test_a_system_turn_of_the_row_is_kept() -> None:
     row = {"conversations": [{"from": "system", "value": "own"}, {"from": "human", "value": "hi"}]}
-    assert [m["content"] for m in paired_rows.to_row(CHAT, row, 0, system="ours", text="text")["messages"]] == [
+    assert [m["content"] for m in prompts.to_row(CHAT, row, 0, system="ours", text="text")["messages"]] == [
         "own",
         "hi",
     ]
@@ -133,22 +134,22 @@ def test_a_system_turn_of_the_row_is_kept() -> None:
 
 def test_an_unknown_speaker_is_named_with_its_row() -> None:
     with pytest.raises(RunError, match=r"x, row 17: 'narrator' is no known speaker"):
-        paired_rows.to_row(CHAT, {"conversations": [{"from": "narrator", "value": ""}]}, 17, system=None, text="text")
+        prompts.to_row(CHAT, {"conversations": [{"from": "narrator", "value": ""}]}, 17, system=None, text="text")
 
 
 def test_prompt_and_completion_are_renamed_and_the_context_is_appended() -> None:
     alpaca = source("x", "prompt_completion", columns=["instruction", "output"], context="input")
     row = {"instruction": "Add.", "input": "1 2", "output": "3"}
-    assert paired_rows.to_row(alpaca, row, 0, system=None, text="text") == {"prompt": "Add.\n\n1 2", "completion": "3"}
-    assert paired_rows.to_row(alpaca, {**row, "input": ""}, 0, system=None, text="text")["prompt"] == "Add."
+    assert prompts.to_row(alpaca, row, 0, system=None, text="text") == {"prompt": "Add.\n\n1 2", "completion": "3"}
+    assert prompts.to_row(alpaca, {**row, "input": ""}, 0, system=None, text="text")["prompt"] == "Add."
     with pytest.raises(RunError, match="x, row 3: the input is int, and should be text"):
-        paired_rows.to_row(alpaca, {**row, "input": 1}, 3, system=None, text="text")
+        prompts.to_row(alpaca, {**row, "input": 1}, 3, system=None, text="text")
 
 
 def test_a_context_follows_the_prompt_of_every_shape() -> None:
     def asked(shape: str, row: dict[str, object], **more: object) -> object:
         one = source("x", shape, context="about")
-        return paired_rows.to_row(one, {**row, "about": "A."}, 0, method="dpo", **more)["prompt"]
+        return prompts.to_row(one, {**row, "about": "A."}, 0, method="dpo", **more)["prompt"]
 
     pair = {"prompt": "Who?", "chosen": " he", "rejected": " she"}
     assert asked("preference", pair) == "Who?\n\nA."
@@ -160,23 +161,23 @@ def test_a_context_follows_the_prompt_of_every_shape() -> None:
 
 def test_the_input_of_alpaca_may_be_no_column() -> None:
     alpaca = source("x", "prompt_completion", columns=["instruction", "output"], context="input", wording="alpaca")
-    data_sources.check_columns(paired_rows, alpaca, ["instruction", "output"])
-    made = paired_rows.to_row(alpaca, {"instruction": "Greet {input}.", "output": "Hi"}, 0)
+    data_sources.check_columns(prompts.FORMAT, alpaca, ["instruction", "output"])
+    made = prompts.to_row(alpaca, {"instruction": "Greet {input}.", "output": "Hi"}, 0)
     assert made["prompt"].endswith("### Instruction:\nGreet {input}.\n\n### Response:\n")
 
 
 def test_a_missing_column_is_told_with_what_there_is() -> None:
-    data_sources.check_columns(paired_rows, source("x"), ["messages"])
+    data_sources.check_columns(prompts.FORMAT, source("x"), ["messages"])
     with pytest.raises(RunError, match=r"^x has no column 'messages'; it has 'chat'$"):
-        data_sources.check_columns(paired_rows, source("x"), ["chat"])
+        data_sources.check_columns(prompts.FORMAT, source("x"), ["chat"])
 
 
-def bundle_with(tmp_path: Path, *sources: dict[str, object], **changes: object) -> bundles.Bundle:
+def bundle_with(tmp_path: Path, *sources: dict[str, object], **changes: object) -> Bundle:
     folder = tmp_path / "bundle"
     folder.mkdir()
     facts = plan("tiny", list(sources))
     facts["data"].update(changes)
-    return bundles.read(write(str(folder), facts))
+    return read(write(str(folder), facts))
 
 
 def test_a_local_file_is_loaded_mapped_and_checked(tmp_path: Path) -> None:
@@ -263,26 +264,21 @@ PAIR = source("x", "prompt_completion")
 )
 def test_a_row_that_lacks_something_is_named(shape: dict[str, object], row: dict[str, object], words: str) -> None:
     with pytest.raises(RunError, match=words):
-        paired_rows.to_row(shape, row, 3, system=None, text="text")
+        prompts.to_row(shape, row, 3, system=None, text="text")
 
 
 def test_an_empty_turn_is_empty_and_never_the_word_none() -> None:
     turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None}]
-    assert (
-        paired_rows.to_row(source("x"), {"messages": turns}, 0, system=None, text="text")["messages"][1]["content"]
-        == ""
-    )
+    assert prompts.to_row(source("x"), {"messages": turns}, 0, system=None, text="text")["messages"][1]["content"] == ""
     said = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": None}]
-    assert (
-        paired_rows.to_row(CHAT, {"conversations": said}, 0, system=None, text="text")["messages"][1]["content"] == ""
-    )
+    assert prompts.to_row(CHAT, {"conversations": said}, 0, system=None, text="text")["messages"][1]["content"] == ""
 
 
 def test_prompts_and_completions_of_both_kinds() -> None:
-    assert paired_rows.to_row(PAIR, {"prompt": "2?", "completion": " 4"}, 0, system="S", text="text") == {
+    assert prompts.to_row(PAIR, {"prompt": "2?", "completion": " 4"}, 0, system="S", text="text") == {
         "prompt": "2?",
         "completion": " 4",
     }
     row = {"prompt": [{"role": "user", "content": "2?"}], "completion": [{"role": "assistant", "content": "4"}]}
-    mapped = paired_rows.to_row(PAIR, row, 0, system="S", text="text")
+    mapped = prompts.to_row(PAIR, row, 0, system="S", text="text")
     assert [turn["content"] for turn in (*mapped["prompt"], *mapped["completion"])] == ["S", "2?", "4"]

@@ -7,23 +7,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from run_features import read
 from runtime_bundles import LORA, plan, source, write
 
-from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import adapters, weight_dtypes
+from xpc.runtime.core.feature import Bundle
+from xpc.runtime.features.model import adapters, weight_dtypes
 
 pytestmark = pytest.mark.slow
 
 
-def made(tmp_path: Path, dtype: str = "float32", **changes: Any) -> bundles.Bundle:
+def made(tmp_path: Path, dtype: str = "float32", **changes: Any) -> Bundle:
     """A bundle with adapters over 4 bits."""
     facts = plan("tiny", [source("rows.jsonl")])
     facts["lora"] = {**LORA, "bits": 4}
     facts["model"]["dtype"] = dtype
     facts["arguments"].update(bf16=False, fp16=False)
     facts["arguments"].update(changes)
-    return bundles.read(write(str(tmp_path / "made.bundle"), facts))
+    return read(write(str(tmp_path / "made.bundle"), facts))
 
 
 def small(**more: Any) -> Any:
@@ -56,7 +57,8 @@ def test_adapters_are_what_peft_made_where_the_bundle_says_float32(tmp_path: Pat
     bundle.lora["adapter_dtype"] = kept_in
     module = SimpleNamespace(get_peft_model=get_peft_model)
     config = LoraConfig(target_modules=["q_proj"], modules_to_save=["lm_head"])
-    with weight_dtypes.unrounded(bundle, module) as kept:
+    kept: dict[str, Any] = {}
+    with weight_dtypes.unrounded(bundle, module, kept):
         model = module.get_peft_model(small(), config)
         first = {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
         rounded(model)
@@ -82,7 +84,7 @@ def test_adapters_are_wide_again_before_deepspeed_shards_them(tmp_path: Path) ->
         return accelerator
 
     module = SimpleNamespace(get_peft_model=get_peft_model, prepare_deepspeed=prepare)
-    with weight_dtypes.unrounded(bundle, module):
+    with weight_dtypes.unrounded(bundle, module, {}):
         model = module.get_peft_model(small(), LoraConfig(target_modules=["q_proj"]))
         rounded(model)
         assert module.prepare_deepspeed(model, "an accelerator") == "an accelerator"
@@ -105,7 +107,7 @@ def test_a_base_that_was_quantized_before_computes_in_the_precision(tmp_path: Pa
     assert (layer.compute_dtype, layer.weight.quant_state.dtype) == (torch.bfloat16, torch.bfloat16)
     codes = layer.weight.data.clone()
     bundle = made(tmp_path, fp16=fp16)
-    weight_dtypes.model_loaded(bundle, model, None)
+    weight_dtypes.WeightDtypes().model_loaded(bundle, model, None)
     stated = getattr(torch, computed)
     assert (layer.compute_dtype, layer.weight.quant_state.dtype) == (stated, stated)
     assert layer.weight.dtype == torch.uint8
@@ -125,7 +127,7 @@ def test_a_weight_that_is_narrowed_without_a_word_stops_the_run(tmp_path: Path) 
         weight_dtypes.check(made(tmp_path / "fp32"), small(), model)
     weight_dtypes.check(made(tmp_path / "bf16", bf16=True), model)
     weight_dtypes.check(made(tmp_path / "weights", dtype="bfloat16"), model)
-    weight_dtypes.model_loaded(made(tmp_path / "settled"), model, None)
+    weight_dtypes.WeightDtypes().model_loaded(made(tmp_path / "settled"), model, None)
     weight_dtypes.check(made(tmp_path / "again"), model)
 
 

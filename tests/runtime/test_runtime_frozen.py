@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import frozen_weights
+from xpc.runtime.features.model import frozen_weights
 
 if TYPE_CHECKING:
     from layered import Model

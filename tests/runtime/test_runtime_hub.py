@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_features import read
 from runtime_bundles import ROOT, plan, source, write
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 from hub import READ, SCOPED, WRITE, Hub
 
 from xpc.runtime.core import preflight
-from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import hub as pushing
+from xpc.runtime.core.feature import Bundle
+from xpc.runtime.features.saving import hub as pushing
 
 pytestmark = pytest.mark.slow
 
@@ -57,8 +58,8 @@ def at(server: Hub, monkeypatch: pytest.MonkeyPatch, token: str | None = WRITE) 
 def test_a_run_that_does_not_push_asks_nothing(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at(server, monkeypatch)
     bundle = pushes(tmp_path, push_to_hub=False)
-    assert pushing.problems(bundle) == []
-    pushing.folder_taken(bundle)
+    assert pushing.Hub().check_access(bundle) == []
+    pushing.Hub().output_folder_locked(bundle)
     assert (bundle.repository, server.asked) == (None, [])
 
 
@@ -79,7 +80,7 @@ def test_what_keeps_it_from_pushing_is_found_before(
     server.make("team/closed")
     server.closed.add("team/closed")
     at(server, monkeypatch, token)
-    found = pushing.problems(pushes(tmp_path, name))
+    found = pushing.Hub().check_access(pushes(tmp_path, name))
     assert len(found) == 1
     assert words in found[0]
     assert not [one for one in server.asked if one.startswith("POST")], "asking changes nothing on the hub"
@@ -89,7 +90,7 @@ def test_what_keeps_it_from_pushing_is_found_before(
 def test_offline_is_found_before(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     at(server, monkeypatch)
     monkeypatch.setenv(name, "1")
-    (found,) = pushing.problems(pushes(tmp_path))
+    (found,) = pushing.Hub().check_access(pushes(tmp_path))
     assert f"{name}=1 keeps it from the network; unset it, or leave `hub` out" in found
     assert server.asked == []
 
@@ -106,7 +107,7 @@ def test_the_preflight_tells_it(server: Hub, tmp_path: Path, monkeypatch: pytest
 def test_a_hub_that_does_not_answer_is_found_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Hub() as gone:
         at(gone, monkeypatch)
-    (found,) = pushing.problems(pushes(tmp_path))
+    (found,) = pushing.Hub().check_access(pushes(tmp_path))
     assert "cannot be asked" in found
 
 
@@ -115,9 +116,9 @@ def test_who_may_push_passes(
 ) -> None:
     for number, (name, token) in enumerate((("model", WRITE), ("team/model", WRITE), ("me/model", SCOPED))):
         at(server, monkeypatch, token)
-        assert pushing.problems(pushes(tmp_path / str(number), name)) == []
+        assert pushing.Hub().check_access(pushes(tmp_path / str(number), name)) == []
     server.make("me/model")
-    assert pushing.problems(pushes(tmp_path / "there")) == []
+    assert pushing.Hub().check_access(pushes(tmp_path / "there")) == []
     assert "me/model is on the hub already: this run adds commits to it" in capsys.readouterr().out
 
 
@@ -141,16 +142,16 @@ def test_the_repository_and_the_branch_are_made(server: Hub, tmp_path: Path, mon
     at(server, monkeypatch)
     bundle = pushes(tmp_path, None, hub_private_repo=True, revision="v1.0")
     for _ in range(2):  # a run that goes on finds both there
-        pushing.folder_taken(bundle)
+        pushing.Hub().output_folder_locked(bundle)
     assert bundle.repository == "me/out"
     made = server.repositories["me/out"]
     assert (made.private, list(made.branches)) == (True, ["main", "v1.0"])
     with pytest.raises(RunError, match="cannot make them/model on the hub"):
-        pushing.folder_taken(pushes(tmp_path / "other", "them/model"))
+        pushing.Hub().output_folder_locked(pushes(tmp_path / "other", "them/model"))
 
 
 def publisher(bundle: Bundle) -> pushing.Publisher:
-    pushing.folder_taken(bundle)
+    pushing.Hub().output_folder_locked(bundle)
     return pushing.Publisher(bundle)
 
 

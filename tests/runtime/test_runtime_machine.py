@@ -17,8 +17,8 @@ from runtime_bundles import bundle_of, plan, source
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import compile_text
 from xpc.runtime.core import machine
-from xpc.runtime.core.bundle import Bundle
-from xpc.runtime.features import all_reduce, deepspeed, node_all_reduce
+from xpc.runtime.core.feature import Bundle
+from xpc.runtime.features.distributed import all_reduce, deepspeed, node_all_reduce
 
 
 def program(folder: Path, name: str, text: str = "exit 0") -> None:
@@ -61,15 +61,15 @@ def test_why_torch_sees_no_gpu(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert machine.blind().startswith(words)
-    assert bool(machine.blind()) == bool(words)
+    assert machine.no_gpu_reason().startswith(words)
+    assert bool(machine.no_gpu_reason()) == bool(words)
 
 
 def test_a_build_without_cuda_says_so(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if torch.version.cuda is not None:
         pytest.skip("this build of torch has CUDA")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert machine.blind() == f": Torch not compiled with CUDA enabled (torch {torch.__version__})"
+    assert machine.no_gpu_reason() == f": Torch not compiled with CUDA enabled (torch {torch.__version__})"
 
 
 def test_an_older_python_is_told_of_before_anything_is_imported(tmp_path: Path) -> None:
@@ -103,14 +103,14 @@ def zero(extension: str | None) -> Bundle:
 def test_the_extension_that_the_optimizer_is(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deepspeed, "_prebuilt", set)
     monkeypatch.setattr(deepspeed, "lacking", lambda cuda: ["ninja is not on PATH (pip install ninja)"])
-    assert deepspeed.extensions(zero("fused_adam")) == [
+    assert deepspeed.DeepSpeed().check_build_tools(zero("fused_adam")) == [
         "DeepSpeed compiles its fused_adam when this run starts, and ninja is not on PATH (pip install ninja)"
     ]
-    assert "its cpu_adam when" in deepspeed.extensions(zero("cpu_adam"))[0]
+    assert "its cpu_adam when" in deepspeed.DeepSpeed().check_build_tools(zero("cpu_adam"))[0]
     monkeypatch.setattr(deepspeed, "_prebuilt", lambda: {"fused_adam"})
-    assert deepspeed.extensions(zero("fused_adam")) == []
-    assert deepspeed.extensions(zero("cpu_adam")) != []
-    assert deepspeed.extensions(zero(None)) == []
+    assert deepspeed.DeepSpeed().check_build_tools(zero("fused_adam")) == []
+    assert deepspeed.DeepSpeed().check_build_tools(zero("cpu_adam")) != []
+    assert deepspeed.DeepSpeed().check_build_tools(zero(None)) == []
 
 
 @pytest.mark.parametrize(
@@ -176,23 +176,27 @@ def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pyt
     assert deepspeed.lacking(cuda=True) == []
 
 
+def tries_gpus(bundle: Bundle) -> bool:
+    return any(isinstance(feature, all_reduce.AllReduce) for feature in bundle.features)
+
+
 def test_the_gpus_of_one_node_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = plan("tiny", [source("d.jsonl")])
-    assert not bundle_of("/b", facts).uses("all_reduce")  # a CPU run
+    assert not tries_gpus(bundle_of("/b", facts))  # a CPU run
     facts["run"].update(device="cuda", processes_per_node=8)
     bundle = bundle_of("/b", facts)
-    assert bundle.uses("all_reduce")
+    assert tries_gpus(bundle)
     monkeypatch.setattr(all_reduce, "within", lambda count: 212.0)
-    assert all_reduce.between_gpus(bundle) == []
+    assert all_reduce.AllReduce().check_gpu_links(bundle) == []
     assert capsys.readouterr().out == "[run] all-reduce over the 8 GPUs of this node: nccl 2.1e+02 GB/s\n"
 
     def fails(count: int) -> float:
         raise RuntimeError("invalid usage\nof something")
 
     monkeypatch.setattr(all_reduce, "within", fails)
-    assert all_reduce.between_gpus(bundle) == []
+    assert all_reduce.AllReduce().check_gpu_links(bundle) == []
     assert "warning: not possible (invalid usage)" in capsys.readouterr().out
 
 
@@ -211,10 +215,10 @@ def test_gpus_that_hang_end_the_process(
     monkeypatch.setattr(all_reduce.os, "_exit", leave)
     monkeypatch.setattr(all_reduce, "PATIENCE", 0.01)
     monkeypatch.setattr(all_reduce, "within", lambda count: float(left.wait(60)))
-    all_reduce.between_gpus(bundle_of("/b", facts))
+    all_reduce.AllReduce().check_gpu_links(bundle_of("/b", facts))
     assert ended == [1]
     assert "error: NCCL hangs between the 8 GPUs of this node" in capsys.readouterr().err
     facts["run"].update(nodes=2)  # the other nodes are told by this one
     monkeypatch.setattr(node_all_reduce, "bounded", lambda work: {})
     monkeypatch.setattr(node_all_reduce, "left_behind", True)
-    assert "NCCL hangs between the 8 GPUs" in node_all_reduce.between_gpus(bundle_of("/b", facts))[0]
+    assert "NCCL hangs between the 8 GPUs" in node_all_reduce.NodeAllReduce().check_gpu_links(bundle_of("/b", facts))[0]

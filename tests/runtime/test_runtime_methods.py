@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from run_features import read
 from runtime_bundles import LORA, plan, source, write
 
 from xpc.compiler.language.methods import METHODS
@@ -19,9 +20,11 @@ from xpc.compiler.language.schema import REWARDS
 from xpc.compiler.lower.method import method_facts
 from xpc.compiler.stacks import STACKS, load
 from xpc.runtime.core import arguments
-from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import adapters, packages, rewards
+from xpc.runtime.core.feature import Bundle
+from xpc.runtime.features.launch import packages
+from xpc.runtime.features.method import rewards
+from xpc.runtime.features.model import adapters
 
 CODE = """\
 def even(completions, row, **_):
@@ -256,18 +259,18 @@ def test_what_is_not_installed_is_told_with_its_reason(tmp_path: Path, monkeypat
     monkeypatch.setattr(packages, "find_spec", lambda _: None)
     bundle = made(tmp_path, names=("format", "accuracy"), use_vllm=True, optim="paged_adamw_8bit", report_to=["wandb"])
     bundle.lora = {**LORA, "bits": 4}
-    told = packages.missing(bundle)
+    told = packages.Packages().missing_packages(bundle)
     assert [one.split(" is not")[0] for one in told] == ["peft", "bitsandbytes", "wandb", "vllm", "math-verify"]
     assert "a base of 4 bits needs it" in told[1]
     assert told[3].endswith("(pip install vllm)")
     assert "the reward 'accuracy' needs it" in told[4]
     bundle.stack["quantized_on_cpu"] = False
-    assert packages.missing(bundle) == [
+    assert packages.Packages().missing_packages(bundle) == [
         "a quantized base needs a GPU: this transformers loads none on a CPU",
         *told,
     ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}
-    assert len(packages.missing(bundle)) == 1  # a pin is told by its own check; the GPU is not
+    assert len(packages.Packages().missing_packages(bundle)) == 1  # a pin is told by its own check; the GPU is not
 
 
 @pytest.mark.parametrize(
@@ -281,12 +284,12 @@ def test_flash_attention_is_asked_for_where_nothing_brings_it(
     bundle.model["attn_implementation"] = attention
     for there in (module, "kernels"):
         monkeypatch.setattr(packages, "find_spec", lambda name, there=there: name if name == there else None)
-        assert packages.missing(bundle) == []
+        assert packages.Packages().missing_packages(bundle) == []
     monkeypatch.setattr(packages, "find_spec", lambda _: None)
-    (told,) = packages.missing(bundle)
+    (told,) = packages.Packages().missing_packages(bundle)
     assert told.startswith(f"{package} is not installed, and the attention {attention} needs it")
     bundle.model["attn_implementation"] = "sdpa"
-    assert packages.missing(bundle) == []
+    assert packages.Packages().missing_packages(bundle) == []
 
 
 @pytest.mark.parametrize("target", STACKS)
@@ -298,7 +301,7 @@ def test_bitsandbytes_is_asked_for_by_its_own_optimizers(
     for name, argument in load(target).optimizers.items():
         bundle.arguments["optim"] = argument  # torchao has optimizers of 8 bits, too
         own = name in PACKAGES["bitsandbytes"] or name.startswith("galore_adamw8bit")
-        assert ["bitsandbytes" in one for one in packages.missing(bundle)] == [True] * own, name
+        assert ["bitsandbytes" in one for one in packages.Packages().missing_packages(bundle)] == [True] * own, name
 
 
 @pytest.mark.parametrize(
@@ -323,9 +326,9 @@ def test_wandb_without_a_key(
         monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
-    assert [one[:29] for one in packages.problems(made(tmp_path, report_to=["tensorboard", "wandb"]))] == (
-        ["this run reports to wandb, an"] if told else []
-    )
+    assert [
+        one[:29] for one in packages.Packages().check_access(made(tmp_path, report_to=["tensorboard", "wandb"]))
+    ] == (["this run reports to wandb, an"] if told else [])
 
 
 @pytest.mark.parametrize(("method", "vllm", "host"), [("grpo", True, "10.0.0.7"), ("grpo", False, None)])

@@ -10,11 +10,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from run_features import read
 from runtime_bundles import ROOT, environment, plan, source, write
 
 from xpc.runtime.core import preflight
 from xpc.runtime.core import run as program
-from xpc.runtime.core.bundle import Bundle, read
+from xpc.runtime.core.feature import Bundle
 
 
 @pytest.mark.slow
@@ -36,19 +37,21 @@ def made(tmp_path: Path, pins: str = "") -> Bundle:
 
 
 def test_the_best_evaluation_is_told_where_its_weights_are_saved(tmp_path: Path) -> None:
-    from xpc.runtime.features.evaluation import last_told
+    from xpc.runtime.features.evaluation.during_training import Evaluation
+
+    last_evaluation = Evaluation().last_evaluation
 
     bundle, path = made(tmp_path), str(tmp_path / "metrics.jsonl")
     events = [{"step": 2, "eval_loss": 4.0}, {"step": 4, "eval_loss": 5.0}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     state = SimpleNamespace(best_global_step=2, best_metric=4.0, best_model_checkpoint="out/checkpoint-2")
-    assert last_told(bundle, path, state) == ({"step": 4, "eval_loss": 5.0}, "eval loss  5.0000\n")
+    assert last_evaluation(bundle, path, state) == ({"step": 4, "eval_loss": 5.0}, "eval loss  5.0000\n")
     bundle.arguments.update(load_best_model_at_end=True, metric_for_best_model="loss")
-    found, line = last_told(bundle, path, state)
+    found, line = last_evaluation(bundle, path, state)
     assert found == {"step": 4, "eval_loss": 5.0, "best_step": 2, "best": 4.0}
     assert line.endswith("best       eval_loss 4.0000 at step 2: its weights are saved\n")
     (tmp_path / "metrics.jsonl").write_text("")
-    assert last_told(bundle, path, state) == (None, "")
+    assert last_evaluation(bundle, path, state) == (None, "")
 
 
 def test_versions_are_held_against_the_pins(tmp_path: Path) -> None:

@@ -9,16 +9,16 @@ import pytest
 
 from xpc.compiler.data import row_shapes
 from xpc.runtime.core import rows
-from xpc.runtime.features import chat_rows, named_roles, paired_rows
+from xpc.runtime.features.rows import chat, named_roles, prompts
 
 ROLES = {"guest": "user", "host": "assistant", "system": "assistant", "rules": "system"}
 WHERE = {"columns": None, "path": "rows.jsonl", "id": None}
 
 
 def read(shape: str, row: dict[str, Any], roles: dict[str, str] | None = None) -> dict[str, Any]:
-    known = {"messages": chat_rows, "conversations": rows, "preference": paired_rows}[shape]
+    known = {"messages": chat, "conversations": rows, "preference": prompts}[shape]
     given = ROLES if roles is None else roles
-    to_row = named_roles.row_maker(SimpleNamespace(data={"roles": given}), known.to_row)
+    to_row = named_roles.NamedRoles().row_converter(SimpleNamespace(data={"roles": given}), known.to_row)
     return dict(to_row({**WHERE, "shape": shape}, row, 0))
 
 

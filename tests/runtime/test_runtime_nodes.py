@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_features import read
 from runtime_bundles import plan, source, write
 
 from xpc.runtime.core import errors
-from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import (
+from xpc.runtime.core.feature import Bundle
+from xpc.runtime.features.distributed import (
     node_all_reduce,
     node_facts,
-    node_messages,
+    node_protocol,
     node_rendezvous,
     shared_folder,
 )
-from xpc.runtime.features.node_messages import Node, Seat
+from xpc.runtime.features.distributed.node_protocol import Node, Seat
 
 
 @pytest.fixture
@@ -43,8 +44,8 @@ def made(folder: Path) -> Bundle:
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process group in this process, and what a node that is no longer the first was told to keep to itself."""
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    monkeypatch.setattr(errors, "hushed", False)
-    monkeypatch.setattr(node_rendezvous, "hush", lambda: None)
+    monkeypatch.setattr(errors, "muted", False)
+    monkeypatch.setattr(node_rendezvous, "mute", lambda: None)
     monkeypatch.setattr(node_all_reduce, "store", lambda address, port=0: type("Store", (), {"port": 1}))
     monkeypatch.setattr(node_all_reduce, "reduce", lambda bundle, rank, count, meeting, out: out.update(gloo=1.0))
 
@@ -195,7 +196,7 @@ def test_bundles_and_versions_that_differ_are_named(bundle: Bundle, port: int, t
     said = hold([seat(0, port), seat(1, port)], [bundle, other], [[], []])
     assert ": its bundle is sha256:" in said[0]
     assert said[0].endswith("the file accelerate.yaml differs")
-    first, second = node_facts.own(bundle), node_facts.own(bundle)
+    first, second = node_facts.local_facts(bundle), node_facts.local_facts(bundle)
     assert node_facts.differences(first, second) == []
     second["versions"] = {**second["versions"], "Python": "3.99"}
     second["files"] = {}
@@ -206,9 +207,12 @@ def test_bundles_and_versions_that_differ_are_named(bundle: Bundle, port: int, t
 
 
 def test_the_digest_covers_the_runtime_and_what_the_manifest_names(bundle: Bundle) -> None:
-    assert {"trainer_args.json", "accelerate.yaml", "trainer/core/run.py", "trainer/features/node_messages.py"} <= set(
-        node_facts.contents(bundle)
-    )
+    assert {
+        "trainer_args.json",
+        "accelerate.yaml",
+        "trainer/core/run.py",
+        "trainer/features/distributed/node_protocol.py",
+    } <= set(node_facts.contents(bundle))
     with open(os.path.join(bundle.folder, "bundle.toml"), "w", encoding="utf-8") as handle:
         handle.write('[files]\n"README.md" = "sha256:1"\n"data/rows.jsonl" = "sha256:2"\n')
     files = node_facts.contents(bundle)
@@ -219,8 +223,8 @@ def test_the_digest_covers_the_runtime_and_what_the_manifest_names(bundle: Bundl
 
 def test_a_clock_is_compared_within_the_round_trip() -> None:
     near, far = socket.socketpair()
-    node = Node(1, {"host": "second"}, [], node_messages.Line(near))
-    other = node_messages.Line(far)
+    node = Node(1, {"host": "second"}, [], node_protocol.Line(near))
+    other = node_protocol.Line(far)
     clock = iter([100.0, 102.0])
 
     def answer() -> None:
@@ -229,20 +233,20 @@ def test_a_clock_is_compared_within_the_round_trip() -> None:
 
     thread = threading.Thread(target=answer)
     thread.start()
-    assert node_messages.skew(node, lambda: next(clock)) == (30.0, 1.0)
+    assert node_protocol.skew(node, lambda: next(clock)) == (30.0, 1.0)
     thread.join()
     other.close()
-    assert node_messages.ask(node, {"ask": "clock"}) == {}
+    assert node_protocol.ask(node, {"ask": "clock"}) == {}
     assert node.found[0].startswith("it ended while it was asked about its clock")
     node.found.clear()
-    assert node_messages.hear(node) == {}
+    assert node_protocol.hear(node) == {}
 
 
 def test_a_clock_that_is_off_is_a_warning(
     bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seconds, error, said in ((-40.0, 0.1, "40 s behind"), (6.0, 0.5, "6 s ahead of"), (6.0, 2.0, "")):
-        monkeypatch.setattr(node_messages, "skew", lambda one, found=(seconds, error): found)
+        monkeypatch.setattr(node_protocol, "skew", lambda one, found=(seconds, error): found)
         assert hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []]) == ["", ""]
         told = f"warning: the clock of node 1 ({socket.gethostname()}) is {said} node 0's"
         assert (told if said else "") in (out := capsys.readouterr().out)

@@ -10,11 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from run_features import read
 from runtime_bundles import bundle_of, of_method, plan, source, write
 
 from xpc.runtime.core import arguments, machine, preflight
-from xpc.runtime.core.bundle import Bundle, read
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.core.feature import Bundle
 
 V100 = {"name": "v100-32gb", "memory_gib": 31.7, "capability": [7, 0], "device_names": ["V100-SXM2-32GB"]}
 
@@ -103,7 +104,8 @@ def test_only_the_named_messages_are_left_out(tmp_path: Path, caplog: pytest.Log
     accelerate, deepspeed = logging.getLogger("accelerate.accelerator"), logging.getLogger("DeepSpeed")
     before = (list(accelerate.filters), list(deepspeed.filters), deepspeed.level, deepspeed.propagate)
     try:
-        run.step("messages")
+        for feature in run.features:
+            feature.before_imports(run, {})
         deepspeed.setLevel(logging.INFO)
         deepspeed.propagate = caplog.handler not in deepspeed.handlers
         accelerate.warning(mismatch, 1)
@@ -115,7 +117,8 @@ def test_only_the_named_messages_are_left_out(tmp_path: Path, caplog: pytest.Log
         accelerate.filters, deepspeed.filters, deepspeed.level, deepspeed.propagate = before
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        run.step("deprecations")
+        for feature in run.features:
+            feature.libraries_imported(run)
         for module in ("deepspeed.runtime.engine", "trl.trainer", "torch.distributed.c10d_logger", "torch.optim"):
             warnings.warn_explicit(module, FutureWarning, "f.py", 1, module=module)
         warnings.warn_explicit("`is_gradient_checkpointing` is deprecated", FutureWarning, "f.py", 1, module="m")

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_features import read
 from runtime_bundles import of_method, plan, source, write
 
-from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import data
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import paired_rows
+from xpc.runtime.core.feature import Bundle
+from xpc.runtime.features.rows import prompts
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +24,7 @@ SYSTEM = {"role": "system", "content": "S"}
 
 
 def preference(row: dict[str, Any], system: str | None = None, method: str = "dpo") -> dict[str, Any]:
-    return paired_rows.to_row(PAIR, row, 0, system=system, method=method)
+    return prompts.to_row(PAIR, row, 0, system=system, method=method)
 
 
 def test_a_pair_of_conversations_shares_its_prompt() -> None:
@@ -68,16 +69,16 @@ def test_answers_without_a_common_prompt_are_told_with_their_row() -> None:
 def test_columns_of_a_pair_are_named_in_order() -> None:
     own = {**PAIR, "columns": ["question", "best", "worst"]}
     row = {"question": "2?", "best": "4", "worst": "5", "chosen": "no"}
-    assert paired_rows.to_row(own, row, 0, method="dpo") == {"prompt": "2?", "chosen": "4", "rejected": "5"}
+    assert prompts.to_row(own, row, 0, method="dpo") == {"prompt": "2?", "chosen": "4", "rejected": "5"}
     with pytest.raises(RunError, match=r"names 1 column\(s\), and preference needs 2"):
-        paired_rows.to_row({**PAIR, "columns": ["best"]}, row, 0, method="dpo")
-    assert paired_rows.dropped(PAIR, ["chosen", "rejected", "margin", "id"], "reward") == ["chosen", "rejected", "id"]
-    assert paired_rows.dropped(PAIR, ["chosen", "rejected", "margin"], "dpo") == ["chosen", "rejected", "margin"]
+        prompts.to_row({**PAIR, "columns": ["best"]}, row, 0, method="dpo")
+    assert prompts.dropped(PAIR, ["chosen", "rejected", "margin", "id"], "reward") == ["chosen", "rejected", "id"]
+    assert prompts.dropped(PAIR, ["chosen", "rejected", "margin"], "dpo") == ["chosen", "rejected", "margin"]
 
 
 def test_judged_completions() -> None:
     def judged(row: dict[str, Any], system: str | None = None) -> dict[str, Any]:
-        return paired_rows.to_row(JUDGED, row, 0, system=system, method="kto")
+        return prompts.to_row(JUDGED, row, 0, system=system, method="kto")
 
     assert judged({"prompt": "2?", "completion": " 4", "label": True}) == {
         "prompt": "2?", "completion": " 4", "label": True,
@@ -92,7 +93,7 @@ def test_judged_completions() -> None:
 
 def test_a_prompt_is_a_turn_of_the_user_where_there_is_a_template() -> None:
     def asked(prompt: Any, system: str | None = None, chat: bool = True) -> Any:
-        return paired_rows.to_row(PROMPT, {"prompt": prompt}, 0, system=system, method="grpo", chat=chat)["prompt"]
+        return prompts.to_row(PROMPT, {"prompt": prompt}, 0, system=system, method="grpo", chat=chat)["prompt"]
 
     assert asked("2?") == asked([ASK]) == [ASK]
     assert asked("2?", "S") == [SYSTEM, ASK]
@@ -114,19 +115,19 @@ def test_a_prompt_is_a_turn_of_the_user_where_there_is_a_template() -> None:
 def test_columns_that_rewards_read(columns: list[str] | None, kept: list[str]) -> None:
     present = ["prompt", "question", "solution", "level", "messages"]
     own = {**PROMPT, "columns": columns}
-    left = [one for one in present if one not in paired_rows.dropped(own, present, "grpo")]
+    left = [one for one in present if one not in prompts.dropped(own, present, "grpo")]
     assert [one for one in left if one != "question"] == kept
     assert ("question" in left) is (columns in (None, ["prompt"]))
     assert "messages" not in left  # trl would take the row for a conversation of that column
 
 
-def made(folder: Path, shape: str, config: str, rows: list[dict[str, Any]], **changes: Any) -> bundles.Bundle:
+def made(folder: Path, shape: str, config: str, rows: list[dict[str, Any]], **changes: Any) -> Bundle:
     (folder / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     facts = plan("tiny", [source("d.jsonl", shape)])
     facts = of_method(facts, config)
     facts["data"].update(changes)
     (folder / "bundle").mkdir()
-    return bundles.read(write(str(folder / "bundle"), facts))
+    return read(write(str(folder / "bundle"), facts))
 
 
 class Letters:

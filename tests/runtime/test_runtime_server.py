@@ -13,8 +13,8 @@ from ports import free_port
 from runtime_bundles import bundle_of, of_method, plan, source
 
 from xpc.runtime import vllm_server
-from xpc.runtime.core.bundle import Bundle
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.core.feature import Bundle
 
 pytestmark = pytest.mark.slow
 

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from run_features import read
 from runtime_bundles import ROOT, plan, source, write
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 from hub_index import Served
 
 from xpc.runtime import stage
-from xpc.runtime.core.bundle import read
 from xpc.runtime.core.errors import RunError
 
 

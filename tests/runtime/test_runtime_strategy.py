@@ -8,11 +8,13 @@ import types
 from pathlib import Path
 
 import pytest
+from run_features import read
 from runtime_bundles import plan, source, write
 
 from xpc.runtime.core import arguments
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.core.feature import Bundle
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "TOKENIZERS_PARALLELISM", "TRL_EXPERIMENTAL_SILENCE",
              "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE")  # fmt: skip
@@ -26,10 +28,10 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def on_gpus(folder: Path, world: int, name: str = "H100") -> bundles.Bundle:
+def on_gpus(folder: Path, world: int, name: str = "H100") -> Bundle:
     facts = plan("tiny", [source("rows.jsonl")], world=world)
     facts["run"].update(device="cuda", gpu={"name": name, "device_names": [name]})
-    return bundles.read(write(str(folder / "made.bundle"), facts))
+    return read(write(str(folder / "made.bundle"), facts))
 
 
 @pytest.mark.parametrize(

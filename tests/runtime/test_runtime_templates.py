@@ -11,7 +11,8 @@ from attrs import frozen
 from runtime_bundles import bundle_of, plan, source
 
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import assistant_marks, local_data, paired_rows
+from xpc.runtime.features.method import assistant_masks
+from xpc.runtime.features.rows import local_sources, prompts
 
 PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 MARKED = PLAIN.replace("{{", "{% generation %}{{").replace("}}", "}}{% endgeneration %}")
@@ -34,13 +35,13 @@ class Words:
 
 
 def test_marks_that_are_there():
-    assert assistant_marks.missing(Words(MARKED)) == []
+    assert assistant_masks.missing(Words(MARKED)) == []
 
 
 def test_a_trl_that_puts_no_marks_in(monkeypatch):
     monkeypatch.setitem(sys.modules, "trl.chat_template_utils", None)  # as trl 0.18 and 0.24 have it
-    assert assistant_marks.missing(Words(MARKED)) == []
-    assert "no {% generation %} marks" in assistant_marks.missing(Words(PLAIN))[0]
+    assert assistant_masks.missing(Words(MARKED)) == []
+    assert "no {% generation %} marks" in assistant_masks.missing(Words(PLAIN))[0]
 
 
 @pytest.mark.slow  # imports trl's trainers
@@ -51,18 +52,18 @@ def test_marks_that_nobody_can_put_in():
 
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
     tokenizer.chat_template = PLAIN
-    assert "no {% generation %} marks" in assistant_marks.missing(tokenizer)[0]
+    assert "no {% generation %} marks" in assistant_masks.missing(tokenizer)[0]
 
 
 def test_prompts_and_answers_that_part():
     row = {"prompt": "two and two", "completion": " is four"}
-    assert not paired_rows._part_ways(row, Words())
-    assert paired_rows._part_ways(row, Words(merges=True))
+    assert not prompts._part_ways(row, Words())
+    assert prompts._part_ways(row, Words(merges=True))
     answer = {"role": "assistant", "content": "four"}
     turns = {"prompt": [{"content": "two and two"}], "chosen": [answer]}
-    assert not paired_rows._part_ways(turns, Words())
-    assert paired_rows._part_ways({**turns, "chosen": [{**answer, "role": "tool"}]}, Words())  # not what was prompted
-    assert not paired_rows._part_ways({"messages": []}, Words())
+    assert not prompts._part_ways(turns, Words())
+    assert prompts._part_ways({**turns, "chosen": [{**answer, "role": "tool"}]}, Words())  # not what was prompted
+    assert not prompts._part_ways({"messages": []}, Words())
 
 
 def test_a_split_that_a_folder_does_not_have(tmp_path: Path):
@@ -73,9 +74,13 @@ def test_a_split_that_a_folder_does_not_have(tmp_path: Path):
         folder = str(tmp_path / "bundle")  # data lies beside it
 
     source = {"path": "rows", "bundled": None}
-    assert local_data.files(Bundle(), source, "train") == ("json", [str(tmp_path / "rows" / "part-0.jsonl")])
+    assert local_sources.files(Bundle(), source, "train") == ("json", [str(tmp_path / "rows" / "part-0.jsonl")])
     with pytest.raises(RunError, match="no file of the split 'test'"):
-        local_data.files(Bundle(), source, "test")
+        local_sources.files(Bundle(), source, "test")
+
+
+def before_rows(bundle: Any) -> list[str]:
+    return [one for feature in bundle.features for one in feature.before_rows(bundle, None)]
 
 
 @pytest.mark.slow  # imports Liger's kernels
@@ -83,8 +88,8 @@ def test_a_family_that_liger_has_no_kernels_for_is_told(tmp_path: Path) -> None:
     pytest.importorskip("liger_kernel")
     facts = plan(str(tmp_path), [source("d.jsonl")])
     facts["model"].update(liger=True)
-    assert bundle_of("/b", facts).found("before_rows", None) == []  # the compiler knew the family
+    assert before_rows(bundle_of("/b", facts)) == []  # the compiler knew the family
     facts["model"].update(liger_unchecked=True)
     for family, words in (("qwen2", []), ("gpt2", ["Liger has no kernels for the family 'gpt2'; leave liger out"])):
         (tmp_path / "config.json").write_text(f'{{"model_type": "{family}"}}')
-        assert bundle_of("/b", facts).found("before_rows", None) == words
+        assert before_rows(bundle_of("/b", facts)) == words

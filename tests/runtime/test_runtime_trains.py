@@ -175,13 +175,13 @@ sys.path.insert(0, sys.argv[1])
 from trainer.core import model
 from trainer.core.bundle import read
 from trainer.core.data import build
-from trainer.core.trainer import trainer_class
+from trainer.enabled import FEATURES, trainer_class
 from trl import SFTConfig
-bundle = read(sys.argv[1])
+bundle = read(sys.argv[1], FEATURES)
 tokenizer = model.load_tokenizer(bundle)
 rows, _ = build(bundle)
 args = SFTConfig(**bundle.arguments)
-trainer = trainer_class(bundle)(
+trainer = trainer_class()(
     model=model.load_model(bundle, tokenizer), args=args, train_dataset=rows, processing_class=tokenizer
 )
 assert trainer.args is args, "the arguments object was replaced"
@@ -217,12 +217,12 @@ sys.path.insert(0, sys.argv[1])
 from trainer.core.bundle import read
 from trainer.core.data import build
 from trainer.core import model
-from trainer.core.trainer import trainer_class
+from trainer.enabled import FEATURES, trainer_class
 from trl import SFTConfig
-bundle = read(sys.argv[1])
+bundle = read(sys.argv[1], FEATURES)
 tokenizer = model.load_tokenizer(bundle)
 rows, _ = build(bundle, tokenizer)
-trainer = trainer_class(bundle)(
+trainer = trainer_class()(
     model=model.load_model(bundle, tokenizer), args=SFTConfig(**bundle.arguments), train_dataset=rows,
     processing_class=tokenizer,
 )
@@ -297,10 +297,10 @@ import os, sys
 sys.path.insert(0, sys.argv[1])
 from accelerate import FullyShardedDataParallelPlugin as Plugin
 from accelerate.utils import DistributedType
-from trainer.features.fsdp import save_whole
+from trainer.features.distributed.fsdp import use_full_state_dict
 plugin = Plugin(state_dict_type="SHARDED_STATE_DICT", **eval(sys.argv[2]))
 assert "SHARDED" in str(plugin.state_dict_type) and "Sharded" in type(plugin.state_dict_config).__name__
-save_whole(plugin)
+use_full_state_dict(plugin)
 print(plugin.state_dict_type, type(plugin.state_dict_config).__name__, type(plugin.optim_state_dict_config).__name__)
 """
 

@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from xpc.runtime.features import sampling
+from xpc.runtime.features.method import sampling
 
 
 def bundle(**model):

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import chat_rows, paired_rows, worded_rows
+from xpc.runtime.features.rows import chat, prompts
+from xpc.runtime.features.rows.prompt_template import PromptTemplate
 
 ASKED = {"shape": "prompt_completion", "columns": ["question", "answer"], "path": "rows.jsonl", "id": None}
 TALKS = {"shape": "messages", "columns": None, "path": "rows.jsonl", "id": None}
@@ -16,8 +17,9 @@ TURNS = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "He
 
 
 def read(source: dict[str, Any], row: dict[str, Any], system: str | None = None, **data: str) -> dict[str, Any]:
-    to_row = chat_rows.to_row if source is TALKS else paired_rows.to_row
-    found = worded_rows.row_maker(SimpleNamespace(data=data), to_row)(source, row, 3, system=system)
+    known = chat.FORMAT if source is TALKS else prompts.FORMAT
+    bundle = SimpleNamespace(data=data, row_format=lambda: known)
+    found = PromptTemplate().row_converter(bundle, known.to_row)(source, row, 3, system=system)  # type: ignore[arg-type]
     return dict(found)
 
 
@@ -76,11 +78,11 @@ def test_a_system_prompt_is_text() -> None:
 
 def test_a_judged_answer_may_be_the_last_turn() -> None:
     source = {"shape": "unpaired", "columns": ["messages", "label"], "path": "rows.jsonl", "id": None}
-    found = paired_rows.to_row(source, {"messages": TURNS, "label": True}, 0, method="kto")
+    found = prompts.to_row(source, {"messages": TURNS, "label": True}, 0, method="kto")
     assert found == {"prompt": TURNS[:1], "completion": TURNS[1:], "label": True}
     with pytest.raises(RunError, match="does not end with an answer"):
-        paired_rows.to_row(source, {"messages": TURNS[:1], "label": True}, 0, method="kto")
+        prompts.to_row(source, {"messages": TURNS[:1], "label": True}, 0, method="kto")
     with pytest.raises(RunError, match="does not end with an answer"):
-        paired_rows.to_row(source, {"messages": [*TURNS, TURNS[0]], "label": True}, 0, method="kto")
+        prompts.to_row(source, {"messages": [*TURNS, TURNS[0]], "label": True}, 0, method="kto")
     with pytest.raises(RunError, match="does not end with an answer"):
-        paired_rows.to_row(source, {"messages": TURNS[1:2], "label": True}, 0, method="kto")
+        prompts.to_row(source, {"messages": TURNS[1:2], "label": True}, 0, method="kto")

@@ -14,6 +14,7 @@ from case_support import PLAIN, ROW, spec
 from compile_support import compiled, put
 from interpreters import OTHERS, interpreter
 from patience import HUNG
+from run_features import read
 from runtime_bundles import bundle_of as planned
 from runtime_bundles import plan, source
 
@@ -21,10 +22,12 @@ from xpc.compiler.files.bundle import write
 from xpc.compiler.stacks import DEFAULT
 from xpc.runtime import evaluate
 from xpc.runtime.core import arguments, bundle_integrity, errors, rows
-from xpc.runtime.core import bundle as bundles
-from xpc.runtime.core.bundle import Bundle
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features import chat_rows, executed_files, paired_rows, rewards
+from xpc.runtime.core.feature import Bundle
+from xpc.runtime.features.launch import verified_files
+from xpc.runtime.features.method import rewards
+from xpc.runtime.features.rows import chat as chat_rows
+from xpc.runtime.features.rows import prompts as paired_rows
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +45,7 @@ def made(tmp_path: Path) -> Bundle:
     """A bundle with a template and a reward function, as it was compiled."""
     put(tmp_path / "in", {"own.py": REWARD, "chat.jinja": PLAIN})
     write(compiled(ONLINE, str(tmp_path / "in")), str(tmp_path / "b"))
-    return bundles.read(str(tmp_path / "b"))
+    return read(str(tmp_path / "b"))
 
 
 def edit(bundle: Bundle, name: str, more: str = "\n") -> None:
@@ -92,12 +95,12 @@ def test_a_folder_in_the_place_of_the_hub_is_told(
 
 def test_a_template_that_was_changed_is_not_rendered(made: Bundle) -> None:
     name = made.tokenizer["chat_template"]
-    assert executed_files.verified(made, name) == PLAIN.encode()
+    assert verified_files.verified(made, name) == PLAIN.encode()
     edit(made, name)
     (one,) = bundle_integrity.problems(made)
     assert "is not the file that this bundle was compiled with" in one
     with pytest.raises(RunError, match="sha256 differs"):
-        executed_files.verified(made, name)
+        verified_files.verified(made, name)
 
 
 def test_a_reward_file_that_was_changed_is_not_executed(made: Bundle, tmp_path: Path) -> None:
@@ -121,7 +124,7 @@ def test_a_reward_file_out_of_the_bundle_is_not_executed(made: Bundle, tmp_path:
 def test_the_code_of_a_task_is_that_of_the_bundle(how: str, tmp_path: Path) -> None:
     put(tmp_path / "in", {"mine.yaml": TASK, "helpers.py": REWARD})
     write(compiled(spec('eval(tasks=["mine.yaml"])'), str(tmp_path / "in")), str(tmp_path / "b"))
-    bundle = bundles.read(str(tmp_path / "b"))
+    bundle = read(str(tmp_path / "b"))
     told = json.loads((tmp_path / "b" / "evaluation.json").read_text())
     folder = os.path.dirname(told["tasks"][0]["file"])
     if how in ("task", "helper"):

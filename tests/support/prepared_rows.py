@@ -19,8 +19,9 @@ def prepared(folder: str) -> dict[str, Any]:
         del sys.modules[name]  # each bundle has its own
     sys.path.insert(0, folder)
     run, arguments, bundles = (import_module(f"trainer.core.{name}") for name in ("run", "arguments", "bundle"))
+    features = import_module("trainer.enabled").FEATURES
     sys.path.pop(0)
-    bundle = bundles.read(folder)
+    bundle = bundles.read(folder, features)
     arguments.prepare_environment(bundle)
     trainer, _ = run._trainer(bundle, arguments.build_arguments(bundle))
     rows = []

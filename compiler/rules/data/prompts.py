@@ -58,7 +58,7 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
     """`prompt_template` makes the prompt of a row: its rows have a prompt column of their own, and no other words.
 
     Rows of messages are rendered by a chat template. Today each script puts the words together by hand. Source: the
-    runtime's `worded_rows.py`.
+    runtime's `prompt_template.py`.
     """
     if spec.get("data.prompt_template") is None:
         return
@@ -94,7 +94,7 @@ def template_column(spec: Spec) -> Iterator[Finding]:
     """A column that the template writes must be in the file.
 
     Of a data set of the hub the first rows are looked at when the run starts. Today: Jinja writes nothing for a name
-    that it does not know. Source: jinja2 (`Undefined`); the runtime's `worded_rows.py`.
+    that it does not know. Source: jinja2 (`Undefined`); the runtime's `prompt_template.py`.
     """
     template = spec.get("data.prompt_template")
     text = template if isinstance(template, str) else ""
@@ -114,7 +114,7 @@ def system_column(spec: Spec) -> Iterator[Finding]:
     """The column of the system prompts must be in the file.
 
     Today, silently: `row.get("system")` is None for every row, and no conversation has a system prompt. Source: the
-    runtime's `worded_rows.py`.
+    runtime's `prompt_template.py`.
     """
     name = spec.get("data.system_column")
     each = [_lacking([source], (name,) if isinstance(name, str) else ()) for source in spec.files]

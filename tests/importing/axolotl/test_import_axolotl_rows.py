@@ -52,7 +52,7 @@ def test_the_rows_of_a_part_are_axolotls() -> None:
     """axolotl 0.18.0, utils/data/sft.py: `dataset.shuffle(seed=seed).shard(num_shards=shards, index=0)`."""
     from datasets import Dataset
 
-    from xpc.runtime.features.mixture import _take
+    from xpc.runtime.features.rows.mixture import _take
 
     found = imported(CHAT + "    shards: 7\n", *HARDWARE)
     data = found.payload["data"]

@@ -145,7 +145,7 @@ def stepped(scene: Any) -> dict[str, Any]:
 
 def left(scene: Any) -> dict[str, Any]:
     """Whether a run moves a weight, of those that `freeze` leaves."""
-    from xpc.runtime.features.frozen_weights import _layers
+    from xpc.runtime.features.model.frozen_weights import _layers
 
     plan, model = scene.plan["freeze"], scene.trainer.model
     home, _ = _layers(model)
@@ -184,9 +184,9 @@ def tied(scene: Any) -> dict[str, Any]:
 
 def merges(scene: Any) -> dict[str, Any]:
     """Whether a run with this trainer_args.json has the part of the trainer that merges."""
-    from xpc.runtime.core.features import uses
+    from xpc.runtime.core.conditions import uses
 
-    return {"merges": uses(scene.plan)["merged_weights"]}
+    return {"merges": uses(scene.plan)["merged_adapters"]}
 
 
 def folded(scene: Any) -> dict[str, Any]:

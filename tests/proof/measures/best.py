@@ -60,7 +60,10 @@ def resumable(scene: Any) -> dict[str, Any]:
 
     sys.path.append(scenes.REPOSITORY)
     from runtime.core.checkpoints import missing
-    from runtime.features.plain_checkpoints import states
+    from runtime.features.saving.transformers_checkpoints import TransformersCheckpoints
 
     folder = os.path.join(scene.plan["arguments"]["output_dir"], "checkpoint-1")
-    return {"files": sorted(os.listdir(folder)), "missing": missing(folder, 1, 1, states)}
+    return {
+        "files": sorted(os.listdir(folder)),
+        "missing": missing(folder, 1, 1, TransformersCheckpoints().check_checkpoint),
+    }

@@ -23,7 +23,7 @@ def solved(scene: Any) -> dict[str, Any]:
     from small_run import REPOSITORY
 
     sys.path.append(REPOSITORY)
-    from runtime.features.rewards import accuracy_reward
+    from runtime.features.method.rewards import accuracy_reward
 
     tiny_models.reward = lambda index: accuracy_reward
     scene.__dict__["rows"] = scene.rows.rename_column("answer", "solution")

@@ -13,10 +13,11 @@ from small_run import REPOSITORY
 def _bundle(scene: Any) -> Any:
     """The bundle as the program in it reads it; files that are not copied into it lie beside it."""
     sys.path.append(REPOSITORY)
-    from runtime.core import bundle
+    sys.path.append(os.path.join(REPOSITORY, "tests", "support"))
+    import run_features
 
     os.environ["XPC_DATA_ROOT"] = os.path.join(os.path.dirname(scene.folder), "files")
-    return bundle.read(scene.folder)
+    return run_features.read(scene.folder, "runtime")
 
 
 def _own(scene: Any) -> Any:

@@ -252,7 +252,7 @@ def frozen(scene: Any) -> dict[str, Any]:
     """The steps of a model whose layers are frozen as the bundle says."""
     import bundled
 
-    from runtime.features.frozen_weights import freeze
+    from runtime.features.model.frozen_weights import freeze
 
     freeze(bundled.bundle(scene), scene.model)
     scene.trainer.train()

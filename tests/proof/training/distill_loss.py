@@ -17,8 +17,9 @@ os.environ["XPC_PREFLIGHT"] = "passed"
 
 import torch  # noqa: E402
 from trainer.core import arguments, bundle, run  # noqa: E402
+from trainer.enabled import FEATURES  # noqa: E402
 
-seen = bundle.read(folder)
+seen = bundle.read(folder, FEATURES)
 args = arguments.build_arguments(seen)
 made, tokenizer = run._trainer(seen, args)
 made.create_optimizer_and_scheduler(num_training_steps=2)
@@ -38,7 +39,7 @@ TOKENS = sum(one[3].sum() for one in BATCHES)
 
 def inputs(prompt: Any, asked: Any, answer: Any, told: Any) -> dict[str, Any]:
     if hasattr(made, "ends"):  # trl's GKDTrainer, with what the runtime adds to it
-        from trainer.features.distillation import joined
+        from trainer.features.method.on_policy import joined
 
         return joined(prompt, asked, answer, told)
     parts = {"prompt_ids": prompt, "prompt_mask": asked, "completion_ids": answer, "completion_mask": told}

@@ -12,7 +12,7 @@ from case_support import spec, trained
 from xpc.compiler import stacks
 from xpc.compiler.language.schema import REWARDS
 from xpc.compiler.rules.optimizer.best_model import FUNCTIONS, SPEED
-from xpc.runtime.features.rewards import MADE, PLAIN
+from xpc.runtime.features.method.rewards import MADE, PLAIN
 
 pytestmark = pytest.mark.slow
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")

@@ -1,0 +1,209 @@
+"""Which modules of features/ and library_internals/ a run uses: a bundle has those of its run, and no others.
+
+The compiler asks when it writes a bundle, which has no copy of this file: ``trainer_args.json`` has the settings that
+would need another module, and ``enabled.py`` the features. A module that another one imports comes with it.
+"""
+
+import json
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+from ..features.launch.packages import EIGHT_BIT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .payload import Gpu, Payload, Source, Trainer
+
+CHATS = ("text", "messages", "conversations")
+"""Shapes of rows without a prompt of their own."""
+DECISIVE: dict[str, tuple[str, ...]] = {
+    "arguments": (
+        "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy", "optim",
+        "optim_target_modules", "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit", "use_vllm",
+    ),
+    "run": (
+        "context_parallel", "deepspeed_optimizer", "device", "distributed_type", "division", "full_state", "gpu", "nan",
+        "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
+    ),
+}  # fmt: skip
+"""What `uses` reads of the two sections that hold the most else."""
+
+
+def sources(plan: "Payload") -> "list[Source]":
+    """Every source of the run: what is trained on, and the sets that are evaluated on."""
+    evaluation = plan["data"].get("evaluation")
+    sets = evaluation["sets"] if evaluation else []
+    return [*plan["data"]["sources"], *(source for one in sets for source in one["sources"])]
+
+
+def trainer(plan: "Payload") -> "Trainer":
+    """The section of trainer_args.json that says which settings would need another module."""
+    decisive: dict[str, Any] = dict(plan)
+    decisive.update({section: _only(decisive[section], names) for section, names in DECISIVE.items()})
+    return {"unused": [*_unused(json.dumps(decisive))]}
+
+
+IMPORT = re.compile(r"^ *from \.(?:features\.\w+|library_internals)\.(\w+) import (.+)$")
+"""A line of enabled.py that imports what a module adds to a run."""
+
+
+def enabled(source: str, plan: "Payload") -> str:
+    """The enabled.py of a run, out of that of all features: the lines of the features that the run does not use are
+    left out, and the trainer is of the run's method."""
+    used, lines, unused = uses(plan), source.split("\n"), set[str]()
+    for line in lines:
+        if (found := IMPORT.match(line)) and not used[found[1]]:
+            unused.update((line.strip(), *(name for one in found[2].split(", ") for name in (f"{one}(),", f"{one},"))))
+    text = re.sub("\n\n+(?=    class )", "\n\n", "\n".join(line for line in lines if line.strip() not in unused))
+    module, _, name = plan["config"].removesuffix("Config").rpartition(".")
+    text = text.replace("from trl import SFTTrainer", f"from {module} import {name}Trainer")
+    return text.replace("        SFTTrainer,", f"        {name}Trainer,")
+
+
+def _only(section: "Mapping[str, Any]", names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: section[name] for name in names if name in section}
+
+
+@lru_cache(64)
+def _unused(text: str) -> tuple[str, ...]:
+    """Paths of the settings that would need another module, for what decides it: members of a sweep share it."""
+    plan, read = json.loads(text), list[str]()
+    found = {name for name, used in uses(cast("Payload", _Read(plan, "", read))).items() if used}
+    settings = (path for path in dict.fromkeys(read) if not path.startswith("stack."))
+    return tuple(sorted(path for path in settings if _with(plan, path) - found))
+
+
+def _with(plan: "Payload", path: str) -> set[str]:
+    """The modules of a run that has something at this path."""
+    *sections, name = path.split(".")
+    place: Any = plan
+    for one in sections:
+        place = place[int(one)] if isinstance(place, list) else place[one]
+    before = dict(place)
+    place[name] = {"id": None, "sets": []}
+    found = {name for name, used in uses(plan).items() if used}
+    place.clear()
+    place.update(before)
+    return found
+
+
+class _Read(dict[str, Any]):
+    """A section that notes the path of each value that was read and is not set."""
+
+    def __init__(self, section: dict[str, Any], path: str, read: list[str]) -> None:
+        super().__init__(section)
+        self.path = path
+        self.read = read
+
+    def __getitem__(self, name: str) -> Any:
+        return self.get(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value; a section notes what is read of it, too."""
+        value, path = super().get(name, default), f"{self.path}{name}"
+        if not value or value == "no":
+            self.read.append(path)
+        if isinstance(value, dict):
+            return _Read(value, f"{path}.", self.read)
+        if isinstance(value, list):
+            parts = enumerate(value)
+            return [_Read(one, f"{path}.{i}.", self.read) if isinstance(one, dict) else one for i, one in parts]
+        return value
+
+
+def uses(plan: "Payload") -> dict[str, bool]:
+    """By the name of each module, whether a run with this trainer_args.json uses it."""
+    arguments, data, model, run, method = plan["arguments"], plan["data"], plan["model"], plan["run"], plan["method"]
+    tokens = plan["tokenizer"]
+    zero, nodes, on_cpu = run["zero_stage"], run["nodes"] > 1, run["device"] == "cpu"
+    held_out = data["holdout"] or data.get("eval_split") or data.get("evaluation")
+    prompts = any(one["shape"] not in CHATS for one in sources(plan))
+    systems = data["system"] or data.get("system_column")
+    local = any(one["path"] is not None for one in sources(plan))
+    shares = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
+    lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
+    evaluates = held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
+    # TRL rounds adapters over a quantized base to bfloat16, but for DoRA's magnitudes, and FSDP2 takes one type.
+    tuned: Mapping[str, Any] = plan["lora"] or {}
+    wide = run["distributed_type"] == "FSDP" and tuned.get("bits") and tuned.get("dora")
+    no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16"
+    reports = arguments.get("report_to") not in (None, [], "none", ["none"])
+    kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)
+    kernels = kernels or str(model["attn_implementation"]).startswith("flash")
+    divided = run["division"]["step"] is None and run["division"]["processes"] is None
+    continued = plan["lora"] and plan["lora"].get("continued")
+    unpaired, on_policy = method["unpaired"], plan["config"].endswith("GKDConfig")
+    used: dict[str, object] = {
+        "adapters": plan["lora"],
+        "added_tokens": tokens.get("added"),
+        "all_reduce": not nodes and not on_cpu and run["processes_per_node"] > 1,
+        "assistant_masks": arguments.get("assistant_only_loss"),
+        "chat": systems or any(one["shape"] in ("messages", "text") for one in sources(plan)),
+        "chat_template": tokens["chat_template"] or arguments.get("chat_template_path"),
+        "checkpointing_warning": method["name"] != "sft" or plan["lora"],
+        "compiled_layers": model.get("compile_layers"),
+        "continued_adapter": continued,
+        "cpu_processes": on_cpu,
+        "deepspeed": zero,
+        "deepspeed_engine": zero == 3 or (zero and on_cpu),
+        "deepspeed_shards": zero and divided,
+        "during_training": evaluates,
+        "early_stopping": run.get("patience"),
+        "empty_groups": plan["lora"] or plan.get("freeze") or (zero and not run.get("deepspeed_optimizer")),
+        "epoch_order": plan["stack"]["epoch_forgotten"],
+        "frozen_weights": plan.get("freeze"),
+        "fsdp": run["distributed_type"] == "FSDP",
+        "hub": arguments.get("push_to_hub"),
+        "hub_kernels": model.get("kernels"),
+        "kto": unpaired,
+        "lengths": any(lengths),
+        "liger": model["liger"],
+        "liger_family": model.get("liger_unchecked"),
+        "local_files": local or continued or None in (model["id"], (method["teacher"] or model)["id"]),
+        "local_sources": local,
+        "loss_division": method["name"] in plan["stack"]["losses_not_divided"],
+        "loss_mask": prompts or arguments.get("assistant_only_loss"),
+        "merged_adapters": plan["lora"] and plan["lora"].get("merge"),
+        "mixed_shapes": any(one.get("kind") for one in sources(plan)),
+        "mixture": shares or held_out or unpaired or data.get("unique"),
+        "named_log": evaluates,
+        "named_roles": data.get("roles"),
+        "nan_loss": run.get("nan") == "allow",
+        "node_all_reduce": nodes,
+        "node_network": nodes,
+        "node_rendezvous": nodes,
+        "on_policy": method["teacher"] and on_policy,
+        "orpo_counts": plan["config"].endswith("ORPOConfig"),
+        "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
+        "packing": arguments.get("packing"),
+        "pair_counts": method["name"] != "sft",
+        "peer_to_peer": run["world_size"] > 1 and run["gpu"] and _may_be(run["gpu"], "RTX 40"),
+        "projected_gradients": arguments.get("optim_target_modules"),
+        "prompt_template": data.get("prompt_template") or data.get("system_column"),
+        "prompts": prompts,
+        "random_states": divided,
+        "reference": method["second_model"],
+        "reward_head": method["scores"],
+        "reward_progress": method["name"] != "sft",
+        "rewards": method["rewarded"],
+        "rotation": arguments.get("save_total_limit"),
+        "sampling": method["generates"],
+        "single_process": run["world_size"] == 1,
+        "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
+        "teacher": method["teacher"],
+        "tied_weights": not zero,
+        "torch_exit_barrier": nodes,
+        "transformers_checkpoints": not zero and run["distributed_type"] != "FSDP",
+        "ulysses": zero and run.get("context_parallel", 1) > 1,
+        "weight_dtypes": no_bfloat16 or wide,
+        "weights_only": run.get("full_state") is False,
+    }
+    return {name: bool(one) for name, one in used.items()}
+
+
+def _may_be(gpu: "Gpu", family: str) -> bool:
+    """Whether a GPU may be of a family, by the names that torch has for it; one without names may be any."""
+    names = gpu.get("device_names")
+    return not names or any(family in one for one in names)

@@ -1,0 +1,313 @@
+"""What only some runs do: `Feature` has a method for each moment at which it is called; `Bundle` has those of its run.
+
+``enabled.py`` lists the features of this run in the order in which they act. The two classes stand in one file because
+each names the other: a bundle has features, and a feature is handed the bundle.
+"""
+
+import os
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from .errors import RunError
+from .rows import FORMAT, RowFormat
+from .token_counts import TokenCounts
+
+if TYPE_CHECKING:
+    from .payload import Payload, Source  # types alone: a bundle has no such module
+
+
+class Feature:
+    """Something that only some runs do. Each method is called at its moment, and does nothing here.
+
+    A feature overrides the methods of the moments at which it acts. The methods stand in the order of a run.
+    """
+
+    # The start of a process, and the preflight
+
+    def before_imports(self, bundle: "Bundle", environ: MutableMapping[str, str]) -> None:
+        """In each process and in the launcher, before the libraries are imported: set the environment variables that
+        they read, and filter harmless log messages."""
+
+    def check_nodes(self, bundle: "Bundle", check: Callable[[int], list[str]]) -> bool:
+        """In the preflight of one process a node: meet the other nodes and check together.
+
+        ``check`` gives the findings of this node, whose number it takes. Returns whether this was done. Raises
+        RunError on every node alike.
+        """
+        return False
+
+    def check_files(self, bundle: "Bundle", digests: Mapping[str, str]) -> dict[str, str]:
+        """In the preflight: files of the bundle that are executed or rendered, so that they must be as compiled.
+
+        ``digests`` are those of bundle.toml by file name. By name: a finding, or an empty text for a file that is well.
+        """
+        return {}
+
+    def missing_packages(self, bundle: "Bundle") -> list[str]:
+        """In the preflight: findings about packages that the run uses and that are not installed."""
+        return []
+
+    def check_access(self, bundle: "Bundle") -> list[str]:
+        """In the preflight, on process 0: findings about accounts and folders, such as a read-only token."""
+        return []
+
+    def check_build_tools(self, bundle: "Bundle") -> list[str]:
+        """In the preflight, once a node: findings about compilers that an extension of the run needs."""
+        return []
+
+    def check_gpu_links(self, bundle: "Bundle") -> list[str]:
+        """In the preflight, by one process a node: findings about the connection between its GPUs."""
+        return []
+
+    def before_rows(self, bundle: "Bundle", tokenizer: Any) -> list[str]:
+        """In the preflight, before the first rows are read: findings. The tokenizer is None where it did not load."""
+        return []
+
+    def check_columns(self, bundle: "Bundle", columns: list[str]) -> list[str]:
+        """In the preflight, once a source: findings about the columns that the trainer will get."""
+        return []
+
+    def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Any) -> str:
+        """In the preflight, once a source: a note for the line about its first rows, such as "; ..."."""
+        return ""
+
+    def preflight_failed(self, bundle: "Bundle", error: RunError) -> None:
+        """Before the preflight raises ``error``: a process that cannot end in order reports it and leaves here."""
+
+    # The launcher
+
+    def before_launch(self, bundle: "Bundle", environ: Mapping[str, str]) -> None:
+        """In the launcher, before it starts the processes of this node."""
+
+    def process_starter(self, bundle: "Bundle", program: str) -> Callable[[], object] | None:
+        """In the launcher: what runs ``program`` to its end without accelerate or torchrun, or None.
+
+        It raises CalledProcessError.
+        """
+        return None
+
+    def launch_failed(self, bundle: "Bundle", error: Exception) -> list[tuple[str, int]]:
+        """In the launcher, after a failure: who ended with which status, or nothing for an error of another kind.
+
+        The name is empty where that process has reported the reason already.
+        """
+        return []
+
+    # Arguments and the output folder
+
+    def before_arguments(self, bundle: "Bundle", values: dict[str, Any]) -> None:
+        """Before the arguments object is made of ``values``, which may be changed; torch is imported by now."""
+
+    def check_checkpoint(self, path: str, world: int) -> str | None:
+        """Why training cannot resume from the weights and optimizer in ``path`` with ``world`` processes, or None."""
+        return None
+
+    def no_checkpoint_found(self, bundle: "Bundle", folder: str) -> None:
+        """When the output folder has no checkpoint to resume from. Raises RunError where starting anew would lose
+        something."""
+
+    def output_folder_locked(self, bundle: "Bundle") -> None:
+        """On process 0, once the output folder belongs to this run. Raises RunError."""
+
+    def libraries_imported(self, bundle: "Bundle") -> None:
+        """After transformers and trl are imported, which set warning filters of their own: filter harmless warnings."""
+
+    # Tokenizer, rows and model
+
+    def tokenizer_loaded(self, bundle: "Bundle", tokenizer: Any) -> None:
+        """After the tokenizer is loaded: change it as the bundle says. Raises RunError."""
+
+    def source_reader(self, bundle: "Bundle", source: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """What reads the stored rows of a source, or None for one of the hub.
+
+        It takes the bundle, the source, the name of a split, and whether the rows are streamed. It raises RunError.
+        """
+        return None
+
+    def source_unreadable(self, bundle: "Bundle", reason: str, source: Mapping[str, Any], split: str) -> str:
+        """After a source could not be read: a better reason than the library's, or ``reason``."""
+        return reason
+
+    def row_format(self, bundle: "Bundle") -> RowFormat | None:
+        """How stored rows become the trainer's, or None. The first feature that has one decides."""
+        return None
+
+    def row_converter(self, bundle: "Bundle", convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        """Wrap ``convert``, the ``to_row`` of the row format, or return it unchanged."""
+        return convert
+
+    def source_mapped(self, bundle: "Bundle", source: Mapping[str, Any], rows: Any) -> Any:
+        """After the rows of a source are converted: the rows, changed or not."""
+        return rows
+
+    def rows_mapped(
+        self, bundle: "Bundle", sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
+    ) -> tuple[Any, Any]:
+        """After all sources are converted: the training and the evaluation set out of ``sets``, these two so far.
+
+        ``parts`` are the converted rows of each source; ``load(source, split)`` gives those of another one or another
+        split. Raises RunError.
+        """
+        return sets
+
+    def truncation_limit(self, bundle: "Bundle", limit: int | None) -> int | None:
+        """The tokens of a sequence after which trl truncates, or None where it does not."""
+        return limit
+
+    def token_counter(self, bundle: "Bundle", kind: type[TokenCounts]) -> type[TokenCounts]:
+        """The class that counts tokens while the trainer tokenizes: a subclass of TokenCounts, or ``kind``."""
+        return kind
+
+    def tokens_counted(self, bundle: "Bundle", counts: TokenCounts, prepared: Any) -> None:
+        """After the trainer has tokenized its rows: correct ``counts``; ``prepared`` is the tokenized set."""
+
+    def local_model(self, bundle: "Bundle", model: Mapping[str, Any], place: str) -> str:
+        """The folder of a model that is not of the hub, or ``place`` unchanged. Raises RunError where it is missing."""
+        return place
+
+    def before_model(self, bundle: "Bundle") -> None:
+        """Before the model is loaded."""
+
+    def model_options(self, bundle: "Bundle", options: dict[str, Any]) -> None:
+        """Before the model is loaded: add keyword arguments of ``from_pretrained`` to ``options``."""
+
+    def model_class(self, bundle: "Bundle", kind: Any) -> Any:
+        """The transformers class that loads the model, or ``kind`` unchanged."""
+        return kind
+
+    def model_loaded(self, bundle: "Bundle", model: Any, tokenizer: Any) -> None:
+        """After the model is loaded, before the trainer is made; also for a reference model."""
+
+    # The trainer
+
+    def trainer_options(self, bundle: "Bundle", model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+        """Before the trainer is made: add arguments of its constructor to ``options``; ``load`` loads the model again.
+
+        Raises RunError.
+        """
+
+    def making_trainer(
+        self, bundle: "Bundle", model: Any, module: Any, load: Callable[[], Any]
+    ) -> AbstractContextManager[Any]:
+        """A context that holds while the trainer is made; ``module`` is trl's module of it."""
+        return nullcontext()
+
+    def trainer_made(self, bundle: "Bundle", trainer: Any, tokenizer: Any) -> None:
+        """After the trainer is made: change it. Raises RunError."""
+
+    def before_training(self, bundle: "Bundle", trainer: Any) -> None:
+        """After the rows of the trainer are counted, before it trains or loads a checkpoint. Raises RunError."""
+
+    # Training
+
+    def evaluation_missed(self, bundle: "Bundle", args: Any, state: Any, metrics_path: str) -> bool:
+        """On process 0, at the start: whether an evaluation was due at the step that training resumes from, and is
+        not in metrics.jsonl."""
+        return False
+
+    def before_first_step(self, bundle: "Bundle", trainer: Any) -> None:
+        """Before the first step of this start, once the model is wrapped for its strategy. Raises RunError."""
+
+    def log_line(self, bundle: "Bundle", event: Mapping[str, Any]) -> str:
+        """The progress line of an event that is no training step, or an empty text."""
+        return ""
+
+    def log_words(self, bundle: "Bundle", event: Mapping[str, Any]) -> list[str]:
+        """Words that the progress line of a training step has after its loss."""
+        return []
+
+    # The end
+
+    def before_final_save(self, bundle: "Bundle", trainer: Any) -> None:
+        """Before the final model is saved."""
+
+    def final_saved(self, bundle: "Bundle", trainer: Any, tokenizer: Any) -> None:
+        """After the final model is saved."""
+
+    def last_evaluation(
+        self, bundle: "Bundle", metrics_path: str, state: Any
+    ) -> tuple[dict[str, Any] | None, str] | None:
+        """For the summary: the last evaluation, and its lines for the terminal. None where the run never evaluates."""
+        return None
+
+    def run_ended(self, bundle: "Bundle", trainer: Any, stopped: bool) -> None:
+        """At the very end, after everything is saved; ``stopped`` for a run that was asked to stop. Raises RunError."""
+
+
+class Bundle:
+    """A bundle on disk: ``folder`` is absolute, the sections are those of trainer_args.json."""
+
+    def __init__(
+        self, folder: str, plan: "Payload", digest: str, pins: Mapping[str, str], features: Sequence[Feature]
+    ) -> None:
+        self.folder = folder
+        self.plan = plan
+        self.digest = digest
+        self.pins = pins
+        self.features = features
+        self.target = plan["target"]
+        self.stack = plan["stack"]
+        self.config = plan["config"]
+        self.method = plan["method"]["name"]
+        self.lora = plan.get("lora")
+        self.repository: str | None = None  # its full name on the hub, once the run has made it
+        self.arguments = plan["arguments"]
+        self.model = plan["model"]
+        self.tokenizer = plan["tokenizer"]
+        self.data = plan["data"]
+        self.run = plan["run"]
+
+    @property
+    def output_dir(self) -> str:
+        """Where the run writes: relative to the folder that the run was started in."""
+        return os.path.abspath(str(self.arguments["output_dir"]))
+
+    @property
+    def base(self) -> str:
+        """The model that training begins from, as the bundle names it: an id of the hub, or a path."""
+        return str(self.model["id"] or self.model["path"])
+
+    @property
+    def model_place(self) -> str:
+        """The model that training begins from, as the libraries load it. Raises RunError where a folder is missing."""
+        return self.place_of(self.model)
+
+    def place_of(self, model: Mapping[str, Any]) -> str:
+        """A model as the libraries load it: an id of the hub, or a folder. Raises RunError where that is missing."""
+        place = str(model["id"] or model["path"])
+        for feature in self.features:
+            place = feature.local_model(self, model, place)
+        return place
+
+    def row_format(self) -> RowFormat:
+        """How stored rows become the trainer's: as a feature says, or those of conversations."""
+        found = (feature.row_format(self) for feature in self.features)
+        return next((one for one in found if one is not None), FORMAT)
+
+    def check_checkpoint(self, path: str, world: int) -> str | None:
+        """Why training cannot resume from the states in ``path``, by the feature of the strategy, or None."""
+        found = (feature.check_checkpoint(path, world) for feature in self.features)
+        return next((why for why in found if why is not None), None)
+
+    def loading(self) -> dict[str, Any]:
+        """Arguments of every loader of the model, its configuration and its tokenizer: which commit, and whose code."""
+        revision = self.model["revision"] if self.model["id"] is not None else None
+        return {"revision": revision or "main", "trust_remote_code": self.model["trust_remote_code"]}
+
+    @property
+    def on_cpu(self) -> bool:
+        """True for a run that stays on the CPU even where there is a GPU."""
+        return bool(self.run["device"] == "cpu")
+
+    def sources(self) -> "list[Source]":
+        """Every source of the run: what is trained on, and the sets that are evaluated on."""
+        sets = (self.data.get("evaluation") or {"sets": []})["sets"]
+        return [*self.data["sources"], *(source for one in sets for source in one["sources"])]
+
+    def inside(self, name: str) -> str:
+        """The absolute path of a file of the bundle. Raises RunError for a name that leads out of it."""
+        path = os.path.normpath(os.path.join(self.folder, name))
+        if os.path.commonpath((path, self.folder)) != self.folder:
+            raise RunError(f"{name!r} is not inside the bundle")
+        return path

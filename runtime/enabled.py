@@ -1,0 +1,153 @@
+"""The features of this run, in the order in which they act at each moment, and the class of its trainer."""
+
+from .core.fault_tolerance import FaultTolerant
+from .core.feature import Feature
+from .features.distributed.all_reduce import AllReduce
+from .features.distributed.cpu_processes import CpuProcesses
+from .features.distributed.deepspeed import DeepSpeed
+from .features.distributed.fsdp import Fsdp
+from .features.distributed.node_all_reduce import NodeAllReduce
+from .features.distributed.node_network import NodeNetwork
+from .features.distributed.node_rendezvous import NodeRendezvous
+from .features.distributed.peer_to_peer import PeerToPeer
+from .features.distributed.single_process import SingleProcess
+from .features.evaluation.during_training import EvaluatingTrainer, Evaluation
+from .features.evaluation.early_stopping import EarlyStopping
+from .features.launch.local_files import LocalFiles
+from .features.launch.packages import Packages
+from .features.method.assistant_masks import AssistantMasks
+from .features.method.checkpointing_warning import CheckpointingWarning
+from .features.method.loss_division import LossDivision
+from .features.method.on_policy import OnPolicy, OnPolicyTrainer
+from .features.method.reference import Reference
+from .features.method.reward_progress import RewardProgress
+from .features.method.rewards import Rewards
+from .features.method.sampling import Sampling
+from .features.method.teacher import Teacher
+from .features.model.adapters import Adapters, AdapterTrainer
+from .features.model.added_tokens import AddedTokens
+from .features.model.chat_template import ChatTemplate
+from .features.model.compiled_layers import CompiledLayers
+from .features.model.continued_adapter import ContinuedAdapter
+from .features.model.frozen_weights import FrozenWeights
+from .features.model.liger import Liger
+from .features.model.liger_family import LigerFamily
+from .features.model.merged_adapters import MergedAdapters
+from .features.model.reward_head import RewardHead
+from .features.model.special_tokens import SpecialTokens
+from .features.model.tied_weights import TiedWeights
+from .features.model.weight_dtypes import WeightDtypes
+from .features.optimizer.empty_groups import NonemptyGroupsTrainer
+from .features.optimizer.nan_loss import NanLossTrainer
+from .features.optimizer.projected_gradients import ProjectedGradients
+from .features.rows.chat import ChatRows
+from .features.rows.kto import KtoRows
+from .features.rows.lengths import LengthLimits
+from .features.rows.local_sources import LocalSources
+from .features.rows.loss_mask import LossMask
+from .features.rows.mixed_shapes import MixedShapes, MixedShapesTrainer
+from .features.rows.mixture import Mixture
+from .features.rows.named_roles import NamedRoles
+from .features.rows.orpo_counts import OrpoCounts
+from .features.rows.packing import Packing
+from .features.rows.pair_counts import PairCounts
+from .features.rows.prompt_template import PromptTemplate
+from .features.rows.prompts import PromptRows
+from .features.saving.hub import Hub, PublishingTrainer
+from .features.saving.rotation import RotatingTrainer
+from .features.saving.transformers_checkpoints import TransformersCheckpoints
+from .features.saving.weights_only import WeightsOnly, WeightsOnlyTrainer
+from .library_internals.deepspeed_engine import DeepSpeedEngine
+from .library_internals.deepspeed_shards import DeepSpeedShards
+from .library_internals.epoch_order import EpochOrder
+from .library_internals.hub_kernels import HubKernels
+from .library_internals.random_states import RandomStatesTrainer
+from .library_internals.torch_exit_barrier import TorchExitBarrier
+from .library_internals.ulysses import Ulysses
+
+FEATURES: tuple[Feature, ...] = (
+    Evaluation(),
+    DeepSpeed(),
+    DeepSpeedEngine(),
+    CpuProcesses(),
+    SingleProcess(),
+    NodeNetwork(),
+    PeerToPeer(),
+    AllReduce(),
+    NodeAllReduce(),
+    NodeRendezvous(),
+    TorchExitBarrier(),
+    Fsdp(),
+    TransformersCheckpoints(),
+    WeightsOnly(),
+    ChatTemplate(),
+    CompiledLayers(),
+    AssistantMasks(),
+    FrozenWeights(),
+    Rewards(),
+    Sampling(),
+    Teacher(),
+    OnPolicy(),
+    EarlyStopping(),
+    Reference(),
+    LossDivision(),
+    WeightDtypes(),
+    DeepSpeedShards(),
+    AddedTokens(),
+    SpecialTokens(),
+    LigerFamily(),
+    Liger(),
+    CheckpointingWarning(),
+    LocalFiles(),
+    LocalSources(),
+    PromptRows(),
+    ChatRows(),
+    PromptTemplate(),
+    NamedRoles(),
+    Mixture(),
+    KtoRows(),
+    LengthLimits(),
+    PairCounts(),
+    OrpoCounts(),
+    MixedShapes(),
+    Packing(),
+    LossMask(),
+    RewardHead(),
+    HubKernels(),
+    ProjectedGradients(),
+    Hub(),
+    ContinuedAdapter(),
+    Adapters(),
+    MergedAdapters(),
+    Packages(),
+    EpochOrder(),
+    Ulysses(),
+    TiedWeights(),
+    RewardProgress(),
+)
+
+
+def trainer_class() -> type[FaultTolerant]:
+    """trl's trainer with what this run adds: a method of a class goes before that of the classes after it."""
+    from trl import SFTTrainer
+
+    from .features.evaluation.named_log import NamedLog
+
+    class Trainer(
+        MixedShapesTrainer,
+        AdapterTrainer,
+        PublishingTrainer,
+        RotatingTrainer,
+        EvaluatingTrainer,
+        NonemptyGroupsTrainer,
+        RandomStatesTrainer,
+        WeightsOnlyTrainer,
+        NanLossTrainer,
+        FaultTolerant,
+        OnPolicyTrainer,
+        SFTTrainer,  # type: ignore[misc]  # trl has no types
+        NamedLog,
+    ):
+        """The trainer of this run."""
+
+    return Trainer

@@ -1,0 +1,79 @@
+"""A tiny all-reduce between the GPUs of a node, and how fast it was: one that hangs would hang the run, too."""
+
+import os
+import sys
+import threading
+import time
+
+from ...core.errors import RunError, first_line, say, stop
+from ...core.feature import Bundle, Feature
+
+PATIENCE = 60.0
+"""Seconds; a healthy one takes less than ten."""
+SIZE = 2**26
+"""Numbers (float32) that are summed: 256 MiB."""
+ROUNDS = 3
+SLOW = 1.0
+"""GB/s below which a line says so: less than 10 Gbit/s between machines with GPUs."""
+
+
+class AllReduce(Feature):
+    """An all-reduce over the GPUs of one node, before the run."""
+
+    def check_gpu_links(self, bundle: Bundle) -> list[str]:
+        """Says how fast an all-reduce over this node's GPUs is. Ends the process where it hangs."""
+        count = bundle.run["processes_per_node"]
+        watch = threading.Timer(PATIENCE, leave, [RunError(hangs(count))])
+        watch.daemon = True
+        watch.start()
+        try:
+            told = speed("nccl", within(count), SLOW)
+        except Exception as error:  # torch raises RuntimeError, DistError and what NCCL says
+            told = f"warning: not possible ({first_line(error)})"
+        finally:
+            watch.cancel()
+        say(f"all-reduce over the {count} GPUs of this node: {told}")
+        return []
+
+
+def within(count: int) -> float:
+    """GB/s of an all-reduce over the first GPUs of this node, from this one process."""
+    import torch
+    from torch.cuda import nccl
+
+    values = [torch.ones(SIZE // 4, device=f"cuda:{index}") for index in range(count)]
+
+    def rounds(number: int) -> float:
+        started = time.perf_counter()
+        for _ in range(number):
+            nccl.all_reduce(values)
+        for index in range(count):
+            torch.cuda.synchronize(index)
+        return time.perf_counter() - started
+
+    rounds(1)
+    if any(one[0].item() != count for one in values):
+        raise RuntimeError("the sum over the GPUs is wrong")
+    return float(4 * values[0].numel() * ROUNDS * 2 * (count - 1) / count / rounds(ROUNDS) / 1e9)
+
+
+def speed(backend: str, found: float, least: float) -> str:
+    """What an all-reduce measured in GB/s, and whether that is little."""
+    slow = f", which is slow (below {least:g})" if found < least else ""
+    return f"{backend} {found:.2g} GB/s{slow}"
+
+
+def hangs(count: int) -> str:
+    """What it means that the all-reduce over this node's GPUs does not end."""
+    return (
+        f"NCCL hangs between the {count} GPUs of this node; NCCL_DEBUG=INFO tells where, and NCCL_P2P_DISABLE=1 "
+        "helps where the GPUs cannot reach each other directly"
+    )
+
+
+def leave(error: RunError) -> None:
+    """Tells the error, and leaves at once: a process with a thread that hangs in C++ cannot end in order."""
+    status = stop(error)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

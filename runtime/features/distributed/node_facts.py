@@ -1,0 +1,89 @@
+"""What a node says of itself to the others, and what may not differ between two of them."""
+
+import os
+import platform
+import socket
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from ...core import bundle_integrity, machine
+from ...core.bundle import DECISIVE, stated
+from ...core.feature import Bundle
+
+NAMED = 3
+"""Files that a finding names; more are counted."""
+
+
+def local_facts(bundle: Bundle) -> dict[str, Any]:
+    """This node's facts, ready for JSON."""
+    return {
+        "host": socket.gethostname(),
+        "digest": bundle.digest,
+        "files": contents(bundle),
+        "versions": versions(bundle),
+        "output": bundle.output_dir,
+    }
+
+
+def contents(bundle: Bundle) -> dict[str, str]:
+    """The digests of the bundle's files as they lie on this node: those that bundle.toml names, and every module.
+
+    Data that the bundle holds counts with the digest that bundle.toml states: its reader compares that one.
+    """
+    wanted = stated(bundle.folder)
+    names = {*wanted, *DECISIVE, "requirements.txt", "bundle.toml"}
+    trainer = str(Path(os.path.abspath(__file__)).parents[2])
+    found = {}
+    for name in sorted(names):
+        if name.startswith(bundle_integrity.CHECKED_LATER):
+            found[name] = wanted[name]
+        elif os.path.isfile(os.path.join(bundle.folder, name)):
+            found[name] = bundle_integrity.digest(os.path.join(bundle.folder, name))
+    for name in bundle_integrity.modules(trainer):
+        found["trainer" + name[name.index("/") :]] = bundle_integrity.digest(
+            os.path.join(trainer, *name.split("/")[1:])
+        )
+    return found
+
+
+def versions(bundle: Bundle) -> dict[str, str]:
+    """Python, the pinned packages as they are installed, and what torch was built for (CUDA, NCCL)."""
+    found = {"Python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
+    for name in bundle.pins:
+        found[name] = machine.installed(name) or "none"
+    if not bundle.on_cpu and found.get("torch") != "none":
+        import torch
+
+        found["torch's CUDA"] = str(torch.version.cuda)
+        if torch.cuda.is_available():
+            found["NCCL"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return found
+
+
+def total(files: Mapping[str, str]) -> str:
+    """One digest for all files of a bundle, short enough to be read out."""
+    text = "".join(f"{name}\0{one}\n" for name, one in sorted(files.items()))
+    return "sha256:" + sha256(text.encode()).hexdigest()[:16]
+
+
+def differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Sentences about the other node, for what is not as on node 0; the processes of one run agree in all of it."""
+    said = []
+    mine, theirs = dict(first["files"]), dict(other["files"])
+    differing = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))
+    if differing:
+        named = ", ".join(differing[:NAMED]) + (f" and {len(differing) - NAMED} more" if len(differing) > NAMED else "")
+        what = "the files" if len(differing) > 1 else "the file"
+        said.append(f"its bundle is {total(theirs)}, and node 0 has {total(mine)}: {what} {named} {_verb(differing)}")
+    for name, version in sorted(first["versions"].items()):
+        found = other["versions"].get(name, "none")
+        if found != version:
+            said.append(f"{name} is {found}, and {version} on node 0")
+    return said
+
+
+def _verb(names: list[str]) -> str:
+    return "differ" if len(names) > 1 else "differs"

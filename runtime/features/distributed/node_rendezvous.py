@@ -1,0 +1,191 @@
+"""The preflight of several nodes: what each found, what they find together, and one answer for all, told by node 0."""
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from ...core import errors
+from ...core.errors import RunError, findings, say, stop
+from ...core.feature import Bundle, Feature
+from . import node_all_reduce, node_facts, node_network, node_protocol, shared_folder
+from .node_protocol import Node, Seat
+
+SKEW = 5.0
+"""Seconds between two clocks that are worth a line, beyond what the round trip leaves open."""
+HINTS = {
+    "gloo": "GLOO_SOCKET_IFNAME names the interface, now {interface}",
+    "nccl": "NCCL_SOCKET_IFNAME names the interface, and NCCL_DEBUG=INFO tells more",
+}
+
+
+class NodeRendezvous(Feature):
+    """The common preflight of several nodes."""
+
+    def check_nodes(self, bundle: Bundle, check: Callable[[int], list[str]]) -> bool:
+        """Lets this node meet the others, where launch.sh gave it a place among them. Raises RunError on all alike."""
+        here = node_protocol.seat(bundle.run["nodes"], os.environ)
+        if here is not None:
+            hold(bundle, here, lambda: check(here.rank))
+        elif "WORLD_SIZE" not in os.environ:
+            say("only this node is looked at: NODE_RANK, MASTER_ADDR and MASTER_PORT name the others")
+        return here is not None
+
+    def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
+        """Tells what it means that the launchers did not find each other; nothing of another error."""
+        told = rendezvous_failure(error)
+        return [] if told is None else [("", stop(RunError(told)))]
+
+
+def hold(bundle: Bundle, here: Seat, check: Callable[[], list[str]]) -> None:
+    """Every node's own checks (`check`), then what only all of them can tell. Raises RunError on every node alike.
+
+    The sentences stand in node 0's error; another node's says that it stops with the others, or what kept it away.
+    """
+    mine = Node(here.rank, {**node_facts.local_facts(bundle), "token": secrets.token_hex(8)}, [])
+    if here.rank >= here.nodes:
+        node_protocol.report_misplaced(here, mine)
+        raise RunError(f"NODE_RANK is {here.rank}, and this run has the nodes 0 to {here.nodes - 1}")
+    if here.rank == 0:
+        _first(bundle, here, mine, check)
+    else:
+        mute()
+        _other(bundle, here, mine, check)
+
+
+def mute() -> None:
+    """Leaves the talking to node 0: nothing more is said here, errors apart."""
+    errors.muted = True
+
+
+def _local_findings(check: Callable[[], list[str]]) -> list[str]:
+    """A node whose checks break tells the others so, rather than let them wait for it."""
+    try:
+        return check()
+    except Exception as error:
+        return [f"its check broke ({type(error).__name__}: {error})"]
+
+
+def _first(bundle: Bundle, here: Seat, mine: Node, check: Callable[[], list[str]]) -> None:
+    listener = node_network.listen(here.port)
+    gathered: list[tuple[list[Node], list[str]]] = []
+    thread = threading.Thread(target=lambda: gathered.append(node_protocol.gather(listener, here, mine)), daemon=True)
+    thread.start()  # the others are greeted while this node looks at itself
+    if not node_network.is_own(here.address):
+        node_protocol.report_misplaced(here, mine)
+    mine.found += _local_findings(check)
+    thread.join()
+    came, said = gathered[0]
+    others = came[1:]
+    notes: list[str] = []
+    for one in others:
+        one.found += node_facts.differences(mine.facts, one.facts)
+    if not said:
+        _together(bundle, here, came, notes)
+    said += labelled(came, here.nodes)
+    node_protocol.dismiss(others, passed=not said)
+    listener.close()
+    for note in notes:
+        say(note)
+    if said:
+        _end(findings(said))
+
+
+def _other(bundle: Bundle, here: Seat, mine: Node, check: Callable[[], list[str]]) -> None:
+    def group(question: Mapping[str, Any]) -> dict[str, Any]:
+        def work(out: dict[str, Any]) -> None:
+            meeting = node_all_reduce.store(here.address, int(question["port"]))
+            node_all_reduce.reduce(bundle, here.rank, here.nodes, meeting, out)
+
+        return node_all_reduce.bounded(work)
+
+    answers: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+        "clock": lambda _: {"time": time.time()},
+        "folder": lambda question: {"sees": shared_folder.sees(bundle, str(question["name"]), int(question["levels"]))},
+        "group": group,
+    }
+    mine.found += _local_findings(check)
+    try:
+        passed = node_protocol.visit(here, mine, answers)
+    except RunError as error:
+        _end(findings([str(error), *mine.found]))
+    else:
+        if not passed:
+            _end(RunError(f"{mine.name} stops with the others; node 0 says why"))
+
+
+def _end(error: RunError) -> NoReturn:
+    """Raises the error, which its node tells."""
+    error.local = True  # type: ignore[attr-defined]
+    node_all_reduce.end(error)
+
+
+def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) -> None:
+    """What all nodes find out together."""
+    mine, others = came[0], came[1:]
+    for one in others:
+        ahead, error = node_protocol.skew(one)
+        if abs(ahead) - error > SKEW:
+            way = "ahead of" if ahead > 0 else "behind"
+            notes.append(f"warning: the clock of {one.name} is {abs(ahead):.0f} s {way} node 0's")
+    _folder(bundle, mine, others, notes)
+    if any(one.found for one in came):
+        return
+    meeting = node_all_reduce.store("127.0.0.1")
+    node_protocol.send(others, {"ask": "group", "port": meeting.port})
+    out = node_all_reduce.bounded(lambda out: node_all_reduce.reduce(bundle, 0, here.nodes, meeting, out))
+    results = [out, *(node_protocol.hear(one) for one in others)]
+    for one, result in zip(came, results, strict=True):
+        if "error" in result:
+            backend = str(result.get("trying", "gloo"))
+            hint = HINTS[backend].format(interface=os.environ.get("GLOO_SOCKET_IFNAME", "chosen by gloo"))
+            one.found.append(f"{backend} does not connect the nodes ({result['error']}); {hint}")
+    if not any(one.found for one in came):
+        notes.append(f"{here.nodes} nodes meet; all-reduce over them: {node_all_reduce.speeds(out)}")
+
+
+def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]) -> None:
+    with shared_folder.Probe(bundle) as probe:
+        if probe.error:
+            mine.found.append(probe.error)
+            return
+        node_protocol.send(list(others), {"ask": "folder", "name": probe.name, "levels": probe.levels})
+        blind = [one for one in others if not node_protocol.hear(one).get("sees", True)]
+    reason = shared_folder.needed(bundle)
+    for one in blind:
+        text = f"{bundle.output_dir} of node 0, where this run writes"
+        if reason:
+            one.found.append(f"it does not see {text}, and {reason}; start from a folder that all nodes share")
+        else:
+            notes.append(f"warning: {one.name} does not see {text}; a run that is asked to stop could not save there")
+
+
+def labelled(came: Sequence[Node], count: int) -> list[str]:
+    """The findings of the nodes, each once, with those who have it."""
+    having: dict[str, list[Node]] = {}
+    for one in came:
+        for text in one.found:
+            having.setdefault(text, []).append(one)
+    out = []
+    for text, who in having.items():
+        if len(who) == count:
+            out.append(f"every node: {text}")
+        elif len(who) == 1:
+            out.append(f"{who[0].name}: {text}")
+        else:
+            out.append(f"{len(who)} nodes ({', '.join(str(one.rank) for one in who)}): {text}")
+    return out
+
+
+def rendezvous_failure(error: Exception) -> str | None:
+    """What it means that the launchers did not find each other; None for another error."""
+    from torch.distributed import DistError
+    from torch.distributed.elastic.rendezvous.api import RendezvousError
+
+    if not isinstance(error, DistError | RendezvousError) or "MASTER_ADDR" not in os.environ:
+        return None
+    where = f"{os.environ['MASTER_ADDR']}:{os.environ.get('MASTER_PORT', '')}"
+    text = (str(error).splitlines() or [type(error).__name__])[0]
+    return f"the nodes met in the preflight, and their launchers do not at {where} ({text}); one of them has ended"

@@ -1,0 +1,70 @@
+"""Whether the nodes see the folder of the run as one: node 0 puts a file there for a moment, the others look for it."""
+
+import os
+import secrets
+import time
+
+from ...core.feature import Bundle
+
+PREFIX = ".xpc-seen-by-every-node-"
+PATIENCE = 3.0
+"""Seconds until a file of another machine is seen; NFS keeps what it knows of a folder for about that long."""
+
+
+class Probe:
+    """A file of a name that no one else has, which is gone when the block ends. `levels` counts from the output folder.
+
+    `error` says why it could not be written.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        folder, self.levels = nearest_existing(bundle.output_dir)
+        self.name = PREFIX + secrets.token_hex(8)
+        self._path = os.path.join(folder, self.name)
+        self.error = ""
+
+    def __enter__(self) -> "Probe":
+        try:
+            with open(self._path, "x", encoding="utf-8"):
+                pass
+        except OSError as error:
+            self.error = f"cannot write to {os.path.dirname(self._path)}: {error.strerror}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.error:
+            os.unlink(self._path)
+
+
+def nearest_existing(folder: str) -> tuple[str, int]:
+    """The nearest folder that exists, from this one upward, and how many levels up it lies."""
+    levels = 0
+    while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
+        folder, levels = os.path.dirname(folder), levels + 1
+    return folder, levels
+
+
+def sees(bundle: Bundle, name: str, levels: int) -> bool:
+    """Whether this node finds the file, as many levels above its own output folder."""
+    if not name.startswith(PREFIX) or os.sep in name:
+        return False
+    folder = bundle.output_dir
+    for _ in range(levels):
+        folder = os.path.dirname(folder)
+    until = time.monotonic() + PATIENCE
+    while not os.path.exists(os.path.join(folder, name)):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def needed(bundle: Bundle) -> str:
+    """Why every node has to see the run's folder as one; empty for a run that writes no checkpoints.
+
+    Under ZeRO and sharded FSDP each process writes its part of the weights or of the optimizer, and under every
+    strategy its random state (transformers, `_save_rng_state`); a checkpoint is whole when all parts lie in one folder.
+    """
+    if bundle.arguments.get("save_strategy", "steps") == "no" or bundle.arguments.get("save_only_model"):
+        return ""
+    return "every process writes its part of a checkpoint there"

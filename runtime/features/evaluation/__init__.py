@@ -1,0 +1,1 @@
+"""Evaluation while a run trains."""

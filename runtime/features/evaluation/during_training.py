@@ -1,0 +1,209 @@
+"""Evaluation while a run trains: of one set or of several, ended by the wish to stop, and done at the next start."""
+
+import os
+import random
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core import signals
+from ...core.errors import rank
+from ...core.fault_tolerance import FaultTolerant
+from ...core.feature import Bundle, Feature
+from ...core.metrics_file import events, keep
+from ...library_internals.transformers_evaluation import evaluate_now
+
+REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
+"""What summary.json tells of the last evaluation, by the ends of names; of several sets each has its own."""
+
+
+class Interrupted(Exception):
+    """The evaluation ends here: the run was asked to stop."""
+
+
+class EvaluatingTrainer(FaultTolerant):
+    """What the trainer of a run that evaluates gets."""
+
+    prefix = "eval"
+    evaluate_first = False
+
+    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
+        """trl's; notes whose metrics are told: of several sets each is evaluated by a call of its own."""
+        before, self.prefix = self.prefix, metric_key_prefix
+        try:
+            return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # type: ignore[misc]
+        finally:
+            self.prefix = before
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """trl's; of several sets that which is evaluated, or the first: the reward trainer of trl 0.18 shows rows."""
+        sets = self.eval_dataset  # type: ignore[attr-defined]
+        if eval_dataset is None and isinstance(sets, dict):
+            name = self.prefix.removeprefix("eval_")
+            eval_dataset = name if name in sets else next(iter(sets))
+        return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
+
+    def prediction_step(self, *given: Any, **named: Any) -> Any:
+        """trl's; raises Interrupted on all processes when one was asked to stop. The evaluation is done at the next
+        start, before the step that would have followed it."""
+        import torch
+
+        if signals.Wish.training and self.state.global_step < self.state.max_steps:
+            wish = torch.tensor([int(signals.Wish.name is not None)], dtype=torch.int32, device=self.args.device)
+            if self.largest(wish)[0]:
+                signals.agreed()
+                raise Interrupted
+        return super().prediction_step(*given, **named)  # type: ignore[misc]
+
+    def log_save_evaluate(self, follow: Callable[[], None]) -> None:
+        """Where the evaluation is interrupted, the next start does it, and draws from the same random states."""
+
+        def followed() -> None:
+            drawn = random_states() if self.control.should_evaluate else None
+            try:
+                follow()
+            except Interrupted:
+                assert drawn is not None
+                draw_again(*drawn)
+                self.stopping = True
+                self.control.should_evaluate, self.control.should_save = False, not self.early
+                follow()
+
+        super().log_save_evaluate(followed)
+
+    def save_checkpoint(self, write: Callable[[], None]) -> None:
+        """Says in the checkpoint which one is the best."""
+
+        def named() -> None:
+            write()
+            self.name_best(os.path.join(str(self.staging), f"checkpoint-{self.state.global_step}"))
+
+        super().save_checkpoint(named)
+
+    def catch_up(self) -> None:
+        """Evaluates what the last start had no time for, as if it had."""
+        self.evaluate_first = False
+        try:
+            evaluate_now(self)
+        except Interrupted:  # once more
+            raise signals.Stopped from None
+
+    def name_best(self, folder: str) -> None:
+        """transformers looks for the best checkpoint beside the one that it writes, where it is not."""
+        if not self.state.best_global_step:
+            return
+        best, before = f"checkpoint-{self.state.best_global_step}", self.state.best_model_checkpoint
+        final = os.path.join(self.args.output_dir, best)
+        if best == os.path.basename(folder) or os.path.isdir(final):
+            self.state.best_model_checkpoint = final
+        if rank() == 0 and self.state.best_model_checkpoint != before:
+            self.state.save_to_json(os.path.join(folder, "trainer_state.json"))
+
+
+def random_states() -> tuple[Any, Any, Any, Any]:
+    """Those of Python, numpy, torch and the GPU of this process."""
+    import torch
+
+    numpy = sys.modules["numpy"]  # transformers' own: no bundle pins it
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+    return random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
+
+
+def draw_again(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
+    """Goes back to what ``random_states`` gave."""
+    import torch
+
+    random.setstate(python)
+    sys.modules["numpy"].random.set_state(array)
+    torch.set_rng_state(cpu)
+    if cuda is not None:
+        torch.cuda.set_rng_state(cuda)
+
+
+def due(args: Any, state: Any) -> bool:
+    """Whether an evaluation belongs to the step that the run goes on from (DefaultFlowCallback, 4.52 and 5.23)."""
+    kind = getattr(args.eval_strategy, "value", args.eval_strategy)
+    if not 0 < state.global_step < state.max_steps:
+        return False
+    if kind == "epoch":
+        return float(state.epoch).is_integer() and float(state.epoch) >= (args.eval_delay or 0)
+    return bool(kind == "steps" and state.global_step % state.eval_steps == 0) and state.global_step >= (
+        args.eval_delay or 0
+    )
+
+
+def losses_of(bundle: Bundle) -> dict[str, str]:
+    """The names of the losses that an evaluation tells, each with the name of its set, which is empty for one set."""
+    stated = bundle.data.get("evaluation")
+    if not stated or not stated["named"]:
+        return {"eval_loss": ""}
+    return {f"eval_{one['name']}_loss": one["name"] for one in stated["sets"]}
+
+
+def is_evaluation(event: Mapping[str, Any]) -> bool:
+    """Whether an event of metrics.jsonl tells of an evaluation, of one set or of one of several."""
+    return any(key.startswith("eval_") for key in event)
+
+
+def evaluated(path: str, step: int, sets: int = 1) -> bool:
+    """Whether metrics.jsonl has an evaluation of this step, of all of its sets. One of a part of them is taken out: it
+    is done again, whole."""
+    try:
+        there = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
+        if there and len(there) < sets:
+            keep(path, [one for one in events(path) if one not in there])
+    except OSError:
+        return False
+    return len(there) >= sets
+
+
+class Evaluation(Feature):
+    """Evaluation while a run trains."""
+
+    def evaluation_missed(self, bundle: Bundle, args: Any, state: Any, path: str) -> bool:
+        """Whether an evaluation is due at the step that the run goes on from, and some of its sets are missing."""
+        return due(args, state) and not evaluated(path, state.global_step, len(losses_of(bundle)))
+
+    def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
+        """Does the evaluation that was missed."""
+        if trainer.evaluate_first:
+            trainer.catch_up()
+
+    def log_line(self, bundle: Bundle, event: Mapping[str, Any]) -> str:
+        """The progress line of an evaluation, empty for another event."""
+        for key, name in losses_of(bundle).items():
+            if key in event:
+                return f"eval loss {event[key]:.4f}{name and f'  ({name})'}"
+        return ""
+
+    def last_evaluation(self, bundle: Bundle, path: str, state: Any) -> tuple[dict[str, Any] | None, str]:
+        """The last evaluation for summary.json, and its line for a reader.
+
+        With a line for the best one where its weights are those that are saved. Raises OSError.
+        """
+        evaluation = last(path)
+        line = evaluation_summary(bundle, evaluation or {})
+        if evaluation and bundle.arguments.get("load_best_model_at_end") and state.best_model_checkpoint is not None:
+            evaluation |= {"best_step": state.best_global_step, "best": state.best_metric}
+            metric = "eval_" + str(bundle.arguments["metric_for_best_model"]).removeprefix("eval_")
+            line += (
+                f"best       {metric} {state.best_metric:.4f} at step {state.best_global_step}: its weights are saved\n"
+            )
+        return evaluation, line
+
+
+def last(path: str) -> dict[str, Any] | None:
+    """The last evaluation for summary.json. Raises OSError."""
+    found: dict[str, Any] = {}
+    for event in events(path):
+        if is_evaluation(event):
+            if event["step"] != found.get("step"):
+                found = {"step": event["step"]}
+            found |= {key: value for key, value in event.items() if key.endswith(REPORTED)}
+    return found or None
+
+
+def evaluation_summary(bundle: Bundle, facts: Mapping[str, Any]) -> str:
+    """The line of the last evaluation for a reader, empty where there was none."""
+    held = [f"{name} {float(facts[key]):.4f}".strip() for key, name in losses_of(bundle).items() if key in facts]
+    return f"eval loss  {', '.join(held)}\n" if held else ""

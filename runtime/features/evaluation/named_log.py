@@ -1,0 +1,26 @@
+"""Metrics of several evaluation sets by the name of their set."""
+
+from typing import Any
+
+from transformers import Trainer
+
+BY_PREFIX = ("loss", "runtime", "samples_per_second", "steps_per_second")
+"""The metrics that transformers names by the set itself."""
+
+
+class NamedLog(Trainer):  # type: ignore[misc]  # transformers has no types
+    """Stands between trl's trainer and transformers': names all metrics of an evaluation by their set.
+
+    transformers calls the loss of a set ``eval_NAME_loss``; what trl adds in its own ``log`` is ``eval_rewards/chosen``
+    for every set, and the last one would stand for all.
+    """
+
+    prefix: str
+
+    def log(self, logs: dict[str, Any], *rest: Any, **more: Any) -> None:
+        """transformers' log, of metrics with their set's name."""
+        if self.prefix != "eval" and f"{self.prefix}_loss" in logs:
+            own = {f"{self.prefix}_{name}" for name in BY_PREFIX}
+            for key in [one for one in logs if one.startswith("eval_") and one not in own]:
+                logs[f"{self.prefix}_{key.removeprefix('eval_')}"] = logs.pop(key)
+        super().log(logs, *rest, **more)

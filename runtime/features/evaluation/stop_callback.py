@@ -1,0 +1,58 @@
+"""The run ends once so many evaluations in a row were no better than the best before them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import TrainerCallback
+
+from ...core.errors import say
+
+
+def without_progress(history: Sequence[Mapping[str, Any]], metric: str, greater: bool) -> int:
+    """The evaluations since the best one, of a log in the order of its steps.
+
+    Counted from the log, which every checkpoint holds: transformers' own EarlyStoppingCallback (4.52 and 5.23) counts
+    anew after each start of the program.
+    """
+    best: float | None = None
+    since = 0
+    for event in history:
+        if metric not in event:
+            continue
+        value = float(event[metric])
+        if best is None or (value > best if greater else value < best):
+            best, since = value, 0
+        else:
+            since += 1
+    return since
+
+
+class StopCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
+    """Makes the step of the evaluation that was one too many the last step of the run: what is due there is saved, and
+    a later start of the same run finds it at its end."""
+
+    def __init__(self, patience: int) -> None:
+        self.patience = patience
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A run that goes on from the checkpoint of such a step has nothing left to do."""
+        self._stop_if_due(args, state, control)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Called by all processes: the metrics of an evaluation are the same on each."""
+        if self._stop_if_due(args, state, control):
+            say(f"step {state.global_step} is the last: {self.patience} evaluations brought no better {_metric(args)}")
+
+    def _stop_if_due(self, args: Any, state: Any, control: Any) -> bool:
+        if without_progress(state.log_history, _metric(args), bool(args.greater_is_better)) < self.patience:
+            return False
+        if not 0 < state.global_step < state.max_steps:
+            return False
+        state.max_steps = state.global_step
+        control.should_training_stop = True
+        return True
+
+
+def _metric(args: Any) -> str:
+    name = str(args.metric_for_best_model)
+    return name if name.startswith("eval_") else f"eval_{name}"

@@ -1,0 +1,1 @@
+"""What is looked up before a run starts: packages and files."""

@@ -1,0 +1,36 @@
+"""Where the files and folders of the spec are looked for that the bundle has no copy of."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+
+
+class LocalFiles(Feature):
+    """Models of this machine."""
+
+    def local_model(self, bundle: Bundle, model: Mapping[str, Any], place: str) -> str:
+        """The folder of a model of this machine. Raises RunError where it is not found."""
+        return find(bundle.folder, place) if model["id"] is None else place
+
+
+def find(folder: str, path: str) -> str:
+    """A local file or folder of the spec of the bundle in ``folder``: under $XPC_DATA_ROOT, beside the bundle (or the
+    sweep that it is a member of), or here.
+
+    Raises RunError that names every place that was tried.
+    """
+    if os.path.isabs(path):
+        places = [path]
+    else:
+        above = os.path.dirname(folder)
+        sweep = os.path.dirname(above) if os.path.basename(above) == "members" else ""
+        sweep = os.path.dirname(sweep) if os.path.exists(os.path.join(sweep, "sweep.toml")) else ""
+        roots = [os.environ.get("XPC_DATA_ROOT"), above, sweep, os.getcwd()]
+        places = [os.path.join(root, path) for root in roots if root]
+    for place in places:
+        if os.path.exists(place):
+            return os.path.abspath(place)
+    raise RunError(f"{path!r} was not found; tried " + ", ".join(dict.fromkeys(places)))

@@ -1,0 +1,30 @@
+"""Files that are rendered or executed, and local data: they have to be those that were compiled."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+from ...core.bundle import stated
+from ...core.errors import RunError
+from ...core.feature import Bundle
+
+
+def changed(path: str) -> RunError:
+    """The error of a file whose digest is another."""
+    return RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
+
+
+def verified(bundle: Bundle, name: str, wanted: Mapping[str, str] | None = None) -> bytes:
+    """The bytes of a file of the bundle that is rendered or executed. Raises RunError where it was changed.
+
+    ``wanted`` is what ``stated`` gives, for somebody who has read it.
+    """
+    path = bundle.inside(name)
+    try:
+        with open(path, "rb") as handle:
+            data = handle.read()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    expected = (stated(bundle.folder) if wanted is None else wanted).get(name)
+    if expected is not None and "sha256:" + sha256(data).hexdigest() != expected:
+        raise changed(path)
+    return data

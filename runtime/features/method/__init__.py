@@ -1,0 +1,1 @@
+"""Training methods: references, rewards, teachers, generation."""

@@ -1,0 +1,178 @@
+"""Distillation: what trl's GKDTrainer (0.18, 0.24) lacks to learn as DistillationTrainer (1.16) does.
+
+Both learn from completions that the student has just written, by the generalized Jensen-Shannon divergence between the
+student's and the teacher's probabilities, and the mean is over all tokens of an optimizer step.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ...core.feature import Bundle, Feature
+
+IGNORED = -100
+"""A label that torch's losses leave out."""
+
+
+class OnPolicy(Feature):
+    """The student learns from completions that it has just written."""
+
+    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+        """Settles what the constructor of trl's trainer has left otherwise."""
+        trainer.settle(tokenizer)
+
+
+class Prompts:
+    """Collates rows: prompts padded on the left, and beside them the completions of the rows, where they are read."""
+
+    def __init__(self, tokenizer: Any, completions: bool) -> None:
+        self.tokenizer, self.completions = tokenizer, completions
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The tensors of a batch; ``OnPolicyTrainer`` adds completions that the rows do not have."""
+        asked = [self._prompt_tokens(row["prompt"]) for row in rows]
+        prompts, mask = self._padded(asked, self.tokenizer.pad_token_id, left=True)
+        out = {"prompts": prompts, "prompt_attention_mask": mask}
+        if self.completions:
+            answers = [self._answer(row, ids) for row, ids in zip(rows, asked, strict=True)]
+            ids, seen = self._padded(answers, self.tokenizer.pad_token_id, left=False)
+            out |= joined(prompts, mask, ids, seen)
+        return out
+
+    def _prompt_tokens(self, prompt: Any) -> list[int]:
+        if isinstance(prompt, str):
+            return list(self.tokenizer(text=prompt)["input_ids"])
+        return list(
+            self.tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=True, return_dict=True)[
+                "input_ids"
+            ]
+        )
+
+    def _answer(self, row: Mapping[str, Any], asked: list[int]) -> list[int]:
+        if isinstance(row["prompt"], str):
+            ids = self.tokenizer(text=row["completion"], add_special_tokens=False)["input_ids"]
+            return [*ids, self.tokenizer.eos_token_id]
+        turns = [*row["prompt"], *row["completion"]]
+        whole = self.tokenizer.apply_chat_template(turns, tokenize=True, return_dict=True)["input_ids"]
+        return list(whole[len(asked) :])
+
+    @staticmethod
+    def _padded(rows: list[list[int]], pad: int, left: bool) -> tuple[Any, Any]:
+        import torch
+
+        longest = max(map(len, rows))
+        ids = torch.full((len(rows), longest), pad)
+        mask = torch.zeros_like(ids)
+        for number, row in enumerate(rows):
+            place = slice(longest - len(row), None) if left else slice(len(row))
+            ids[number, place] = torch.tensor(row, dtype=torch.long)
+            mask[number, place] = 1
+        return ids, mask
+
+
+def joined(prompts: Any, mask: Any, answers: Any, seen: Any) -> dict[str, Any]:
+    """What a step reads of prompts and answers, with the answers' own tokens as labels."""
+    import torch
+
+    return {
+        "input_ids": torch.cat((prompts, answers), 1),
+        "attention_mask": torch.cat((mask, seen), 1),
+        "labels": torch.cat((torch.full_like(prompts, IGNORED), answers.masked_fill(seen == 0, IGNORED)), 1),
+        "prompts": prompts,
+        "prompt_attention_mask": mask,
+    }
+
+
+class OnPolicyTrainer:
+    """Over trl's GKDTrainer: the student writes all completions of an optimizer step before the first is learned from.
+
+    By itself that trainer takes the mean of each micro-batch, the temperature for sampling alone, the completions of
+    the rows in evaluation, and every padding token for no token, although it may be the one that ends an answer.
+    """
+
+    args: Any
+    accelerator: Any
+    model: Any
+    model_wrapped: Any
+    generation_config: Any
+    waiting: Sequence[Mapping[str, Any]] = ()
+    written: list[Mapping[str, Any]]
+    tokens: Any
+
+    def settle(self, tokenizer: Any) -> None:
+        """To be called once, after the constructor."""
+        self.share, self.lmbda = float(self.args.lmbda), -1.0  # trl generates for a share of the batches: here none
+        self.data_collator = Prompts(tokenizer, self.share < 1)
+        self.model_accepts_loss_kwargs = True  # the loss is divided by the tokens of the step
+        self.generation_config.use_cache = True
+        ends = self.generation_config.eos_token_id
+        self.ends = ends if isinstance(ends, list) else [ends]
+
+    def generalized_jsd_loss(self, student_logits: Any, teacher_logits: Any, **named: Any) -> Any:
+        """trl's, added up: of logits in float32, at the temperature of the sampling."""
+        return super().generalized_jsd_loss(  # type: ignore[misc]
+            student_logits.float(), teacher_logits.float(), **named, temperature=self.args.temperature, reduction="sum"
+        )
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The mean over the tokens of the step; in evaluation, over those of the batch."""
+        loss, outputs = super().compute_loss(model, inputs, return_outputs=True)  # type: ignore[misc]
+        if num_items_in_batch is None or not self.model.training:
+            loss = loss / (inputs["labels"] != IGNORED).sum().clamp(min=1)
+        else:  # the gradients of the processes are averaged
+            loss = loss * self.args.world_size / num_items_in_batch.clamp(min=1)
+        return (loss, outputs) if return_outputs else loss
+
+    def get_batch_samples(self, *given: Any, **named: Any) -> Any:
+        """The micro-batches of a step, and that their tokens will be counted. Nothing is drawn here: a run that goes on
+        gets back the random states of its checkpoint after this, before the first of them."""
+        batches, _ = super().get_batch_samples(*given, **named)  # type: ignore[misc]
+        self.waiting = list(batches)
+        return batches, 0
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        """trl's, after the first micro-batch of a step has let the student write the completions of all of them."""
+        if self.waiting:
+            self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
+            tokens = sum((batch["labels"] != IGNORED).sum() for batch in self.written)
+            self.tokens = self.accelerator.gather(tokens).sum()
+        inputs.update(self.written.pop(0))  # the very batch: transformers counts its operations afterwards
+        return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
+
+    def prediction_step(self, model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
+        """trl's, of completions that the student has just written."""
+        return super().prediction_step(model, self._completed(inputs), *rest, **named)  # type: ignore[misc]
+
+    def _completed(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The batch with the student's own completions, or in a share of the batches with those of its rows."""
+        import torch
+
+        batch = self._prepare_inputs(batch)  # type: ignore[attr-defined]
+        if self.share < 1 and random.random() > self.share:
+            return batch
+        prompts, mask = batch["prompts"], batch["prompt_attention_mask"]
+        with self._generating() as student, torch.no_grad():
+            ids = student.generate(
+                input_ids=prompts,
+                attention_mask=mask,
+                generation_config=self.generation_config,
+            )
+        answers = ids[:, prompts.shape[1] :]
+        ended = torch.isin(answers, torch.tensor(self.ends, device=answers.device)).long()
+        return joined(prompts, mask, answers, (ended.cumsum(1) - ended == 0).long())
+
+    @contextmanager
+    def _generating(self) -> Any:
+        """The student as it generates: with all of its weights, and in evaluation, where it keeps its cache."""
+        from trl.models.utils import unwrap_model_for_generation
+
+        with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as student:
+            trains = student.training
+            student.eval()
+            try:
+                yield student
+            finally:
+                student.train(trains)

@@ -1,0 +1,294 @@
+"""Reward functions for GRPO and RLOO: those that have a name, and those of a file that lies in the bundle.
+
+Names and formulas are those of Open-R1 (src/open_r1/rewards.py), defaults those of its GRPOScriptArguments. A function
+is called with ``prompts``, ``completions`` and ``completion_ids``, and with each other column of the data by its name;
+it gives one number for each completion, or None where it has nothing to say.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from hashlib import sha256
+from inspect import iscoroutinefunction, signature
+from types import ModuleType
+from typing import Any
+
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+from ..launch.verified_files import changed
+
+Function = Callable[..., Any]
+STEPS = r"(Step \d+:|^\d+\.|\n-|\n\*|First,|Second,|Next,|Finally,)"
+TAGS = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
+
+
+class Rewards(Feature):
+    """Reward functions."""
+
+    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+        """Whether the functions can be had, whatever the rows are."""
+        try:
+            _loaded(bundle)
+        except RunError as error:
+            return [str(error)]
+        return []
+
+    def check_columns(self, bundle: Bundle, columns: list[str]) -> list[str]:
+        """Why the functions cannot be called with the columns of a source."""
+        try:
+            found = [problem(bundle, function, columns) for function in _loaded(bundle)]
+        except RunError:  # reported by before_rows
+            return []
+        return [one for one in found if one]
+
+    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+        """The functions in the order of their weights."""
+        options["reward_funcs"] = functions(bundle)
+        ignore_token_types(options["processing_class"], model)
+
+
+def texts(completions: list[Any]) -> list[str]:
+    """The text of each completion: itself, or the content of its first message."""
+    return [one if isinstance(one, str) else one[0]["content"] for one in completions]
+
+
+def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float | None]:
+    """1 or 0 for an answer that is, or is not, the solution by math_verify; None for a solution it cannot read.
+
+    trl's own function where the installed trl has one; else the same, as Open-R1 wrote it.
+    """
+    try:
+        from trl.rewards import accuracy_reward
+    except ImportError:
+        return [_same(answer, truth) for answer, truth in zip(answers, solution, strict=True)]
+    turns = [[{"role": "assistant", "content": answer}] for answer in answers]
+    return list(accuracy_reward(turns, solution, **logs))
+
+
+def _same(answer: str, truth: str) -> float | None:
+    from latex2sympy2_extended import NormalizationConfig
+    from math_verify import LatexExtractionConfig, parse, verify
+
+    gold = parse(truth)
+    if not gold:
+        return None
+    latex = LatexExtractionConfig(
+        normalization_config=NormalizationConfig(units=True), boxed_match_priority=0, try_extract_without_anchor=False
+    )
+    return float(verify(gold, parse(answer, extraction_config=[latex], extraction_mode="first_match")))
+
+
+def accuracy_reward(completions: list[Any], solution: list[str], **given: Any) -> list[float | None]:
+    """Is the answer the solution of the row?"""
+    logs = {"log_extra": given["log_extra"]} if given.get("log_extra") else {}
+    return verified(texts(completions), solution, **logs)
+
+
+def format_reward(completions: list[Any], **_: Any) -> list[float]:
+    """1 for thoughts between think tags, then an answer between answer tags, and nothing else."""
+    wanted = re.compile(r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$", re.DOTALL | re.MULTILINE)
+    return [float(bool(wanted.match(text))) for text in texts(completions)]
+
+
+def tag_count_reward(completions: list[Any], **_: Any) -> list[float]:
+    """A quarter for each of the four tags that stands there once, with its line breaks."""
+    return [sum(0.25 for tag in TAGS if text.count(tag) == 1) for text in texts(completions)]
+
+
+def reasoning_steps_reward(completions: list[Any], **_: Any) -> list[float]:
+    """A third for each word that begins a step, up to three."""
+    return [min(1.0, len(re.findall(STEPS, text)) / 3) for text in texts(completions)]
+
+
+def len_reward(completions: list[Any], solution: list[str], **_: Any) -> list[float]:
+    """From 0.5 for the shortest completion to -0.5 for the longest; a wrong one never gets more than 0 (Kimi k1.5).
+
+    Lengths are in letters, over the completions of one call.
+    """
+    answers = texts(completions)
+    right = [one is None or one > 0 for one in verified(answers, solution)]
+    lengths = [len(text) for text in answers]
+    least, most = min(lengths), max(lengths)
+    if most == least:
+        return [0.0] * len(answers)
+    shares = [0.5 - (length - least) / (most - least) for length in lengths]
+    return [share if good else min(0.0, share) for share, good in zip(shares, right, strict=True)]
+
+
+def cosine(
+    min_value_wrong: float = 0.0,
+    max_value_wrong: float = -0.5,
+    min_value_correct: float = 0.5,
+    max_value_correct: float = 1.0,
+    max_len: int = 1000,
+) -> Function:
+    """From the second value for the shortest right answer down to the first for one of ``max_len`` letters.
+
+    A wrong answer goes the other way, from ``min_value_wrong`` to ``max_value_wrong``; half a cosine in between.
+    """
+
+    def cosine_scaled_reward(completions: list[Any], solution: list[str], **_: Any) -> list[float | None]:
+        answers = texts(completions)
+        out: list[float | None] = []
+        for text, right in zip(answers, verified(answers, solution), strict=True):
+            if right is None:
+                out.append(None)
+                continue
+            low, high = (min_value_correct, max_value_correct) if right else (max_value_wrong, min_value_wrong)
+            out.append(low + 0.5 * (high - low) * (1 + math.cos(len(text) / max_len * math.pi)))
+        return out
+
+    return cosine_scaled_reward
+
+
+def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Function:
+    """The share of runs of ``ngram_size`` words that repeat another, times the penalty (arXiv 2502.03373, C.2)."""
+
+    def repetition_penalty_reward(completions: list[Any], **_: Any) -> list[float]:
+        out = []
+        for text in texts(completions):
+            words = text.lower().split()
+            runs = list(zip(*(words[start:] for start in range(ngram_size)), strict=False))
+            out.append((1 - len(set(runs)) / len(runs)) * max_penalty if runs else 0.0)
+        return out
+
+    return repetition_penalty_reward
+
+
+def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache: int = 4096) -> Function:
+    """0 up to the last ``soft_punish_cache`` tokens, then down to -1 at ``max_completion_len`` (DAPO, equation 13)."""
+
+    def soft_overlong_punishment_reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
+        out = []
+        for ids in completion_ids:
+            over = len(ids) - (max_completion_len - soft_punish_cache)
+            out.append(-1.0 if len(ids) > max_completion_len else -over / soft_punish_cache if over > 0 else 0.0)
+        return out
+
+    return soft_overlong_punishment_reward
+
+
+def code_format(language: str = "python") -> Function:
+    """``format_reward`` with a block of code in the answer; a column ``language`` goes before the setting."""
+
+    def code_format_reward(completions: list[Any], **columns: Any) -> list[float]:
+        answers = texts(completions)
+        out = []
+        for text, spoken in zip(answers, columns.get("language") or [language] * len(answers), strict=True):
+            pattern = rf"^<think>\n.*?\n</think>\n<answer>\n.*?```{re.escape(spoken)}.*?```.*?\n</answer>$"
+            out.append(float(bool(re.match(pattern, text, re.DOTALL | re.MULTILINE))))
+        return out
+
+    return code_format_reward
+
+
+PLAIN: Mapping[str, Function] = {
+    "accuracy": accuracy_reward,
+    "format": format_reward,
+    "len": len_reward,
+    "length": len_reward,
+    "reasoning_steps": reasoning_steps_reward,
+    "tag_count": tag_count_reward,
+}
+MADE: Mapping[str, Callable[..., Function]] = {
+    "code_format": code_format,
+    "cosine": cosine,
+    "repetition_penalty": repetition_penalty,
+    "soft_overlong_punishment": soft_overlong_punishment,
+}
+"""Functions that have settings of their own."""
+SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
+"""Open-R1's rewards that run generated programs on a service of somebody else."""
+
+
+def ignore_token_types(tokenizer: Any, model: Any) -> None:
+    """The tokenizer gives no `token_type_ids` for a model that takes none: trl 0.24 hands them on to its generation."""
+    if "token_type_ids" not in signature(type(model).forward).parameters:
+        tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
+
+
+def functions(bundle: Bundle) -> list[Function]:
+    """The reward functions in the order of the bundle, which is that of ``reward_weights``. Raises RunError."""
+    if not bundle.plan["method"]["rewards"]:
+        raise RunError(f"{bundle.method} needs a reward function, and this bundle has none")
+    return [_function(bundle, reward) for reward in bundle.plan["method"]["rewards"]]
+
+
+@cache
+def _loaded(bundle: Bundle) -> list[Function]:
+    """The functions for the preflight; files of the bundle are executed once."""
+    return functions(bundle)
+
+
+def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
+    name = reward["name"]
+    if reward["file"] is not None:
+        return _from_file(bundle, reward)
+    options = dict(reward.get("options") or {})
+    if name in SANDBOXED:
+        raise RunError(
+            f"the reward {name!r} runs generated programs in a sandbox, which a bundle does not bring; "
+            'write a function that asks yours and name it as "file.py:function"'
+        )
+    if name not in MADE and (name not in PLAIN or options):
+        known = ", ".join(sorted({*PLAIN, *MADE}))
+        said = "has no settings" if name in PLAIN else f"is not known; known are {known}"
+        raise RunError(f"the reward {name!r} {said}")
+    if name in PLAIN:
+        return PLAIN[name]
+    if name == "soft_overlong_punishment" and "max_completion_len" not in options:
+        # Open-R1's 16384 and 4096 mean nothing to a run of other lengths: the run's own, and the same quarter of it.
+        options["max_completion_len"] = int(bundle.arguments["max_completion_length"])
+        options.setdefault("soft_punish_cache", max(1, options["max_completion_len"] // 4))
+    try:
+        return MADE[name](**options)
+    except TypeError as error:
+        raise RunError(f"the reward {name!r} does not take these settings: {error}") from error
+
+
+def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
+    """Executes exactly the bytes whose digest the bundle states, and takes the function out of them."""
+    path, wanted = bundle.inside(reward["file"]), reward["sha256"]
+    try:
+        with open(path, "rb") as handle:
+            code = handle.read()
+    except OSError as error:
+        raise RunError(f"cannot read the reward functions in {path}: {error.strerror}") from error
+    if wanted is None or sha256(code).hexdigest() != wanted.removeprefix("sha256:"):
+        raise changed(path)
+    module = _modules.get(path)
+    if module is None:
+        module = ModuleType(f"rewards_{sha256(code).hexdigest()[:12]}")
+        module.__file__ = path
+        sys.modules[module.__name__] = module  # classes of the file look for their module there
+        try:
+            exec(compile(code, path, "exec"), module.__dict__)
+        except Exception as error:  # whatever the author's code raises
+            raise RunError(f"{path} cannot be executed: {type(error).__name__}: {error}") from error
+        _modules[path] = module
+    function = getattr(module, reward["function"], None)
+    if not callable(function):
+        raise RunError(f"{path} defines no function {reward['function']!r}")
+    return function  # type: ignore[no-any-return]
+
+
+_modules: dict[str, ModuleType] = {}
+"""Files that were executed; two functions of one file share what it holds."""
+
+
+def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
+    """Why this function cannot be called on rows of these columns, or None."""
+    name = getattr(reward, "__name__", type(reward).__name__)
+    if not bundle.stack["reward_async"] and iscoroutinefunction(reward):
+        return f"the reward {name} is asynchronous, which this trl cannot call"
+    own = [one for one in columns if one not in ("prompt", "completion", "completion_ids")]
+    given = [*bundle.stack["reward_given"], *own]
+    try:
+        signature(reward).bind(**dict.fromkeys(given))
+    except TypeError as error:
+        return f"the reward {name} cannot be called: {error}; it is given {', '.join(given)}"
+    except ValueError:  # a builtin without a signature
+        return None
+    return None

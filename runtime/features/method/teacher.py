@@ -1,0 +1,63 @@
+"""The teacher of a distillation: the frozen model whose probabilities the student learns."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+
+
+class Teacher(Feature):
+    """The frozen model that the student learns from."""
+
+    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+        """Whether the teacher reads the student's tokens as the student does."""
+        why = None if tokenizer is None else other_tokens(bundle, tokenizer)
+        return [] if why is None else [why]
+
+    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+        """Loads the teacher."""
+        options["teacher_model"] = teacher(bundle)
+
+
+def teacher(bundle: Bundle) -> Any:
+    """The frozen model that is learned from. Raises RunError when it cannot be loaded.
+
+    It runs no code of its own and reads no pickles, whatever the student may do.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    plan = bundle.plan["method"]["teacher"]
+    assert plan is not None
+    where = bundle.place_of(plan)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            where,
+            revision=plan["revision"] or "main",
+            use_safetensors=True,
+            attn_implementation=bundle.model["attn_implementation"],
+            **{bundle.stack["dtype_keyword"]: getattr(torch, plan["dtype"])},
+        )
+    except (OSError, ValueError, ImportError) as error:
+        raise RunError(f"cannot load the teacher {where}: {str(error).strip().splitlines()[0]}") from error
+    model.config.use_cache = False
+    return model.requires_grad_(False).eval()
+
+
+def other_tokens(bundle: Bundle, tokenizer: Any) -> str | None:
+    """Why the teacher does not read the student's tokens as the student does, or None."""
+    from transformers import AutoTokenizer
+
+    plan = bundle.plan["method"]["teacher"]
+    assert plan is not None
+    where = bundle.place_of(plan)
+    try:
+        known = AutoTokenizer.from_pretrained(where, revision=plan["revision"] or "main").get_vocab()
+    except (OSError, ValueError) as error:
+        return f"cannot load the tokenizer of the teacher {where}: {str(error).strip().splitlines()[0]}"
+    for token, index in tokenizer.get_vocab().items():
+        if known.get(token) != index:
+            here = f"number {known[token]:,}" if token in known else "no token"
+            return f"the teacher {where} has another vocabulary: {token!r} is number {index:,} here and {here} there"
+    return None

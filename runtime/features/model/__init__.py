@@ -1,0 +1,1 @@
+"""The model, its tokenizer and its weights."""

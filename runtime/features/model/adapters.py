@@ -1,0 +1,185 @@
+"""Adapters, and the quantized base that they may stand on. peft and bitsandbytes are imported here only."""
+
+import logging
+import re
+import warnings
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+from ...core.fault_tolerance import FaultTolerant
+from ...core.feature import Bundle, Feature
+from ...library_internals.adapter_loading import LoadingHook
+
+CPU_KERNEL = "Failed to load CPU gemm_4bit_forward from kernels-community"
+"""bitsandbytes 0.50, at its import on a processor with AVX512-BF16: a kernel of the hub for which its own stands in."""
+LABELS = "No label_names provided for model class `PeftModel"
+"""transformers 4.52, of every run with adapters: it would know no labels. It finds them in peft's own forward."""
+
+
+class Adapters(Feature):
+    """Adapters, and the base that they stand on."""
+
+    def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
+        """Filters log messages that tell of nothing wrong."""
+        # peft 0.18 takes a model for tied whose class can be: XP467 speaks of those that are, by their configuration.
+        warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer")
+        logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(
+            lambda record: CPU_KERNEL not in record.getMessage()
+        )
+        logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
+
+    def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
+        """How the base is quantized."""
+        quantized = quantization(bundle)
+        options |= {} if quantized is None else {"quantization_config": quantized}
+
+    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+        """The shape of the adapters."""
+        options["peft_config"] = adapter(bundle)
+
+    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+        """Sets learning rates of LoRA+, and corrects the types of weights over a quantized base."""
+        plan = bundle.lora
+        assert plan is not None
+        if plan["bits"] == 4:
+            keep_backward(trainer.model)
+        if plan.get("lr_ratio") is not None:
+            trainer.rates = {**plan, "rate": trainer.args.learning_rate}
+        if bundle.plan["method"]["scores"] and plan["bits"] is not None:
+            keep_scores(trainer.model, trainer.args)
+
+
+def adapter(bundle: Bundle) -> Any:
+    """peft's LoraConfig or OFTConfig, or None when no adapter is trained.
+
+    The scores of a reward model are new weights: with the task SEQ_CLS peft trains and saves them beside the adapters
+    (``modules_to_save``), and keeps "all-linear" away from them. The revision goes into adapter_config.json, so that
+    the adapter is later put on the weights that it was trained on.
+    """
+    plan = bundle.lora
+    if plan is None:
+        return None
+    from peft import LoraConfig, OFTConfig
+
+    common = {
+        "target_modules": _within(plan["within"], plan["targets"]) if plan.get("within") else plan["targets"],
+        "modules_to_save": plan["modules_to_save"],
+        "task_type": "SEQ_CLS" if bundle.plan["method"]["scores"] else "CAUSAL_LM",
+        "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
+    }
+    if plan["kind"] == "oft":
+        # peft takes one of the two sizes, and 0 for the other.
+        sizes = {"r": plan["rank"] or 0, "oft_block_size": plan["block_size"] or 0}
+        return OFTConfig(**sizes, module_dropout=plan["dropout"], **common)
+    alpha = plan["alpha"]
+    return LoraConfig(
+        r=plan["rank"],
+        lora_alpha=int(alpha) if int(alpha) == alpha else alpha,
+        lora_dropout=plan["dropout"],
+        use_rslora=plan["rslora"],
+        use_dora=plan["dora"],
+        target_parameters=plan["parameters"],
+        **common,
+    )
+
+
+def _within(module: str, targets: Sequence[str]) -> str:
+    """The pattern of the targets inside of one module, which peft matches with a module's whole name."""
+    names = "|".join(map(re.escape, targets))
+    return rf"(?:.*\.)?{re.escape(module)}\.(?:.*\.)?(?:{names})"
+
+
+class AdapterTrainer(LoadingHook, FaultTolerant):
+    """What the trainer of a run with adapters gets."""
+
+    rates: Mapping[str, Any] | None = None
+    model: Any
+
+    def create_optimizer(self, *given: Any) -> Any:
+        """The optimizer, with rates of their own for the parts of adapters where the bundle says so (LoRA+)."""
+        optimizer = super().create_optimizer(*given)  # type: ignore[misc]
+        if self.rates is not None:
+            rates(optimizer, given[0] if given and given[0] is not None else self.model, self.rates)
+        return optimizer
+
+    def load_checkpoint(self, load: Callable[[], None]) -> None:
+        """Weights come back in the type that they are trained in: peft loads adapters as float32.
+
+        Those over a quantized base are trained in bfloat16 where trl 1.16 and the precision say so, and a run that goes
+        on would train others.
+        """
+        kinds = {name: weight.dtype for name, weight in self.model.named_parameters()}
+        load()
+        for name, weight in self.model.named_parameters():
+            if weight.dtype != kinds[name]:
+                weight.data = weight.data.to(kinds[name])
+
+
+def keep_backward(model: Any) -> None:
+    """Keeps 4-bit weights on the CPU as they are stored, so that what trains goes on to train after an evaluation.
+
+    On a processor with AVX512-BF16, bitsandbytes packs a layer for inference at its first pass without gradients
+    (Linear4bit.forward of 0.50, nn/modules.py) and never unpacks it. Its multiplication has no backward pass then: no
+    gradient reaches the adapters below, in silence, or the bias stops the run ("a view of a leaf Variable").
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+
+
+def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
+    """Splits the optimizer's groups as LoRA+ has them: B matrices, and adapters on embeddings, at rates of their own.
+
+    What transformers decided for a group (weight decay) holds for its parts. By name and not by shape, as peft's
+    ``create_loraplus_optimizer`` does: ZeRO-3 leaves no shape to see, and peft 0.17 finds no embedding. The rate that
+    is logged is the first group's, that of the A matrices.
+    """
+    own: dict[int, float] = {}
+    for name, weight in model.named_parameters():
+        if ".lora_embedding_" in name:
+            own[id(weight)] = plan["embedding_lr"]
+        elif ".lora_B." in name or ".lora_magnitude_vector." in name:
+            own[id(weight)] = plan["rate"] * plan["lr_ratio"]
+    parts: list[dict[str, Any]] = []
+    for group in optimizer.param_groups:
+        split: dict[float, list[Any]] = {}
+        for weight in group["params"]:
+            split.setdefault(own.get(id(weight), group["lr"]), []).append(weight)
+        parts += [{**group, "params": weights, "lr": rate} for rate, weights in split.items()]
+    optimizer.param_groups[:] = parts
+
+
+def quantization(bundle: Bundle) -> Any:
+    """transformers' BitsAndBytesConfig for a base of 4 or 8 bits, or None.
+
+    ``storage_dtype`` is the type that packed 4-bit weights are stored as: FSDP and ZeRO-3 shard them only when it is
+    that of the other weights (accelerate 1.15, fsdp_utils.py).
+    """
+    plan = bundle.lora
+    if plan is None or plan["bits"] is None:
+        return None
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    if plan["bits"] == 8:
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type=plan["quant_type"],
+        bnb_4bit_use_double_quant=plan["double_quant"],
+        bnb_4bit_compute_dtype=getattr(torch, plan["compute_dtype"]),
+        bnb_4bit_quant_storage=getattr(torch, plan["storage_dtype"]),
+    )
+
+
+def keep_scores(model: Any, args: Any) -> None:
+    """Gives the new weights of a reward model over a quantized base the type of its other weights.
+
+    trl 1.16 makes every trained weight of such a model bfloat16. Adapters convert what they are given; the scores do
+    not, and without mixed precision nothing else does ("expected m1 and m2 to have the same dtype", executed).
+    """
+    if args.bf16 or args.fp16:
+        return
+    for name, weight in model.named_parameters():
+        if ".score." in name:
+            weight.data = weight.data.to(model.config.dtype)

@@ -1,0 +1,14 @@
+"""Liger's kernels in the layers of the model."""
+
+from typing import Any
+
+from ...core.feature import Bundle, Feature
+from ...library_internals import liger_kernels
+
+
+class Liger(Feature):
+    """Liger's kernels in the layers of the model."""
+
+    def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
+        """Liger's layer kernels (norm, rope, gated MLP) put into the model; trl 1.16 has a fused loss of its own."""
+        liger_kernels.put_into(model)

@@ -1,0 +1,22 @@
+"""Whether Liger has kernels for a family that was not known when the spec was compiled."""
+
+from typing import Any
+
+from ...core.errors import first_line
+from ...core.feature import Bundle, Feature
+
+
+class LigerFamily(Feature):
+    """A model whose family was not known when the spec was compiled."""
+
+    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+        """Why Liger's kernels cannot be put into this family, where Liger itself only logs that."""
+        import transformers
+
+        family = transformers.AutoConfig.from_pretrained(bundle.model_place, **bundle.loading()).model_type
+        try:
+            from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
+        except ImportError as error:
+            return [f"liger-kernel cannot be used: {first_line(error)}"]
+        known = family in MODEL_TYPE_TO_APPLY_LIGER_FN
+        return [] if known else [f"Liger has no kernels for the family {family!r}; leave liger out"]

@@ -1,0 +1,32 @@
+"""The adapters of a run merged into their base: a model that plain transformers, and what serves models, can load."""
+
+import os
+import shutil
+from typing import Any
+
+from ...core.checkpoint_integrity import as_other_files
+from ...core.feature import Bundle, Feature
+
+FOLDER = "merged"
+"""Below the output folder, beside the adapters."""
+
+
+class MergedAdapters(Feature):
+    """A merged model beside the adapters."""
+
+    def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+        """Merges, on process 0, and saves the whole model with its tokenizer and card. The trained model is used up.
+
+        Weights that are not finite after the merge raise ValueError (peft's ``safe_merge``). What an interrupted start
+        left is replaced.
+        """
+        if not trainer.is_world_process_zero():
+            return
+        place = os.path.join(trainer.args.output_dir, FOLDER)
+        shutil.rmtree(place, ignore_errors=True)
+        model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload(safe_merge=True)
+        model.config.use_cache = True
+        model.save_pretrained(place)
+        tokenizer.save_pretrained(place)
+        shutil.copyfile(bundle.inside("model_card_merged.md"), os.path.join(place, "README.md"))
+        as_other_files(place, os.listdir(place))

@@ -1,0 +1,23 @@
+"""The tokens that end a text and pad a batch, where the bundle names them."""
+
+from typing import Any
+
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+
+
+class SpecialTokens(Feature):
+    """End and padding tokens that the bundle names."""
+
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+        """Gives the tokenizer the bundle's end and padding tokens. Raises RunError for an unknown token."""
+        vocabulary, wanted = tokenizer.get_vocab(), bundle.tokenizer
+        for kind, stated in (("eos_token", wanted["eos_token"]), ("pad_token", wanted["pad_token"])):
+            token = stated or bundle.arguments.get(kind)
+            if token is None:
+                continue
+            if token not in vocabulary:
+                raise RunError(
+                    f"the {kind.replace('_', ' ')} {token!r} is not in the vocabulary of {bundle.model_place}"
+                )
+            setattr(tokenizer, kind, token)

@@ -1,0 +1,115 @@
+"""Weights are in the types that the bundle states, whatever a library makes of them by itself.
+
+What narrows weights unasked (read in trl 1.16 and 0.18, transformers 5.23 and 4.52.3, peft 0.21 and 0.17.1):
+
+- trl 1.16 rounds every trained weight over a quantized base to bfloat16, in fp16 and in fp32 as well
+  (sft_trainer.py, and the trainers of dpo, kto, grpo, rloo and reward);
+- a base that was quantized before and saved computes in the type that its config.json names, mostly bfloat16;
+- weights of mxfp4 are unpacked to bfloat16, and code that comes with a model may make what it likes.
+
+A base of 8 bits multiplies in float16 whatever it is told (bitsandbytes 0.50 `MatMul8bitLt`); nothing of that is
+kept. GPUs before Ampere have no bfloat16, and under fp16 the gradient scaler cannot take such gradients.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+from ...library_internals.trl_modules import replaced
+
+BF16 = "bfloat16"
+
+
+class WeightDtypes(Feature):
+    """Weights are in the types that the bundle states."""
+
+    def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
+        """Widens what was loaded as bfloat16 in a run that states none of it; no value changes.
+
+        Packed weights stay packed, and are unpacked and multiplied in the type of the run's precision.
+        """
+        import torch
+
+        if states_bf16(bundle):
+            return
+        wide = getattr(torch, bundle.model["dtype"])
+        computed = torch.float16 if bundle.arguments.get("fp16") else torch.float32
+        for module in model.modules():
+            if getattr(module, "compute_dtype", None) == torch.bfloat16:
+                module.compute_dtype = computed
+            state = getattr(getattr(module, "weight", None), "quant_state", None)
+            if state is not None and state.dtype == torch.bfloat16:
+                state.dtype = computed
+        packed = {id(weight) for weight in model.parameters() if hasattr(weight, "quant_state")}
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.dtype == torch.bfloat16 and id(tensor) not in packed and not hasattr(tensor, "ds_id"):
+                tensor.data = tensor.data.to(wide)
+
+    def making_trainer(
+        self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
+    ) -> AbstractContextManager[Any]:
+        """Remembers the trained weights that trl makes with peft."""
+        self.kept: dict[str, Any] = {}
+        return unrounded(bundle, module, self.kept)
+
+    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+        """Undoes what was rounded. Raises RunError where a weight is bfloat16 all the same."""
+        restore(trainer.model, self.kept)
+        models = (trainer.model, getattr(trainer, "ref_model", None))
+        check(bundle, *(one for one in models if one is not None))
+
+
+def states_bf16(bundle: Bundle) -> bool:
+    """Whether anything of the run is meant to be bfloat16."""
+    return bool(bundle.arguments.get("bf16")) or bundle.model["dtype"] == BF16
+
+
+@contextmanager
+def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[None]:
+    """While it lasts, the trained weights that trl's ``module`` makes with peft are remembered in ``kept``, by name.
+
+    Only for a bundle whose adapters are float32. The tensors themselves are kept, not copies: rounding makes new ones.
+    """
+    plan = bundle.lora
+    if plan is None or plan["adapter_dtype"] != "float32" or not hasattr(module, "get_peft_model"):
+        yield
+        return
+    make: Any = module.get_peft_model
+    prepare: Any = getattr(module, "prepare_deepspeed", None)
+
+    def remembered(*given: Any, **named: Any) -> Any:
+        model = make(*given, **named)
+        kept.update({name: weight.data for name, weight in model.named_parameters() if weight.requires_grad})
+        return model
+
+    def prepared(model: Any, accelerator: Any) -> Any:
+        restore(model, kept)  # reference log-probabilities are computed first, and shard the model: then it is too late
+        return prepare(model, accelerator)
+
+    with replaced(module, {"get_peft_model": remembered, "prepare_deepspeed": prepared}):
+        yield
+
+
+def restore(model: Any, kept: dict[str, Any]) -> None:
+    """Gives the trained weights back what they were before they were rounded; the optimizer does not exist yet."""
+    for name, weight in model.named_parameters():
+        before = kept.get(name)
+        if before is not None and weight.dtype != before.dtype:
+            weight.data = before.to(weight.device)
+
+
+def check(bundle: Bundle, *models: Any) -> None:
+    """Raises RunError where a weight is bfloat16 although nothing of the run is meant to be."""
+    import torch
+
+    if states_bf16(bundle):
+        return
+    for model in models:
+        for name, weight in model.named_parameters():
+            if weight.dtype == torch.bfloat16 and not hasattr(weight, "quant_state"):
+                raise RunError(
+                    f"{name} is bfloat16, and this bundle trains in {bundle.model['dtype']} without bf16; "
+                    "the code of the model or of a library has made it so"
+                )

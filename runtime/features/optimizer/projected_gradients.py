@@ -1,0 +1,26 @@
+"""Optimizers that project gradients (GaLore, APOLLO): their checkpoints hold the projections as objects of classes of
+their own, which torch.load reads only where they are named."""
+
+from importlib import import_module
+from importlib.util import find_spec
+
+from ...core.feature import Bundle, Feature
+
+PROJECTIONS = (
+    ("galore_torch", "galore_projector", "GaLoreProjector"),
+    ("apollo_torch", "random_projector", "GradientProjector"),
+    ("apollo_torch", "svd_projector", "GaLoreProjector"),
+)
+"""Package, module and class (galore-torch 1.0, apollo-torch 1.0.3)."""
+
+
+class ProjectedGradients(Feature):
+    """Optimizers that project gradients: GaLore and APOLLO."""
+
+    def before_model(self, bundle: Bundle) -> None:
+        """transformers loads optimizer.pt with `weights_only`, and asks for these classes nowhere."""
+        import torch
+
+        there = [one for one in PROJECTIONS if find_spec(one[0])]
+        classes = [getattr(import_module(f"{package}.{module}"), name) for package, module, name in there]
+        torch.serialization.add_safe_globals(classes)

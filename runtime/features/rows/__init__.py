@@ -1,0 +1,1 @@
+"""Rows: their sources, shapes, mixtures and counts of tokens."""

@@ -1,0 +1,72 @@
+"""Rows without a prompt of their own in every shape: messages with roles, conversations, and texts; a system prompt."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...core import rows
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+from ...core.rows import RowFormat, columns, conversations, dropped, name
+
+
+def to_row(
+    source: Mapping[str, Any],
+    row: Mapping[str, Any],
+    index: int,
+    system: str | None = None,
+    text: str = "text",
+    **_: object,
+) -> dict[str, Any]:
+    """One stored row as trl reads it: its ``messages``, or the column ``text`` under the name that trl knows.
+
+    The system prompt goes before every conversation that has none. Raises RunError with the row's number (from 0) for a
+    row of another shape.
+    """
+    shape, where = source["shape"], f"{name(source)}, row {index}"
+    if shape == "conversations":
+        return {"messages": with_system(rows.to_row(source, row, index)["messages"], system)}
+    value = row[columns(source, list(row))[shape]]
+    if shape == "text":
+        return {text: string(value, where, "text")}
+    return {"messages": with_system(messages(value, where), system)}
+
+
+def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
+    """The messages behind the system prompt, where they have none."""
+    if system is None or messages[0]["role"] == "system":
+        return list(messages)
+    keys = {key: None for key in messages[0] if key not in ("role", "content")}
+    return [{"role": "system", "content": system, **keys}, *messages]
+
+
+def messages(turns: Any, where: str) -> list[dict[str, Any]]:
+    """Messages with a role and a content each."""
+    if not isinstance(turns, list) or not turns:
+        raise RunError(f"{where}: the list of messages is empty or no list")
+    for turn in turns:
+        if not isinstance(turn, dict) or not isinstance(turn.get("role"), str) or "content" not in turn:
+            raise RunError(f"{where}: a message needs a role and a content")
+        if not isinstance(turn["content"], str | list | None):
+            raise RunError(f"{where}: the content of a message is not a text: {str(turn['content'])[:40]}")
+    # Role first, as everywhere: sources of a mixture are joined by the order of the keys, too.
+    said = ["" if turn["content"] is None else turn["content"] for turn in turns]
+    return [{"role": turn["role"], **turn, "content": one} for turn, one in zip(turns, said, strict=True)]
+
+
+def string(value: Any, where: str, what: str) -> str:
+    """A text, and nothing else."""
+    if not isinstance(value, str):
+        seen = "null" if value is None else type(value).__name__
+        raise RunError(f"{where}: the {what} is {seen}, and should be text")
+    return value
+
+
+FORMAT = RowFormat(columns, dropped, conversations, to_row)
+
+
+class ChatRows(Feature):
+    """Messages and texts, beside conversations that are spelled from and value."""
+
+    def row_format(self, bundle: Bundle) -> RowFormat:
+        """Every shape without a prompt of its own."""
+        return FORMAT

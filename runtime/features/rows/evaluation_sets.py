@@ -1,0 +1,30 @@
+"""Several evaluation sets by name."""
+
+from typing import Any
+
+
+class Sets(dict[str, Any]):
+    """Several evaluation sets by name, with what the trainers of trl ask of one: those that know of no dictionary map
+    and filter all of them (orpo; kto and reward of trl 0.18)."""
+
+    def map(self, *given: Any, **named: Any) -> "Sets":
+        """Each set, mapped."""
+        return Sets({name: rows.map(*given, **named) for name, rows in self.items()})
+
+    def filter(self, *given: Any, **named: Any) -> "Sets":
+        """Each set, filtered."""
+        return Sets({name: rows.filter(*given, **named) for name, rows in self.items()})
+
+    @property
+    def column_names(self) -> list[str]:
+        """Those of the first set: all are of one kind."""
+        return list(next(iter(self.values())).column_names)
+
+
+def joined_sets(parts: list[Any], axis: int = 0) -> Any:
+    """``datasets.concatenate_datasets``, of sets too: the kto trainer of trl 0.18 joins columns to its rows so."""
+    import datasets
+
+    if not isinstance(parts[0], Sets):
+        return datasets.concatenate_datasets(parts, axis=axis)
+    return Sets({name: datasets.concatenate_datasets([part[name] for part in parts], axis=axis) for name in parts[0]})

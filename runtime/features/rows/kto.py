@@ -1,0 +1,49 @@
+"""Rows for KTO, whose trainer keeps their order."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core.feature import Bundle, Feature
+
+
+class KtoRows(Feature):
+    """Answers that are judged one by one."""
+
+    def rows_mapped(
+        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
+    ) -> tuple[Any, Any]:
+        """Both sets with a row for each answer; of several evaluation sets each."""
+        (train, evaluation), data = sets, bundle.data
+        if isinstance(evaluation, dict):
+            evaluation = type(evaluation)({name: apart(rows, data) for name, rows in evaluation.items()})
+        elif evaluation is not None:
+            evaluation = apart(evaluation, data)
+        return apart(train, data), evaluation
+
+
+def shuffled(rows: Any, data: Mapping[str, Any]) -> Any:
+    """The rows of a whole dataset, shuffled unless the order of the files is to stay."""
+    return rows.shuffle(seed=data["seed"]) if data["shuffle"] else rows
+
+
+def apart(pairs: Any, data: Mapping[str, Any]) -> Any:
+    """Both answers of each pair, where the rows are pairs, as rows of their own, shuffled as above.
+
+    trl would do it, too, but a thousand chosen answers before a thousand rejected ones, in the order of which KTO is
+    then trained (trl 1.16, KTOTrainer._prepare_dataset and train_sampling_strategy "sequential").
+    """
+    if "chosen" not in pairs.column_names:
+        return pairs
+    rows = pairs.map(_both, batched=True, remove_columns=["chosen", "rejected"], desc=None)
+    return shuffled(rows, data)
+
+
+def _both(pairs: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    out: dict[str, list[Any]] = {"completion": [], "label": []}
+    rest = [name for name in pairs if name not in ("chosen", "rejected")]
+    for name in rest:
+        out[name] = [value for value in pairs[name] for _ in range(2)]
+    for chosen, rejected in zip(pairs["chosen"], pairs["rejected"], strict=True):
+        out["completion"] += [chosen, rejected]
+        out["label"] += [True, False]
+    return out

@@ -1,0 +1,124 @@
+"""Rows that are left out before training: those with too long a prompt, those too short and too long."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core.errors import RunError, say
+from ...core.feature import Bundle, Feature
+from . import kinds
+
+Own = Callable[[Mapping[str, Any]], dict[str, Any]] | None
+"""Gives a row of a mixture of shapes as it was before."""
+
+
+class LengthLimits(Feature):
+    """Rows of too many or too few tokens are left out."""
+
+    def rows_mapped(
+        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
+    ) -> tuple[Any, Any]:
+        """Both sets without such rows; of several evaluation sets each."""
+        train, evaluation = sets
+        if len(train) == 0:
+            return sets
+        train = fitting(bundle, train, tokenizer, "train on")
+        if isinstance(evaluation, dict):
+            fits = {
+                name: fitting(bundle, rows, tokenizer, f"evaluate on ({name})") for name, rows in evaluation.items()
+            }
+            evaluation = type(evaluation)(fits)
+        elif evaluation is not None:
+            evaluation = fitting(bundle, evaluation, tokenizer, "evaluate on")
+        return train, evaluation
+
+
+def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
+    """The rows with none of too long a prompt, none that is too short, and none that is too long."""
+    longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
+    most = bundle.data.get("max_tokens")
+    own = kinds.own_columns if any(one.get("kind") for one in bundle.sources()) else None
+    if longest is not None:
+        rows = long_prompts(rows, tokenizer, longest, use)
+    if shortest is not None:
+        rows = short_rows(rows, tokenizer, shortest, use, own)
+    if most is not None:
+        rows = long_rows(rows, tokenizer, most, use, own)
+    return rows
+
+
+def long_prompts(whole: Any, tokenizer: Any, limit: int, use: str) -> Any:
+    """The rows whose rendered prompt has at most ``limit`` tokens; says how many have more."""
+    kept = whole.filter(_prompt_fits, fn_kwargs={"tokenizer": tokenizer, "limit": limit}, desc=None)
+    if len(kept) == 0:
+        raise RunError(f"every prompt has more than {limit} tokens: there are no rows to {use}")
+    return _report(whole, kept, f"their prompts have over {limit} tokens")
+
+
+def short_rows(whole: Any, tokenizer: Any, least: int, use: str, own: Own = None) -> Any:
+    """The rows that have at least ``least`` tokens, rendered as the trainer renders them; says how many have fewer."""
+    kept = whole.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least, "own": own}, desc=None)
+    if len(kept) == 0:
+        raise RunError(f"every row has fewer than {least} tokens: there are no rows to {use}")
+    return _report(whole, kept, f"they have fewer than {least} tokens")
+
+
+def long_rows(whole: Any, tokenizer: Any, most: int, use: str, own: Own = None) -> Any:
+    """The rows that have at most ``most`` tokens with every answer of theirs; says how many have more."""
+    kept = whole.filter(_short_enough, fn_kwargs={"tokenizer": tokenizer, "most": most, "own": own}, desc=None)
+    if len(kept) == 0:
+        raise RunError(f"every row has more than {most} tokens: there are no rows to {use}")
+    return _report(whole, kept, f"they have more than {most} tokens")
+
+
+def _report(whole: Any, kept: Any, why: str) -> Any:
+    """What is kept; says how many rows are left out, where any are."""
+    if len(kept) < len(whole):
+        say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: {why}")
+    return kept
+
+
+def _prompt_fits(row: Mapping[str, Any], tokenizer: Any, limit: int) -> bool:
+    prompt = row["prompt"]
+    if isinstance(prompt, str):
+        return len(tokenizer(prompt)["input_ids"]) <= limit
+    return _rendered(row, prompt, tokenizer, prompt[-1]["role"] != "assistant") <= limit
+
+
+def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int, own: Own) -> bool:
+    return min(_lengths(own(row) if own else row, tokenizer, "")) >= least
+
+
+def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int, own: Own) -> bool:
+    """The trainer ends a text by the end-of-sequence token, which counts here."""
+    return max(_lengths(own(row) if own else row, tokenizer, tokenizer.eos_token or "")) <= most
+
+
+def _lengths(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:
+    """Tokens of a row, with each of its answers; ``end`` follows a text that does not end with it."""
+    if "messages" in row:
+        return [_rendered(row, row["messages"], tokenizer, False)]
+    if "text" in row:
+        return [_tokens(row["text"], tokenizer, end)]
+    prompt, out = row.get("prompt"), []
+    for name in ("completion", "chosen", "rejected"):
+        answer = row.get(name)
+        if isinstance(answer, str):
+            out.append(_tokens((prompt or "") + answer, tokenizer, end))
+        elif answer is not None:
+            out.append(_rendered(row, [*(prompt or []), *answer], tokenizer, False))
+    return out
+
+
+def _tokens(text: str, tokenizer: Any, end: str) -> int:
+    return len(tokenizer(text if end and text.endswith(end) else text + end)["input_ids"])
+
+
+def _rendered(row: Mapping[str, Any], turns: Any, tokenizer: Any, open_end: bool) -> int:
+    """Tokens of a conversation under the chat template."""
+    tools = row.get("tools")
+    text = tokenizer.apply_chat_template(
+        turns, tools=json.loads(tools) if isinstance(tools, str) else tools, tokenize=False,
+        add_generation_prompt=open_end, **(row.get("chat_template_kwargs") or {}),
+    )  # fmt: skip
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,117 @@
+"""Data of this machine: the files of a source, whether they are those that were compiled, and what cannot be read."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core import bundle_integrity
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+from ..launch import local_files
+from ..launch.verified_files import changed
+from . import split_files
+
+BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
+
+
+class LocalSources(Feature):
+    """Data of this machine."""
+
+    def source_reader(self, bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """What reads a source of this machine."""
+        return _read if source["id"] is None else None
+
+    def source_unreadable(self, bundle: Bundle, reason: str, source: Mapping[str, Any], split: str) -> str:
+        """The first row that cannot be read, where the files are lines of JSON; else ``reason``."""
+        if source["id"] is not None:
+            return reason
+        try:
+            for path in files(bundle, source, split)[1]:
+                reason = _first_wrong(path) or reason
+        except (OSError, RunError) as gone:  # lost, or changed, while it was read
+            reason = str(gone)
+        return reason
+
+
+def _read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
+    """The stored rows of a local source. Raises RunError, and what the datasets library raises."""
+    from datasets import load_dataset
+
+    builder, found = files(bundle, source, split)
+    cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
+    return load_dataset(builder, data_files=found, split="train" + cut, streaming=streaming)
+
+
+def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, list[str]]:
+    """The builder of the datasets library and the data files of a local source. Raises RunError."""
+    if source.get("files"):
+        found = _stated(bundle, source, split)
+    else:
+        place = place_of(bundle, source["path"], source.get("bundled"))
+        found = [place]
+        if os.path.isdir(place):
+            there = split_files.listed(place, tuple(BUILDERS))
+            found = [os.path.join(place, one) for one in _of_split(place, there, split)]
+        else:
+            _check_digest(place, source.get("sha256"), source["path"])
+    place = source["path"]
+    kinds = {BUILDERS.get(os.path.splitext(one)[1].lower()) for one in found}
+    if len(kinds) != 1 or None in kinds:
+        raise RunError(f"{place} holds no data of one kind (.jsonl, .json, .csv, .parquet or .txt)")
+    return str(kinds.pop()), found
+
+
+def place_of(bundle: Bundle, path: str, bundled: str | None = None) -> str:
+    """A file or folder of the spec: the bundle's copy, else where it is found. Raises RunError."""
+    return local_files.find(bundle.folder, path) if bundled is None else bundle.inside(bundled)
+
+
+def _of_split(place: str, names: list[str], split: str) -> list[str]:
+    found = split_files.of_split(names, split)
+    if names and not found:
+        raise RunError(f"{place} has no file of the split {split!r}: no file or folder in it is called so")
+    return found
+
+
+def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
+    """The files of a folder that the bundle states, each compared with its digest; what came later is not read."""
+    stated = {one["path"]: one for one in source["files"]}
+    found = []
+    for inside in _of_split(source["path"], list(stated), split):
+        one = stated[inside]
+        path = place_of(bundle, os.path.join(source["path"], inside), one["bundled"])
+        _check_digest(path, one["sha256"], f"{source['path']}/{inside}")
+        found.append(path)
+    return found
+
+
+def _check_digest(path: str, expected: str | None, named: str) -> None:
+    if expected is None:
+        return
+    try:
+        found = bundle_integrity.digest(path)
+    except OSError as error:  # it went away since it was looked for
+        raise RunError(f"cannot read {named}: {path}: {error.strerror}") from error
+    if found.removeprefix("sha256:") != expected.removeprefix("sha256:"):
+        raise changed(path)
+
+
+def _first_wrong(path: str) -> str | None:
+    """The first line of a .jsonl file that is no UTF-8 or no object of JSON."""
+    if not path.endswith(".jsonl"):
+        return None
+    with open(path, "rb") as handle:
+        row = 0
+        for number, line in enumerate(handle, 1):
+            if not line.strip():
+                continue
+            try:
+                if not isinstance(json.loads(line.decode("utf-8-sig")), dict):
+                    return f"row {row} (line {number}) is no object"
+            except UnicodeDecodeError as error:
+                return f"row {row} (line {number}) holds the byte 0x{error.object[error.start]:02X}, which is not UTF-8"
+            except (ValueError, RecursionError):
+                return f"row {row} (line {number}) is not JSON"
+            row += 1
+    return None

@@ -1,0 +1,29 @@
+"""Rows of which only some tokens are learned from."""
+
+from typing import Any
+
+from ...core.errors import say
+from ...core.feature import Bundle, Feature
+from ...core.token_counts import TokenCounts
+from ...library_internals.datasets_rows import rearranged
+
+
+class LossMask(Feature):
+    """Rows of which only some tokens are learned from."""
+
+    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
+        """Rows whose every token is masked (trl 0.18 keeps them)."""
+        import pyarrow.compute
+
+        names = prepared.column_names
+        mask = next((name for name in ("assistant_masks", "completion_mask") if name in names), None)
+        if mask is None or rearranged(prepared) or bundle.arguments.get("packing"):
+            return
+        learnt = 0
+        for chunk in prepared.data.column(mask).chunks:
+            ones = pyarrow.compute.equal(pyarrow.compute.list_flatten(chunk), 1)
+            rows = pyarrow.compute.list_parent_indices(chunk).filter(ones)
+            learnt += pyarrow.compute.count_distinct(rows).as_py()
+        counted.unlearned = len(prepared) - learnt
+        if counted.unlearned:
+            say(f"{counted.unlearned:,} of {len(prepared):,} rows have nothing to learn within seq: their loss is none")

@@ -1,0 +1,97 @@
+"""A mixture of rows of several shapes: each becomes tokens as its own shape does, and is learned as that is."""
+
+import sys
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any
+
+from ...core.feature import Bundle, Feature
+from ...core.token_counts import TokenCounts, lengths_of
+from ...library_internals.trl_modules import replaced
+from ...library_internals.trl_preparation import Prepared
+from .kinds import KIND
+
+PART = "part"
+"""The same column of the rows of one kind, whose other columns have their own names."""
+TOKENS = ("input_ids", "labels", "completion_mask", "assistant_masks")
+"""The columns of tokens and of what is learned, as the trainers of trl 0.18 to 1.16 name them."""
+
+
+def marked(source: Mapping[str, Any], part: Any) -> Any:
+    """The mapped rows of a source with their kind; columns of two kinds never have one name."""
+    kind = source["kind"]
+    part = part.rename_columns({name: f"{kind}/{name}" for name in part.column_names})
+    return part.add_column(KIND, [kind] * len(part))
+
+
+class MixedShapesTrainer(Prepared):
+    """What the trainer of a run over such a mixture gets."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        """trl's; it asks the first row whether the data is conversations, which a mixture is where a part is."""
+        module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
+        real = module.is_conversational
+        with replaced(module, {"is_conversational": lambda row: KIND in row or real(row)}):
+            super().__init__(*given, **named)
+
+    def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
+        """The rows as tokens: those of each kind apart, then all in their order, cut or packed as one data set."""
+        import datasets
+        import numpy
+
+        if KIND not in rows.column_names:
+            return prepare(rows, args, packing, name)
+        whole = copy(args)
+        whole.max_length, whole.shuffle_dataset = None, False
+        kinds = numpy.asarray(rows[KIND])
+        parts, places = [], []
+        for kind in dict.fromkeys(kinds.tolist()):
+            places.append(numpy.flatnonzero(kinds == kind))
+            part = prepare(_of_kind(rows.select(places[-1]), kind), whole, False, f"{name} ({kind})")
+            kept = [PART, *(one for one in TOKENS if one in part.column_names)]
+            parts.append(part.with_format(None).select_columns(kept))
+        names = [one for one in TOKENS if any(one in part.column_names for part in parts)]
+        with args.main_process_first():
+            parts = [_learned(part, [one for one in names if one not in part.column_names]) for part in parts]
+        joined = datasets.concatenate_datasets([part.select_columns(names) for part in parts])
+        joined = joined.select(numpy.argsort(numpy.concatenate(places)))
+        return prepare(joined, args, packing, name)
+
+
+def _of_kind(rows: Any, kind: str) -> Any:
+    """The columns of this kind under their own names."""
+    names = {name: name[len(kind) + 1 :] for name in rows.column_names if name.startswith(f"{kind}/")}
+    return rows.select_columns([KIND, *names]).rename_columns({KIND: PART, **names})
+
+
+def _learned(part: Any, lacking: list[str]) -> Any:
+    """The rows with masks that their kind has not: all of them is learned."""
+    if not lacking:
+        return part
+    return part.map(lambda row: {name: [1] * len(row["input_ids"]) for name in lacking}, desc=None)
+
+
+class MixedCounts(TokenCounts):
+    """Counts the rows of all kinds once they are joined, before they are cut or packed."""
+
+    def mapped(self, real: Callable[..., Any], rows: Any, *given: Any, **named: Any) -> Any:
+        """``Dataset.map``, to which the joined rows come as tokens."""
+        import numpy
+
+        names = rows.column_names
+        if not self.seen and "input_ids" in names and PART not in names:
+            whole = lengths_of(rows, "input_ids")[None]
+            self.count(whole, numpy.maximum(whole - (whole if self.most is None else self.most), 0))
+        return real(rows, *given, **named)
+
+
+class MixedShapes(Feature):
+    """A mixture of rows of several shapes."""
+
+    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+        """The rows with their kind."""
+        return marked(source, rows)
+
+    def token_counter(self, bundle: Bundle, counted: type[TokenCounts]) -> type[TokenCounts]:
+        """What counts the rows of this run."""
+        return MixedCounts

@@ -1,0 +1,151 @@
+"""Rows of several sources: their shares, the holdout, and what is evaluated on, row for row as published."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from ...core import data_sources
+from ...core.errors import RunError, say
+from ...core.feature import Bundle, Feature
+from ...core.rows import name
+from .evaluation_sets import Sets
+
+Load = Callable[..., Any]
+"""Gives the converted rows of a source, of its own split or of the one that is named."""
+
+
+class Mixture(Feature):
+    """Several sources, shares of them, rows without repetitions, and rows that are evaluated on."""
+
+    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+        """Whether each source has rows in the split that is evaluated on."""
+        found, split = [], bundle.data.get("eval_split")
+        for source in bundle.data["sources"] if split else ():
+            try:
+                if not data_sources.load(bundle, source, split, first=1):
+                    found.append(f"{name(source)} has no rows in {split}")
+            except RunError as error:
+                found.append(str(error))
+        return found
+
+    def rows_mapped(
+        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Load, tokenizer: Any
+    ) -> tuple[Any, Any]:
+        """The mixture, and the evaluation set: None, rows, or `Sets` of them."""
+        return build(bundle, parts, load)
+
+
+def build(bundle: Bundle, parts: list[Any], load: Load) -> tuple[Any, Any]:
+    """The training set out of the converted rows of its sources, and the evaluation set."""
+    data = bundle.data
+    filtered = repeated if data.get("unique") else None
+    train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"], filtered)
+    if evaluation is None and data.get("eval_split"):
+        evaluation = _joined([load(source, data["eval_split"]) for source in data["sources"]])
+    stated = data.get("evaluation")
+    if evaluation is None and stated:
+        evaluation = _evaluation_sets(bundle, stated, load)
+    return train, evaluation
+
+
+def mix(
+    parts: list[Any],
+    plans: Sequence[Mapping[str, Any]],
+    seed: int,
+    shuffle: bool,
+    holdout: Mapping[str, Any] | None,
+    filtered: Callable[[Any], Any] | None = None,
+) -> tuple[Any, Any]:
+    """The mixture of the alignment handbook and open-r1 (``get_dataset``), row for row.
+
+    A part with a share is shuffled with the seed and its first ``int(rows x share)`` rows are kept; the parts are
+    concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. With ``shuffle`` off
+    nothing is shuffled anywhere. ``filtered`` leaves out rows of what the parts hold together.
+    """
+    taken = [
+        _take(_first(part, plan), plan.get("take"), seed, shuffle) for part, plan in zip(parts, plans, strict=True)
+    ]
+    whole = _joined(taken)
+    if filtered is not None:
+        whole = filtered(whole)
+    if shuffle:
+        whole = whole.shuffle(seed=seed)
+    if holdout is None:
+        return whole, None
+    size = int(holdout["rows"]) if "rows" in holdout else float(holdout["fraction"])
+    if isinstance(size, int) and size >= len(whole):
+        raise RunError(f"the holdout asks for {size} rows, and the data has {len(whole)}")
+    try:
+        split = whole.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
+    except ValueError as error:  # a share of few rows that leaves none on one side
+        raise RunError(f"the holdout of {size} cannot be taken from {len(whole)} rows") from error
+    return split["train"], split["test"]
+
+
+def _joined(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    import datasets
+
+    try:
+        return datasets.concatenate_datasets(parts)
+    except ValueError as error:
+        columns = "; ".join(", ".join(f"{name}: {kind}" for name, kind in part.features.items()) for part in parts)
+        raise RunError(f"the sources of the mixture have rows of different kinds ({columns})") from error
+
+
+def _first(part: Any, plan: Mapping[str, Any]) -> Any:
+    """The rows at the beginning where the source has a ``limit``, and all of fewer."""
+    most = plan.get("limit")
+    return part if most is None or most >= len(part) else part.select(range(most))
+
+
+def _take(part: Any, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -> Any:
+    if take is None:
+        return part
+    count = int(take["rows"]) if "rows" in take else int(len(part) * take["fraction"])
+    if count > len(part):
+        raise RunError(f"a part of the mixture takes {count} rows, and has {len(part)}")
+    return (part.shuffle(seed=seed) if shuffle else part).select(range(count))
+
+
+def _shuffles(bundle: Bundle) -> bool:
+    """Whether rows are shuffled before training: those of a mixture, of a share or beside a holdout, as published.
+
+    A whole dataset goes to the trainer as it is, there and here: its sampler draws the rows at random in every epoch.
+    KTO's, which keeps their order, gets them shuffled.
+    """
+    data = bundle.data
+    mixed = len(data["sources"]) > 1 or any(one.get("take") for one in data["sources"]) or data["holdout"]
+    return bool(data["shuffle"] and (mixed or bundle.plan["method"]["unpaired"]))
+
+
+def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> Any:
+    """The rows that are evaluated on beside the training data: a share is taken as of a part of the mixture."""
+    data, made = bundle.data, Sets()
+    for one in stated["sets"]:
+        parts = [load(source) for source in one["sources"]]
+        plans = zip(parts, one["sources"], strict=True)
+        taken = [
+            _take(_first(part, plan), plan.get("take"), data["seed"], bool(data["shuffle"])) for part, plan in plans
+        ]
+        made[one["name"]] = _joined(taken)
+        if len(made[one["name"]]) == 0:
+            raise RunError(f"the evaluation set {one['name']} has no rows")
+    return made if stated["named"] else next(iter(made.values()))
+
+
+def repeated(whole: Any) -> Any:
+    """The first of all rows that are the same in every column that is kept; says how many are left out."""
+    seen: set[bytes] = set()
+    kept: list[int] = []
+    for index, row in enumerate(whole):
+        key = sha256(json.dumps(row, sort_keys=True, default=str).encode()).digest()
+        if key not in seen:
+            seen.add(key)
+            kept.append(index)
+    if len(kept) == len(whole):
+        return whole
+    say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: they are the same as earlier ones")
+    return whole.select(kept)

@@ -1,0 +1,67 @@
+"""ORPO's trainer cuts pairs while it tokenizes them: what they were before is measured on the way."""
+
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from ...core.feature import Bundle, Feature
+from ...core.token_counts import TokenCounts, lengths_of
+from .pair_counts import PairTokenCounts
+
+PAIR, WHOLE_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
+
+
+class Measured:
+    """ORPO's tokenizing, which cuts as well, with a column for the lengths that the two sequences had before that."""
+
+    def __init__(self, tokenize: Any) -> None:
+        self.tokenize = tokenize
+
+    def __call__(self, row: Any) -> dict[str, Any]:
+        """The tokens of a row, with those lengths."""
+        trainer, whole = self.tokenize.__self__, list[int]()
+        build, tokens = trainer.build_tokenized_answer, trainer.processing_class
+
+        def noted(prompt: str, answer: str) -> Any:
+            made = build(prompt, answer)
+            first, last = made["prompt_input_ids"], made["input_ids"]
+            begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]  # else both are added
+            ends = last[-1:] == [tokens.eos_token_id]
+            whole.append(len(first) + len(last) + (not begins) + (not ends))
+            return made
+
+        trainer.build_tokenized_answer = noted
+        try:
+            return {**self.tokenize(row), WHOLE_LENGTHS: whole}
+        finally:
+            del trainer.build_tokenized_answer
+
+
+class OrpoCounts(Feature):
+    """ORPO, whose trainer truncates pairs while it tokenizes them."""
+
+    def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
+        """The class stands in trl.experimental since trl 1.0, which would tell each process that it may change."""
+        environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+    def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
+        """What counts the rows of this run."""
+        return OrpoTokenCounts
+
+
+class OrpoTokenCounts(PairTokenCounts):
+    """Counts the pairs where ORPO tokenizes them."""
+
+    def mapped(self, real: Callable[..., Any], rows: Any, *given: Any, **named: Any) -> Any:
+        """``Dataset.map``; gives the pairs as the trainer has them."""
+        if getattr(given[0] if given else None, "__name__", "") != "tokenize_row":
+            return super().mapped(real, rows, *given, **named)
+        return self.count_pairs(real(rows, Measured(given[0]), *given[1:], **named))
+
+    def count_pairs(self, made: Any) -> Any:
+        """Counts the pairs as they were and as they are."""
+        import numpy
+
+        if not self.seen and WHOLE_LENGTHS in made.column_names:
+            whole = numpy.asarray(made[WHOLE_LENGTHS][:], dtype="int64").reshape(len(made), 2).T
+            self.count(whole, whole - numpy.stack([lengths_of(made, name) for name in PAIR]))
+        return made.remove_columns(WHOLE_LENGTHS)

@@ -1,0 +1,29 @@
+"""Columns of tokens as the trainers of trl 0.18 to 1.16 name them that have answers to a prompt."""
+
+from typing import Any
+
+from ...core.feature import Bundle, Feature
+from ...core.token_counts import TokenCounts, lengths_of
+
+PROMPTS = ("prompt_ids", "prompt_input_ids")
+ANSWERS = (
+    "input_ids", "chosen_ids", "rejected_ids", "completion_ids", "chosen_input_ids", "rejected_input_ids",
+    "answer_input_ids", "input_ids_chosen", "input_ids_rejected",
+)  # fmt: skip
+
+
+class PairTokenCounts(TokenCounts):
+    """Counts the sequences of both answers, each behind its prompt."""
+
+    def sequences(self, made: Any) -> list[Any]:
+        """The prompt with each answer."""
+        prompts = [lengths_of(made, name) for name in PROMPTS if name in made.column_names]
+        return [sum(prompts, lengths_of(made, name)) for name in ANSWERS if name in made.column_names]
+
+
+class PairCounts(Feature):
+    """Rows with several sequences, such as a chosen and a rejected answer."""
+
+    def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
+        """What counts the rows of this run."""
+        return PairTokenCounts

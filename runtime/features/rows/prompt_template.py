@@ -1,0 +1,65 @@
+"""Rows whose prompt a template makes of their columns, and rows whose system prompt stands in a column."""
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any
+
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+from ...core.rows import RowFormat, name
+
+Read = Callable[..., dict[str, Any]]
+NO_PROMPT = ("text", "messages", "conversations")
+"""Shapes of a mixture that have no prompt of their own."""
+
+
+class PromptTemplate(Feature):
+    """A template for prompts, or a column of system prompts."""
+
+    def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
+        """``to_row`` with the prompt of the spec's template and the system prompt of the row's own column."""
+        template, column = bundle.data.get("prompt_template"), bundle.data.get("system_column")
+        return partial(_read, to_row, bundle.row_format(), template, column)
+
+
+def _read(
+    to_row: Read,
+    known: RowFormat,
+    template: str | None,
+    column: str | None,
+    source: Mapping[str, Any],
+    row: Mapping[str, Any],
+    index: int,
+    system: str | None = None,
+    **how: Any,
+) -> dict[str, Any]:
+    where = f"{name(source)}, row {index}"
+    if template is not None and source["shape"] not in NO_PROMPT:
+        row = {**row, known.columns(source, list(row))["prompt"]: _prompt(template, row, where)}
+    if column is not None:
+        own = row.get(column)
+        if own is not None and not isinstance(own, str):
+            raise RunError(f"{where}: the {column} is {type(own).__name__}, and should be text")
+        system = own or system
+    return to_row(source, row, index, system=system, **how)
+
+
+def _prompt(template: str, row: Mapping[str, Any], where: str) -> str:
+    from jinja2 import TemplateError
+
+    try:
+        return str(_compiled(template).render(row))
+    except TemplateError as error:
+        raise RunError(f"{where}: prompt_template: {error}") from error
+
+
+@cache
+def _compiled(template: str) -> Any:
+    """The template; nothing is written of a column that is null, and a column that is not there is an error."""
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    made = ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined, keep_trailing_newline=True, finalize=lambda one: "" if one is None else one
+    )
+    return made.from_string(template)

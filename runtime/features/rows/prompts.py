@@ -1,0 +1,264 @@
+"""Rows that have a prompt: questions with answers, preferences, judged answers, and prompts alone."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...core import rows
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+from ...core.rows import KEPT, RowFormat, from_value, name
+from . import chat as chat_rows
+from .chat import messages, string, with_system
+
+SHAPES = {
+    "prompt_completion": ("prompt", "completion"), "preference": ("chosen", "rejected"),
+    "unpaired": ("prompt", "completion", "label"), "prompt": ("prompt",),
+}  # fmt: skip
+"""The columns that rows of each shape have, in the order in which a source names them."""
+RESERVED = ("messages", "chosen", "rejected", "completion")
+"""Columns by which trl tells what kind of row it has."""
+ALPACA = (
+    "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
+    "### Instruction:\n{instruction}\n\n### Response:\n"
+)
+ALPACA_WITH_INPUT = (
+    "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
+    "response that appropriately completes the request.\n\n"
+    "### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:\n"
+)
+"""The words around Alpaca's rows, as they stand in the column ``text`` of tatsu-lab/alpaca."""
+
+
+def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
+    """The dataset's own column for each part of the shape; ``present`` is what the dataset has.
+
+    A preference may have a prompt of its own: named first of three, or found when no columns are named. A judged
+    answer may be the last turn of a conversation: the first of two names, before the label. Of ``prompt``
+    the first name is the prompt, and the others are columns that the reward functions read (all, when none is named).
+    Raises RunError when the names do not fit the shape.
+    """
+    shape = source["shape"]
+    if shape not in SHAPES:
+        return rows.columns(source, present)
+    wanted = SHAPES[shape]
+    given = [one for one in source["columns"] or () if one not in KEPT]
+    if not given:
+        prompt = ("prompt",) if shape == "preference" and "prompt" in present else ()
+        return {one: one for one in (*prompt, *wanted)}
+    if shape == "preference" and len(given) == 3:
+        wanted = ("prompt", *wanted)
+    if shape == "unpaired" and len(given) == 2:
+        wanted = wanted[1:]
+    if shape == "prompt":
+        given = given[:1]
+    if len(given) != len(wanted):
+        raise RunError(f"{name(source)} names {len(given)} column(s), and {shape} needs {len(wanted)}")
+    return dict(zip(wanted, given, strict=True))
+
+
+def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
+    """The columns that the trainer does not get as they are stored.
+
+    Reward functions get every column of their source, or those that it names. trl takes a row for a conversation by
+    any one of the reserved columns (data_utils.is_conversational picks by the order of a set, which differs from
+    process to process), so beside a prompt none of these stays. A reward model's trainer reads a ``margin``, too.
+    """
+    if source["shape"] != "prompt":
+        margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])
+        return [one for one in rows.dropped(source, present, method) if one != "margin" or not margin]
+    named = [*((source["columns"] or ())[1:] or present), *KEPT]  # the first is the prompt
+    prompt = columns(source, present)["prompt"]
+    return [one for one in present if one not in named or one == prompt or one in ("prompt", *RESERVED)]
+
+
+def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+    """The conversations that are rendered of a mapped row: none of one that holds plain texts."""
+    prompt = row.get("prompt") or []
+    if isinstance(row.get("messages"), list) or isinstance(prompt, str):
+        return rows.conversations(row)
+    answers = [row[one] for one in ("completion", "chosen", "rejected") if isinstance(row.get(one), list)]
+    return [[*prompt, *answer] for answer in answers or [[]] if prompt or answer]
+
+
+def to_row(
+    source: Mapping[str, Any],
+    row: Mapping[str, Any],
+    index: int,
+    system: str | None = None,
+    text: str = "text",
+    method: str = "sft",
+    chat: bool = True,
+) -> dict[str, Any]:
+    """One stored row as trl reads it, by the source's shape:
+
+    - prompt_completion: ``prompt`` and ``completion``; in the words of Alpaca where the source says so (``wording``);
+    - preference: ``prompt``, ``chosen`` and ``rejected``; for a reward model the whole ``chosen`` and ``rejected``;
+    - unpaired: ``prompt``, ``completion`` and ``label``;
+    - prompt: ``prompt``; a text becomes the turn of a user where the tokenizer has a chat template (``chat``), as in
+      Open-R1's grpo.py, for an instruct model has no other way to be asked.
+
+    With the wording "chat" texts are turns of a conversation, the prompt a user's and what answers it an assistant's.
+    The text of the column ``context`` follows a prompt that is a text, where the row has any. Conversations and texts
+    are those of chat.py.
+    """
+    shape, where = source["shape"], f"{name(source)}, row {index}"
+    if shape not in SHAPES:
+        return chat_rows.to_row(source, row, index, system, text)
+    values = {role: row[column] for role, column in columns(source, list(row)).items()}
+    if source.get("context") or (source.get("wording") and "prompt" in values):
+        values["prompt"] = _with_context(source, values.get("prompt"), row.get(source.get("context") or ""), where)
+    if source.get("wording") == "chat":
+        values = {role: _turn(value, role) for role, value in values.items()}
+    if shape == "prompt_completion":
+        return _pair(values, where, system)
+    if shape == "preference":
+        return _preference(values, where, system, whole=method == "reward")
+    if shape == "unpaired":
+        return _unpaired(values, where, system)
+    return {"prompt": _prompt_alone(values["prompt"], where, system, chat)}
+
+
+def _turn(value: Any, role: str) -> Any:
+    """A text as a conversation of one turn; anything else as it is."""
+    speaker = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}.get(role)
+    return [{"role": speaker, "content": value}] if isinstance(value, str) and speaker is not None else value
+
+
+def _with_context(source: Mapping[str, Any], prompt: Any, context: Any, where: str) -> Any:
+    """The prompt with what stands in the column beside it, in published words or after an empty line."""
+    if context is not None and not isinstance(context, str):
+        raise RunError(f"{where}: the {source['context']} is {type(context).__name__}, and should be text")
+    if source.get("wording") == "alpaca":
+        asked = string(prompt, where, "instruction")
+        return (
+            ALPACA_WITH_INPUT.format(instruction=asked, input=context) if context else ALPACA.format(instruction=asked)
+        )
+    if source.get("wording") == "chat" and isinstance(prompt, str | None):
+        return "\n".join(one for one in (prompt, context) if one)  # as LLaMA-Factory joins a question and its input
+    if context and not isinstance(prompt, str):
+        raise RunError(f"{where}: a context follows a prompt that is a text, and this one is none")
+    return f"{prompt}\n\n{context}" if context else prompt
+
+
+def _pair(values: Mapping[str, Any], where: str, system: str | None) -> dict[str, Any]:
+    prompt, completion = values["prompt"], values["completion"]
+    if isinstance(prompt, str):
+        return {"prompt": prompt, "completion": string(completion, where, "completion")}
+    return {"prompt": with_system(messages(prompt, where), system), "completion": messages(completion, where)}
+
+
+def _preference(values: Mapping[str, Any], where: str, system: str | None, whole: bool) -> dict[str, Any]:
+    """With ``whole`` the prompt stands before both answers, as a reward model scores them.
+
+    A prompt that stands beside answers which already begin with it (ultrafeedback_binarized has it as a text beside
+    whole conversations) is taken from the answers, as trl does (data_utils.maybe_extract_prompt).
+    """
+    prompt, answers = values.get("prompt"), (values["chosen"], values["rejected"])
+    if isinstance(prompt, str | None) and all(isinstance(one, str) for one in answers):
+        asked, chosen, rejected = (prompt, *answers) if prompt is not None else split_prompt(*answers)
+        if whole:
+            return {"chosen": asked + chosen, "rejected": asked + rejected}
+        return {"prompt": asked, "chosen": chosen, "rejected": rejected}
+    best, worst = (_answer(one, where) for one in answers)
+    turns = _prompt(prompt, where) if prompt is not None else []
+    if _begins(best, turns, prompt) and _begins(worst, turns, prompt):
+        turns, best, worst = split_prompt(best, worst)
+    if not turns:
+        raise RunError(f"{where}: the chosen and the rejected answer share no prompt, and the row has none")
+    turns = with_system(turns, system)
+    if whole:
+        return {"chosen": turns + best, "rejected": turns + worst}
+    return {"prompt": turns, "chosen": best, "rejected": worst}
+
+
+def _begins(answer: list[dict[str, Any]], prompt: list[dict[str, Any]], given: Any) -> bool:
+    """True when the answer is the whole conversation, its prompt included."""
+    if isinstance(given, str):
+        return str(answer[0]["role"]) != "assistant"
+    return answer[: len(prompt)] == prompt
+
+
+def split_prompt(chosen: Any, rejected: Any) -> tuple[Any, Any, Any]:
+    """The beginning that two answers share, and what is left of each: turns of conversations, or letters of texts.
+
+    Something is left of both, and a space at the border of two texts goes with the answers (trl, extract_prompt).
+    """
+    most = min(len(chosen), len(rejected)) - 1
+    shared = next((i for i in range(most + 1) if chosen[i] != rejected[i]), most)
+    shared = max(shared, 0)
+    if isinstance(chosen, str) and shared and chosen[shared - 1] == " ":
+        shared -= 1
+    return chosen[:shared], chosen[shared:], rejected[shared:]
+
+
+def _unpaired(values: Mapping[str, Any], where: str, system: str | None) -> dict[str, Any]:
+    label = values["label"]
+    if label not in (True, False) or isinstance(label, float):
+        raise RunError(f"{where}: the label is {label!r}, and should be true or false")
+    completion = values["completion"]
+    if "prompt" not in values:
+        *asked, answer = _turns(completion, where)
+        if not asked or answer["role"] != "assistant":
+            raise RunError(f"{where}: the conversation does not end with an answer to a question")
+        return {"prompt": with_system(asked, system), "completion": [answer], "label": bool(label)}
+    prompt = values["prompt"]
+    if isinstance(prompt, str) and isinstance(completion, str):
+        return {"prompt": prompt, "completion": completion, "label": bool(label)}
+    turns = with_system(_prompt(prompt, where), system)
+    return {"prompt": turns, "completion": _answer(completion, where), "label": bool(label)}
+
+
+def _prompt_alone(prompt: Any, where: str, system: str | None, chat: bool) -> Any:
+    if isinstance(prompt, str) and not chat and system is None:
+        return prompt
+    return with_system(_prompt(prompt, where), system)
+
+
+def _prompt(prompt: Any, where: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else _turns(prompt, where)
+
+
+def _answer(answer: Any, where: str) -> list[dict[str, Any]]:
+    """A text or a single message is one turn of the assistant."""
+    if isinstance(answer, str):
+        return [{"role": "assistant", "content": answer}]
+    return _turns([answer] if isinstance(answer, dict) else answer, where)
+
+
+def _turns(turns: Any, where: str) -> list[dict[str, Any]]:
+    """Messages of either spelling: role and content, or from and value."""
+    if isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]:
+        return from_value(turns, where)
+    return messages(turns, where)
+
+
+def _part_ways(row: dict[str, Any], tokenizer: Any) -> bool:
+    """Whether a prompt has other tokens alone than before its completion; trl cuts those off, with a warning."""
+    prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
+    if prompt is None or answer is None:
+        return False
+    alone, whole = prompt, prompt + answer
+    if not isinstance(prompt, str):
+        alone = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        whole = tokenizer.apply_chat_template(whole, tokenize=False)
+    first, both = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (alone, whole))
+    return bool(both[: len(first)] != first)
+
+
+FORMAT = RowFormat(columns, dropped, conversations, to_row)
+
+
+class PromptRows(Feature):
+    """Rows that have a prompt."""
+
+    def row_format(self, bundle: Bundle) -> RowFormat:
+        """Every shape, with a prompt or without."""
+        return FORMAT
+
+    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
+        """Whether a prompt of these rows has other tokens alone than before its answer."""
+        if any(_part_ways(row, tokenizer) for row in rows):
+            return (
+                "; prompts are tokenized otherwise alone than before their answers, which then begin where the two part"
+            )
+        return ""

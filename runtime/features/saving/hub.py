@@ -1,0 +1,339 @@
+"""Pushing to the hub: what is asked before anything is loaded, what is pushed at each save, and what at the end.
+
+The arguments say where and what, as they do for transformers (``push_to_hub``, ``hub_model_id``, ``hub_strategy``,
+``hub_private_repo``, ``hub_always_push``); what is pushed is what it pushes. The pushing itself is done here, because
+in transformers 4.52 and 5.23 (``Trainer._push_from_checkpoint``, ``PushInProgress``)
+
+- a push that fails in the background is never told of,
+- ``save_total_limit`` deletes a checkpoint while it is being uploaded,
+- the weights of every save are copied over those in the output folder, while an upload may be reading them,
+- 4.52 knows no ``hub_revision``, and 5.23 does not make the branch that it names.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from fnmatch import fnmatch
+from importlib import import_module
+from typing import Any
+
+from ...core import signals
+from ...core.errors import RunError, say
+from ...core.fault_tolerance import FaultTolerant
+from ...core.feature import Bundle, Feature
+from .transformers_checkpoints import weights_complete
+
+FOLDER = "_hub"
+"""Below the output folder: what waits to be pushed, as hard links, so that a checkpoint may be deleted meanwhile."""
+STATE = (
+    "optimizer*", "scheduler.pt", "scaler.pt", "rng_state*", "*.pt", "*.pth", "global_step*", "latest",
+    "zero_to_fp32.py", "pytorch_model_fsdp*",
+)  # fmt: skip
+"""What only training needs. Open-R1 leaves out ``*.pt`` and ``*.pth``; FSDP and DeepSpeed have other names."""
+PRIVATE = ("_*", "checkpoint-*", "xpc_run.json", "summary.json")
+"""What of the output folder stays here: checkpoints, and what names folders of this machine."""
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+
+def wanted(bundle: Bundle) -> bool:
+    """Whether this run pushes."""
+    return bool(bundle.arguments.get("push_to_hub"))
+
+
+def _repository_name(bundle: Bundle) -> str:
+    """The repository as the bundle names it, or as transformers would: the output folder's name."""
+    return str(bundle.arguments.get("hub_model_id") or os.path.basename(bundle.output_dir))
+
+
+def _revision(bundle: Bundle) -> str | None:
+    """The branch that is pushed to, None for main."""
+    stated = bundle.plan.get("hub")
+    said = (stated["revision"] if stated else None) or bundle.arguments.get("hub_revision")
+    return None if said in (None, "main") else str(said)
+
+
+class Hub(Feature):
+    """Pushing to the hub."""
+
+    def check_access(self, bundle: Bundle) -> list[str]:
+        """Why this run could not push, with what to do. Asks the hub who the token is, and changes nothing there."""
+        if not wanted(bundle):
+            return []
+        asked = _repository_name(bundle)
+        for name in OFFLINE:
+            if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
+                return [
+                    f"this run pushes to {asked}, and {name}={os.environ[name]} keeps it from the network; unset it, "
+                    "or leave `hub` out of the spec"
+                ]
+        from huggingface_hub import HfApi, constants, get_token
+
+        if get_token() is None:
+            return [
+                f"this run pushes to {asked}, and no token was found; set HF_TOKEN, or log in with `hf auth login` (a "
+                f"token that may write: {constants.ENDPOINT}/settings/tokens)"
+            ]
+        api = HfApi()
+        try:
+            who = api.whoami()
+        except Exception as error:  # the client's own, and those of the network library under it
+            return [_unanswered(asked, error)]
+        full = asked if "/" in asked else f"{who['name']}/{asked}"
+        refused = _may_not(who, full)
+        if refused is not None:
+            return [f"this run pushes to {full}, and {refused}"]
+        return _no_entry(api, full)
+
+    def output_folder_locked(self, bundle: Bundle) -> None:
+        """Makes the repository and the branch, on process 0, before anything is loaded. Raises RunError.
+
+        ``bundle.repository`` is its full name from then on.
+        """
+        if not wanted(bundle):
+            return
+        from huggingface_hub import HfApi
+
+        api, asked, revision = HfApi(), _repository_name(bundle), _revision(bundle)
+        try:
+            made = api.create_repo(asked, private=bundle.arguments.get("hub_private_repo"), exist_ok=True)
+            bundle.repository = made.repo_id
+            if revision is not None:
+                branch(api, made.repo_id, revision)
+        except Exception as error:  # the client's own, and those of the network library under it
+            raise RunError(f"cannot make {asked} on the hub: {_line(error)}") from error
+        say(f"pushing to {made}" + (f", branch {revision}" if revision else ""))
+
+    def before_training(self, bundle: Bundle, trainer: Any) -> None:
+        """Gives process 0 its publisher. transformers itself pushes nothing."""
+        trainer.args.push_to_hub = False
+        if bundle.repository is not None:
+            trainer.hub_model_id, trainer.publisher = bundle.repository, Publisher(bundle)
+
+    def run_ended(self, bundle: Bundle, trainer: Any, stopped: bool) -> None:
+        """Process 0 ends its pushing; the others need not wait: an upload may take longer than ddp_timeout.
+
+        In a run that was asked to stop, an upload may take longer than the time that is left.
+        """
+        if trainer.publisher is None:
+            return
+        if stopped:
+            trainer.publisher.leave()
+        else:
+            trainer.publisher.finish()
+
+
+def _unanswered(asked: str, error: Exception) -> str:
+    from huggingface_hub import constants
+
+    if _status(error) == 401:
+        return (
+            f"this run pushes to {asked}, and {constants.ENDPOINT} does not know the token (it has expired, or is not "
+            "whole); set another in HF_TOKEN, or log in again with `hf auth login`"
+        )
+    return (
+        f"this run pushes to {asked}, and {constants.ENDPOINT} cannot be asked: {_line(error)}; it needs the network "
+        "for as long as it trains"
+    )
+
+
+def _may_not(who: dict[str, Any], full: str) -> str | None:
+    """Why somebody may not write below a name, by what the hub tells of the token (`whoami-v2`), or None."""
+    owner = full.partition("/")[0]
+    token = (who.get("auth") or {}).get("accessToken") or {}
+    if token.get("role") == "read":
+        return "the token may only read; make one that may write, and set it in HF_TOKEN"
+    organizations = {one.get("name"): one for one in who.get("orgs") or ()}
+    if owner != who["name"] and owner not in organizations:
+        known = ", ".join([who["name"], *organizations])
+        return f"the token's account is no member of {owner}; name a repository of {known}"
+    if organizations.get(owner, {}).get("roleInOrg") == "read":
+        return f"the token's account may only read in {owner}; ask for the role `write` or `contributor` there"
+    scopes = (token.get("fineGrained") or {}).get("scoped") if token.get("role") == "fineGrained" else None
+    names = {(one.get("entity") or {}).get("name"): one.get("permissions") or () for one in scopes or ()}
+    if scopes is not None and not any("repo.write" in names.get(one, ()) for one in (owner, full)):
+        return f"the token has no write access to repositories of {owner}; give it that, or make another"
+    return None
+
+
+def _no_entry(api: Any, full: str) -> list[str]:
+    """Whether a repository that is there may be written to. One that is not there is made when the run starts."""
+    client = import_module("huggingface_hub.utils")
+    try:
+        url, headers = f"{api.endpoint}/api/models/{full}/auth-check/write", client.build_hf_headers()
+        answer = client.get_session().get(url, headers=headers)
+    except Exception as error:  # the network library's
+        return [_unanswered(full, error)]
+    if answer.status_code == 200:
+        say(f"{full} is on the hub already: this run adds commits to it")
+    if answer.status_code in (401, 403):
+        return [f"this run pushes to {full}, which is there, and the token may not write to it; name another, or ask"]
+    return []
+
+
+def branch(api: Any, repository: str, name: str) -> None:
+    """Makes a branch where there is none, from the repository's first commit, as Open-R1 does: it begins empty."""
+    first = api.list_repo_commits(repository)[-1]
+    api.create_branch(repository, branch=name, revision=first.commit_id, exist_ok=True)
+
+
+class PublishingTrainer(FaultTolerant):
+    """What the trainer of a run that pushes gets."""
+
+    publisher: "Publisher | None" = None
+
+    def init_hf_repo(self, *_: Any, **__: Any) -> None:
+        """Does nothing: the run made the repository before anything was loaded (``folder_taken``)."""
+        self.hub_model_id, self.push_in_progress = self.args.hub_model_id, None
+
+    def save_checkpoint(self, write: Callable[[], None]) -> None:
+        """Hands a checkpoint to the publisher, which only process 0 has, with transformers' words for the commit."""
+        super().save_checkpoint(write)
+        if self.publisher is None:
+            return
+        handler: Any = self.callback_handler  # type: ignore[attr-defined]
+        if hasattr(handler, "on_push_begin"):  # transformers 5: a tracker may add to the model card
+            handler.on_push_begin(self.args, self.state, self.control)
+        steps = getattr(self.args.save_strategy, "value", self.args.save_strategy) == "steps"
+        done = f"step {self.state.global_step}" if steps else f"epoch {int(self.state.epoch)}"
+        folder = os.path.join(self.args.output_dir, f"checkpoint-{self.state.global_step}")
+        self.publisher.saved(folder, f"Training in progress, {done}")
+
+
+class Publisher:
+    """Pushes for a run, on process 0: one thread, one push after the other, and every failure told."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        from huggingface_hub import HfApi
+
+        import_module("huggingface_hub.utils").disable_progress_bars()
+        assert bundle.repository is not None
+        self.api, self.repository, self.revision = HfApi(), bundle.repository, _revision(bundle)
+        self.output_dir = bundle.output_dir
+        self.strategy = str(bundle.arguments.get("hub_strategy") or "every_save")
+        self.always = bool(bundle.arguments.get("hub_always_push"))
+        stated = bundle.plan.get("hub")
+        self.branches = bool(stated and stated["checkpoint_branches"])
+        self.thread = ThreadPoolExecutor(1, "hub")
+        self.jobs: list[Future[None]] = []
+        self.failed: list[str] = []
+        self.pushed: list[str] = []
+        self._left_over()
+
+    def leave(self) -> None:
+        """Ends without what is still to be pushed: the next start pushes what lies staged, and what it saves."""
+        self.thread.shutdown(wait=False, cancel_futures=True)
+        if any(job.running() for job in self.jobs):  # the interpreter would wait for it
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(signals.REQUEUE)
+
+    def _left_over(self) -> None:
+        """What an earlier start of the run had no time to push: its branches are pushed now, the rest is outdated."""
+        place = os.path.join(self.output_dir, FOLDER)
+        for name in sorted(os.listdir(place)) if os.path.isdir(place) else []:
+            folder = os.path.join(place, name)
+            if self.branches and name.startswith("checkpoint-") and not name.endswith(".part"):
+                self.jobs.append(self.thread.submit(self._save, folder, "", False))
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def saved(self, checkpoint: str, message: str) -> None:
+        """Takes a checkpoint that is whole, and pushes it in the background. ``message`` is that of the commit."""
+        busy = any(not one.done() for one in self.jobs)
+        model = self.strategy != "end" and (self.always or not busy)
+        if not weights_complete(checkpoint):  # FSDP's shards: the model can be had at the end only
+            say(f"{os.path.basename(checkpoint)} holds no weights that can be loaded from the hub: not pushed")
+        elif model or self.branches:
+            folder = self._staged(checkpoint)
+            self.jobs.append(self.thread.submit(self._save, folder, message, model))
+
+    def _staged(self, checkpoint: str) -> str:
+        """The files of a checkpoint as hard links, with the model card: copies where the file system has no links."""
+        folder = os.path.join(self.output_dir, FOLDER, os.path.basename(checkpoint))
+        part = folder + ".part"
+        for old in (folder, part):
+            shutil.rmtree(old, ignore_errors=True)
+        shutil.copytree(checkpoint, part, copy_function=_link)
+        card, mine = os.path.join(self.output_dir, "README.md"), os.path.join(part, "README.md")
+        if os.path.exists(card):  # the trainer's; peft's own names a base model by its folder, which the hub refuses
+            if os.path.exists(mine):
+                os.remove(mine)
+            shutil.copy(card, mine)
+        os.rename(part, folder)
+        return folder
+
+    def _save(self, folder: str, message: str, model: bool) -> None:
+        name = os.path.basename(folder)
+        try:
+            if model:
+                state = ("trainer_state.json",)
+                self._upload(name, folder, self.revision, message, ignore_patterns=[*STATE, *state])
+            if model and self.strategy in ("checkpoint", "all_checkpoints"):
+                below = "last-checkpoint" if self.strategy == "checkpoint" else name
+                self._upload(name, folder, self.revision, message + ", checkpoint", path_in_repo=below)
+            if self.branches:
+                own = f"{self.revision or 'main'}-step-{int(name.rpartition('-')[2]):09d}"
+                self._upload(name, folder, own, f"Add {own} checkpoint", new=True, ignore_patterns=list(STATE))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _upload(self, what: str, folder: str, to: str | None, message: str, new: bool = False, **more: Any) -> None:
+        """One commit. A failure is told at once and again at the end; training goes on."""
+        where = to or "main"
+        try:
+            if new:
+                branch(self.api, self.repository, where)
+            self.api.upload_folder(
+                repo_id=self.repository, folder_path=folder, revision=to, commit_message=message, **more
+            )
+        except Exception as error:  # the client's own, and those of the network library under it
+            self.failed.append(f"{what} to {self.repository}, branch {where}: {_line(error)}")
+            say(f"not pushed: {self.failed[-1]}")
+        else:
+            self.pushed.append(where)
+
+    def finish(self) -> None:
+        """Waits for what is under way, and pushes the output folder. Raises RunError that names what is not pushed."""
+        for job in self.jobs:
+            job.result()
+        self.thread.shutdown()
+        shutil.rmtree(os.path.join(self.output_dir, FOLDER), ignore_errors=True)
+        before = len(self.failed)
+        self._upload("the model", self.output_dir, self.revision, "End of training", ignore_patterns=list(PRIVATE))
+        if self.failed:
+            hint = ""
+            if len(self.failed) > before:
+                words = [f"hf upload {self.repository} {self.output_dir} .", *(f"--exclude '{one}'" for one in PRIVATE)]
+                words += [f"--revision {self.revision}"] if self.revision else []
+                hint = f"\npush the model with: {' '.join(words)}"
+            told = "\n".join(f"  - {one}" for one in self.failed)
+            raise RunError(f"training is done, and the weights are in {self.output_dir}; not pushed:\n{told}{hint}")
+        print(f"pushed     {self.api.endpoint}/{self.repository}" + self._branches(), flush=True)
+
+    def _branches(self) -> str:
+        others = [one for one in dict.fromkeys(self.pushed) if one != "main"]
+        return f" (branches {', '.join(others)})" if others else ""
+
+
+def _link(source: str, target: str) -> str:
+    """Small files are copied: some are written again in place."""
+    if not fnmatch(source, "*.json"):
+        try:
+            os.link(source, target)
+            return target
+        except OSError:
+            pass
+    return shutil.copy(source, target)
+
+
+def _status(error: Exception) -> int | None:
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
+def _line(error: Exception) -> str:
+    """The first line that says something: the client's messages begin with the status and name the request below."""
+    lines = [one.strip() for one in str(error).splitlines() if one.strip()]
+    told = " ".join(lines[:3]) or type(error).__name__
+    return told if len(told) <= 300 else told[:300] + "..."

@@ -1,0 +1,36 @@
+"""The features of a run, for tests that call the runtime in their own process: what enabled.py of its bundle has.
+
+The runtime is the package `xpc.runtime`, or `runtime` in an interpreter of a stack, which has no xpc.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+OWN = "xpc.runtime"
+
+
+def enabled(plan: Mapping[str, Any], package: str = OWN) -> ModuleType:
+    """The enabled.py of a run with this trainer_args.json, as a module of the package."""
+    with open(os.path.join(ROOT, "runtime", "enabled.py"), encoding="utf-8") as handle:
+        source = import_module(f"{package}.core.conditions").enabled(handle.read(), plan)
+    made = ModuleType(f"{package}.enabled_of_a_run")
+    made.__package__ = package
+    exec(compile(source, "enabled.py", "exec"), made.__dict__)
+    return made
+
+
+def read(folder: str, package: str = OWN) -> Any:
+    """The bundle in a folder, with the features of its run; none where it has no trainer_args.json that can be read."""
+    try:
+        with open(os.path.join(folder, "trainer_args.json"), encoding="utf-8") as handle:
+            features = enabled(json.load(handle), package).FEATURES
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        features = ()
+    return import_module(f"{package}.core.bundle").read(folder, features)
