@@ -12,11 +12,11 @@ from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import children
 from xpc.compiler.language.setting import Path
-from xpc.compiler.rules.core.conditions import either, given, names_an_engine
+from xpc.compiler.rules.core.conditions import any_of, has_value, names_an_engine
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-WHEN = either(names_an_engine, given("launch.retries"))
+WHEN = any_of(names_an_engine, has_value("launch.retries"))
 
 
 @rule("XP890", "setting-of-another-launcher", reads=tuple(row.path for row in children("launch")))

@@ -7,11 +7,11 @@ from pathlib import PurePosixPath
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.registry.adapter_config import SHAPES, stated
-from xpc.compiler.rules.core.conditions import given
+from xpc.compiler.rules.core.conditions import has_value
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-WHEN = given("lora.from")
+WHEN = has_value("lora.from")
 SHAPE = ("rank", "block_size", "alpha", "rslora", "dora", "targets", "parameters", "modules_to_save")
 """Settings that an adapter keeps for life. Its dropout may change from run to run."""
 

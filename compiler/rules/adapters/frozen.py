@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.setting import IntegerPath
-from xpc.compiler.rules.core.conditions import on
+from xpc.compiler.rules.core.conditions import enabled
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-WHEN = on("freeze")
+WHEN = enabled("freeze")
 
 NAMED: Final = ("freeze.except_modules", "freeze.except_parameters")
 LAYERS: Final = ("freeze.except_first", "freeze.except_last")
@@ -105,14 +105,14 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     """
     from xpc.compiler.registry.linear_layers import HEADS
     from xpc.compiler.rules.adapters.trained_parts import absent
-    from xpc.compiler.rules.core.modules import MODULES, inside, names, outside
+    from xpc.compiler.rules.core.modules import MODULES, all_layer_modules, layer_modules, outer_modules_and_head
 
     family, known = spec.model.model_type or "", spec.model.facts
-    layer_modules = spec.names("freeze.layer_modules") if family in MODULES else ()
-    reported = absent(spec, layer_modules)  # by XP466
-    for one in layer_modules:
-        if one in names() and one not in inside(family) and one not in reported:
-            parts = ", ".join(sorted(inside(family)))
+    inner = spec.names("freeze.layer_modules") if family in MODULES else ()
+    reported = absent(spec, inner)  # by XP466
+    for one in inner:
+        if one in all_layer_modules() and one not in layer_modules(family) and one not in reported:
+            parts = ", ".join(sorted(layer_modules(family)))
             yield Finding(
                 spec.place("freeze.layer_modules", f"a layer of {family} has {parts}"),
                 f"no layer of {family} has a module `{one}`",
@@ -121,8 +121,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     others = spec.names("freeze.except_modules") if family in MODULES and known and not known.experts else ()
     reported = [*absent(spec, others), *(HEADS if spec.method.scores else ())]
     for one in others:
-        if one not in outside(spec, family) and one not in reported:
-            legal = [name for name in outside(spec, family) if name.partition("_")[0] != "project"]
+        if one not in outer_modules_and_head(spec, family) and one not in reported:
+            legal = [name for name in outer_modules_and_head(spec, family) if name.partition("_")[0] != "project"]
             yield Finding(
                 spec.place("freeze.except_modules", f"outside of its layers {family} has {', '.join(legal)}"),
                 f"{family} has no weights in `{one[:60]}` outside of its layers",

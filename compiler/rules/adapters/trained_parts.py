@@ -8,15 +8,15 @@ from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath, NamesPath
 from xpc.compiler.registry.linear_layers import HEADS, TABLES
-from xpc.compiler.rules.core.conditions import either, on, written
-from xpc.compiler.rules.core.modules import EMBEDDINGS, MODULES, heads, holders, holds_layers
+from xpc.compiler.rules.core.conditions import any_of, enabled, written
+from xpc.compiler.rules.core.modules import EMBEDDINGS, MODULES, container_names, heads, is_container_path
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.fused_experts import FAMILIES
 
-WHEN = either(
-    on("freeze", "oft"),
+WHEN = any_of(
+    enabled("freeze", "oft"),
     written(
         "lora.within",
         "lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr",
@@ -41,7 +41,9 @@ def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
         return []
     ends = [(one, one.rpartition(".")[2]) for one in names]
     return [
-        one for one, end in ends if end not in (*known, *holders()) and "norm" not in end and not end.startswith("ln")
+        one
+        for one, end in ends
+        if end not in (*known, *container_names()) and "norm" not in end and not end.startswith("ln")
     ]
 
 
@@ -161,7 +163,7 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
             (spec.model.label,),
         )
     within, family = spec.get("lora.within"), spec.model.model_type
-    if isinstance(within, str) and _known(spec) is not None and family and not holds_layers(family, within):
+    if isinstance(within, str) and _known(spec) is not None and family and not is_container_path(family, within):
         yield Finding(
             spec.place("lora.within"),
             f"{spec.model.name} has no part `{within[:60]}`",

@@ -8,11 +8,11 @@ from math import ceil
 from xpc.compiler.data import rows
 from xpc.compiler.files.workspace import DATA_FORMATS
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.rules.core.conditions import counted_rows, either, written
+from xpc.compiler.rules.core.conditions import any_of, counted_rows, written
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
-WHEN = either(counted_rows, written("data.holdout"))
+WHEN = any_of(counted_rows, written("data.holdout"))
 
 
 @rule("XP551", "split-of-a-file")

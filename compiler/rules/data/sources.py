@@ -96,12 +96,12 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
         return
     source = next((one for one in spec.sources if one.shape in CONVERSATIONS or one.chat), None)
     if source is not None:
-        from xpc.compiler.rules.core.chat_tokens import advice  # only a wrong spec pays for it
+        from xpc.compiler.rules.core.chat_tokens import template_advice  # only a wrong spec pays for it
 
         yield Finding(
             spec.model.label,
             f"{spec.model.name} ships no chat template, and the data is conversations",
-            advice(spec),
+            template_advice(spec),
             (source.label,),
         )
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
-from xpc.compiler.rules.core.conditions import either, gemma, local_tokenizer, written
+from xpc.compiler.rules.core.conditions import any_of, gemma, local_tokenizer, written
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-WHEN = either(gemma, local_tokenizer, written("model.eos", "model.pad", "model.chat_template", "data.system"))
+WHEN = any_of(gemma, local_tokenizer, written("model.eos", "model.pad", "model.chat_template", "data.system"))
 
 
 @rule("XP513", "end-token-never-seen", "warning")
@@ -127,9 +127,9 @@ def template_token(spec: Spec) -> Iterator[Finding]:
     if not isinstance(name, str):
         return
     from xpc.compiler.registry.chat_templates import native
-    from xpc.compiler.rules.core.chat_tokens import adding, unknown
+    from xpc.compiler.rules.core.chat_tokens import tokens_setting, unknown_tokens
 
-    new = unknown(spec, spec.bundled.get(name, b"").decode("utf-8", "replace"))
+    new = unknown_tokens(spec, spec.bundled.get(name, b"").decode("utf-8", "replace"))
     if new:
         listed = ", ".join(f"`{token[:40]}`" for token in new[:4])
         own = native(spec.model.name)
@@ -137,7 +137,7 @@ def template_token(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("model.chat_template", listed.replace("`", "")),
             f"the chat template writes {listed}, and {spec.model.name} has no such token",
-            f"add them to the vocabulary: {adding(new[:8])}{other}",
+            f"add them to the vocabulary: {tokens_setting(new[:8])}{other}",
             (spec.model.label,),
         )
 
