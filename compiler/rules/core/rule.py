@@ -12,6 +12,10 @@ from xpc.grammar.record import record
 
 Check = Callable[[Spec], Iterator["Finding"]]
 
+SOURCE = "Source: "
+PARTS = ("Why it is bad: ", "Without it: ", SOURCE)
+"""The words that begin the second, third and fourth paragraph of a rule's docstring."""
+
 
 class write(str):  # noqa: N801
     """A help whose text can also replace the label's text: `write("seq = 512", ", or leave it out")`."""
@@ -55,6 +59,13 @@ class Rule:
     explanation: str
     check: Check
     reads: tuple[Path, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The explanation without the indentation of a docstring."""
+        from textwrap import dedent
+
+        return dedent("    " + self.explanation).strip()
 
     def run(self, spec: Spec) -> Iterator[Diagnostic]:
         """The diagnostics of a spec under this rule."""
