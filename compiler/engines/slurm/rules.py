@@ -46,7 +46,7 @@ def names(spec: Spec) -> Iterator[Finding]:
         legal = f'{name} = "{kept or "main"}"'
         yield Finding(
             spec.place(path, "it begins or ends with a mark" if wrong is None else f"a name cannot contain {wrong!r}"),
-            f"Slurm cannot read this name of a {name}",
+            f"Slurm cannot read this {name} name",
             write(legal),
         )
 

@@ -37,7 +37,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
         name = "oft" if kind == "OFT" else "lora"
         yield Finding(
             spec.place("lora.from", f"{kind} in its adapter_config.json"),
-            f"`{spec.adapter}` cannot continue an `{name}` adapter",
+            f"`{spec.adapter}` cannot continue a saved `{name}` adapter",
             f"write `{name}(from = ...)`",
         )
         return

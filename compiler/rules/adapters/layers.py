@@ -65,7 +65,7 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
     if spec.flag("lora.dora") and (named or layers):
         yield Finding(
             spec.place("lora.dora", f"`{(named or layers)[0][:60]}` is a stack of experts"),
-            f"an adapter on the experts of {spec.model.model_type} cannot be dora",
+            f"an adapter on the experts of {spec.model.model_type} cannot use dora",
             "leave `dora` out",
             (spec.label("lora.parameters") or spec.label("lora.targets", "the modules"), spec.model.label),
         )

@@ -76,7 +76,7 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
         place,
         f"no evaluation set reports `{metric[:60]}`"
         if isinstance(metric, str)
-        else "there are several evaluation sets, and none is named to compare by",
+        else "there are several evaluation sets, and the one to compare by is not named",
         f"write `{written}`"
         if isinstance(metric, str)
         else f"write `{written}` {'next to it' if best else 'in `extra trl`'}",

@@ -40,7 +40,7 @@ def end_token(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.place("model.chat_template"),
         f"the chat template never writes `{spec.model.eos[:40]}`, the end token of {spec.model.name}",
-        f'write `model(eos="{token}")`, if its turns end so' if token else "name the token that ends a turn: `eos`",
+        f'write `model(eos="{token}")`, if turns end with it' if token else "name the token that ends a turn: `eos`",
     )
 
 

@@ -133,7 +133,7 @@ def accumulation_left(spec: Spec) -> Iterator[Finding]:
     name: Final = "managed_gradient_accumulation"
     if spec.zero_stage and spec.extra_value("deepspeed", name) is False:
         yield Finding(
-            spec.extra_place("deepspeed", name, "accelerate names the boundary"),
+            spec.extra_place("deepspeed", name, "accelerate marks the boundary"),
             "accelerate leaves the accumulation of gradients to DeepSpeed",
             write(f"{name} = true"),
             (spec.label("strategy", "the strategy"),),
