@@ -26,7 +26,7 @@ def check(spec: Spec) -> list[Diagnostic]:
     """Every finding of every rule that applies."""
     from xpc.compiler.rules.core.index import MODULES  # generated: its generator imports rules without it
 
-    found = [one for module, speaks in MODULES if speaks(spec) for rule in rules(module) for one in rule.run(spec)]
+    found = [one for module, applies in MODULES if applies(spec) for rule in rules(module) for one in rule.run(spec)]
     misspelt = spec.wrong.intersection(CHOSEN)
     if misspelt:
         read = codes()  # such a rule would report a default that the spec does not write

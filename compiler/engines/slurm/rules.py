@@ -53,7 +53,7 @@ def names(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP851", "time-before-a-checkpoint", "warning")
 def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
-    """`time` leaves room to train: some minutes before the limit the job is asked to stop, to finish the step and save
+    """`time` leaves room to train: some minutes before the limit the job gets a signal to finish the step and save
     a checkpoint. Below two minutes nothing is left, because Slurm counts minutes and may send the signal up to one
     minute early.
 

@@ -71,7 +71,7 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
 def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
     """The layers that `freeze` excepts are fewer than the model has; otherwise only what surrounds them is frozen.
 
-    Why it is bad: the number was more likely meant for another model.
+    Why it is bad: the number probably belongs to another model.
 
     Without it: nothing fails: training every layer is legal.
 

@@ -240,5 +240,5 @@ def _same(one: DataSource, other: DataSource) -> bool:
     if one.sha256 is not None and one.sha256 == other.sha256:
         return True
     named = (one.id, one.path, one.config, one.split, one.revision)
-    whole = None in (one.slice, other.slice) or one.slice == other.slice
-    return whole and named == (other.id, other.path, other.config, other.split, other.revision)
+    complete = None in (one.slice, other.slice) or one.slice == other.slice
+    return complete and named == (other.id, other.path, other.config, other.split, other.revision)
