@@ -3,20 +3,11 @@
 import pytest
 
 from xpc.compiler.explain.texts import explain
-from xpc.compiler.rules import rules
-from xpc.compiler.rules.core.index import MODULES
+from xpc.compiler.rules import every
 from xpc.compiler.rules.core.rule import PARTS, Rule
 
-ROOMS = ("engines.", "rules.adapters.", "rules.data.", "rules.extra.")
-"""The rooms whose rules have the four parts."""
-
-RULES = [rule for module, _ in MODULES if module.startswith(ROOMS) for rule in rules(module)]
+RULES = every()
 EACH = pytest.mark.parametrize("rule", RULES, ids=[rule.code for rule in RULES])
-
-
-def test_every_room_has_rules() -> None:
-    assert all(any(module.startswith(room) for module, _ in MODULES) for room in ROOMS)
-    assert len(RULES) > 150
 
 
 @EACH
