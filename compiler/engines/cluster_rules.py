@@ -21,9 +21,9 @@ WHEN = any_of(names_an_engine, has_value("launch.retries"))
 
 @rule("XP890", "setting-of-another-launcher", reads=tuple(row.path for row in children("launch")))
 def another_launcher(spec: Spec) -> Iterator[Finding]:
-    """Each setting of `launch` is read by the launcher that the spec names: partitions are Slurm's, images are for
-    containers, and a run on this machine has no time limit. `requeue = false` is allowed everywhere, and so is what a
-    base writes for the launcher that its child replaces.
+    """The launcher that the spec names must read each setting of `launch` that is written: partitions are Slurm's,
+    images are for containers, and a run on this machine has no time limit. `requeue = false` is allowed everywhere, and
+    so is what a base writes for the launcher that its child replaces.
 
     Why it is bad: the setting would promise what does not happen.
 
@@ -114,8 +114,8 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP913", "option-of-a-submission")
 def submission_options(spec: Spec) -> Iterator[Finding]:
-    """`extra_args` of SkyPilot and Ray are complete options (`--use-spot`, `--infra=aws`) of the command that submits
-    the run, without characters that a shell interprets. README.md of the bundle prints that command.
+    """`extra_args` of SkyPilot and Ray must be complete options (`--use-spot`, `--infra=aws`) of the command that
+    submits the run, without characters that a shell interprets. README.md of the bundle prints that command.
 
     Why it is bad: options that the command or the file already has, or that change the number of nodes or GPUs, would
     make it another job.

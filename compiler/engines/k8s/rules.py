@@ -35,7 +35,7 @@ def no_image(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP861", "image-that-is-no-name")
 def image_name(spec: Spec) -> Iterator[Finding]:
-    """An image is a name with an optional host before it and an optional tag or digest after it.
+    """An image must be a name with an optional host before it and an optional tag or digest after it.
 
     Why it is bad: the job never starts.
 
@@ -48,7 +48,8 @@ def image_name(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP862", "name-that-kubernetes-refuses")
 def object_names(spec: Spec) -> Iterator[Finding]:
-    """Names of claims and secrets are lower-case letters, digits, dashes and dots (RFC 1123), at most 253.
+    """Names of claims and secrets must consist of lower-case letters, digits, dashes and dots (RFC 1123), at most 253
+    characters.
 
     Why it is bad: the job never starts.
 

@@ -14,9 +14,9 @@ WHEN = chosen("launch", "ray")
 
 @rule("XP894", "ray-folder-is-not-absolute")
 def folder(spec: Spec) -> Iterator[Finding]:
-    """`volume` of a Ray job is an absolute path such as `/mnt/shared`: the folder in which launch.sh starts on every
-    node. A relative path is in the copy of the bundle that the workers start in, and an address such as `s3://mine` is
-    not a folder.
+    """`volume` of a Ray job must be an absolute path such as `/mnt/shared`: the folder in which launch.sh starts on
+    every node. A relative path is in the copy of the bundle that the workers start in, and an address such as
+    `s3://mine` is not a folder.
 
     Why it is bad: Ray deletes that copy some time after the job, with all checkpoints.
 

@@ -16,7 +16,8 @@ WHEN = chosen("launch", "sky")
 
 @rule("XP870", "gpu-that-skypilot-has-not")
 def unknown_gpu(spec: Spec) -> Iterator[Finding]:
-    """The GPU is in SkyPilot's catalog, by whose names a task asks for accelerators; not every GPU of the registry is.
+    """The GPU must be in SkyPilot's catalog, by whose names a task asks for accelerators; not every GPU of the registry
+    is.
 
     Why it is bad: the run cannot start.
 
@@ -71,8 +72,8 @@ def bucket(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP873", "image-that-is-no-name-for-sky")
 def image_name(spec: Spec) -> Iterator[Finding]:
-    """An image is a name with an optional host before it and an optional tag or digest after it; `docker:` is added
-    automatically.
+    """An image must be a name with an optional host before it and an optional tag or digest after it; `docker:` is
+    added automatically.
 
     Why it is bad: the run never starts, on a cluster that is paid for.
 
@@ -85,7 +86,7 @@ def image_name(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP874", "volume-that-is-no-name")
 def volume_name(spec: Spec) -> Iterator[Finding]:
-    """A volume of SkyPilot has a name that Kubernetes accepts; a bucket has an address such as s3://name.
+    """A volume of SkyPilot must have a name that Kubernetes accepts; a bucket has an address such as s3://name.
 
     Why it is bad: the run has no folder for its checkpoints.
 

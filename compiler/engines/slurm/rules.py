@@ -26,8 +26,8 @@ SHORTEST = 120
 
 @rule("XP850", "not-a-slurm-name")
 def names(spec: Spec) -> Iterator[Finding]:
-    """Names of partitions, accounts, QOS and constraints contain no characters that end an option: they are written in
-    `#SBATCH` lines, which sbatch reads before any shell and word by word.
+    """Names of partitions, accounts, QOS and constraints cannot contain characters that end an option: they are written
+    in `#SBATCH` lines, which sbatch reads before any shell and word by word.
 
     Why it is bad: a space ends the option, `#` ends the line, and a quote includes what follows.
 
@@ -53,7 +53,7 @@ def names(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP851", "time-before-a-checkpoint", "warning")
 def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
-    """`time` leaves room to train: some minutes before the limit the job gets a signal to finish the step and save
+    """`time` must leave room to train: some minutes before the limit the job gets a signal to finish the step and save
     a checkpoint. Below two minutes nothing is left, because Slurm counts minutes and may send the signal up to one
     minute early.
 
@@ -106,9 +106,9 @@ OWN = (
 
 @rule("XP920", "option-of-sbatch")
 def further_options(spec: Spec) -> Iterator[Finding]:
-    """`extra_args` are complete options of sbatch, such as `--exclude=node13` or `--mail-type=END`, one per text; each
-    becomes a `#SBATCH` line. Options that the job or a setting of `launch` writes are refused, and so are short ones
-    (`-N2`). `mem` is `host_memory`, or the complete node's with `exclusive`.
+    """`extra_args` must be complete options of sbatch, such as `--exclude=node13` or `--mail-type=END`, one per text;
+    each becomes a `#SBATCH` line. Options that the job or a setting of `launch` writes are refused, and so are short
+    ones (`-N2`). `mem` is `host_memory`, or the complete node's with `exclusive`.
 
     Why it is bad: the job would have another shape than the batch arithmetic assumes.
 
@@ -131,7 +131,7 @@ def further_options(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP921", "container-of-slurm")
 def containers(spec: Spec) -> Iterator[Finding]:
-    """A job in containers names an `image` and the program that starts it, `container = pyxis` or `container =
+    """A job in containers must name an `image` and the program that starts it, `container = pyxis` or `container =
     apptainer`. Pyxis is a plugin of srun, apptainer a program on the nodes, and a cluster has one of them. An image is
     a registry name, or the absolute path of a file (.sqsh for pyxis, .sif for apptainer). `mounts` need a container.
 
@@ -170,8 +170,8 @@ def containers(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP922", "part-of-a-whole-node")
 def part_of_a_node(spec: Spec) -> Iterator[Finding]:
-    """`exclusive` excludes `cpus` and `host_memory`: it takes complete nodes with all cores and memory. The job asks
-    for `--exclusive --mem=0` and no number of cores.
+    """`exclusive` cannot be combined with `cpus` or `host_memory`: it takes complete nodes with all cores and memory.
+    The job asks for `--exclusive --mem=0` and no number of cores.
 
     Why it is bad: the two numbers would be written nowhere.
 

@@ -18,7 +18,7 @@ SHAPE = ("rank", "block_size", "alpha", "rslora", "dora", "targets", "parameters
 
 @rule("XP931", "continued-adapter-of-another-shape", reads=("lora.rank", "lora.alpha", "lora.targets"))
 def another_shape(spec: Spec) -> Iterator[Finding]:
-    """An adapter whose training continues keeps its kind, rank, alpha, targets and task. Whatever the spec does not
+    """An adapter whose training continues must keep its kind, rank, alpha, targets and task. Whatever the spec does not
     write is taken from the adapter's adapter_config.json.
 
     Why it is bad: the run trains another adapter than the one that it continues.
@@ -75,7 +75,7 @@ def _shown(found: object) -> str:
 
 @rule("XP932", "continued-adapter-of-another-base")
 def another_base(spec: Spec) -> Iterator[Finding]:
-    """An adapter continues over the base model that it was trained over, which its adapter_config.json names. Where
+    """An adapter must continue over the base model that it was trained over, which its adapter_config.json names. Where
     that is a folder, only its last name is compared, and a difference is a warning.
 
     Why it is bad: an adapter is a difference to the weights of its base; on other weights it is noise.
@@ -116,8 +116,8 @@ def another_base(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP933", "continued-over-other-bits", "warning", reads=("lora.bits",))
 def other_bits(spec: Spec) -> Iterator[Finding]:
-    """An adapter continues over a base of the same bits as before. This is known for adapters that a bundle trained,
-    because their folder records it.
+    """An adapter should continue over a base of the same bits as before. This is known for adapters that a bundle
+    trained, because their folder records it.
 
     Why it is bad: an adapter over a quantized base has learned around its rounding; over an unquantized base it meets
     other weights.

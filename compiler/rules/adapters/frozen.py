@@ -21,8 +21,8 @@ LAYERS: Final = ("freeze.except_first", "freeze.except_last")
 
 @rule("XP470", "freeze-beside-adapters")
 def with_adapters(spec: Spec) -> Iterator[Finding]:
-    """`freeze` and adapters exclude each other: adapters freeze every weight of the model, and modules trained together
-    with them are `modules_to_save`.
+    """`freeze` cannot be combined with adapters: adapters freeze every weight of the model, and modules trained
+    together with them are `modules_to_save`.
 
     Why it is bad: the two settings contradict each other about which weights are trained.
 
@@ -41,7 +41,7 @@ def with_adapters(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP471", "nothing-is-trained")
 def nothing_trained(spec: Spec) -> Iterator[Finding]:
-    """`freeze` names what stays trainable: the last layers, the first layers, or modules outside of the layers.
+    """`freeze` must leave something to train: the last layers, the first layers, or modules outside of the layers.
     `layer_modules` chooses among the modules of those layers.
 
     Why it is bad: a run without a trained weight learns nothing.
@@ -69,7 +69,7 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP472", "no-layer-is-frozen", "warning")
 def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
-    """The layers that `freeze` excepts are fewer than the model has; otherwise only what surrounds them is frozen.
+    """`freeze` should except fewer layers than the model has; otherwise only what surrounds them is frozen.
 
     Why it is bad: the number probably belongs to another model.
 
@@ -93,8 +93,8 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP574", "freeze-names-no-weight")
 def no_weight(spec: Spec) -> Iterator[Finding]:
-    """`freeze` names modules and weights that the model has; a reward model has a score in place of the head. Names of
-    other families' layers, and names that nothing outside of the model's layers has, are refused here; a mixture of
+    """`freeze` must name modules and weights that the model has; a reward model has a score in place of the head. Names
+    of other families' layers, and names that nothing outside of the model's layers has, are refused here; a mixture of
     experts is checked at the launch.
 
     Why it is bad: nothing that the name stands for would be trained.
@@ -141,7 +141,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP474", "pattern-that-cannot-be-read")
 def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
-    """`except_parameters` contains regular expressions, as Python reads them. A range of rows after a name, which
+    """`except_parameters` must contain regular expressions, as Python reads them. A range of rows after a name, which
     axolotl has (`embed_tokens.weight[:32000]`), is read as a set of letters.
 
     Why it is bad: the pattern does not select the weights that it names.

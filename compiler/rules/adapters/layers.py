@@ -25,8 +25,8 @@ READ_BY_THE_KERNEL = ("out_proj", "conv1d")
 
 @rule("XP460", "dropout-over-fused-experts")
 def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
-    """An adapter on the experts of a mixture has no dropout, because transformers 5 keeps the experts as one stacked
-    parameter. Unset, the dropout is 0 there.
+    """An adapter on the experts of a mixture cannot have dropout, because transformers 5 keeps the experts as one
+    stacked parameter. Unset, the dropout is 0 there.
 
     Why it is bad: the run cannot start with this dropout.
 
@@ -130,7 +130,8 @@ def unpacked_experts(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP461", "half-of-a-fused-pair")
 def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
-    """The gate and up projections of an expert are adapted together, because they are one parameter in transformers 5.
+    """The gate and up projections of an expert must be adapted together, because they are one parameter in transformers
+    5.
 
     Why it is bad: the run cannot start with only one of the two.
 
@@ -156,7 +157,7 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP462", "adapter-of-a-state-space")
 def state_space(spec: Spec) -> Iterator[Finding]:
-    """A state-space layer takes no adapter on `out_proj` or `conv1d`: its kernel reads those weights directly and
+    """A state-space layer cannot have an adapter on `out_proj` or `conv1d`: its kernel reads those weights directly and
     bypasses the adapter. `all-linear` includes them.
 
     Why it is bad: an adapter there would have no effect.

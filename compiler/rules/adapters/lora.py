@@ -20,8 +20,8 @@ WHEN = adapters
 
 @rule("XP438", "packed-weights-cast")
 def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
-    """A sharded 4-bit base is loaded in the precision of the run. Its bits are stored in numbers of the loading dtype,
-    and ZeRO-3 and FSDP cast what they shard to the run's precision.
+    """A sharded 4-bit base must be loaded in the precision of the run. Its bits are stored in numbers of the loading
+    dtype, and ZeRO-3 and FSDP cast what they shard to the run's precision.
 
     Why it is bad: the cast destroys the packed weights.
 
@@ -68,7 +68,7 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP454", "adapter-on-the-head")
 def adapter_on_head(spec: Spec) -> Iterator[Finding]:
-    """An adapter on `lm_head` is refused where trl 1.16 multiplies by the head's weight directly and bypasses the
+    """`lm_head` cannot have an adapter where trl 1.16 multiplies by the head's weight directly and bypasses the
     adapter. orpo, reward and trl 0.18 compute as peft does.
 
     Why it is bad: the adapter would never be trained.
@@ -92,7 +92,7 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP455", "adapter-without-a-module")
 def no_module(spec: Spec) -> Iterator[Finding]:
-    """`targets` names modules that the model has. The modules of dense families are known.
+    """`targets` must name modules that the model has. The modules of dense families are known.
 
     Why it is bad: a module that does not exist gets no adapter.
 
@@ -127,8 +127,8 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP456", "adapter-of-no-effect")
 def no_effect(spec: Spec) -> Iterator[Finding]:
-    """An adapter is trained only with an alpha above 0, a dropout below 1 and a rate ratio above 0. It is scaled by
-    alpha / rank and fed what dropout leaves, and its B matrices start at zero and learn at the ratio times the rate.
+    """An adapter needs an alpha above 0, a dropout below 1 and a rate ratio above 0. It is scaled by alpha / rank and
+    fed what dropout leaves, and its B matrices start at zero and learn at the ratio times the rate.
 
     Why it is bad: the run trains nothing.
 
@@ -169,8 +169,8 @@ def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP458", "rank-above-the-width", "warning")
 def rank_above_width(spec: Spec) -> Iterator[Finding]:
-    """The rank of an adapter is at most the model's width; above it the adapter has more weights than the layer that it
-    adapts.
+    """The rank of an adapter should not exceed the model's width; above it the adapter has more weights than the layer
+    that it adapts.
 
     Why it is bad: the product of its two matrices has no higher rank than the layer's.
 

@@ -69,8 +69,8 @@ def within_without_names(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP464", "setting-of-another-adapter")
 def setting_of_another(spec: Spec) -> Iterator[Finding]:
-    """Each kind of adapter takes its own settings: LoRA has an alpha, two rates and parameters, OFT has blocks. PEFT
-    takes either the number of OFT's blocks or their size and derives the other, and rotates linear layers only.
+    """Each kind of adapter takes only its own settings: LoRA has an alpha, two rates and parameters, OFT has blocks.
+    PEFT takes either the number of OFT's blocks or their size and derives the other, and rotates linear layers only.
 
     Why it is bad: the adapter has no such setting.
 
@@ -105,8 +105,7 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP465", "rotation-of-what-is-not-linear")
 def not_linear(spec: Spec) -> Iterator[Finding]:
-    """OFT rotates linear layers; the layers of GPT-2 are Conv1D, and embeddings are rotated by peft 0.21 but not by
-    0.17.
+    """OFT needs linear layers; the layers of GPT-2 are Conv1D, and embeddings are rotated by peft 0.21 but not by 0.17.
 
     Why it is bad: the run cannot start.
 
@@ -135,7 +134,7 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP466", "whole-module-that-is-none")
 def no_such_module(spec: Spec) -> Iterator[Finding]:
-    """`modules_to_save`, `within` and `freeze` name modules that the model has. The modules of dense families are
+    """`modules_to_save`, `within` and `freeze` must name modules that the model has. The modules of dense families are
     known; a frozen model is also checked once its weights are loaded.
 
     Why it is bad: the module is not trained.
@@ -174,8 +173,8 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP467", "tied-weights-part", "warning")
 def tied_part(spec: Spec) -> Iterator[Finding]:
-    """`modules_to_save` does not name only one side of tied embeddings: the embeddings and the head of this model are
-    one weight, and what is saved with adapters is a separate copy.
+    """`modules_to_save` should not name tied embeddings or their head: the two are one weight of this model, and what
+    is saved with adapters is a separate copy.
 
     Why it is bad: merged into the model and saved, one of the two is lost on trl-0.18; the adapter folder itself loads
     correctly.
@@ -199,7 +198,7 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP468", "parameter-that-is-none")
 def no_such_parameter(spec: Spec) -> Iterator[Finding]:
-    """`parameters` names experts that are one stacked parameter; where each layer has its own, `targets` names it.
+    """`parameters` must name experts that are one stacked parameter; where each layer has its own, `targets` names it.
     transformers 4.52 keeps the experts of most families separate.
 
     Why it is bad: the experts get no adapter.

@@ -18,7 +18,7 @@ METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 
 @rule("XP525", "evaluation-over-other-tokens")
 def other_tokens(spec: Spec) -> Iterator[Finding]:
-    """A model that learns completions alone is evaluated on rows with a prompt and a completion.
+    """A model that learns completions alone must be evaluated on rows with a prompt and a completion.
 
     Why it is bad: with rows of another shape the evaluation loss is a mean over all tokens, including the questions,
     and does not measure what is learned.
@@ -44,8 +44,8 @@ def other_tokens(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP526", "metric-of-no-set")
 def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
-    """The best checkpoint, and a schedule that steps with the evaluation, name one of several evaluation sets: each set
-    reports its own `eval_NAME_loss`, and none reports `eval_loss`.
+    """The best checkpoint, and a schedule that steps with the evaluation, must name one of several evaluation sets:
+    each set reports its own `eval_NAME_loss`, and none reports `eval_loss`.
 
     Why it is bad: the run fails hours after its start.
 
@@ -87,7 +87,8 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP527", "reference-of-one-set")
 def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
-    """On trl-0.18 the reference's log-probabilities are precomputed for a single evaluation set, not for several.
+    """`precompute` on trl-0.18 needs a single evaluation set: the reference's log-probabilities are not precomputed for
+    several.
 
     Why it is bad: the run fails at its first evaluation.
 

@@ -25,8 +25,9 @@ def _splits_read(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
 
 @rule("XP580", "split-not-in-the-folder")
 def split_not_there(spec: Spec) -> Iterator[Finding]:
-    """A split of a folder is the files, or the folder of files, with its name: `train-0.jsonl`, `test/rows.jsonl`,
-    `data/validation-00000-of-00001.parquet`. A folder whose names do not mention a split is training rows.
+    """A folder must contain the split that is read: files, or a folder of files, with its name, such as
+    `train-0.jsonl`, `test/rows.jsonl`, `data/validation-00000-of-00001.parquet`. A folder whose names do not mention a
+    split is training rows.
 
     Why it is bad: the run could read the rows of another split.
 
@@ -52,8 +53,8 @@ def split_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP581", "files-of-two-kinds")
 def two_kinds(spec: Spec) -> Iterator[Finding]:
-    """The files of one split are all of one kind, because one reader reads them: JSON and JSON lines, CSV, Parquet, or
-    text.
+    """The files of one split must all be of one kind, because one reader reads them: JSON and JSON lines, CSV, Parquet,
+    or text.
 
     Why it is bad: part of the data would be missing from the run.
 

@@ -79,7 +79,7 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP771", "prompt-template-of-no-column")
 def template_of_no_column(spec: Spec) -> Iterator[Finding]:
-    """A prompt template writes at least one column of the row, in two braces.
+    """A prompt template must use at least one column of the row, in two braces.
 
     Why it is bad: without a column every row gets the same prompt.
 
@@ -98,8 +98,8 @@ def template_of_no_column(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP772", "prompt-template-column-not-there")
 def template_column(spec: Spec) -> Iterator[Finding]:
-    """Each column that the prompt template writes is in the file. For a dataset of the hub, the first rows are checked
-    when the run starts.
+    """Each column that the prompt template uses must be in the file. For a dataset of the hub, the first rows are
+    checked when the run starts.
 
     Why it is bad: the prompts would lack the text of that column.
 
@@ -122,7 +122,7 @@ def template_column(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP773", "system-column-not-there")
 def system_column(spec: Spec) -> Iterator[Finding]:
-    """The column of the system prompts is in the file.
+    """The column of the system prompts must be in the file.
 
     Why it is bad: no conversation would have a system prompt.
 

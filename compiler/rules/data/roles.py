@@ -22,7 +22,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 @rule("XP775", "speaker-of-two-roles", reads=PATHS)
 def of_two_roles(spec: Spec) -> Iterator[Finding]:
-    """Each name of a speaker belongs to one role.
+    """Each name of a speaker must belong to one role.
 
     Why it is bad: a turn would be trained on under the wrong role.
 

@@ -40,7 +40,7 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP553", "column-not-there")
 def column_not_there(spec: Spec) -> Iterator[Finding]:
-    """The columns of the shape, or those that `columns` names, are in the file. A column that only later rows have
+    """The columns of the shape, or those that `columns` names, must be in the file. A column that only later rows have
     counts.
 
     Why it is bad: the rows cannot be read in this shape.
@@ -68,8 +68,8 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP554", "row-of-another-shape")
 def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
-    """Each row is what its shape says: turns have a known speaker, and a text is a string. All rows of a local file are
-    checked.
+    """Each row must be what its shape says: turns have a known speaker, and a text is a string. All rows of a local
+    file are checked.
 
     Why it is bad: one wrong row ends the run.
 
@@ -92,8 +92,8 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP555", "more-rows-than-there-are")
 def more_rows(spec: Spec) -> Iterator[Finding]:
-    """`take` and `holdout` ask for no more rows than there are, and leave at least one. The rows of a local file are
-    counted; those of a registered dataset are known.
+    """`take` and `holdout` cannot ask for more rows than there are, and must leave at least one. The rows of a local
+    file are counted; those of a registered dataset are known.
 
     Why it is bad: the run has nothing to train on, or fewer rows than the spec states.
 
@@ -136,7 +136,8 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP556", "images-not-read", "warning")
 def images_not_read(spec: Spec) -> Iterator[Finding]:
-    """Rows contain text only: columns of images are dropped, and an image within a message has no text to render.
+    """Rows should contain text only: columns of images are dropped, and an image within a message has no text to
+    render.
 
     Why it is bad: the model would be trained without what the rows show.
 

@@ -36,7 +36,7 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP502", "holdout-never-used", "warning")
 def holdout_never_used(spec: Spec) -> Iterator[Finding]:
-    """Held-out rows are evaluated on.
+    """Held-out rows should be evaluated on.
 
     Why it is bad: otherwise they are only lost to training.
 
@@ -57,9 +57,9 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP503", "shape-of-another-method")
 def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
-    """The data has a shape that the method trains on. sft takes conversations, prompt and completion, or text; dpo,
-    orpo and reward take preference pairs; kto takes judged completions, or pairs, which it takes apart; grpo and rloo
-    take prompts; distill takes prompts, with or without completions.
+    """The data must have a shape that the method trains on. sft takes conversations, prompt and completion, or text;
+    dpo, orpo and reward take preference pairs; kto takes judged completions, or pairs, which it takes apart; grpo and
+    rloo take prompts; distill takes prompts, with or without completions.
 
     Why it is bad: the trainer needs columns that the rows do not have.
 
@@ -108,7 +108,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP507", "training-on-test", "warning")
 def training_on_test(spec: Spec) -> Iterator[Finding]:
-    """Training does not read a split called test.
+    """Training should not read a split called test.
 
     Why it is bad: others evaluate on that split, so training on it spoils the comparison.
 
@@ -124,7 +124,7 @@ def training_on_test(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP508", "mixed-shapes")
 def mixed_shapes(spec: Spec) -> Iterator[Finding]:
-    """The parts of a mixture have one shape, except for sft, whose rows are tokenized before they are joined.
+    """The parts of a mixture must have one shape, except for sft, whose rows are tokenized before they are joined.
     Conversations in either form count as one shape: the runtime maps from/value to messages.
 
     Why it is bad: the parts are concatenated, and rows of another shape lack the columns.
@@ -177,8 +177,8 @@ def always_shuffled(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP550", "two-evaluation-sets")
 def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
-    """Evaluation rows come from one of three places: a held-out share, a split of the data, or separate data. Several
-    sets are a list with names, `eval(data=[easy, hard])`; a holdout has no name that a metric could carry.
+    """Evaluation rows must come from only one of three places: a held-out share, a split of the data, or separate data.
+    Several sets are a list with names, `eval(data=[easy, hard])`; a holdout has no name that a metric could carry.
 
     Why it is bad: only one of them is read.
 
@@ -204,7 +204,7 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP552", "evaluation-on-training-rows", "warning")
 def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
-    """Evaluation rows are not also trained on.
+    """Evaluation rows should not be trained on.
 
     Why it is bad: the evaluation measures how well rows are remembered.
 

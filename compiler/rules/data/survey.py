@@ -47,7 +47,7 @@ def _in_words(one: Tally, found: Survey, source: DataSource, has: str, have: str
 
 @rule("XP530", "row-not-read")
 def row_not_read(spec: Spec) -> Iterator[Finding]:
-    """Every row of a local file is one that the datasets library can read: a JSON object, or a line of CSV. The
+    """Every row of a local file must be one that the datasets library can read: a JSON object, or a line of CSV. The
     complete file is read, up to 64 MiB.
 
     Why it is bad: one unreadable row ends the run.
@@ -71,7 +71,7 @@ def row_not_read(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP531", "data-not-utf-8")
 def not_utf_8(spec: Spec) -> Iterator[Finding]:
-    """Data files are UTF-8, with or without a byte order mark.
+    """Data files must be UTF-8, with or without a byte order mark.
 
     Why it is bad: one letter of another encoding stops the reading.
 
@@ -92,8 +92,8 @@ def not_utf_8(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP532", "role-of-another-format", "warning")
 def role_of_another_format(spec: Spec) -> Iterator[Finding]:
-    """The roles of `messages` are those that chat templates know: system, user, assistant, tool, developer, and any
-    role that the template in use names. `human` and `gpt` belong to from/value conversations, and are errors here.
+    """The roles of `messages` should be those that chat templates know: system, user, assistant, tool, developer, and
+    any role that the template in use names. `human` and `gpt` belong to from/value conversations, and are errors here.
 
     Why it is bad: the model is not trained on these turns, or not under their role.
 
@@ -125,7 +125,7 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP533", "nothing-to-learn", "warning")
 def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
-    """Each row has an answer or a text to learn from; it is an error where no row has one.
+    """Each row should have an answer or a text to learn from; it is an error where no row has one.
 
     Why it is bad: a row without one teaches the model to write nothing, or does not count in the loss.
 
@@ -154,7 +154,7 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP534", "empty-prompt", "warning")
 def empty_prompt(spec: Spec) -> Iterator[Finding]:
-    """A prompt, or a turn of the user, contains at least one letter. A turn whose content is null is empty.
+    """A prompt, or a turn of the user, should contain at least one letter. A turn whose content is null is empty.
 
     Why it is bad: the answer to an empty prompt is learned for any question.
 
@@ -174,8 +174,8 @@ def empty_prompt(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP535", "repeated-rows", "note")
 def repeated_rows(spec: Spec) -> Iterator[Finding]:
-    """Rows do not repeat the prompt and the answer of an earlier row. `data { unique }` drops rows that are equal in
-    every kept column; this count ignores the other columns.
+    """Rows should not repeat the prompt and the answer of an earlier row. `data { unique }` drops rows that are equal
+    in every kept column; this count ignores the other columns.
 
     Why it is bad: a repeated row is trained on once more in each epoch.
 
@@ -197,7 +197,7 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP536", "nothing-to-prefer", "warning")
 def nothing_to_prefer(spec: Spec) -> Iterator[Finding]:
-    """The two answers of a preference pair differ; it is an error where no pair's answers do.
+    """The two answers of a preference pair should differ; it is an error where no pair's answers do.
 
     Why it is bad: two equal answers leave nothing to prefer.
 

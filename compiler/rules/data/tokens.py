@@ -15,8 +15,8 @@ WHEN = any_of(gemma, local_tokenizer, written("model.eos", "model.pad", "model.c
 
 @rule("XP513", "end-token-never-seen", "warning")
 def end_token(spec: Spec) -> Iterator[Finding]:
-    """The chat template ends a turn with the tokenizer's end token; otherwise no row of a conversation contains that
-    token. The end token of a local model is read from its tokenizer_config.json; for a model of the hub it is not
+    """The chat template should end a turn with the tokenizer's end token; otherwise no row of a conversation contains
+    that token. The end token of a local model is read from its tokenizer_config.json; for a model of the hub it is not
     known.
 
     Why it is bad: the model never learns to write the token that a server waits for.
@@ -85,8 +85,8 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP559", "token-not-in-vocabulary")
 def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
-    """The end and padding tokens are tokens of the model. A local model's tokenizer.json is read; for other models the
-    preflight checks the vocabulary.
+    """The end and padding tokens must be tokens of the model. A local model's tokenizer.json is read; for other models
+    the preflight checks the vocabulary.
 
     Why it is bad: rows would be padded, or ended, with the wrong token.
 
@@ -114,8 +114,8 @@ def _has(vocabulary: bytes, token: str) -> bool:
 
 @rule("XP560", "template-token-not-in-vocabulary", "warning")
 def template_token(spec: Spec) -> Iterator[Finding]:
-    """The tokenizer knows the control tokens that the chat template writes. A local model's tokenizer.json is read; for
-    a registered model it is known whether it has the tokens of ChatML, Llama 3, Gemma and Phi 3.
+    """The tokenizer should know the control tokens that the chat template writes. A local model's tokenizer.json is
+    read; for a registered model it is known whether it has the tokens of ChatML, Llama 3, Gemma and Phi 3.
 
     Why it is bad: an unknown control token is split into pieces like ordinary text, and generation does not stop at it.
 
@@ -144,8 +144,8 @@ def template_token(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP567", "no-place-for-a-system-prompt")
 def no_system(spec: Spec) -> Iterator[Finding]:
-    """Gemma, Gemma 2 and Mistral take no system prompt, because their templates have no place for one. The beginning of
-    each local file is checked.
+    """Gemma, Gemma 2 and Mistral cannot have a system prompt, because their templates have no place for one. The
+    beginning of each local file is checked.
 
     Why it is bad: the data cannot be rendered.
 

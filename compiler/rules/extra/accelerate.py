@@ -73,8 +73,8 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP432", "fsdp1-key-under-fsdp2")
 def fsdp1_key(spec: Spec) -> Iterator[Finding]:
-    """FSDP2 does not read some switches of FSDP1. Prefetching the next layer in the forward pass is an error, because
-    it would not happen; the others are a warning, because FSDP2 does the same anyway.
+    """Switches of FSDP1 that FSDP2 does not read cannot be set under FSDP2. Prefetching the next layer in the forward
+    pass is an error, because it would not happen; the others are a warning, because FSDP2 does the same anyway.
 
     Why it is bad: the run does not do what the key states.
 
@@ -132,7 +132,7 @@ def efficient_loading(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP434", "layer-class-of-another-model")
 def layer_class(spec: Spec) -> Iterator[Finding]:
-    """The classes that FSDP wraps are modules of the model, by their exact names; unset, they are the family's own
+    """The classes that FSDP wraps must be modules of the model, by their exact names; unset, they are the family's own
     decoder layers. A layer of another family or a misspelt layer of the model is refused; any other name may be a
     module that the registry does not know.
 
@@ -162,9 +162,9 @@ def layer_class(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP435", "wrapping-by-size", "warning")
 def wrapping(spec: Spec) -> Iterator[Finding]:
-    """FSDP wraps either layers of named classes or modules above a size; the key of the other policy is not read. A
-    size above 0 is an error under FSDP2, whose `fully_shard` refuses the list of layers, which exceeds every size that
-    selects a layer.
+    """Keys of FSDP's wrapping must belong to its policy: it wraps either layers of named classes or modules above a
+    size. A size above 0 is an error under FSDP2, whose `fully_shard` refuses the list of layers, which exceeds every
+    size that selects a layer.
 
     Why it is bad: the model is not wrapped as the keys state.
 

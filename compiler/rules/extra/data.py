@@ -58,7 +58,7 @@ def loader_without_workers(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP562", "nothing-prefetched")
 def nothing_prefetched(spec: Spec) -> Iterator[Finding]:
-    """The data loader prefetches at least one batch and has no negative number of workers.
+    """The data loader must prefetch at least one batch, and cannot have a negative number of workers.
 
     Why it is bad: the run cannot start.
 
@@ -77,7 +77,7 @@ def nothing_prefetched(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP563", "order-decided-twice")
 def order_decided_twice(spec: Spec) -> Iterator[Finding]:
-    """`shuffle = false` excludes a sampler that draws or sorts the rows.
+    """`shuffle = false` cannot be combined with a sampler that draws or sorts the rows.
 
     Why it is bad: the two settings ask for different orders of the rows.
 
@@ -97,7 +97,8 @@ def order_decided_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP564", "lengths-not-there", "warning")
 def lengths_not_there(spec: Spec) -> Iterator[Finding]:
-    """The trainer's rows have no length column of another name; lengths are counted from the tokens.
+    """`length_column_name` needs a length column, and the trainer's rows have none of another name: lengths are counted
+    from the tokens.
 
     Why it is bad: the setting has no effect.
 
@@ -116,8 +117,8 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP565", "text-column-in-extra")
 def text_column(spec: Spec) -> Iterator[Finding]:
-    """`dataset_text_field` is the name under which the runtime passes on a row's text; the data's own text column is
-    named by `columns`.
+    """`dataset_text_field` cannot be a name that trl reads differently, nor on trl-0.18 any name but `text`: the
+    runtime passes on a row's text under this name, and the data's own text column is named by `columns`.
 
     Why it is bad: another name changes what the row means to trl.
 
@@ -167,7 +168,7 @@ def router_loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP607", "cut-from-the-left", "warning")
 def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
-    """Long rows are cut at their end; `keep_end` cuts their beginning.
+    """Long rows should be cut at their end; `keep_end` cuts their beginning.
 
     Why it is bad: the system prompt and the question are lost instead of the end of the answer.
 
@@ -186,8 +187,8 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP608", "smoothing-without-the-loss")
 def smoothing(spec: Spec) -> Iterator[Finding]:
-    """Label smoothing excludes `dft` and the balancing loss of experts, because smoothed labels have a separate loss
-    that includes neither. Alone it is deprecated in trl 1.16; trl 0.18 has neither, trl 0.24 has `dft`.
+    """Label smoothing cannot be combined with `dft` or the balancing loss of experts, because smoothed labels have a
+    separate loss that includes neither. Alone it is deprecated in trl 1.16; trl 0.18 has neither, trl 0.24 has `dft`.
 
     Why it is bad: one of the two settings is lost.
 
@@ -249,8 +250,8 @@ def nothing_pushed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP753", "nan-hidden", "warning")
 def nan_hidden(spec: Spec) -> Iterator[Finding]:
-    """Losses that are NaN or infinite are logged as they are; bundles state `logging_nan_inf_filter = false`, and the
-    libraries' own default is true.
+    """Losses that are NaN or infinite should be logged as they are; bundles state `logging_nan_inf_filter = false`, and
+    the libraries' own default is true.
 
     Why it is bad: with the filter the curve looks healthy while the weights are lost.
 

@@ -63,7 +63,7 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP441", "zero-key-of-another-stage", "warning")
 def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
-    """Some keys are read by ZeRO-3 only, and some by ZeRO-1 and 2 only.
+    """A key of ZeRO must be read by the stage in use: some are read by ZeRO-3 only, and some by ZeRO-1 and 2 only.
 
     Why it is bad: the key has no effect; the most costly case is offloaded parameters, which stay on the GPU under
     ZeRO-2.
@@ -86,7 +86,7 @@ def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP442", "final-weights-not-gathered")
 def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-3 gathers its sharded weights when it saves a model; `stage3_gather_16bit_weights_on_model_save = false`
+    """ZeRO-3 must gather its sharded weights when it saves a model; `stage3_gather_16bit_weights_on_model_save = false`
     turns that off.
 
     Why it is bad: no model is left at the end of the run.
@@ -178,7 +178,7 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP449", "old-zero1")
 def old_zero1(spec: Spec) -> Iterator[Finding]:
-    """`legacy_stage1` asks for DeepSpeed's first ZeRO-1, which has been removed.
+    """`legacy_stage1` cannot be used: it asks for DeepSpeed's first ZeRO-1, which has been removed.
 
     Why it is bad: the run ends before its first step.
 
@@ -263,7 +263,7 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP476", "secondary-shards-do-not-divide")
 def secondary_shards(spec: Spec) -> Iterator[Finding]:
-    """`zero_hpz_partition_size` divides the number of processes; ZeRO-3 spreads its second copy of the weights over
+    """`zero_hpz_partition_size` must divide the number of processes; ZeRO-3 spreads its second copy of the weights over
     groups of that size. A size above the number of processes is taken as that number.
 
     Why it is bad: the model cannot be sharded.
@@ -287,7 +287,7 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP478", "secondary-shards-not-written")
 def unwritten_shards(spec: Spec) -> Iterator[Finding]:
-    """`zero_hpz_partition_size` above 1 is refused on DeepSpeed 0.16, which reads the second copy of the weights before
+    """`zero_hpz_partition_size` cannot be above 1 on DeepSpeed 0.16, which reads the second copy of the weights before
     anything is written to it.
 
     Why it is bad: the weights are lost.

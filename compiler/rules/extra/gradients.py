@@ -59,8 +59,8 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP446", "gradients-summed")
 def gradients_summed(spec: Spec) -> Iterator[Finding]:
-    """Gradients are averaged over the processes; `gradient_allreduce_op = "sum"` skips the division, and ZeRO-3 cannot
-    sum at all.
+    """Gradients should be averaged over the processes; `gradient_allreduce_op = "sum"` skips the division, and ZeRO-3
+    cannot sum at all.
 
     Why it is bad: transformers scales the loss for a mean, so summed gradients are too large by the number of processes
     (a warning).
@@ -92,8 +92,8 @@ def gradients_summed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP447", "scaled-before-reduce-scatter")
 def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-2 and 3 reduce-scatter gradients without scaling them first: `prescale_gradients` and another
-    `gradient_predivide_factor` than 1 are refused.
+    """`prescale_gradients`, or a `gradient_predivide_factor` other than 1, cannot be used with ZeRO-2 and 3, which
+    reduce-scatter gradients without scaling them first.
 
     Why it is bad: the run ends before its first step.
 
@@ -120,8 +120,8 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP491", "accumulation-left-to-the-caller")
 def accumulation_left(spec: Spec) -> Iterator[Finding]:
-    """`managed_gradient_accumulation = false` is refused: it leaves it to DeepSpeed's caller to decide when a step is
-    due, and accelerate instead marks the boundary before each backward pass.
+    """`managed_gradient_accumulation` cannot be false: DeepSpeed's caller would decide when a step is due, and
+    accelerate instead marks the boundary before each backward pass.
 
     Why it is bad: the run ends in its first step.
 
@@ -182,8 +182,8 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP493", "key-of-another-precision", "warning")
 def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
-    """DeepSpeed reads its `bf16` block in bf16 and its `fp16` block in fp16. XP445 checks master weights, because some
-    versions make them fp16 in every precision.
+    """A key of DeepSpeed's `bf16` block needs bf16, and a key of its `fp16` block fp16. XP445 checks master weights,
+    because some versions make them fp16 in every precision.
 
     Why it is bad: the key has no effect; usually it is loss scaling, which bf16 does not have.
 

@@ -16,8 +16,8 @@ FULL_EVAL = ("bf16_full_eval", "fp16_full_eval")
 
 @rule("XP350", "half-precision-evaluation", "warning")
 def half_evaluation(spec: Spec) -> Iterator[Finding]:
-    """An evaluation in half precision casts the weights only outside of training, and a bundle evaluates during
-    training. With ZeRO the dtype also counts as the precision of training.
+    """`bf16_full_eval` and `fp16_full_eval` cast the weights only for an evaluation outside of training, and a bundle
+    evaluates during training. With ZeRO the dtype also counts as the precision of training.
 
     Why it is bad: the setting has no effect, or ends the run.
 
@@ -73,9 +73,9 @@ def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP352", "smoothed-loss-not-divided")
 def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
-    """On transformers 4.52 label smoothing is refused with accumulation, because a smoothed loss is not divided by it;
-    nor is it divided by the processes where the mean is over all tokens. transformers 5.23 passes the number of tokens
-    to the smoothed loss.
+    """Label smoothing on transformers 4.52 cannot be combined with accumulation, because a smoothed loss is not divided
+    by it; nor is it divided by the processes where the mean is over all tokens. transformers 5.23 passes the number of
+    tokens to the smoothed loss.
 
     Why it is bad: the gradients are too large by that factor.
 
@@ -100,8 +100,9 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP356", "backend-not-in-the-bundle")
 def backend_not_installed(spec: Spec) -> Iterator[Finding]:
-    """apex and Intel's extension are packages that no bundle installs, apex cannot compute in bf16, and `cpu_amp` does
-    nothing on a GPU. transformers 5 has dropped both arguments.
+    """`half_precision_backend` cannot be `apex`, and `use_ipex` cannot be on: no bundle installs apex or Intel's
+    extension, apex cannot compute in bf16, and `cpu_amp` has no effect on a GPU. transformers 5 has dropped both
+    arguments.
 
     Why it is bad: the run cannot start, or the setting has no effect.
 

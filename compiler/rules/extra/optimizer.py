@@ -39,7 +39,7 @@ EXAMPLES = {"proj_type": "std", "proj": "random", "bf16_stochastic_round": "true
 
 @rule("XP270", "optimizer-words")
 def optimizer_words(spec: Spec) -> Iterator[Finding]:
-    """`optim_args` is a text of `name=number` with commas between, with names that the optimizer reads.
+    """`optim_args` must be a text of `name=number` with commas between, with names that the optimizer reads.
 
     Why it is bad: the optimizer would not have these values.
 
@@ -130,7 +130,7 @@ def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP272", "noise-below-zero")
 def noise_below_zero(spec: Spec) -> Iterator[Finding]:
-    """NEFTune's strength is not negative: its noise is drawn between minus and plus that strength. 0 draws no noise,
+    """NEFTune's strength cannot be negative: its noise is drawn between minus and plus that strength. 0 draws no noise,
     and is legal.
 
     Why it is bad: the run ends in its first step.

@@ -65,8 +65,8 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP279", "losses-gathered-as-objects")
 def gathered_objects(spec: Spec) -> Iterator[Finding]:
-    """`eval_use_gather_object` is refused with several processes: it gathers the losses of an evaluation as objects,
-    which come back as single numbers, and transformers joins arrays.
+    """`eval_use_gather_object` cannot be used with several processes: it gathers the losses of an evaluation as
+    objects, which come back as single numbers, and transformers joins arrays.
 
     Why it is bad: the evaluation fails or reports a wrong loss.
 
@@ -112,8 +112,8 @@ def offloaded_cache(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP277", "padding-beyond-the-vocabulary")
 def padding_token(spec: Spec) -> Iterator[Finding]:
-    """dpo of trl 0.18 pads rows with `padding_value`, so it is a token of the model. In kto and orpo it pads the rows
-    of encoder-decoder models only.
+    """`padding_value` of dpo on trl 0.18 must be a token of the model, because it pads the rows. In kto and orpo it
+    pads the rows of encoder-decoder models only.
 
     Why it is bad: the model looks the value up like any other token.
 
@@ -133,8 +133,8 @@ def padding_token(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP690", "reward-without-its-columns")
 def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
-    """Rewards that read columns of a row exclude `remove_unused_columns = true`, which leaves rows of reinforcement
-    learning with their prompt alone. A function in a file may read columns or not.
+    """`remove_unused_columns = true` cannot be combined with rewards that read columns of a row: it leaves rows of
+    reinforcement learning with their prompt alone. A function in a file may read columns or not.
 
     Why it is bad: a reward that compares with the solution of a row has nothing to compare with.
 
@@ -163,7 +163,8 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP695", "columns-kept-anyway")
 def columns_kept(spec: Spec) -> Iterator[Finding]:
-    """Some trainers need columns that no model takes, and turn `remove_unused_columns` off again.
+    """`remove_unused_columns = true` has no effect in trainers that need columns that no model takes: they turn it off
+    again.
 
     Why it is bad: the run uses another value than the spec states.
 
@@ -184,7 +185,7 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP694", "words-counted-from-the-prompt")
 def long_answers(spec: Spec) -> Iterator[Finding]:
-    """`ld_alpha` is refused on trl 0.18, which counts the tokens that it keeps from the start of the row, prompt
+    """`ld_alpha` cannot be used on trl 0.18, which counts the tokens that it keeps from the start of the row, prompt
     included. trl 1.16 counts from the answer.
 
     Why it is bad: rows whose prompt is as long as the shorter answer teach nothing, and others less than they should.

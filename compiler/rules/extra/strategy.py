@@ -13,7 +13,7 @@ WHEN = extra("trl")
 
 @rule("XP420", "unused-parameters-with-reentrant-checkpointing")
 def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
-    """DDP's search for unused parameters and reentrant checkpointing exclude each other.
+    """DDP's search for unused parameters cannot be combined with reentrant checkpointing.
 
     Why it is bad: a reentrant checkpoint runs a backward pass inside the backward pass, so every parameter becomes
     ready twice.
@@ -57,7 +57,7 @@ def best_of_weights_only(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP422", "auto-batch-with-zero3")
 def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
-    """`auto_find_batch_size` excludes ZeRO-3, whose parameters are already sharded.
+    """`auto_find_batch_size` cannot be combined with ZeRO-3, whose parameters are already sharded.
 
     Why it is bad: ZeRO-3 cannot start again with a smaller micro-batch.
 
@@ -76,8 +76,8 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP477", "static-graph-with-accumulation")
 def static_graph(spec: Spec) -> Iterator[Finding]:
-    """DDP with a static graph excludes accumulation: it counts the gradients of one backward pass, accumulation has
-    several before a step, and passes without an exchange of gradients are not counted.
+    """DDP's static graph cannot be combined with accumulation: it counts the gradients of one backward pass,
+    accumulation has several before a step, and passes without an exchange of gradients are not counted.
 
     Why it is bad: the run ends at its first step.
 
