@@ -1,4 +1,4 @@
-"""What every cluster asks of a run (XP89x): settings that its launcher reads, checkpoints, a folder that is shared."""
+"""Rules of every cluster: settings that its launcher reads, checkpoints, a shared folder (XP89x, XP913)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import children
 from xpc.compiler.language.setting import Path
-from xpc.compiler.rules.core.conditions import either, given, names_an_engine
+from xpc.compiler.rules.core.conditions import any_of, has_value, names_an_engine
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-WHEN = either(names_an_engine, given("launch.retries"))
+WHEN = any_of(names_an_engine, has_value("launch.retries"))
 
 
 @rule("XP890", "setting-of-another-launcher", reads=tuple(row.path for row in children("launch")))
 def another_launcher(spec: Spec) -> Iterator[Finding]:
-    """Partitions are Slurm's, images are for containers, and a run on this machine has no time limit.
+    """The launcher that the spec names must read each setting of `launch` that is written: partitions are Slurm's,
+    images are for containers, and a run on this machine has no time limit. `requeue = false` is allowed everywhere, and
+    so is what a base writes for the launcher that its child replaces.
 
-    A setting that nothing reads would promise what does not happen. `requeue = false` asks for nothing and may stand,
-    and so may what a base writes for the launcher that its child replaces.
+    Why it is bad: the setting would promise what does not happen.
+
+    Without it: the compiler alone reads these settings, and this launcher would write it nowhere.
+
+    Source: the compiler's own engines (`xpc.compiler.engines`).
     """
     name = spec.text("launch")
     replaced = spec.values["launch"].origin.kind == SPEC
@@ -36,7 +41,7 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
         owners = " or ".join(f"`launch {one}`" for one in readers(row))
         yield Finding(
             spec.place(row.path, f"read with {owners}"),
-            f"`{row.name}` means nothing to `launch {name}`",
+            f"`launch {name}` does not read `{row.name}`",
             f"leave `{row.name}` out",
             (spec.label("launch", "the launcher"),),
         )
@@ -44,43 +49,51 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP891", "requeue-from-nothing", "warning")
 def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
-    """A run that is started again goes on from its newest checkpoint; without one it begins anew, every time.
+    """A run that is started again needs a checkpoint to continue from. A checkpoint without the optimizer's state
+    cannot be continued, and `resume = never` does not look for one. Unwritten, `requeue` and `retries` are off in these
+    cases.
 
-    A checkpoint without the optimizer's state is a model to load and nothing to go on from, and `resume = never` does
-    not look for one: its second start is refused. Unwritten, `requeue` and `retries` are off then. Source:
-    runtime/core/checkpoints.py; transformers 5.23 `save_only_model`.
+    Why it is bad: the run begins anew at every start.
+
+    Without it: each start trains from the first step again; with `resume = never` the second start is refused.
+
+    Source: the runtime's `core/checkpoints.py`; transformers 5.23 `save_only_model`.
     """
     reason = starts_over(spec)
-    asked = spec.flag("launch.requeue") and reads_requeue(spec)
-    again: Path = "launch.requeue" if asked else "launch.retries"
-    if reason is not None and (asked or spec.get("launch.retries")):
+    requeued = spec.flag("launch.requeue") and reads_requeue(spec)
+    again: Path = "launch.requeue" if requeued else "launch.retries"
+    if reason is not None and (requeued or spec.get("launch.retries")):
         name = reason.rpartition(".")[2]
         value = {"save.every": "epoch", "save.full_state": "true", "save.resume": "auto"}[reason]
         yield Finding(
-            spec.place(again, "is refused each time" if reason == "save.resume" else "begins anew each time"),
-            "a run that is started again finds no checkpoint to go on from",
+            spec.place(again, "each restart is refused" if reason == "save.resume" else "each restart begins anew"),
+            "a restarted run finds no checkpoint to continue from",
             f"write `{name} = {value}` in `save`, or leave `{again.rpartition('.')[2]}` out",
-            (spec.label(reason, "because of this"),),
+            (spec.label(reason, "the cause"),),
         )
 
 
 @rule("XP892", "nodes-share-no-folder")
 def no_shared_folder(spec: Spec) -> Iterator[Finding]:
-    """Pods and rented machines keep nothing: checkpoints and the model go with them, and no node sees another's files.
+    """Pods and rented machines need a `volume` to keep checkpoints and the model. Several nodes resume from one
+    checkpoint that each must read; for one node a missing volume is a warning, unless the hub keeps the model. A local
+    model or data file outside the bundle comes to a node in such a folder, or in an image.
 
-    Several nodes resume from one checkpoint that each must read, so they need a folder that all of them mount; for one
-    node it is a warning, unless the hub keeps the model. A local model or data file that is not in the bundle comes to
-    a node in such a folder, or in an image.
+    Why it is bad: what the run wrote is deleted with the machine, and no node sees another node's files.
+
+    Without it: the nodes find no common checkpoint. In a test, two nodes without a shared folder stop.
+
+    Source: executed for two nodes (`tests/launch/test_two_nodes.py`); that a pod keeps nothing needs a cluster to show.
     """
     what = engine(spec).volume
     if not what or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
         return
     answer = f"write `volume = NAME`, the name of {what}"
-    paths = [] if spec.written("launch.image") else _outside(spec)  # an image may hold them
+    paths = [] if spec.written("launch.image") else _outside(spec)  # an image may contain them
     if paths:
         yield Finding(
             spec.place("launch", "mounts no folder"),
-            f"{paths[0][:60]} is not in the bundle, and the nodes have no folder to find it in",
+            f"{paths[0][:60]} is not in the bundle, and no folder of the nodes has it",
             answer,
         )
     elif spec.hardware.nodes > 1:
@@ -93,7 +106,7 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     elif not spec.flag("save.hub"):
         yield Finding(
             spec.place("launch", "mounts no folder"),
-            "nothing that the run writes outlives its machine",
+            "the run's files are deleted with its machine",
             f"{answer}, or push to the hub: `save hub`",
             severity="warning",
         )
@@ -101,11 +114,15 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP913", "option-of-a-submission")
 def submission_options(spec: Spec) -> Iterator[Finding]:
-    """`extra_args` of SkyPilot and Ray are words of the command that submits the run, which README.md prints.
+    """`extra_args` of SkyPilot and Ray must be complete options (`--use-spot`, `--infra=aws`) of the command that
+    submits the run, without characters that a shell interprets. README.md of the bundle prints that command.
 
-    They are whole options (`--use-spot`, `--infra=aws`), without marks that a shell reads. Those that the command or
-    the file has already are refused, and so are those that change the number of nodes or GPUs. Source: skypilot 0.14.1
-    `sky jobs launch --help`, ray 2.60 `ray job submit --help`.
+    Why it is bad: options that the command or the file already has, or that change the number of nodes or GPUs, would
+    make it another job.
+
+    Without it: the submission gets the option twice, or the job another shape.
+
+    Source: skypilot 0.14.1 `sky jobs launch --help`, ray 2.60 `ray job submit --help`; read.
     """
     if not engine(spec).submission:
         return
@@ -116,16 +133,14 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
         if text.startswith("--") and name and plain and not taken:
             continue
         yield Finding(
-            spec.place(
-                "launch.extra_args", "written by the file itself" if taken else "not `--name` or `--name=value`"
-            ),
+            spec.place("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
             f"`{text[:60]}` cannot be passed to the submission",
-            "write whole options, each a text, and leave out what the other settings say",
+            "write complete options, each as a text, without those that other settings state",
         )
 
 
 def _outside(spec: Spec) -> list[str]:
-    """Local files and folders that the run reads and the bundle does not hold."""
+    """Local files and folders that the run reads and the bundle does not contain."""
     found = [spec.model.path] if spec.model.path else []
     return found + [
         one.path for one in spec.sources if one.path and any(part.bundled is None for part in one.parts or (one,))
@@ -133,7 +148,7 @@ def _outside(spec: Spec) -> list[str]:
 
 
 def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
-    """A vLLM server in a job that ends when all of its nodes have; the rule of each launcher of such jobs."""
+    """Refuse a vLLM server in a job that ends only when all of its nodes have; the rule of each such launcher."""
     if spec.asks_server:
         yield Finding(
             spec.place("method.vllm.mode", f"a {node} that never ends"),
@@ -145,14 +160,14 @@ def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
 
 
 def image_fault(spec: Spec) -> Iterator[Finding]:
-    """What a container's image may not be called; the rule of each launcher that reads one."""
+    """Refuse an invalid image name; each launcher that reads an image has this rule."""
     image = spec.get("launch.image")
     why = fault_of_image(image) if isinstance(image, str) else None
     if why is not None:
         bare = str(image).removeprefix("docker:").removeprefix("https://")
         yield Finding(
             spec.place("launch.image", why),
-            f"`{str(image)[:60]}` is not an image",
+            f"`{str(image)[:60]}` is not the name of an image",
             'write a name such as `image = "ghcr.io/me/train:1"`',
             replace=f"image = {json.dumps(bare)}" if bare != image and fault_of_image(bare) is None else None,
         )

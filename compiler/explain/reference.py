@@ -47,7 +47,7 @@ def reference() -> str:
     lines += ["| code | slug | severity | |", "|---|---|---|---|"]
     table = [(c.code, c.slug, "note" if c.slug == "more-errors" else "error", c.text) for c in SYNTAX.values()]
     table += [(code, slug, severity, text) for code, (slug, severity, text) in CODES.items()]
-    table += [(rule.code, rule.slug, rule.severity, " ".join(rule.explanation.split())) for rule in every()]
+    table += [(rule.code, rule.slug, rule.severity, " ".join(rule.text.split())) for rule in every()]
     lines += [
         f"| {code} | {slug} | {severity} | {first_sentence(text)} |" for code, slug, severity, text in sorted(table)
     ]

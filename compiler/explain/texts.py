@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from textwrap import dedent, fill, indent
+from textwrap import fill, indent
 
 from xpc.compiler.explain.lookup import setting_rows, source_setting
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.rules import codes, rules
+from xpc.compiler.rules.core.rule import SOURCE
 
 EVIDENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence.json")
 """What the tests know of a code, written by `make docs`."""
@@ -54,27 +55,28 @@ def _code(code: str) -> str | None:
     known = codes()
     if code in known:
         rule = next(one for one in rules(known[code][0]) if one.code == code)
-        text = dedent("    " + rule.explanation).strip()
-        return f"{code} {rule.slug} ({rule.severity})\n\n{text}\n{_behind(code)}"
+        return f"{code} {rule.slug} ({rule.severity})\n\n{_with_example(rule.text, code)}"
     if code in CODES:
         slug, severity, text = CODES[code]
-        return f"{code} {slug} ({severity})\n\n{fill(text, 100)}\n{_behind(code)}"
+        return f"{code} {slug} ({severity})\n\n{_with_example(fill(text, 100), code)}"
     if code in SYNTAX:
         entry = SYNTAX[code]
         return f"{code} {entry.slug} (error)\n\n{fill(entry.text, 100)}\n"
     return None
 
 
-def _behind(code: str) -> str:
-    """The targets and rows of a code, how they are proven, and the lines of its case (tests/evidence)."""
+def _with_example(text: str, code: str) -> str:
+    """A code's text with its example before the source, and then the targets and rows with their proofs."""
     with open(EVIDENCE, encoding="utf-8") as handle:
         found = json.load(handle).get(code, {})
-    out = ""
+    text, lead, source = text.partition(f"\n\n{SOURCE}")
+    out = text + "\n"
+    for name, title in (("rejected", "Example, rejected"), ("accepted", "Accepted")):
+        if name in found:
+            out += f"\n{title}:\n{indent(chr(10).join(found[name]) or '(without)', '    ')}\n"
+    out += f"{lead[1:]}{source}\n" if lead else ""
     if "holds" in found:
         out += f"\nholds for {', '.join(found['holds'])}\n" + "".join(f"  {row}\n" for row in found["rows"])
-    for word in ("rejected", "accepted"):
-        if word in found:
-            out += f"\n{word}\n{indent(chr(10).join(found[word]) or '(without)', '    ')}\n"
     return out
 
 

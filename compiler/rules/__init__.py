@@ -1,4 +1,4 @@
-"""The legality rules. `index.py` lists their modules; a module is imported only for a spec that it speaks of."""
+"""The legality rules. `core/index.py` lists their modules; a module is imported only where its `WHEN` is true."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from xpc.grammar.diagnostic import Diagnostic
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rules.json")
 
 CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
-"""What rules speak of that a spec chooses: of a default that stands in for a misspelt one they say nothing."""
+"""Choices of a spec. Where one is misspelt and a default replaces it, rules that read it report nothing."""
 
 
 @cache
 def rules(module: str) -> list[Rule]:
-    """The rules of a module; importing it is what costs."""
+    """The rules of a module. Importing the module takes the time."""
     return [one for one in vars(import_module(f"xpc.compiler.{module}")).values() if isinstance(one, Rule)]
 
 
@@ -26,10 +26,10 @@ def check(spec: Spec) -> list[Diagnostic]:
     """Every finding of every rule that applies."""
     from xpc.compiler.rules.core.index import MODULES  # generated: its generator imports rules without it
 
-    found = [one for module, speaks in MODULES if speaks(spec) for rule in rules(module) for one in rule.run(spec)]
+    found = [one for module, applies in MODULES if applies(spec) for rule in rules(module) for one in rule.run(spec)]
     misspelt = spec.wrong.intersection(CHOSEN)
     if misspelt:
-        read = codes()  # what such a rule says is of a default that stands nowhere in the spec
+        read = codes()  # such a rule would report a default that the spec does not write
         found = [one for one in found if misspelt.isdisjoint(read[one.code][1])]
     if any(one.parts for one in spec.sources):
         from xpc.compiler.spec.folders import fewer
@@ -39,7 +39,7 @@ def check(spec: Spec) -> list[Diagnostic]:
 
 
 def codes() -> dict[str, tuple[str, list[str]]]:
-    """Every code with its module and the settings that its rule reads; imports no rule."""
+    """Each code with its module and the settings that its rule reads; this imports no rule."""
     import json
 
     with open(TABLE, encoding="utf-8") as handle:

@@ -316,9 +316,10 @@ def test_modules_are_those_of_the_models():
     assert done.returncode == 0, done.stderr[-2000:]
     for family, (names, inside, holders, outside) in json.loads(done.stdout.splitlines()[-1]).items():
         assert set(names) - {"lm_head"} == set(modules.MODULES[family]), family
-        assert modules.inside(family) == modules.names() & set(inside), family
-        assert [tuple(one) for one in holders] == [modules.HOLDERS[family]], family
-        assert set(outside) - {"lm_head"} == {*modules.around(family)} - {*modules.PROJECTIONS.get(family, ())}, family
+        assert modules.layer_modules(family) == modules.all_layer_modules() & set(inside), family
+        assert [tuple(one) for one in holders] == [modules.CONTAINERS[family]], family
+        outer = {*modules.outer_modules(family)} - {*modules.PROJECTIONS.get(family, ())}
+        assert set(outside) - {"lm_head"} == outer, family
 
 
 @pytest.mark.parametrize(
@@ -344,4 +345,4 @@ def test_output_heads_are_those_of_the_stack(name):
                           text=True, check=False, timeout=HUNG)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     for family, (_, _, _, outside) in json.loads(done.stdout.splitlines()[-1]).items():
-        assert set(outside) - {*modules.around(family)} == {known.get(family, "lm_head")}, family
+        assert set(outside) - {*modules.outer_modules(family)} == {known.get(family, "lm_head")}, family

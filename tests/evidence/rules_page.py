@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from textwrap import dedent
 
 import fate as fates
 from evidence import examples, proof_of, proofs, stated
@@ -14,6 +13,7 @@ from fate import Fate
 from xpc.compiler.explain.reference import first_sentence
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.rules import every
+from xpc.compiler.rules.core.rule import PARTS, SOURCE
 from xpc.grammar.record import record
 
 HEAD = """\
@@ -68,7 +68,7 @@ class Entry:
 
 def entries() -> list[Entry]:
     """Every rule, and what the compiler itself reports, by code."""
-    found = [Entry(rule.code, rule.slug, rule.severity, dedent("    " + rule.explanation).strip()) for rule in every()]
+    found = [Entry(rule.code, rule.slug, rule.severity, rule.text) for rule in every()]
     found += [Entry(code, slug, severity, text) for code, (slug, severity, text) in CODES.items()]
     return sorted(found, key=lambda one: one.code)
 
@@ -103,21 +103,26 @@ def page() -> str:
 
 
 def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> list[str]:
-    """The section of a code: explanation, rows with their proofs, example."""
-    lines = [
-        f'<a id="{one.code.lower()}"></a>',
-        f"### {one.code} {one.slug} ({one.severity})",
-        "",
-        markdown(one.text),
-        "",
-    ]
-    if rows:
-        lines += [f"Holds for {', '.join(holds[one.code])}. Rows:", ""]
-        lines += [f"- {fate.row} {cell(fate.name)}: {proof_of(fate, one.code)}" for fate in rows] + [""]
+    """The section of a code: explanation with its example before the source, and rows with their proofs."""
+    text, lead, source = markdown(one.text).partition(f"\n\n{SOURCE}")
+    for part in PARTS:
+        text = text.replace(f"\n\n{part}", f"\n\n**{part.strip()}** ")
+    lines = [f'<a id="{one.code.lower()}"></a>', f"### {one.code} {one.slug} ({one.severity})", "", text, ""]
     if one.code in examples():
         rejected, accepted = examples()[one.code]
         marked = [f"- {line}" for line in rejected] + [f"+ {line}" for line in accepted]
-        lines += ["```diff", *marked, "```", ""]
+        lines += [
+            "**Example:** `-` is rejected, `+` is the nearest that is accepted.",
+            "",
+            "```diff",
+            *marked,
+            "```",
+            "",
+        ]
+    lines += [f"**{SOURCE.strip()}** {source}", ""] if lead else []
+    if rows:
+        lines += [f"Holds for {', '.join(holds[one.code])}. Rows:", ""]
+        lines += [f"- {fate.row} {cell(fate.name)}: {proof_of(fate, one.code)}" for fate in rows] + [""]
     return lines
 
 

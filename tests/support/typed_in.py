@@ -75,7 +75,7 @@ def typed_in(text: str, found: Diagnostic) -> str | None:
         if word == "without":
             cuts += [_whole(text, one.label.span.start, one.label.span.end) for path, one in before.items()
                      if path.rpartition(".")[2] == form]  # fmt: skip
-        elif "beside it" in part:
+        elif "next to it" in part or "beside it" in part:
             end = found.primary.span.end
             cuts.append((end, end, f"\n  {form}"))
         elif block is not None and block[1].startswith("extra "):

@@ -1,4 +1,4 @@
-"""Kubernetes (XP86x): the image, and names that its API takes."""
+"""Kubernetes: the image, and names that its API accepts (XP86x)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ WHEN = chosen("launch", "k8s")
 
 @rule("XP860", "pods-without-an-image")
 def no_image(spec: Spec) -> Iterator[Finding]:
-    """A pod runs in a container, and only its owner knows the image that has bash and what requirements.txt lists.
+    """Pods need an `image`: a pod runs in a container, and only its owner knows the image that has bash and the
+    packages of requirements.txt.
 
-    Today: the API server refuses a container without an image. Source: Kubernetes `core/v1` Container.
+    Why it is bad: the job cannot be created.
+
+    Without it: the API server refuses a container without an image.
+
+    Source: Kubernetes `core/v1` Container; read.
     """
     if spec.get("launch.image") is None and "launch.image" not in spec.wrong:
         yield Finding(
@@ -30,19 +35,27 @@ def no_image(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP861", "image-that-is-no-name")
 def image_name(spec: Spec) -> Iterator[Finding]:
-    """An image is a name with an optional host before and a tag or digest behind it.
+    """An image must be a name with an optional host before it and an optional tag or digest after it.
 
-    Today: the pod stays in InvalidImageName, and the job waits. Source: the grammar of distribution/reference.
+    Why it is bad: the job never starts.
+
+    Without it: the pod stays in InvalidImageName, and the job waits.
+
+    Source: the grammar of distribution/reference; read.
     """
     yield from image_fault(spec)
 
 
 @rule("XP862", "name-that-kubernetes-refuses")
 def object_names(spec: Spec) -> Iterator[Finding]:
-    """Claims and secrets are called by lower case letters, digits, dashes and dots (RFC 1123), 253 at most.
+    """Names of claims and secrets must consist of lower-case letters, digits, dashes and dots (RFC 1123), at most 253
+    characters.
 
-    Today: the API server refuses the job, or the pod waits for ever for an object that cannot be there. Source:
-    Kubernetes, "Object Names and IDs".
+    Why it is bad: the job never starts.
+
+    Without it: the API server refuses the job, or the pod waits forever for an object that cannot exist.
+
+    Source: Kubernetes, "Object Names and IDs"; read.
     """
     for path in ("launch.volume", "launch.secret", "launch.pull_secret"):
         name = spec.get(path)
@@ -51,7 +64,7 @@ def object_names(spec: Spec) -> Iterator[Finding]:
             near = f"{path[7:]} = {json.dumps(nearest_object_name(str(name)))}"
             yield Finding(
                 spec.place(path, why),
-                f"Kubernetes has no {'claim' if path == 'launch.volume' else 'secret'} `{str(name)[:60]}`",
-                f"write its name, such as `{near}`",
+                f"`{str(name)[:60]}` is not a valid name of a {'claim' if path == 'launch.volume' else 'secret'}",
+                f"write a valid name, such as `{near}`",
                 replace=near,
             )

@@ -1,4 +1,4 @@
-"""Ray (XP894, XP895): the shared folder, and a server that no worker of the job can be."""
+"""Ray: the shared folder, and vLLM servers, which a job cannot include (XP894, XP895)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ WHEN = chosen("launch", "ray")
 
 @rule("XP894", "ray-folder-is-not-absolute")
 def folder(spec: Spec) -> Iterator[Finding]:
-    """The workers of a Ray job begin in a copy of the bundle, which Ray deletes some time after the job.
+    """`volume` of a Ray job must be an absolute path such as `/mnt/shared`: the folder in which launch.sh starts on
+    every node. A relative path is in the copy of the bundle that the workers start in, and an address such as
+    `s3://mine` is not a folder.
 
-    `volume` is the folder in which launch.sh is started on every node: an absolute path such as `/mnt/shared`. A
-    relative one would lie in that copy, and an address such as `s3://mine` is no folder. Today: each node writes to its
-    own copy, the nodes find no common checkpoint, and all of it goes with the job. Source: ray 2.60
-    `_private/runtime_env/working_dir.py` (`delete_uri`).
+    Why it is bad: Ray deletes that copy some time after the job, with all checkpoints.
+
+    Without it: each node writes to its own copy, the nodes find no common checkpoint, and everything is deleted with
+    the job.
+
+    Source: ray 2.60 `_private/runtime_env/working_dir.py` (`delete_uri`); read.
     """
     path = spec.get("launch.volume")
     if not isinstance(path, str) or (path.startswith("/") and path.isprintable()):
@@ -28,7 +32,7 @@ def folder(spec: Spec) -> Iterator[Finding]:
     kept = "/".join(part for part in bare.split("/") if part.isprintable() and part not in ("", ".", "..", "~"))
     yield Finding(
         spec.place("launch.volume", "not an absolute path" if path.isprintable() else "has a control character"),
-        f"`{path[:60]}` is not a folder that every node of a Ray cluster could have",
+        f"`{path[:60]}` is not a folder that all nodes of a Ray cluster can share",
         'write the path at which all nodes mount it, such as `volume = "/mnt/shared"`',
         replace=f'volume = "/mnt/{kept or "shared"}"' if '"' not in kept and "\\" not in kept else None,
     )
@@ -36,9 +40,14 @@ def folder(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP895", "server-on-ray")
 def server(spec: Spec) -> Iterator[Finding]:
-    """All workers of a Ray Train job run the same function, and the job ends when all have ended; a server never does.
+    """A Ray Train job cannot include a vLLM server: all workers run the same function, the job ends when all have
+    ended, and a server never ends.
 
-    Today: the job waits for the server after the training has ended, and keeps its nodes. Source: ray 2.60
-    `train/v2/_internal/execution/controller/controller.py` (a run is finished when every worker has).
+    Why it is bad: the job keeps its nodes.
+
+    Without it: the job waits for the server after the training has ended.
+
+    Source: ray 2.60 `train/v2/_internal/execution/controller/controller.py` (a run is finished when every worker is);
+    read.
     """
     yield from endless_server(spec, "worker", "Ray Train job")

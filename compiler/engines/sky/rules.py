@@ -1,4 +1,4 @@
-"""SkyPilot (XP87x): GPUs by its names, an image, and what its nodes cannot share."""
+"""SkyPilot: names of GPUs, images and volumes, and what its nodes cannot share (XP87x)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ WHEN = chosen("launch", "sky")
 
 @rule("XP870", "gpu-that-skypilot-has-not")
 def unknown_gpu(spec: Spec) -> Iterator[Finding]:
-    """A task asks for accelerators by the names of SkyPilot's catalog, and not every GPU of the registry is in it.
+    """The GPU must be in SkyPilot's catalog, by whose names a task asks for accelerators; not every GPU of the registry
+    is.
 
-    Today: no cloud has the resource, after the whole catalog is searched. Source: skypilot 0.14.1 `gpu_names.py`, its
-    catalog v8 `common/accelerators.csv`.
+    Why it is bad: the run cannot start.
+
+    Without it: no cloud has the resource, which is reported after the complete catalog is searched.
+
+    Source: skypilot 0.14.1 `gpu_names.py`, its catalog v8 `common/accelerators.csv`; read.
     """
     gpu = spec.hardware.gpu
     if gpu is not None and gpu.name not in GPUS:
         yield Finding(
-            spec.place("hardware", "in none of its catalogs"),
+            spec.place("hardware", "not in its catalog"),
             f"SkyPilot has no {gpu.name}",
             "write a GPU that clouds rent, such as `hardware 8 x h100-80gb`, or start it with `launch slurm`",
             (spec.label("launch", "the launcher"),),
@@ -33,19 +37,28 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP871", "server-on-skypilot")
 def server(spec: Spec) -> Iterator[Finding]:
-    """Every node of a task runs the same command and the task ends when all have ended; a server never does.
+    """A task of SkyPilot cannot include a vLLM server: every node runs the same command, and the task ends when all
+    have ended. A Kubernetes JobSet has a separate job for the server, waits for its health, and ends it with the
+    training.
 
-    A JobSet has a job for the server, waits for its health, and ends it with the training.
+    Why it is bad: the task keeps its nodes after the training.
+
+    Without it: the server never ends, and the task with it.
+
+    Source: not executed: it needs an account of a cloud.
     """
     yield from endless_server(spec, "node", "task of SkyPilot")
 
 
 @rule("XP872", "bucket-between-nodes")
 def bucket(spec: Spec) -> Iterator[Finding]:
-    """A bucket that is mounted shows a node what it wrote itself, and what the others wrote some time later.
+    """Checkpoints of several nodes need a volume, not a bucket; one node may keep its checkpoints in a bucket.
 
-    A checkpoint of several nodes is moved to its name when all of its files are there, which on a bucket they are not.
-    One node may keep its checkpoints in a bucket. Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone).
+    Why it is bad: a mounted bucket shows a node its own files at once, and the files of other nodes some time later.
+
+    Without it: a checkpoint of several nodes is renamed when all of its files are there, and on a bucket they are not.
+
+    Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone); read.
     """
     volume = spec.get("launch.volume")
     if isinstance(volume, str) and is_bucket(volume) and spec.hardware.nodes > 1:
@@ -59,19 +72,27 @@ def bucket(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP873", "image-that-is-no-name-for-sky")
 def image_name(spec: Spec) -> Iterator[Finding]:
-    """An image is a name with an optional host before and a tag or digest behind it; `docker:` is written for it.
+    """An image must be a name with an optional host before it and an optional tag or digest after it; `docker:` is
+    added automatically.
 
-    Today: the cluster is rented, and then cannot pull the image. Source: skypilot 0.14.1 `resources.py`.
+    Why it is bad: the run never starts, on a cluster that is paid for.
+
+    Without it: the cluster is rented, and then cannot pull the image.
+
+    Source: skypilot 0.14.1 `resources.py`; read.
     """
     yield from image_fault(spec)
 
 
 @rule("XP874", "volume-that-is-no-name")
 def volume_name(spec: Spec) -> Iterator[Finding]:
-    """A volume of SkyPilot has a name as Kubernetes takes it; a bucket has an address such as s3://name.
+    """A volume of SkyPilot must have a name that Kubernetes accepts; a bucket has an address such as s3://name.
 
-    Today: the task is refused, or looks for a volume that cannot be there. Source: skypilot 0.14.1 `utils/volume.py`,
-    `data/storage.py`.
+    Why it is bad: the run has no folder for its checkpoints.
+
+    Without it: the task is refused, or looks for a volume that cannot exist.
+
+    Source: skypilot 0.14.1 `utils/volume.py`, `data/storage.py`; read.
     """
     volume = spec.get("launch.volume")
     if not isinstance(volume, str):

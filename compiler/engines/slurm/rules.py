@@ -1,4 +1,4 @@
-"""Jobs of Slurm (XP85x)."""
+"""Jobs of Slurm (XP85x, XP920 to XP922)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ MARKS: Mapping[TextPath, str] = {
     "launch.qos": "._+-",
     "launch.constraint": "._+-,&|*[]()",
 }
-"""What the names may hold beside letters and digits."""
+"""Characters that the names may contain besides letters and digits."""
 SHORTEST = 120
-"""Seconds: a signal a minute before the limit, which Slurm may send up to a minute before that."""
+"""Seconds: the signal comes one minute before the limit, and Slurm may send it up to a minute early."""
 
 
 @rule("XP850", "not-a-slurm-name")
 def names(spec: Spec) -> Iterator[Finding]:
-    """Partitions and accounts stand in `#SBATCH` lines, which sbatch reads before any shell, and word by word.
+    """Names of partitions, accounts, QOS and constraints cannot contain characters that end an option: they are written
+    in `#SBATCH` lines, which sbatch reads before any shell and word by word.
 
-    A space ends the option there, `#` the line, and a quote takes what follows with it. Today: sbatch refuses the job
-    or reads another option than was meant. Source: Slurm 22.05 `sbatch` (`_get_next_opt_line`); executed.
+    Why it is bad: a space ends the option, `#` ends the line, and a quote includes what follows.
+
+    Without it: sbatch refuses the job, or reads another option than the spec states.
+
+    Source: Slurm 22.05 `sbatch` (`_get_next_opt_line`); executed.
     """
     for path, marks in MARKS.items():
         name, text = path.rpartition(".")[2], spec.get(path)
@@ -41,19 +45,23 @@ def names(spec: Spec) -> Iterator[Finding]:
         kept = "".join(c if c.isascii() and (c.isalnum() or c in marks) else "-" for c in text).strip(marks)
         legal = f'{name} = "{kept or "main"}"'
         yield Finding(
-            spec.place(path, "it begins or ends with a mark" if wrong is None else f"a name cannot hold {wrong!r}"),
-            f"Slurm has no {name} of this name",
+            spec.place(path, "it begins or ends with a mark" if wrong is None else f"a name cannot contain {wrong!r}"),
+            f"Slurm cannot read this {name} name",
             write(legal),
         )
 
 
 @rule("XP851", "time-before-a-checkpoint", "warning")
 def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
-    """The job is asked to stop some minutes before its limit, to finish the step and to save a checkpoint.
+    """`time` must leave room to train: some minutes before the limit the job gets a signal to finish the step and save
+    a checkpoint. Below two minutes nothing is left, because Slurm counts minutes and may send the signal up to one
+    minute early.
 
-    Of a `time` that is hardly longer, half goes to that; a requeued job may then start again and again and come no
-    further. Below two minutes nothing is left: Slurm counts minutes, and may send the signal one earlier than asked.
-    Source: `man sbatch` of Slurm 22.05 (`--signal`, `--time`).
+    Why it is bad: a requeued job may start again and again without progress.
+
+    Without it: with a `time` that is hardly longer, half of it goes to the last checkpoint.
+
+    Source: `man sbatch` of Slurm 22.05 (`--signal`, `--time`); read.
     """
     time, needed = spec.get("launch.time"), grace(spec)
     if not isinstance(time, int) or time >= 2 * needed:
@@ -70,15 +78,19 @@ def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP852", "server-node-without-gpu", "warning")
 def server_without_gpu(spec: Spec) -> Iterator[Finding]:
-    """The vLLM server gets a node like those that train, and vLLM's wheels generate on GPUs.
+    """The vLLM server needs a GPU, because vLLM's wheels generate on GPUs. Its node is like those that train.
 
-    Today: the server ends when it looks for one, and the job with it. Source: vllm's published wheels.
+    Why it is bad: the job cannot run.
+
+    Without it: the server ends when it looks for a GPU, and the job ends with it.
+
+    Source: vllm's published wheels; read.
     """
     if spec.on_cpu and spec.asks_server:
         yield Finding(
-            spec.place("method.vllm.mode", "on a node like those that train"),
+            spec.place("method.vllm.mode", "its node is like those that train"),
             "the job would have no GPU for the vLLM server",
-            "leave `vllm` out: transformers generates",
+            "leave `vllm` out: transformers generates instead",
             (spec.label("hardware", "no GPU"),),
         )
 
@@ -89,17 +101,20 @@ OWN = (
     "no-requeue", "open-mode", "output", "error", "wrap", "export", "chdir", "hold", "wait", "parsable", "test-only",
     "input", "container-image", "container-mounts", "container-workdir", "cluster-constraint", "kill-on-invalid-dep",
 )  # fmt: skip
-"""Options of sbatch that the job writes itself, that a setting writes, or that would take the job from it."""
+"""Options of sbatch that the job or a setting writes, or that would change how the job is run."""
 
 
 @rule("XP920", "option-of-sbatch")
 def further_options(spec: Spec) -> Iterator[Finding]:
-    """`extra_args` are whole options of sbatch, such as `--exclude=node13` or `--mail-type=END`, one a text.
+    """`extra_args` must be complete options of sbatch, such as `--exclude=node13` or `--mail-type=END`, one per text;
+    each becomes a `#SBATCH` line. Options that the job or a setting of `launch` writes are refused, and so are short
+    ones (`-N2`). `mem` is `host_memory`, or the complete node's with `exclusive`.
 
-    Each becomes a line `#SBATCH` of the job. Options that the job writes itself, or that a setting of `launch` writes,
-    are not among them, nor short ones (`-N2`): the last of two would win, and the job would have another shape than the
-    batch arithmetic counts on. `mem` is `host_memory`, or the whole node's with `exclusive`. Source: `man sbatch` of
-    Slurm 22.05.
+    Why it is bad: the job would have another shape than the batch arithmetic assumes.
+
+    Without it: the last of two equal options wins.
+
+    Source: `man sbatch` of Slurm 22.05; read.
     """
     for text in spec.names("launch.extra_args"):
         name = text.removeprefix("--").partition("=")[0]
@@ -108,19 +123,22 @@ def further_options(spec: Spec) -> Iterator[Finding]:
         if shaped and not taken and not set(text) & set(" \t\n\"'#\\`$") and text.isprintable():
             continue
         yield Finding(
-            spec.place("launch.extra_args", "written by the job itself" if taken else "not `--name` or `--name=value`"),
+            spec.place("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
             f"`{text[:60]}` cannot be passed to sbatch",
-            'write whole options, such as `extra_args = ["--mail-type=END"]`; the settings of `launch` say the others',
+            'write complete options, such as `extra_args = ["--mail-type=END"]`; settings of `launch` write the others',
         )
 
 
 @rule("XP921", "container-of-slurm")
 def containers(spec: Spec) -> Iterator[Finding]:
-    """A job in containers names an `image` and who starts it: `container = pyxis` or `container = apptainer`.
+    """A job in containers must name an `image` and the program that starts it, `container = pyxis` or `container =
+    apptainer`. Pyxis is a plugin of srun, apptainer a program on the nodes, and a cluster has one of them. An image is
+    a registry name, or the absolute path of a file (.sqsh for pyxis, .sif for apptainer). `mounts` need a container.
 
-    Pyxis is a plugin of srun, apptainer a program on the nodes, and a cluster has the one or the other. An image is a
-    name as registries have it, or the absolute path of a file (.sqsh for pyxis, .sif for apptainer). Mounts are the
-    container's. Today: srun refuses an option that it does not know, or the run starts outside of any container.
+    Why it is bad: the run starts outside of the container, or not at all.
+
+    Without it: srun refuses an option that it does not know, or the run starts outside of any container.
+
     Source: pyxis in `srun --help` (`--container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH`,
     `--container-mounts=SRC:DST[:FLAGS]`); executed on Slurm without it: "unrecognized option".
     """
@@ -137,25 +155,29 @@ def containers(spec: Spec) -> Iterator[Finding]:
     if spec.get("launch.mounts") is not None and image is None and started is None:
         yield Finding(
             spec.place("launch.mounts", "there is no container"),
-            "nothing is mounted where no container is started",
+            "`mounts` needs a container",
             "leave `mounts` out",
         )
     if isinstance(image, str) and not image.startswith("/"):
         yield from image_fault(spec)
     elif isinstance(image, str) and (not image.isprintable() or ":" in image or "," in image):
         yield Finding(
-            spec.place("launch.image", "a colon, a comma or a mark that cannot be seen"),
-            "the container's file cannot be named so",
+            spec.place("launch.image", "a colon, a comma or an invisible character"),
+            "this is not a valid path of a container's file",
             'write a path such as `image = "/shared/train.sqsh"`',
         )
 
 
 @rule("XP922", "part-of-a-whole-node")
 def part_of_a_node(spec: Spec) -> Iterator[Finding]:
-    """`exclusive` takes whole nodes with every core and all of their memory; `cpus` and `host_memory` say nothing then.
+    """`exclusive` cannot be combined with `cpus` or `host_memory`: it takes complete nodes with all cores and memory.
+    The job asks for `--exclusive --mem=0` and no number of cores.
 
-    The job asks for `--exclusive --mem=0` and for no number of cores, so that both numbers would be written nowhere.
-    Beside `--exclusive` Slurm takes `--cpus-per-task=2` for the cores of the task, and holds the whole node for it.
+    Why it is bad: the two numbers would be written nowhere.
+
+    Without it: with `--exclusive` Slurm takes `--cpus-per-task=2` as the cores of the task, and still keeps the
+    complete node.
+
     Source: `man sbatch` of Slurm 22.05 (`--exclusive`, `--mem`); executed in tests/launch/test_slurm_jobs.py.
     """
     for path in ("launch.cpus", "launch.host_memory"):

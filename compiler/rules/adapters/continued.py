@@ -1,4 +1,4 @@
-"""An adapter of another run whose training continues, `lora(from = ...)` (XP931 to XP934)."""
+"""Continued training of an adapter from another run, `lora(from = ...)` (XP931 to XP934)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from pathlib import PurePosixPath
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.registry.adapter_config import SHAPES, stated
-from xpc.compiler.rules.core.conditions import given
+from xpc.compiler.rules.core.conditions import has_value
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-WHEN = given("lora.from")
+WHEN = has_value("lora.from")
 SHAPE = ("rank", "block_size", "alpha", "rslora", "dora", "targets", "parameters", "modules_to_save")
-"""Settings that say what an adapter is. Its dropout may be another from run to run."""
+"""Settings that an adapter keeps for life. Its dropout may change from run to run."""
 
 
 @rule("XP931", "continued-adapter-of-another-shape", reads=("lora.rank", "lora.alpha", "lora.targets"))
 def another_shape(spec: Spec) -> Iterator[Finding]:
-    """An adapter whose training continues keeps its kind, rank, alpha, targets and the task that it was made for.
+    """An adapter whose training continues must keep its kind, rank, alpha, targets and task. Whatever the spec does not
+    write is taken from the adapter's adapter_config.json.
 
-    What is not written is taken from its adapter_config.json. Today: weights of another rank are an error of torch
-    after the model is loaded; another alpha changes what the adapter does to the model before the first step, in
-    silence; targets that the saved adapter does not have begin at nothing beside those that were trained, and weights
-    that have no place are left out, with a warning. Source: peft 0.21 `save_and_load.py` (`strict=False`); executed.
+    Why it is bad: the run trains another adapter than the one that it continues.
+
+    Without it: another rank is an error of torch after the model is loaded. Another alpha silently changes the
+    adapter's effect before the first step. Targets that the saved adapter lacks start from zero next to trained ones,
+    and weights without a place are dropped with a warning.
+
+    Source: peft 0.21 `save_and_load.py` (`strict=False`); executed.
     """
     adapter = spec.continued
     if adapter is None:
@@ -33,23 +37,23 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
         name = "oft" if kind == "OFT" else "lora"
         yield Finding(
             spec.place("lora.from", f"{kind} in its adapter_config.json"),
-            f"`{spec.adapter}` cannot continue an adapter of {name}",
+            f"`{spec.adapter}` cannot continue a saved `{name}` adapter",
             f"write `{name}(from = ...)`",
         )
         return
     for name in SHAPE:
         path, found = path_of(f"lora.{name}"), stated(adapter.config, name)
         if not spec.written(path) or (name == "targets" and spec.get(path) == "all-linear"):
-            continue  # whether all layers have one is seen when the weights are loaded
+            continue  # loading the weights shows whether all layers have one
         if name not in SHAPES[kind]:
-            continue  # the setting of another kind is refused as that
-        said = spec.get(path)
-        said = tuple(sorted(map(str, said))) if isinstance(said, tuple) else said
-        if (said or None) != (found or None):
+            continue  # XP464 refuses a setting of the other kind
+        value = spec.get(path)
+        value = tuple(sorted(map(str, value))) if isinstance(value, tuple) else value
+        if (value or None) != (found or None):
             yield Finding(
                 spec.place(path, f"the adapter has {_shown(found)}"),
-                f"the adapter in {adapter.path[:80]} has other `{name}`",
-                f"leave `{name}` out: it is the adapter's own",
+                f"the adapter in {adapter.path[:80]} has a different `{name}`",
+                f"leave `{name}` out: the adapter's own value is used",
                 (spec.label("lora.from", "the adapter"),),
             )
     task = adapter.config.get("task_type")
@@ -57,8 +61,8 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     if task is not None and task != wanted:
         yield Finding(
             spec.place("lora.from", f"task_type {str(task)[:40]}"),
-            f"the adapter was trained for another task than {spec.text('method')}, which is {wanted}",
-            "name an adapter of this task, or begin a new one",
+            f"the adapter was not trained for {wanted}, the task of {spec.text('method')}",
+            "name an adapter of this task, or start a new one",
             (spec.label("method", "the method"),),
         )
 
@@ -71,11 +75,15 @@ def _shown(found: object) -> str:
 
 @rule("XP932", "continued-adapter-of-another-base")
 def another_base(spec: Spec) -> Iterator[Finding]:
-    """An adapter is a difference to the weights that it was trained over; on others it is noise.
+    """An adapter must continue over the base model that it was trained over, which its adapter_config.json names. Where
+    that is a folder, only its last name is compared, and a difference is a warning.
 
-    Its adapter_config.json names them. Where that is a folder, only its last name is compared, and a difference is a
-    warning. Today: shapes that do not fit are an error after the model is loaded; those that fit train on, from a
-    model that says nonsense. Source: peft 0.21 `peft_model.py` (the base is never compared); executed.
+    Why it is bad: an adapter is a difference to the weights of its base; on other weights it is noise.
+
+    Without it: shapes that do not fit are an error after the model is loaded. Shapes that fit train on, from a model
+    that writes nonsense.
+
+    Source: peft 0.21 `peft_model.py` (the base is never compared); executed.
     """
     adapter = spec.continued
     base = None if adapter is None else adapter.config.get("base_model_name_or_path")
@@ -89,8 +97,8 @@ def another_base(spec: Spec) -> Iterator[Finding]:
             spec.place("lora.from", f"trained over {base[:80]}"),
             f"the adapter was trained on another model than {spec.model.name}"
             if ids
-            else f"the adapter was trained on {base[:80]}, and nothing says whether {spec.model.name} is the same",
-            "train the model that it was trained over",
+            else f"the adapter was trained on {base[:80]}, which may not be {spec.model.name}",
+            "train the base model that the adapter was trained on",
             (spec.model.label,),
             severity=None if ids else "warning",
         )
@@ -108,10 +116,15 @@ def another_base(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP933", "continued-over-other-bits", "warning", reads=("lora.bits",))
 def other_bits(spec: Spec) -> Iterator[Finding]:
-    """An adapter over a quantized base has learned around its rounding, and over a whole one it meets other weights.
+    """An adapter should continue over a base of the same bits as before. This is known for adapters that a bundle
+    trained, because their folder records it.
 
-    Known of adapters that a bundle has trained: their folder says so. Today: nothing is said, and the loss begins
-    above where it ended. Source: arXiv 2305.14314, and peft 0.21 `peft_model.py`, which does not compare; executed.
+    Why it is bad: an adapter over a quantized base has learned around its rounding; over an unquantized base it meets
+    other weights.
+
+    Without it: nothing is reported, and the loss begins above where it ended.
+
+    Source: arXiv 2305.14314, and peft 0.21 `peft_model.py`, which does not compare; executed.
     """
     adapter = spec.continued
     if adapter is None or adapter.bits == 0 or adapter.bits == spec.bits:
@@ -128,16 +141,20 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP934", "reference-without-the-adapter", "warning", reads=("method.precompute", "method.reference_free"))
 def reference_without(spec: Spec) -> Iterator[Finding]:
-    """The reference of a method is the base without any adapter, and not the adapter that training continues from.
+    """A method with a reference model compares with the base without any adapter, not with the adapter that training
+    continues from.
 
-    Training then begins at a distance from its reference, and is drawn back to before the adapter was trained. Today:
-    TRL says nothing; so do LLaMA-Factory and axolotl, which have the same. Source: trl 1.16 `dpo_trainer.py`
-    (`use_adapter(model, adapter_name=None)`), `grpo_trainer.py`; executed.
+    Why it is bad: training starts at a distance from its reference, and is pulled back to the model before the adapter
+    was trained.
+
+    Without it: TRL reports nothing, nor do LLaMA-Factory and axolotl, which do the same.
+
+    Source: trl 1.16 `dpo_trainer.py` (`use_adapter(model, adapter_name=None)`), `grpo_trainer.py`; executed.
     """
     adapter = spec.continued
     if adapter is not None and spec.method.references(spec.get):
         yield Finding(
-            spec.place("lora.from", "the policy begins here"),
+            spec.place("lora.from", "the policy starts from this adapter"),
             f"{spec.text('method')} compares with the base without the adapter",
             "merge the adapter (`save(merge)` of its run), and train the merged model with `lora`",
             (spec.label("method", "the method"),),

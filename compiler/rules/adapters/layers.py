@@ -1,4 +1,4 @@
-"""Adapters of layers that are no plain linear layers: fused experts and state spaces (XP460 to XP463, XP473, XP484)."""
+"""Adapters on layers that are not plain linear: fused experts, state spaces (XP460 to XP463, XP473, XP479, XP484)."""
 
 from __future__ import annotations
 
@@ -19,27 +19,31 @@ STATE_SPACES = {
     "mamba2": "in_proj",
     "nemotron_h": "q_proj, k_proj, v_proj, o_proj",
 }
-"""Families with state-space layers whose kernel reads weights past an adapter, and modules that can have one."""
+"""Families with state-space layers whose kernel bypasses adapters, and the modules that can have an adapter."""
 READ_BY_THE_KERNEL = ("out_proj", "conv1d")
 
 
 @rule("XP460", "dropout-over-fused-experts")
 def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
-    """The experts of a mixture are one stacked parameter in transformers 5, and an adapter of it takes no dropout.
+    """An adapter on the experts of a mixture cannot have dropout, because transformers 5 keeps the experts as one
+    stacked parameter. Unset, the dropout is 0 there.
 
-    Unset, the dropout is 0 there. Today: ValueError in the trainer's constructor, after the data is tokenized. Source:
-    peft 0.21 `tuners/lora/layer.py` `ParamWrapper`; executed on each family of the registry.
+    Why it is bad: the run cannot start with this dropout.
+
+    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+
+    Source: peft 0.21 `tuners/lora/layer.py` `ParamWrapper`; executed on each family of the registry.
     """
     kind, targets = spec.model.model_type, spec.get("lora.targets")
     layers = adapted(spec.stack, kind, targets)
     named = spec.names("lora.parameters")
     if (layers or named) and not spec.flag("oft") and spec.real("lora.dropout") > 0:
-        what = f"`{layers[0]}` is" if layers and isinstance(targets, tuple) else "all-linear takes in what is"
+        what = f"`{layers[0]}` is" if layers and isinstance(targets, tuple) else "all-linear includes"
         if named:
             what = f"`{named[0][:60]}` is"
         yield Finding(
             spec.place("lora.dropout", f"{what} a stack of experts"),
-            f"an adapter of the experts of {kind} has no dropout",
+            f"an adapter on the experts of {kind} cannot have dropout",
             write("dropout = 0"),
             (spec.label("lora.targets", "the modules"), spec.model.label),
         )
@@ -47,17 +51,21 @@ def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP473", "dora-of-fused-experts")
 def dora_of_experts(spec: Spec) -> Iterator[Finding]:
-    """The experts of a mixture are one stacked parameter in transformers 5, which has no columns of one weight.
+    """An adapter on the experts of a mixture cannot be DoRA: in transformers 5 the experts are one stacked parameter,
+    which does not have the columns of a single weight.
 
-    Today: ValueError in the trainer's constructor, after the data is tokenized. Source: peft 0.21
-    `tuners/lora/layer.py` `ParamWrapper`; executed.
+    Why it is bad: the run cannot start with `dora`.
+
+    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+
+    Source: peft 0.21 `tuners/lora/layer.py` `ParamWrapper`; executed.
     """
     named = spec.names("lora.parameters")
     layers = adapted(spec.stack, spec.model.model_type, spec.get("lora.targets"))
     if spec.flag("lora.dora") and (named or layers):
         yield Finding(
             spec.place("lora.dora", f"`{(named or layers)[0][:60]}` is a stack of experts"),
-            f"an adapter of the experts of {spec.model.model_type} has no dora",
+            f"an adapter on the experts of {spec.model.model_type} cannot use dora",
             "leave `dora` out",
             (spec.label("lora.parameters") or spec.label("lora.targets", "the modules"), spec.model.label),
         )
@@ -65,36 +73,45 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP479", "dora-of-a-quantized-base")
 def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
-    """DoRA reads the weight of the base outside of its module, and ZeRO-3 takes it for one that it has shared out.
+    """DoRA works neither over a quantized base under ZeRO-3 nor over an 8-bit base on a CPU. It reads the base's weight
+    outside of its module; ZeRO-3 takes it for a sharded weight, but does not shard a quantized base.
 
-    ZeRO-3 does not share out a quantized base. Today: AttributeError "'Params4bit' object has no attribute 'ds_status'"
-    in the first backward pass. On a CPU, where peft moves a weight back that it has read, 8 bits lose their scales, and
-    the next forward pass raises AttributeError. Source: peft 0.21 `tuners/lora/dora.py`, `utils/integrations.py`
-    (`dequantize_module_weight`), deepspeed 0.19.8 `runtime/zero/partitioned_param_coordinator.py`; executed.
+    Why it is bad: the run ends in its first steps.
+
+    Without it: under ZeRO-3, AttributeError "'Params4bit' object has no attribute 'ds_status'" in the first backward
+    pass. On a CPU, peft moves a weight back after reading it, 8 bits lose their scales, and the next forward pass
+    raises AttributeError.
+
+    Source: peft 0.21 `tuners/lora/dora.py`, `utils/integrations.py` (`dequantize_module_weight`), deepspeed 0.19.8
+    `runtime/zero/partitioned_param_coordinator.py`; executed.
     """
     if spec.flag("lora.dora") and spec.bits == 8 and spec.on_cpu:
         yield Finding(
             spec.place("lora.dora", "reads the base's weights"),
-            "8 bits that dora reads lose their scales on a CPU",
+            "dora makes an 8-bit base lose its scales on a CPU",
             "leave `dora` out, or write `bits = 4`",
             (spec.label("lora.bits"), spec.label("hardware")),
         )
     elif spec.flag("lora.dora") and spec.bits and spec.zero_stage == 3:
         yield Finding(
             spec.place("lora.dora", "reads the base's weights"),
-            f"zero3 does not know the weights of {spec.bits} bits that dora reads",
+            f"zero3 cannot handle the {spec.bits}-bit weights that dora reads",
             "leave `dora` out, or write `strategy zero2`",
             (spec.label("strategy", "the strategy"),),
         )
 
 
 @rule("XP463", "experts-that-stay-whole", "warning")
-def whole_experts(spec: Spec) -> Iterator[Finding]:
-    """bitsandbytes packs linear layers, and the experts of a mixture are one stacked parameter in transformers 5.
+def unpacked_experts(spec: Spec) -> Iterator[Finding]:
+    """A quantized base packs linear layers only, and in transformers 5 the experts of a mixture are one stacked
+    parameter that bitsandbytes does not pack.
 
-    They are most of the model: of Qwen3 30B A3B 28.9 of 30.5 billion weights stay in half precision, 54 GiB and not 15.
-    Today: no word, and a run that does not fit, or that needs a whole card more. Source: transformers 5.23
-    `integrations/bitsandbytes.py` (`replace_with_bnb_linear`); executed.
+    Why it is bad: the experts are most of the model: in Qwen3 30B A3B, 28.9 of 30.5 billion weights stay in half
+    precision, 54 GiB instead of 15.
+
+    Without it: nothing is reported, and the run does not fit or needs one more GPU.
+
+    Source: transformers 5.23 `integrations/bitsandbytes.py` (`replace_with_bnb_linear`); executed.
     """
     kind, facts = spec.model.model_type, spec.model.facts
     if not spec.bits or not names(spec.stack, kind):
@@ -105,7 +122,7 @@ def whole_experts(spec: Spec) -> Iterator[Finding]:
     other = able(lambda one: not names(one, kind))
     yield Finding(
         spec.place("lora.bits", f"packs the linear layers to {spec.bits} bits"),
-        f"the experts of {kind} are no linear layers, and stay in {spec.text('model.dtype')}{share}",
+        f"the experts of {kind} are not linear layers and stay in {spec.text('model.dtype')}{share}",
         f"write `target {other}`, where they are packed",
         (spec.model.label,),
     )
@@ -113,10 +130,14 @@ def whole_experts(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP461", "half-of-a-fused-pair")
 def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
-    """The gate and the up projection of an expert are one parameter in transformers 5, and are adapted together.
+    """The gate and up projections of an expert must be adapted together, because they are one parameter in transformers
+    5.
 
-    Today: ValueError in the trainer's constructor, after the data is tokenized. Source: peft 0.21
-    `utils/transformers_weight_conversion.py`; executed.
+    Why it is bad: the run cannot start with only one of the two.
+
+    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+
+    Source: peft 0.21 `utils/transformers_weight_conversion.py`; executed.
     """
     targets = spec.names("lora.targets")
     if not targets or spec.flag("oft"):
@@ -128,7 +149,7 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
         every = ", ".join((*targets, other))
         yield Finding(
             spec.place("lora.targets", f"`{there[0]}` and `{other}` are one parameter"),
-            f"an adapter of `{there[0]}` without `{other}`",
+            f"an adapter on `{there[0]}` needs one on `{other}` too",
             write(f"targets = [{every}]"),
             (spec.model.label,),
         )
@@ -136,10 +157,14 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP462", "adapter-of-a-state-space")
 def state_space(spec: Spec) -> Iterator[Finding]:
-    """The kernel of a state-space layer reads the weights of `out_proj` and `conv1d` itself, past an adapter on them.
+    """A state-space layer cannot have an adapter on `out_proj` or `conv1d`: its kernel reads those weights directly and
+    bypasses the adapter. `all-linear` includes them.
 
-    all-linear names them, too. Today: ValueError in the trainer's constructor, after the data is tokenized. Source:
-    peft 0.21 and 0.17.1 `tuners/tuners_utils.py`; executed on each family.
+    Why it is bad: an adapter there would have no effect.
+
+    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+
+    Source: peft 0.21 and 0.17.1 `tuners/tuners_utils.py`; executed on each family.
     """
     legal, targets = STATE_SPACES.get(spec.model.model_type or ""), spec.names("lora.targets")
     if legal is None:
@@ -149,7 +174,7 @@ def state_space(spec: Spec) -> Iterator[Finding]:
         wrong = tuple(one for one in READ_BY_THE_KERNEL if one in {name.rpartition(".")[2] for name in targets})
     if wrong:
         yield Finding(
-            spec.place("lora.targets", f"`{wrong[0]}` is read by the kernel"),
+            spec.place("lora.targets", f"the kernel reads `{wrong[0]}` directly"),
             f"{spec.model.model_type} cannot have an adapter on `{wrong[0]}`",
             f"write `targets = [{legal}]`" + ("" if spec.written("lora.targets") else " in `lora`"),
             (spec.model.label,),
@@ -159,18 +184,22 @@ def state_space(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP484", "base-that-is-not-packed")
 def never_packed(spec: Spec) -> Iterator[Finding]:
-    """transformers 5 packs plain linear layers and no others; falcon's are of a class of their own.
+    """A quantized base needs plain linear layers, which are all that transformers 5 packs; falcon's layers are of a
+    class of their own.
 
-    Today, silently: the base stays as it is, in 16 or 32 bits, and takes four times the memory. Source: transformers
-    5.23 `integrations/bitsandbytes.py` (`replace_with_bnb_linear`), `models/falcon/modeling_falcon.py`
-    (`FalconLinear`); executed. transformers 4 packs them.
+    Why it is bad: the base takes four times the memory that the spec promises.
+
+    Without it: silently, the base stays in 16 or 32 bits.
+
+    Source: transformers 5.23 `integrations/bitsandbytes.py` (`replace_with_bnb_linear`),
+    `models/falcon/modeling_falcon.py` (`FalconLinear`); executed. transformers 4 packs them.
     """
     if spec.bits and spec.model.model_type in spec.stack.facts.never_packed:
         other = able(lambda one: spec.model.model_type not in one.facts.never_packed)
         written = spec.written("lora.bits")
         yield Finding(
             spec.place("lora.bits" if written else "qlora", "nothing would be packed"),
-            f"{spec.stack.name} cannot hold {spec.model.model_type} in {spec.bits} bits",
+            f"{spec.stack.name} cannot pack {spec.model.model_type} to {spec.bits} bits",
             ("leave `bits` out" if written else "write `lora` instead") + f", or write `target {other}`",
             (spec.model.label, spec.label("target", "the target")),
         )

@@ -20,17 +20,21 @@ WHEN = adapters
 
 @rule("XP438", "packed-weights-cast")
 def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
-    """4 bits that are sharded lie in numbers of the type that the model is loaded in, and a cast makes others of them.
+    """A sharded 4-bit base must be loaded in the precision of the run. Its bits are stored in numbers of the loading
+    dtype, and ZeRO-3 and FSDP cast what they shard to the run's precision.
 
-    ZeRO-3 and FSDP cast what they shard to the precision of the run. Today: from bf16 or fp16 to the other the base is
-    noise, in silence; from fp32 half of its bytes are gone, RuntimeError in the first step. Source: deepspeed 0.19.8
-    and 0.18.2 `runtime/engine.py` (`_configure_distributed_model`), torch 2.13 `_fsdp_param.py` (`param_dtype`);
-    executed with ZeRO-3.
+    Why it is bad: the cast destroys the packed weights.
+
+    Without it: between bf16 and fp16 the base silently becomes noise; from fp32 half of its bytes are lost, and the
+    first step raises RuntimeError.
+
+    Source: deepspeed 0.19.8 and 0.18.2 `runtime/engine.py` (`_configure_distributed_model`), torch 2.13
+    `_fsdp_param.py` (`param_dtype`); executed with ZeRO-3.
     """
     dtype, precision = spec.text("model.dtype"), spec.text("precision")
     if spec.bits == 4 and spec.weights_sharded and precision != "fp32" and dtype != precision:
         yield Finding(
-            spec.place("model.dtype", f"4 bits lie in {dtype} numbers"),
+            spec.place("model.dtype", f"the packed weights are stored as {dtype}"),
             f"{spec.text('strategy')} casts what it shards to {precision}, packed weights too",
             write(f"dtype = {precision}"),
             (spec.label("precision"), spec.label("strategy")),
@@ -39,19 +43,23 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP453", "eight-bits-sharded")
 def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
-    """A base of 8 bits is whole numbers with their scales beside them, and FSDP spreads only numbers with a fraction.
+    """An 8-bit base cannot be sharded: it is integers with separate scales, and FSDP shards only floating-point
+    numbers. A 4-bit base can, because its bytes are stored as the dtype of the other weights.
 
-    4 bits can be spread: their bytes are stored as the dtype of the other weights. Today: FSDP1 raises ValueError,
-    FSDP2 AttributeError in the first step; ZeRO-3 trains, and every process keeps a whole copy of the base beside its
-    share, which is a warning. Source: bitsandbytes 0.50 `Int8Params`; executed in two processes.
+    Why it is bad: FSDP fails, and ZeRO-3 saves no memory.
+
+    Without it: FSDP1 raises ValueError and FSDP2 AttributeError in the first step. ZeRO-3 trains, and every process
+    keeps a full copy of the base as well as its share, which is a warning.
+
+    Source: bitsandbytes 0.50 `Int8Params`; executed in two processes.
     """
     if spec.bits == 8 and spec.weights_sharded:
         name = spec.text("strategy")
         yield Finding(
             spec.place("lora.bits", "bytes without a storage dtype"),
-            f"{name} cannot shard a base of 8 bits"
+            f"{name} cannot shard an 8-bit base"
             if spec.sharded_by_fsdp
-            else f"{name} keeps a base of 8 bits whole in every process",
+            else f"{name} keeps a full copy of an 8-bit base in every process",
             write("bits = 4"),
             (spec.label("strategy", "the strategy"),),
             severity=None if spec.sharded_by_fsdp else "warning",
@@ -60,11 +68,15 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP454", "adapter-on-the-head")
 def adapter_on_head(spec: Spec) -> Iterator[Finding]:
-    """trl 1.16 multiplies by the weight of `lm_head` itself, past an adapter on it, which would never be trained.
+    """`lm_head` cannot have an adapter where trl 1.16 multiplies by the head's weight directly and bypasses the
+    adapter. orpo, reward and trl 0.18 compute as peft does.
 
-    Today: ValueError in the trainer's constructor, after the data is tokenized. orpo, reward and trl 0.18 compute as
-    peft does. Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py`,
-    `rloo_trainer.py`; executed.
+    Why it is bad: the adapter would never be trained.
+
+    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+
+    Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py`, `rloo_trainer.py`;
+    executed.
     """
     heads = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in HEADS]
     if heads and spec.method.head != "model" and spec.stack.facts.fused_head:
@@ -80,10 +92,14 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP455", "adapter-without-a-module")
 def no_module(spec: Spec) -> Iterator[Finding]:
-    """`targets` names modules of the model; where it has none of them there is nothing to train.
+    """`targets` must name modules that the model has. The modules of dense families are known.
 
-    Today: an exception of peft after the model is loaded; where only some are missing they are left out, in silence.
-    Known are the modules of dense families. Source: peft 0.21 `tuners_utils.py`; executed.
+    Why it is bad: a module that does not exist gets no adapter.
+
+    Without it: where none exists, an exception of peft after the model is loaded; where only some are missing, they are
+    silently left out.
+
+    Source: peft 0.21 `tuners_utils.py`; executed.
     """
     facts = spec.model.facts
     known = MODULES.get(facts.model_type) if facts is not None else None
@@ -111,16 +127,20 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP456", "adapter-of-no-effect")
 def no_effect(spec: Spec) -> Iterator[Finding]:
-    """An adapter is scaled by alpha / rank and fed what dropout leaves: alpha 0 or dropout 1 is no adapter at all.
+    """An adapter needs an alpha above 0, a dropout below 1 and a rate ratio above 0. It is scaled by alpha / rank and
+    fed what dropout leaves, and its B matrices start at zero and learn at the ratio times the rate.
 
-    Neither is one whose B matrices, which begin as zeros, learn at 0 times the rate. Today, silently: the gradients are
-    0, and the saved adapter is the one that it began as. Source: peft 0.21 `tuners/lora/layer.py`; executed.
+    Why it is bad: the run trains nothing.
+
+    Without it: silently, the gradients are 0, and the saved adapter is the initial one.
+
+    Source: peft 0.21 `tuners/lora/layer.py`; executed.
     """
     for name, wrong, better in (("alpha", 0, "32"), ("dropout", 1, "0.05"), ("lr_ratio", 0, "16")):
         path = path_of(f"lora.{name}")
         if spec.get(path) == wrong:
             yield Finding(
-                spec.place(path, "nothing of the adapter is left"),
+                spec.place(path, "the adapter has no effect"),
                 f"`{name} = {wrong}` trains nothing",
                 write(f"{name} = {better}"),
             )
@@ -128,16 +148,20 @@ def no_effect(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP457", "moving-reference-of-adapters")
 def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
-    """With adapters the reference is the model without them: there is no copy that could move.
+    """`sync_reference` needs all weights trained: with adapters the reference is the model without them, and there is
+    no copy that could move.
 
-    Today: trl 1.16 raises NotImplementedError, trl 0.18's dpo ValueError, both in the trainer's constructor after the
-    data is tokenized; trl 0.18's grpo moves nothing, in silence. Source: `dpo_trainer.py`, `kto_trainer.py`,
-    `grpo_trainer.py` of both; executed.
+    Why it is bad: the reference would stay where it is.
+
+    Without it: trl 1.16 raises NotImplementedError and dpo of trl 0.18 ValueError, both in the trainer's constructor
+    after the data is tokenized. grpo of trl 0.18 silently moves nothing.
+
+    Source: `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py` of both; executed.
     """
     if spec.flag("method.sync_reference"):
         yield Finding(
             spec.place("method.sync_reference", "no copy to move"),
-            "the reference of an adapter cannot move",
+            "adapters have no copy of the reference that could move",
             "leave `sync_reference` out, or train all weights",
             (spec.label("lora") or spec.label("qlora"),),
         )
@@ -145,31 +169,40 @@ def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP458", "rank-above-the-width", "warning")
 def rank_above_width(spec: Spec) -> Iterator[Finding]:
-    """An adapter of a rank above the model's width has more weights than the layer that it stands on.
+    """The rank of an adapter should not exceed the model's width; above it the adapter has more weights than the layer
+    that it adapts.
 
-    The product of its two matrices has no higher rank than the layer's. Source: arXiv 2106.09685.
+    Why it is bad: the product of its two matrices has no higher rank than the layer's.
+
+    Without it: an adapter of any rank trains.
+
+    Source: arXiv 2106.09685.
     """
     facts, rank = spec.model.facts, spec.get("lora.rank")
     if facts is not None and isinstance(rank, int) and rank > facts.hidden and not spec.flag("oft"):
         yield Finding(
             spec.place("lora.rank", f"{spec.model.name} is {facts.hidden:,} wide"),
-            f"adapters of rank {rank:,} are larger than the layers under them",
+            f"adapters of rank {rank:,} are larger than the layers that they adapt",
             write("rank = 16", ", or leave `lora` out"),
         )
 
 
 @rule("XP459", "reentrant-forced", "warning")
 def reentrant_forced(spec: Spec) -> Iterator[Finding]:
-    """Adapters under ZeRO-3 recompute activations the reentrant way only; trl 1.16 sets it, whatever is written.
+    """Adapters under ZeRO-3 are recomputed the reentrant way only; trl 1.16 sets it whatever is written.
 
-    Today: a warning in the log. Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; executed.
+    Why it is bad: the run does not do what the spec states.
+
+    Without it: a warning in the log.
+
+    Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; executed.
     """
     path: Final = "memory.checkpointing.reentrant"
     forced = spec.zero_stage == 3 and spec.flag("memory.checkpointing") and spec.stack.facts.zero3_adapters_reentrant
     if forced and spec.written(path) and not spec.flag(path):
         yield Finding(
             spec.place(path, "set to true by trl"),
-            "adapters under zero3 are recomputed the reentrant way",
+            "adapters under zero3 always use reentrant checkpointing",
             "write `reentrant = true`, or `strategy zero2`",
             (spec.label("strategy", "the strategy"),),
         )

@@ -1,5 +1,4 @@
-"""What is trained beside adapters and instead of all weights: whole modules, stacked parameters, rotations, two rates,
-some of the layers (XP464 to XP469, XP475)."""
+"""Modules, parameters, rotations and rates that an adapter or `freeze` trains (XP464 to XP469, XP475, XP795)."""
 
 from __future__ import annotations
 
@@ -9,15 +8,15 @@ from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath, NamesPath
 from xpc.compiler.registry.linear_layers import HEADS, TABLES
-from xpc.compiler.rules.core.conditions import either, on, written
-from xpc.compiler.rules.core.modules import EMBEDDINGS, MODULES, heads, holders, holds_layers
+from xpc.compiler.rules.core.conditions import any_of, enabled, written
+from xpc.compiler.rules.core.modules import EMBEDDINGS, MODULES, container_names, heads, is_container_path
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.fused_experts import FAMILIES
 
-WHEN = either(
-    on("freeze", "oft"),
+WHEN = any_of(
+    enabled("freeze", "oft"),
     written(
         "lora.within",
         "lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr",
@@ -29,46 +28,55 @@ OF_LORA = ("alpha", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
 
 
 def _known(spec: Spec) -> tuple[str, ...] | None:
-    """The modules of the model by their last names, or None where they are not known."""
+    """The last names of the model's modules, or None where they are not known."""
     facts = spec.model.facts
     known = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
     return None if known is None or facts is None else (*known, *heads(spec, facts.model_type))
 
 
 def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
-    """Names that no module of a known family has; norms have many names, and are believed."""
+    """Names that no module of a known family has. Norms have many names, so any name of a norm is accepted."""
     known = _known(spec)
     if known is None:
         return []
     ends = [(one, one.rpartition(".")[2]) for one in names]
     return [
-        one for one, end in ends if end not in (*known, *holders()) and "norm" not in end and not end.startswith("ln")
+        one
+        for one, end in ends
+        if end not in (*known, *container_names()) and "norm" not in end and not end.startswith("ln")
     ]
 
 
 @rule("XP795", "within-without-names")
 def within_without_names(spec: Spec) -> Iterator[Finding]:
-    """Adapters inside of one module need the names of the modules there: `all-linear` takes every linear layer.
+    """Adapters inside one module need the names of the modules there: `all-linear` takes every linear layer of the
+    whole model. peft has `all-linear` for the whole model, and a pattern for names.
 
-    peft has its `all-linear` for the whole model, and a pattern for names. Today: a pattern of no name, and ValueError
-    once the model is loaded. Source: peft 0.19 and 0.15 `tuners/tuners_utils.py` (`check_target_module_exists`).
+    Why it is bad: `within` cannot restrict `all-linear`.
+
+    Without it: the pattern has no name, and ValueError is raised once the model is loaded.
+
+    Source: peft 0.19 and 0.15 `tuners/tuners_utils.py` (`check_target_module_exists`); read.
     """
     if spec.get("lora.within") is not None and not isinstance(spec.get("lora.targets"), tuple):
         yield Finding(
             spec.place("lora.within", "a part of the model"),
             "`all-linear` takes every linear layer of the whole model",
-            "write `targets = [q_proj, k_proj, v_proj, o_proj]` beside `within`, or leave `within` out",
+            "write `targets = [q_proj, k_proj, v_proj, o_proj]`, or leave `within` out",
             (spec.label("lora.targets", "the targets"),),
         )
 
 
 @rule("XP464", "setting-of-another-adapter")
 def setting_of_another(spec: Spec) -> Iterator[Finding]:
-    """Low-rank matrices have an alpha, two rates, and stand on parameters; rotations have blocks.
+    """Each kind of adapter takes only its own settings: LoRA has an alpha, two rates and parameters, OFT has blocks.
+    PEFT takes either the number of OFT's blocks or their size and derives the other, and rotates linear layers only.
 
-    PEFT takes the number of blocks of a rotation or their size, and has the other from the layer; it rotates linear
-    layers only. Today: the one class raises TypeError for the other's argument, ValueError for both sizes. Source: peft
-    0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`; executed.
+    Why it is bad: the adapter has no such setting.
+
+    Without it: each class raises TypeError for an argument of the other, and ValueError for both sizes.
+
+    Source: peft 0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`; executed.
     """
     for name in OF_LORA if spec.flag("oft") else ("block_size",):
         path = path_of(f"lora.{name}")
@@ -83,13 +91,13 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
     if spec.flag("oft") and spec.written("lora.rank") and spec.written("lora.block_size"):
         yield Finding(
             spec.place("lora.rank", "the blocks of a layer"),
-            "`rank` and `block_size` of oft decide each other",
+            "oft takes `rank` or `block_size`, not both",
             "leave `rank` out",
             (spec.label("lora.block_size", "their size"),),
         )
     if spec.get("lora.embedding_lr") is not None and spec.get("lora.lr_ratio") is None and not spec.flag("oft"):
         yield Finding(
-            spec.place("lora.embedding_lr", "read by LoRA+ alone"),
+            spec.place("lora.embedding_lr", "only LoRA+ reads it"),
             "`embedding_lr` does nothing without `lr_ratio`",
             "leave `embedding_lr` out",
         )
@@ -97,10 +105,13 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP465", "rotation-of-what-is-not-linear")
 def not_linear(spec: Spec) -> Iterator[Finding]:
-    """OFT rotates what a linear layer is given; the layers of GPT-2 are of a class of their own (Conv1D).
+    """OFT needs linear layers; the layers of GPT-2 are Conv1D, and embeddings are rotated by peft 0.21 but not by 0.17.
 
-    Embeddings are rotated by peft 0.21 and not by 0.17. Today: TypeError, on trl-0.18 ValueError, in the trainer's
-    constructor, after the data is tokenized. Source: peft 0.21 and 0.17 `tuners/oft/model.py`; executed.
+    Why it is bad: the run cannot start.
+
+    Without it: TypeError (ValueError on trl-0.18) in the trainer's constructor, after the data is tokenized.
+
+    Source: peft 0.21 and 0.17 `tuners/oft/model.py`; executed.
     """
     if not spec.flag("oft"):
         return
@@ -114,7 +125,7 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
         )
     elif wrong and not spec.stack.facts.oft_embeddings:
         yield Finding(
-            spec.place("lora.targets", f"`{wrong[0]}` is no linear layer"),
+            spec.place("lora.targets", f"`{wrong[0]}` is not a linear layer"),
             f"oft cannot rotate embeddings on {spec.stack.name}",
             write("targets = all-linear"),
             (spec.label("target", "the target"),),
@@ -123,11 +134,15 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP466", "whole-module-that-is-none")
 def no_such_module(spec: Spec) -> Iterator[Finding]:
-    """`modules_to_save`, `within` and `freeze` name modules of the model.
+    """`modules_to_save`, `within` and `freeze` must name modules that the model has. The modules of dense families are
+    known; a frozen model is also checked once its weights are loaded.
 
-    Today, silently: PEFT leaves a name out that no module has, and trains the adapters alone; a part that is not there
-    is ValueError once the model is loaded. A frozen model has a check of its own, once its weights are loaded. Known
-    are the modules of dense families. Source: peft 0.21 and 0.17 `utils/other.py` (`_set_trainable`); executed.
+    Why it is bad: the module is not trained.
+
+    Without it: silently, PEFT skips a module that does not exist and trains the adapters alone. A part for `within`
+    that does not exist is a ValueError once the model is loaded.
+
+    Source: peft 0.21 and 0.17 `utils/other.py` (`_set_trainable`); executed.
     """
     for path in ("lora.modules_to_save", "freeze.except_modules", "freeze.layer_modules"):
         names = spec.names(path)
@@ -147,22 +162,27 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
             (spec.model.label,),
         )
     within, family = spec.get("lora.within"), spec.model.model_type
-    if isinstance(within, str) and _known(spec) is not None and family and not holds_layers(family, within):
+    if isinstance(within, str) and _known(spec) is not None and family and not is_container_path(family, within):
         yield Finding(
             spec.place("lora.within"),
             f"{spec.model.name} has no part `{within[:60]}`",
-            "leave `within` out: its one decoder is the whole model",
+            "leave `within` out: the model is a single decoder",
             (spec.model.label,),
         )
 
 
 @rule("XP467", "tied-weights-part", "warning")
 def tied_part(spec: Spec) -> Iterator[Finding]:
-    """Embeddings and head of this model are one weight; what is saved beside adapters is a copy of its own.
+    """`modules_to_save` should not name tied embeddings or their head: the two are one weight of this model, and what
+    is saved with adapters is a separate copy.
 
-    The adapter folder holds what was trained, and loads right. Merged into the model and saved, one of the two is lost
-    on trl-0.18: its configuration says that they are one, and transformers 4.52 believes it; 5.23 looks at the weights.
-    Today: a warning of PEFT. Source: peft 0.17 `tuners/tuners_utils.py`; executed.
+    Why it is bad: merged into the model and saved, one of the two is lost on trl-0.18; the adapter folder itself loads
+    correctly.
+
+    Without it: a warning of PEFT. transformers 4.52 trusts the configuration, which says that the two are one; 5.23
+    compares the weights.
+
+    Source: peft 0.17 `tuners/tuners_utils.py`; executed.
     """
     facts = spec.model.facts
     names = spec.names("lora.modules_to_save")
@@ -178,9 +198,13 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP468", "parameter-that-is-none")
 def no_such_parameter(spec: Spec) -> Iterator[Finding]:
-    """`parameters` is for experts that are one stacked parameter; where each layer has its own, `targets` names it.
+    """`parameters` must name experts that are one stacked parameter; where each layer has its own, `targets` names it.
+    transformers 4.52 keeps the experts of most families separate.
 
-    transformers 4.52 keeps the experts of most families apart. Today: a RuntimeWarning of PEFT, and no adapter there.
+    Why it is bad: the experts get no adapter.
+
+    Without it: a RuntimeWarning of PEFT, and no adapter there.
+
     Source: peft 0.21 and 0.17 `tuners/tuners_utils.py`; executed.
     """
     facts, names = spec.model.facts, spec.names("lora.parameters")
@@ -191,7 +215,7 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
     apart = not spec.stack.facts.experts_stacked and facts.model_type in FAMILIES
     if dense or apart:
         yield Finding(
-            spec.place("lora.parameters", f"in {spec.stack.name} its layers are apart" if apart else ""),
+            spec.place("lora.parameters", f"its experts are separate layers in {spec.stack.name}" if apart else ""),
             f"{spec.model.name} has no parameter `{stacked[0][:60]}`",
             "leave `parameters` out",
             (spec.model.label,),
@@ -200,17 +224,20 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP469", "two-rates-of-one")
 def two_rates(spec: Spec) -> Iterator[Finding]:
-    """LoRA+ is groups of parameters with rates of their own, and some optimizers step by none of them.
+    """`lr_ratio` (LoRA+) needs an optimizer with parameter groups that have their own rates. Layerwise optimizers are
+    one optimizer per parameter behind a stand-in with an empty group; LOMO steps in the backward pass with one rate.
 
-    Layerwise optimizers are one optimizer a parameter behind a stand-in with a group of nothing; LOMO steps in the
-    backward pass with one rate. Today both train at one rate, in silence. Source: transformers 5.23
-    `trainer_optimizer.py` (`LayerWiseDummyOptimizer`); lomo-optim 0.1.1; executed.
+    Why it is bad: the second rate is ignored.
+
+    Without it: both silently train at one rate.
+
+    Source: transformers 5.23 `trainer_optimizer.py` (`LayerWiseDummyOptimizer`); lomo-optim 0.1.1; executed.
     """
     name = spec.text("optimizer")
     if spec.get("lora.lr_ratio") is not None and name in (*LAYERWISE, *FUSED):
         yield Finding(
             spec.place("lora.lr_ratio", "two rates"),
-            f"`optimizer {name}` has one rate",
+            f"`optimizer {name}` has a single rate",
             "leave `lr_ratio` out",
             (spec.label("optimizer", "the optimizer"),),
         )
@@ -218,10 +245,15 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP475", "new-token-without-embeddings")
 def new_tokens(spec: Spec) -> Iterator[Finding]:
-    """A new token begins with random rows in the embeddings and the head, which must be trained, or it means nothing.
+    """New tokens need trained embeddings: their rows in the embeddings and the head start at random, and adapters and
+    `freeze` train them only where they name them. vLLM loads the model without the new rows and cannot be given the
+    trained ones.
 
-    Adapters and `freeze` leave them as they were drawn unless they name them. vLLM loads the model without the new
-    rows, and cannot be given the trained ones. Today: silence, and tokens that are noise.
+    Why it is bad: an untrained token means nothing to the model.
+
+    Without it: silently, the new tokens stay noise.
+
+    Source: the trainable weights are measured when the trainer is built (`tests/proof/measures/adapters.py`); executed.
     """
     if not spec.names("model.tokens"):
         return
@@ -244,7 +276,7 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
     if spec.flag("method.vllm"):
         yield Finding(
             spec.place("model.tokens", "vLLM has no rows for them"),
-            "vLLM cannot generate tokens that are added",
+            "vLLM cannot generate added tokens",
             "leave `vllm` out, or save a model that has the tokens",
             (spec.label("method.vllm"),),
         )

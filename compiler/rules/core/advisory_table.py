@@ -1,4 +1,4 @@
-"""What versions of the libraries are known to compute wrongly: the table of compiler/stacks/advisories.toml."""
+"""Known wrong results of library versions: the table in compiler/stacks/advisories.toml."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ EXTRA = "extra."
 
 @record
 class Advisory:
-    """A package that computes something wrong in versions from `first` to before `mended`, where a spec has `when`.
+    """A package computes something wrong from version `first` until before `mended`, for specs that match `when`.
 
-    `threads` are OWNER/NAME#NUMBER, `effect` is what was measured. Where it applies the rule `rule` refuses it, or the
-    trainer of a bundle mends it as `runtime` says; of others XP940 tells at `place`, with `help`.
+    `threads` are OWNER/NAME#NUMBER, `effect` is what was measured. Where it applies, either `rule` refuses the spec, or
+    the bundle's trainer corrects it as `runtime` describes, or XP940 reports it at `place` with `help`.
     """
 
     name: str
@@ -45,15 +45,15 @@ class Advisory:
     severity: str = field(default="warning")
 
     def concerns(self, version: str) -> bool:
-        """Whether a version of the package computes it wrongly."""
+        """Whether a version of the package has the fault."""
         return _number(self.first) <= _number(version) and (not self.mended or _number(version) < _number(self.mended))
 
     def of(self, stack: Stack) -> bool:
-        """Whether the version that a stack pins does."""
+        """Whether the version that a stack pins has the fault."""
         return self.package in stack.pins and self.concerns(stack.pins[self.package])
 
     def applies(self, spec: Spec) -> bool:
-        """Whether the spec has what it takes."""
+        """Whether the spec matches `when`."""
         return all(_has(spec, name, wanted) for name, wanted in self.when.items())
 
     @property
@@ -71,7 +71,7 @@ def table() -> tuple[Advisory, ...]:
 
 
 def mended(spec: Spec, before: Stack, after: Stack) -> list[Advisory]:
-    """What a stack computes wrongly of a spec, and another does not."""
+    """The advisories of a spec that apply to one stack and not to another."""
     return [one for one in table() if one.of(before) and not one.of(after) and one.applies(spec)]
 
 
@@ -86,7 +86,7 @@ def _has(spec: Spec, name: str, wanted: object) -> bool:
     elif name in FACTS:
         return FACTS[name](spec) is wanted
     else:
-        path: Path = name  # type: ignore[assignment]  # of the table, which a test reads
+        path: Path = name  # type: ignore[assignment]  # from the table, which a test checks
         value = spec.get(path)
         if isinstance(value, tuple):  # losses
             value = next(iter(getattr(one, "name", one) for one in value), None)
@@ -105,9 +105,9 @@ FACTS = {
     "on_gpu": lambda spec: not spec.on_cpu,
     "ragged": _ragged,
 }
-"""What `when` may ask beside settings."""
+"""What `when` may test in addition to settings."""
 
 
 def known(name: str) -> bool:
-    """Whether `when` may have a name."""
+    """Whether a name is allowed in `when`."""
     return name in FACTS or name in BY_PATH or name.startswith(EXTRA)

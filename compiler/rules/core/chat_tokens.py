@@ -1,4 +1,4 @@
-"""Control tokens of a chat template that a model's vocabulary does not have."""
+"""Control tokens of a chat template that are missing from a model's vocabulary."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from xpc.compiler.registry.chat_templates import native, new_tokens, text
 from xpc.compiler.spec import Spec
 
 
-def unknown(spec: Spec, template: str) -> tuple[str, ...]:
-    """The control tokens in a template's text that the spec's model has no token for, as far as that is known."""
+def unknown_tokens(spec: Spec, template: str) -> tuple[str, ...]:
+    """The control tokens of a template that are not in the model's vocabulary, where the vocabulary is known."""
     known, added = spec.model.vocabulary, spec.names("model.tokens")
     if template == text("zephyr").decode():
-        return ()  # its roles are words in angle brackets, as published
+        return ()  # its roles are ordinary words in angle brackets, as published
     if known is None:
         found = new_tokens(template, spec.model.name)
     else:
@@ -23,18 +23,18 @@ def unknown(spec: Spec, template: str) -> tuple[str, ...]:
     return tuple(one for one in found if one not in added)
 
 
-def adding(tokens: tuple[str, ...]) -> str:
-    """The setting that adds tokens to a vocabulary."""
+def tokens_setting(tokens: tuple[str, ...]) -> str:
+    """The setting that adds the tokens to a vocabulary: `tokens = ["<|x|>"]`."""
     return "`tokens = [" + ", ".join(f'"{one}"' for one in tokens) + "]`"
 
 
-def advice(spec: Spec) -> str:
-    """The template to write where a model has none, and what it asks of the vocabulary."""
+def template_advice(spec: Spec) -> str:
+    """The help for a model without a template: one to write, and the tokens that it adds to the vocabulary."""
     name = native(spec.model.name) or "chatml"
-    new = unknown(spec, text(name).decode())
+    new = unknown_tokens(spec, text(name).decode())
     if not new:
         return f"write `chat_template = {name}`" + (", the template of its family" if name != "chatml" else "")
     return (
-        f"write `chat_template = {name}` beside {adding(new)}, which are new to its vocabulary: "
-        "their embeddings are learned from nothing"
+        f"write `chat_template = {name}` and {tokens_setting(new)}, which are new to its vocabulary: "
+        "their embeddings are learned from scratch"
     )

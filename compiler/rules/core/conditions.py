@@ -1,6 +1,6 @@
-"""When a module of rules has something to say: its `WHEN` is one of these, or `either` of several.
+"""Conditions for `WHEN` of a module of rules: the specs that its rules apply to.
 
-A module is imported only for a spec that its condition holds for, since start-up is counted in milliseconds.
+A module is imported only where its condition is true, because start-up is counted in milliseconds.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from xpc.compiler.spec import Spec
 
 Condition = Callable[[Spec], bool]
 FEW = 2**16
-"""Rows that a batch may be larger than."""
+"""Data with fewer rows than this may be smaller than one batch."""
 
 
 def always(spec: Spec) -> bool:
-    """Every spec."""
+    """True for every spec."""
     return True
 
 
 def written(*paths: Path) -> Condition:
-    """The spec or a base of it states one of the settings."""
+    """The spec or one of its bases writes one of the settings."""
     return lambda spec: any(map(spec.written, paths))
 
 
-def given(*paths: Path) -> Condition:
+def has_value(*paths: Path) -> Condition:
     """One of the settings has a value, written or derived."""
     return lambda spec: any(spec.get(path) is not None for path in paths)
 
 
-def on(*paths: FlagPath) -> Condition:
+def enabled(*paths: FlagPath) -> Condition:
     """One of the flags is set."""
     return lambda spec: any(map(spec.flag, paths))
 
@@ -43,8 +43,8 @@ def chosen(path: TextPath, *choices: str) -> Condition:
     return lambda spec: spec.get(path) in choices
 
 
-def other(path: TextPath, *choices: str) -> Condition:
-    """The setting has another choice than these."""
+def not_chosen(path: TextPath, *choices: str) -> Condition:
+    """The setting has none of these choices."""
     return lambda spec: spec.get(path) not in choices
 
 
@@ -53,18 +53,18 @@ def extra(*names: str) -> Condition:
     return lambda spec: any(map(spec.extra.get, names))
 
 
-def either(*conditions: Condition) -> Condition:
-    """One of the conditions holds."""
+def any_of(*conditions: Condition) -> Condition:
+    """One of the conditions is true."""
     return lambda spec: any(one(spec) for one in conditions)
 
 
-def both(*conditions: Condition) -> Condition:
-    """All of the conditions hold."""
+def all_of(*conditions: Condition) -> Condition:
+    """All of the conditions are true."""
     return lambda spec: all(one(spec) for one in conditions)
 
 
 def adapters(spec: Spec) -> bool:
-    """Adapters are trained."""
+    """The run trains adapters."""
     return spec.lora
 
 
@@ -74,7 +74,7 @@ def generates(spec: Spec) -> bool:
 
 
 def grouped(spec: Spec) -> bool:
-    """The completions of one prompt are compared with each other."""
+    """The method compares the completions of one prompt with each other."""
     return spec.method.grouped
 
 
@@ -84,12 +84,12 @@ def preferences(spec: Spec) -> bool:
 
 
 def quantized(spec: Spec) -> bool:
-    """The weights of the model are quantized already."""
+    """The model's weights are published quantized."""
     return "quantization_config" in spec.model.config
 
 
 def gemma(spec: Spec) -> bool:
-    """The model is one of the Gemmas, whose template has no system prompt."""
+    """The model is a Gemma, whose template has no place for a system prompt."""
     return spec.model.name.startswith("gemma-")
 
 
@@ -105,7 +105,7 @@ def few_rows(spec: Spec) -> bool:
 
 
 def counted_rows(spec: Spec) -> bool:
-    """The rows of a source are known, or are to be counted out."""
+    """A source is a local file, or has a `take`: its rows are counted."""
     return any(one.path or one.take for one in spec.sources)
 
 
@@ -120,17 +120,17 @@ def local_tokenizer(spec: Spec) -> bool:
 
 
 def surveyed(spec: Spec) -> bool:
-    """The rows of a source were read."""
+    """The rows of a local source were read."""
     return any(one.sha256 or one.parts for one in spec.sources)
 
 
 def evaluation_rows(spec: Spec) -> bool:
-    """There are rows of their own to evaluate on."""
+    """The spec names separate evaluation data."""
     return bool(spec.evaluated)
 
 
-def secrets(spec: Spec) -> bool:
-    """The spec names a text, or a run by 40 letters, or has in it what every secret has."""
+def may_have_secrets(spec: Spec) -> bool:
+    """The bundle has a file besides data, a tracked run has a name of 40 letters, or the text looks like a secret."""
     if any(not name.startswith("data/") for name in spec.bundled):
         return True
     if any(isinstance(one, str) and len(one) == 40 for one in (spec.get("track.name"), spec.get("track.project"))):
@@ -140,8 +140,8 @@ def secrets(spec: Spec) -> bool:
     return any(map(suspect, texts))
 
 
-def advised(spec: Spec) -> bool:
-    """What the table of advisories speaks of beside other rules: the reduction of ZeRO, accumulations, a fused loss."""
+def has_advisory(spec: Spec) -> bool:
+    """Advisories without a rule may apply: ZeRO's reduction, accumulation, a fused loss."""
     if spec.zero_stage and spec.get("strategy.overlap_comm") is True:
         return True
     if spec.zero_stage and spec.integer("batch.accum") > 1 and spec.stack.facts.zero_counts_micro_batches:

@@ -15,8 +15,8 @@ def error_codes(spec: Spec) -> set[str]:
     """The codes of the errors of every rule, except the rules about memory."""
     return {
         found.code
-        for module, speaks in MODULES
-        if module != OWN_MODULE and speaks(spec)
+        for module, applies in MODULES
+        if module != OWN_MODULE and applies(spec)
         for rule in rules(module)
         for found in rule.run(spec)
         if found.severity == ERROR

@@ -1,7 +1,7 @@
-"""The modules that an adapter may stand on, by family: those whose layers are all alike in both targets.
+"""Names of modules by family, for families whose layers are all alike: what adapters and `freeze` may name.
 
-Linear layers, their transposed kin of GPT-2, and embeddings; of transformers 5.23 and 4.52. A test builds every family
-and compares. Mixtures of experts and hybrids are left out: their modules differ by version and by configuration.
+They are the linear layers (GPT-2's are transposed) and embeddings of transformers 5.23 and 4.52; a test builds every
+family and compares. Mixtures of experts and hybrids are excluded: their modules depend on version and configuration.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.spec import Spec
 
-EMBEDDED = {
+FAMILY_EMBEDDINGS = {
     **dict.fromkeys(("bloom", "falcon"), ("word_embeddings",)),
     **dict.fromkeys(("gpt2", "gpt_bigcode"), ("wte", "wpe")),
     "gpt_neox": ("embed_in",),
     "gptj": ("wte",),
     "opt": ("embed_tokens", "embed_positions"),
 }
-"""The embeddings of a family; those of the others are `embed_tokens` alone."""
+"""The embeddings by family; the other families have `embed_tokens` alone."""
 MODULES: dict[str, tuple[str, ...]] = {
     family: (
         *dict.fromkeys(name.rpartition(".")[2] for name in names.values()),
-        *EMBEDDED.get(family, ("embed_tokens",)),
+        *FAMILY_EMBEDDINGS.get(family, ("embed_tokens",)),
     )
     for family, names in NAMES.items()
 }
 EMBEDDINGS = frozenset((*TOKEN_EMBEDDINGS, "wpe", "embed_positions"))
-"""Modules that stand outside of the layers."""
+"""Embeddings of all families; they are outside of the layers."""
 BLOCKS = {
     **dict.fromkeys(MODULES, ("self_attn", "mlp")),
     **dict.fromkeys(("bloom", "falcon"), ("self_attention", "mlp")),
@@ -37,13 +37,13 @@ BLOCKS = {
     "opt": ("self_attn",),
 }
 """The blocks that a layer consists of, by family."""
-HOLDERS = {
+CONTAINERS = {
     **dict.fromkeys(MODULES, ("model", "layers")),
     **dict.fromkeys(("bloom", "falcon", "gpt2", "gpt_bigcode", "gptj"), ("transformer", "h")),
     "gpt_neox": ("gpt_neox", "layers"),
     "opt": ("model", "decoder", "layers"),
 }
-"""The modules that hold the layers, by family, from the outside."""
+"""The modules that contain the layers, by family, outermost first."""
 
 NORMS = {
     **dict.fromkeys(MODULES, ("norm",)),
@@ -53,43 +53,43 @@ NORMS = {
     "olmo": (),
     "phi": ("final_layernorm",),
 }
-"""The norms behind the layers and before them; OLMo's has no weights."""
+"""The norms after and before the layers; OLMo's has no weights."""
 PROJECTIONS = {"opt": ("project_in", "project_out")}
-"""What stands between the embeddings and the layers where their sizes differ."""
+"""Projections between the embeddings and the layers, where their sizes differ."""
 
 
 def heads(spec: Spec, family: str) -> tuple[str, ...]:
-    """The output head of a family, as the stack's transformers calls it; a reward model has none."""
+    """The output head of a family by its name in the stack's transformers; a reward model has none."""
     return () if spec.method.scores else (spec.stack.facts.output_heads.get(family, "lm_head"),)
 
 
-def around(family: str) -> tuple[str, ...]:
-    """The modules outside of a family's layers, without the head, and what holds them and the layers."""
+def outer_modules(family: str) -> tuple[str, ...]:
+    """The modules outside of a family's layers, with their containers and without the head."""
     own = [one for one in MODULES[family] if one in EMBEDDINGS]
-    return (*own, *NORMS[family], *PROJECTIONS.get(family, ()), *HOLDERS[family][:-1])
+    return (*own, *NORMS[family], *PROJECTIONS.get(family, ()), *CONTAINERS[family][:-1])
 
 
-def outside(spec: Spec, family: str) -> tuple[str, ...]:
-    """What a model has outside of its layers."""
-    return (*around(family), *heads(spec, family))
+def outer_modules_and_head(spec: Spec, family: str) -> tuple[str, ...]:
+    """The modules outside of a model's layers, with the head."""
+    return (*outer_modules(family), *heads(spec, family))
 
 
-def inside(family: str) -> frozenset[str]:
-    """The linear modules and the blocks of a layer."""
+def layer_modules(family: str) -> frozenset[str]:
+    """The linear modules and the blocks of a family's layers."""
     return frozenset((*MODULES[family], *BLOCKS[family])) - EMBEDDINGS
 
 
-def holds_layers(family: str, path: str) -> bool:
-    """Whether each part of a dotted path is a module that holds others: the decoder, a layer by its number, a block."""
-    holders = (*HOLDERS[family], *BLOCKS[family])
-    return all(part in holders or part.isdecimal() for part in path.split("."))
+def is_container_path(family: str, path: str) -> bool:
+    """Whether each part of a dotted path is a module with submodules: the decoder, a layer's number, a block."""
+    containers = (*CONTAINERS[family], *BLOCKS[family])
+    return all(part in containers or part.isdecimal() for part in path.split("."))
 
 
-def holders() -> frozenset[str]:
-    """The modules of some family that hold others, and the score of a reward model."""
-    return frozenset(one for parts in (*BLOCKS.values(), *HOLDERS.values()) for one in (*parts, "score"))
+def container_names() -> frozenset[str]:
+    """All modules with submodules, of any family, and the score of a reward model."""
+    return frozenset(one for parts in (*BLOCKS.values(), *CONTAINERS.values()) for one in (*parts, "score"))
 
 
-def names() -> frozenset[str]:
-    """What some family calls a part of its layers."""
-    return frozenset().union(*map(inside, MODULES))
+def all_layer_modules() -> frozenset[str]:
+    """The modules in the layers of any family."""
+    return frozenset().union(*map(layer_modules, MODULES))

@@ -1,11 +1,11 @@
-"""Chat templates by their digest: which of them trl 1.16 replaces by a training template of its own, by exact text."""
+"""Digests of the chat templates that trl 1.16 replaces by its own training templates, matched by exact text."""
 
 from __future__ import annotations
 
 from xpc.compiler.files.digest import sha256
 
 MARK = r"\{%-?\s*generation\s*-?%\}"
-"""trl 1.16 `chat_template_utils.has_generation_markers`."""
+"""A generation marker, as trl 1.16 finds it (`chat_template_utils.has_generation_markers`)."""
 
 TRAINABLE = frozenset(
     (
@@ -45,11 +45,11 @@ TRAINABLE = frozenset(
 """The first 16 digits of the SHA-256 of each template that `get_training_chat_template` of trl 1.16 knows."""
 
 UNMARKED = ("llama-3.1-", "llama-3.2-")
-"""Aliases of models whose own template has no marks and is not among them (trl/chat_templates/README.md)."""
+"""Aliases of models whose template has no markers and is not in TRAINABLE (trl/chat_templates/README.md)."""
 
 
 def trainable(text: str) -> bool:
-    """Whether the assistant's tokens can be found under a template, by marks of its own or by trl's."""
+    """Whether a template marks the assistant's tokens, with its own markers or those of trl's training template."""
     import re
 
     plain = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,4 +1,4 @@
-"""What is read of a file of reward functions; nothing of it is executed. Only specs that have one load this."""
+"""Read a file of reward functions without executing it. Only specs with such a file import this."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def _body(code: bytes) -> list[ast.stmt]:
         return ast.parse(code).body
 
 
-def head(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
-    """What a function takes by name, which of it has no default, and whether it takes others; None where not known."""
+def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
+    """A function's parameters, those without a default, and whether it has `**kwargs`; None where that is unknown."""
     found = [one for one in _body(code) if getattr(one, "name", None) == name] if code else []
     if len(found) != 1 or not isinstance(found[0], ast.FunctionDef | ast.AsyncFunctionDef) or found[0].decorator_list:
         return None
@@ -27,6 +27,6 @@ def head(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
 
 
 def may_log(code: bytes) -> bool:
-    """Whether a function of the file could log metrics: it names trl's `log_metric`, or hands on all it is given."""
+    """Whether a function of the file may log metrics: it names trl's `log_metric`, or passes on its `**kwargs`."""
     calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
     return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)

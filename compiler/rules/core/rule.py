@@ -1,4 +1,4 @@
-"""What a rule is: a code, a slug, a severity, and a small function whose docstring is its explanation."""
+"""A rule: a code, a slug, a severity, and a small function whose docstring is its explanation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from xpc.grammar.record import record
 
 Check = Callable[[Spec], Iterator["Finding"]]
 
+SOURCE = "Source: "
+PARTS = ("Why it is bad: ", "Without it: ", SOURCE)
+"""The words that begin the second, third and fourth paragraph of a rule's docstring."""
+
 
 class write(str):  # noqa: N801
-    """A help that says what to write, which an edit can put in the place: `write("seq = 512", ", or leave it out")`."""
+    """A help whose text can also replace the label's text: `write("seq = 512", ", or leave it out")`."""
 
     typed: str
     more: str
@@ -28,9 +32,9 @@ class write(str):  # noqa: N801
 
 @record
 class Finding:
-    """A violation: the place, one clause, the fact or arithmetic beside it, and what to write instead.
+    """A violation: the place with a fact or arithmetic, one clause as the message, and what to write instead.
 
-    `replace` takes the place's text where the help does not say what to `write`.
+    `replace` is the text for the place where the help is not a `write`.
     """
 
     primary: Label
@@ -43,9 +47,10 @@ class Finding:
 
 @record
 class Rule:
-    """A legality rule. `explanation` is the docstring: what it checks, what happens today without it, the source.
+    """A legality rule. `explanation` is the docstring, in four paragraphs: what the rule checks, `Why it is bad:`,
+    `Without it:` (what happens then) and `Source:`.
 
-    `reads` are settings that it reads and that cannot be read off its source (xpc.compiler.rules.core.build).
+    `reads` are settings that the rule reads and that cannot be found in its source (xpc.compiler.rules.core.build).
     """
 
     code: str
@@ -55,15 +60,22 @@ class Rule:
     check: Check
     reads: tuple[Path, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """The explanation without the indentation of a docstring."""
+        from textwrap import dedent
+
+        return dedent("    " + self.explanation).strip()
+
     def run(self, spec: Spec) -> Iterator[Diagnostic]:
         """The diagnostics of a spec under this rule."""
         for found in self.check(spec):
             help, text = found.help, found.replace
             if isinstance(help, write):
-                text = _inside_its_block(help.typed, found.primary)
+                text = _relative_to_block(help.typed, found.primary)
                 help = write(text, help.more)
             elif text is not None:
-                text = _inside_its_block(text, found.primary)
+                text = _relative_to_block(text, found.primary)
             edits = () if text is None else (Edit(found.primary.span, text),)
             related = tuple(label for label in found.related if label is not None)
             yield Diagnostic(
@@ -78,9 +90,9 @@ class Rule:
             )
 
 
-def lacking(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Finding]:
-    """The finding of a choice that the target lacks; its policy says why (`optimizers_lacking`). The help's `{}` is the
-    name of a target that has it."""
+def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Finding]:
+    """Report a choice that the target does not support, with the reason from its policy (`optimizers_lacking`). `{}` in
+    the help becomes the name of a target that supports it."""
     name = spec.text(setting)
     reason = spec.stack.lacking(f"{setting}s").get(name)
     if reason is not None:
@@ -93,20 +105,20 @@ def lacking(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Fi
         )
 
 
-def _inside_its_block(text: str, label: Label) -> str:
-    """`a.b = 1` as it is typed where the key stands in blocks that say its first parts: `b = 1`."""
+def _relative_to_block(text: str, label: Label) -> str:
+    """`a.b = 1` as it is written inside the block `a`: `b = 1`."""
     name, equals, value = text.partition(" = ")
-    there = label.typed.partition("=")[0].strip()
-    return f"{there} = {value}" if equals and there and name.endswith(f".{there}") else text
+    key = label.typed.partition("=")[0].strip()
+    return f"{key} = {value}" if equals and key and name.endswith(f".{key}") else text
 
 
 def with_number(word: str, value: int) -> str:
-    """`micro=16` or `micro = 16` with another number."""
+    """The setting `micro=16` or `micro = 16` with another number, in the same spacing."""
     return f"{word.partition('=')[0]}{'= ' if '= ' in word else '='}{value}"
 
 
 def rule(code: str, slug: str, severity: str = "error", reads: tuple[Path, ...] = ()) -> Callable[[Check], Rule]:
-    """Make a rule of a check; the check must have a docstring."""
+    """Make a rule from a check, whose docstring is the explanation."""
 
     def wrap(check: Check) -> Rule:
         return Rule(code, slug, severity, check.__doc__ or "", check, reads)

@@ -1,4 +1,4 @@
-"""Rows of their own to evaluate on, and several named sets of them (XP525 to XP527)."""
+"""Separate evaluation data, and several named evaluation sets (XP525 to XP527)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 
 @rule("XP525", "evaluation-over-other-tokens")
 def other_tokens(spec: Spec) -> Iterator[Finding]:
-    """A model that learns completions alone is evaluated on completions alone.
+    """A model that learns completions alone must be evaluated on rows with a prompt and a completion.
 
-    With rows of another shape the loss of the evaluation is a mean over all tokens, those of questions too, and says
-    nothing of what is learnt. Today, silently: the rows have no completion mask, and the collator then masks nothing.
+    Why it is bad: with rows of another shape the evaluation loss is a mean over all tokens, including the questions,
+    and does not measure what is learned.
+
+    Without it: silently, the rows have no completion mask, and the collator masks nothing.
+
     Source: trl 1.16 and 0.18 `sft_trainer.py` (`DataCollatorForLanguageModeling`); executed.
     """
     shapes = {source.shape for source in spec.data}
@@ -33,7 +36,7 @@ def other_tokens(spec: Spec) -> Iterator[Finding]:
         if other is not None:
             yield Finding(
                 one.label,
-                f"`{one.name}` holds {other.shape}, and the loss is taken over completions",
+                f"`{one.name}` contains {other.shape}, and the loss is taken over completions",
                 "evaluate on prompts and completions, or write `method sft(completion_only=false)`",
                 (spec.data[0].label,),
             )
@@ -41,23 +44,26 @@ def other_tokens(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP526", "metric-of-no-set")
 def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
-    """Of several evaluation sets each has metrics of its own, `eval_NAME_loss`, and none is called `eval_loss`.
+    """The best checkpoint, and a schedule that steps with the evaluation, must name one of several evaluation sets:
+    each set reports its own `eval_NAME_loss`, and none reports `eval_loss`.
 
-    The best checkpoint, and a schedule that steps with an evaluation, need the name of one set. Today: KeyError at the
-    first evaluation, hours after the start. Source: transformers 5.23 and 4.52.3 `Trainer.evaluate`,
-    `Trainer._determine_best_metric`; executed.
+    Why it is bad: the run fails hours after its start.
+
+    Without it: KeyError at the first evaluation.
+
+    Source: transformers 5.23 and 4.52.3 `Trainer.evaluate`, `Trainer._determine_best_metric`; executed.
     """
     metric = spec.extra_value("trl", METRIC)
     stepping, best = spec.text("schedule") in METRIC_SCHEDULES, spec.extra_value("trl", LOAD) is True
-    asked = isinstance(metric, str) or stepping or best or spec.get("eval.patience") is not None
-    if not spec.sets or spec.amount("eval.every") == NEVER or not asked:
+    compared = isinstance(metric, str) or stepping or best or spec.get("eval.patience") is not None
+    if not spec.sets or spec.amount("eval.every") == NEVER or not compared:
         return
     from xpc.compiler.rules.optimizer.best_model import SPEED, reported
 
     known = reported(spec)
-    said = str(metric).removeprefix("eval_") if isinstance(metric, str) else ""
+    short = str(metric).removeprefix("eval_") if isinstance(metric, str) else ""
     for name in spec.sets:
-        if said.startswith(f"{name}_") and (known is None or said[len(name) + 1 :] in (*SPEED, *known)):
+        if short.startswith(f"{name}_") and (known is None or short[len(name) + 1 :] in (*SPEED, *known)):
             return
     written = f'{METRIC} = "{spec.sets[0]}_loss"'
     if isinstance(metric, str):
@@ -70,10 +76,10 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
         place,
         f"no evaluation set reports `{metric[:60]}`"
         if isinstance(metric, str)
-        else "there are several evaluation sets, and nothing says which of them counts",
+        else "there are several evaluation sets, and the one to compare by is not named",
         f"write `{written}`"
         if isinstance(metric, str)
-        else f"write `{written}` {'beside it' if best else 'in `extra trl`'}",
+        else f"write `{written}` {'next to it' if best else 'in `extra trl`'}",
         (spec.label("eval.data", f"{len(spec.sets)} set{'s' * (len(spec.sets) > 1)}"),),
         written if isinstance(metric, str) else None,
     )
@@ -81,10 +87,14 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP527", "reference-of-one-set")
 def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
-    """trl-0.18 computes the reference's log-probabilities of one evaluation set beforehand, and not of several.
+    """`precompute` on trl-0.18 needs a single evaluation set: the reference's log-probabilities are not precomputed for
+    several.
 
-    Today: TypeError at the first evaluation: the trainer makes a loader of the name of the set. Source: trl 0.18
-    `dpo_trainer.py`, `kto_trainer.py` (`get_eval_dataloader`); executed.
+    Why it is bad: the run fails at its first evaluation.
+
+    Without it: TypeError at the first evaluation, because the trainer builds a data loader from the name of the set.
+
+    Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py` (`get_eval_dataloader`); executed.
     """
     if spec.sets and spec.get("method.precompute") is True and not spec.stack.facts.precompute_of_sets:
         yield Finding(

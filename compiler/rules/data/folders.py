@@ -13,8 +13,8 @@ from xpc.grammar.diagnostic import Label
 WHEN = data_folders
 
 
-def _asked(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
-    """The folders with each split of them that is read, and where that is written."""
+def _splits_read(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
+    """Each folder with each split that is read from it, and the place where the split is written."""
     split = spec.get("eval.split")
     for source in spec.sources:
         if source.parts:
@@ -25,38 +25,45 @@ def _asked(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
 
 @rule("XP580", "split-not-in-the-folder")
 def split_not_there(spec: Spec) -> Iterator[Finding]:
-    """A split of a folder is files, or a folder of files, that are called so: `train-0.jsonl`, `test/rows.jsonl`,
-    `data/validation-00000-of-00001.parquet`. A folder whose names say nothing is rows to train on.
+    """A folder must contain the split that is read: files, or a folder of files, with its name, such as
+    `train-0.jsonl`, `test/rows.jsonl`, `data/validation-00000-of-00001.parquet`. A folder whose names do not mention a
+    split is training rows.
 
-    Without it: where none of the files is called `train` and one is called `test`, test rows are trained on, or the run
-    ends with `Unknown split`. Source: datasets 5.2 and 5.0 `data_files.py` (`_get_data_files_patterns`); executed.
+    Why it is bad: the run could read the rows of another split.
+
+    Without it: where no file is called `train` and one is called `test`, the test rows are trained on, or the run ends
+    with `Unknown split`.
+
+    Source: datasets 5.2 and 5.0 `data_files.py` (`_get_data_files_patterns`); executed.
     """
-    for source, split, label in _asked(spec):
+    for source, split, label in _splits_read(spec):
         if source.of_split(split):
             continue
         names = tuple(part.inside(source) for part in source.parts)
         there = folders.splits(names)
         known = f"its files are called {', '.join(there)}"
-        help = f"{known}; write `split = {there[-1]}`, or name files like that" if split != "train" and there else known
+        help = f"{known}; write `split = {there[-1]}`, or give files that name" if split != "train" and there else known
         lost = next(
             (one for one in names if "/" not in one and split != "train" and folders.of_split((one,), split)), ""
         )
         if lost and there:
-            help = (
-                f"`{lost[:60]}` is not read beside folders that are called {', '.join(there)}: move it into `{split}/`"
-            )
+            help = f"`{lost[:60]}` is not read next to folders called {', '.join(there)}: move it into `{split}/`"
         yield Finding(label, f"`{source.name[:80]}` has no file of the split `{split[:40]}`", help)
 
 
 @rule("XP581", "files-of-two-kinds")
 def two_kinds(spec: Spec) -> Iterator[Finding]:
-    """The files of a split are read by one reader: JSON with JSON lines, CSV, Parquet, or text.
+    """The files of one split must all be of one kind, because one reader reads them: JSON and JSON lines, CSV, Parquet,
+    or text.
 
-    Today: the datasets library reads those of the kind that is most frequent in the folder (of as many, Parquet before
-    JSON before CSV before text), and leaves the others out in silence. Source: datasets 5.2 and 5.0 `load.py`
-    (`infer_module_for_data_files_list`, and the filter after it); executed.
+    Why it is bad: part of the data would be missing from the run.
+
+    Without it: silently, the datasets library reads only the most frequent kind in the folder (at a tie, Parquet before
+    JSON before CSV before text).
+
+    Source: datasets 5.2 and 5.0 `load.py` (`infer_module_for_data_files_list`, and the filter after it); executed.
     """
-    for source, split, label in _asked(spec):
+    for source, split, label in _splits_read(spec):
         kinds = sorted(folders.kinds([part.inside(source) for part in source.of_split(split)]))
         if len(kinds) > 1:
             yield Finding(

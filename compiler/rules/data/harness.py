@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WHEN = written("eval.tasks", "eval.allow_code_execution")
 
 TASKS: Final = "eval.tasks"
-"""Names of tasks; one of a file is named by its copy."""
+"""Names of tasks; a task from a file has the name of its copy in the bundle."""
 ALLOW: Final = "eval.allow_code_execution"
 DATA = "DigitalLearningGmbH/MATH-lighteval"
 
@@ -28,10 +28,13 @@ def _running(spec: Spec) -> list[str]:
 
 @rule("XP520", "code-execution-not-allowed")
 def unsafe(spec: Spec) -> Iterator[Finding]:
-    """A task that executes what the model writes is legal with `allow_code_execution` alone.
+    """A task that executes code written by the model needs `allow_code_execution`.
 
-    There is no sandbox: the code runs as you, with your files and your network. Today the harness raises a ValueError
-    once the model and the data of all tasks are loaded. Source: lm-eval 0.4.13, evaluator.py (`UNSAFE_CODE`).
+    Why it is bad: there is no sandbox: the code runs as you, with your files and your network.
+
+    Without it: the harness raises ValueError once the model and the data of all tasks are loaded.
+
+    Source: lm-eval 0.4.13 `evaluator.py` (`UNSAFE_CODE`); read.
     """
     running = _running(spec)
     if running and not spec.flag(ALLOW):
@@ -46,14 +49,18 @@ def unsafe(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP521", "nothing-to-execute", "warning")
 def nothing_executed(spec: Spec) -> Iterator[Finding]:
-    """`allow_code_execution` is for tasks that execute code; where none does, the permission is given for nothing.
+    """`allow_code_execution` needs a task that executes code.
 
-    It would stand there for the task that somebody adds later, without being asked. Nothing is said today.
+    Why it is bad: the permission would silently apply to a task that somebody adds later.
+
+    Without it: nothing is reported.
+
+    Source: the compiler alone reads the setting; lm-eval accepts the flag without such a task.
     """
     if spec.flag(ALLOW) and TASKS not in spec.wrong and not _running(spec):
         yield Finding(
-            spec.place(ALLOW, "permits it"),
-            "no task executes code" if spec.names(TASKS) else "code execution is allowed, and no tasks are written",
+            spec.place(ALLOW, "allows it"),
+            "no task executes code" if spec.names(TASKS) else "code execution is allowed, and there are no tasks",
             "leave `allow_code_execution` out",
             (spec.label(TASKS),),
         )
@@ -61,27 +68,34 @@ def nothing_executed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP522", "math-hard-left-out", "note")
 def leaderboard(spec: Spec) -> Iterator[Finding]:
-    """`leaderboard` is the groups of the Open LLM Leaderboard but for `leaderboard_math_hard`.
+    """`leaderboard` runs the groups of the Open LLM Leaderboard except `leaderboard_math_hard`, whose data, a part of
+    MATH, was withdrawn from the hub.
 
-    Its data, a part of MATH, was withdrawn from the hub. The pinned harness reads a copy by somebody else, which may
-    go, too, and then the harness would end before the first task of the other five. Source: lm-eval 0.4.13,
-    tasks/leaderboard/leaderboard.yaml and math/_template_yaml.
+    Why it is bad: the result is not the complete leaderboard.
+
+    Without it: the pinned harness reads a copy by another author; if the copy disappears, the harness ends before the
+    first task of the other five groups.
+
+    Source: lm-eval 0.4.13 `tasks/leaderboard/leaderboard.yaml` and `math/_template_yaml`; read.
     """
     tasks = spec.names(TASKS)
     if "leaderboard" in tasks and harness.MATH_HARD not in tasks:
         yield Finding(
             spec.place(TASKS, "five groups: bbh, gpqa, ifeval, mmlu_pro, musr"),
-            "`leaderboard` is run without `leaderboard_math_hard`, whose data was withdrawn",
-            "write `[leaderboard, leaderboard_math_hard]` to ask for the copy that is left",
+            "`leaderboard` runs without `leaderboard_math_hard`, whose data was withdrawn",
+            "write `[leaderboard, leaderboard_math_hard]` to run it on the remaining copy",
         )
 
 
 @rule("XP523", "data-withdrawn", "warning")
 def withdrawn(spec: Spec) -> Iterator[Finding]:
-    """`leaderboard_math_hard` reads a copy of data that its authors' host withdrew; what it measures may not be there.
+    """`leaderboard_math_hard` reads a copy of data that the host of its authors withdrew.
 
-    Today the harness ends with the loader's exception when the copy is gone. Source: lm-eval 0.4.13,
-    tasks/leaderboard/math/_template_yaml.
+    Why it is bad: the copy may differ from the original or be gone.
+
+    Without it: the harness ends with the loader's exception when the copy is gone.
+
+    Source: lm-eval 0.4.13 `tasks/leaderboard/math/_template_yaml`; read.
     """
     tasks = [task for task in spec.names(TASKS) if task.startswith("leaderboard_math_")]
     if tasks:
@@ -94,16 +108,19 @@ def withdrawn(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP524", "tasks-for-a-reward-model")
 def scores(spec: Spec) -> Iterator[Finding]:
-    """A reward model answers a score, not text: the harness's tasks ask for likelihoods of words.
+    """A reward model cannot run tasks of the harness: it returns a score, and the tasks need likelihoods of words.
 
-    Today the harness loads it as a language model, and the new head that predicts words has random weights: chance
-    results, without a word but transformers' list of missing weights. Source: lm-eval 0.4.13, models/huggingface.py
-    (AutoModelForCausalLM).
+    Why it is bad: the results would be chance.
+
+    Without it: the harness loads it as a language model with a new head of random weights. Only transformers' list of
+    missing weights shows it.
+
+    Source: lm-eval 0.4.13 `models/huggingface.py` (AutoModelForCausalLM); read.
     """
     if spec.names(TASKS) and spec.get("method") == "reward":
         yield Finding(
-            spec.place(TASKS, "they need a text"),
-            "a reward model cannot be evaluated by these tasks",
+            spec.place(TASKS, "they need a model that writes text"),
+            "a reward model cannot run these tasks",
             "leave `tasks` out",
             (spec.label("method", "returns scores"),),
         )

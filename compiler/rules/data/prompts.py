@@ -1,4 +1,4 @@
-"""Prompts that a template makes of a row's columns, and system prompts in a column (XP770 to XP774)."""
+"""Prompts made from columns by a template, and system prompts in a column (XP770 to XP774)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from xpc.grammar.diagnostic import Label
 
 WHEN = written("data.prompt_template", "data.system_column")
 COLUMN = re.compile(r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)")
-"""What a template writes of a row: the name at the beginning of an expression."""
+"""A column that a template writes: the name at the beginning of an expression."""
 
 
-def _asked(source: DataSource) -> str | None:
-    """Why the prompt of a source's rows is not the template's, or None."""
+def _no_prompt(source: DataSource) -> str | None:
+    """Why a template cannot make the prompts of a source, or None where it can."""
     if source.wording is not None:
-        return "`format = alpaca` has words of its own around a prompt"
+        return "`format = alpaca` already puts its own words around a prompt"
     if source.context is not None:
-        return f"`context` says what follows the prompt, and the template says it, too: `{{{{ {source.context} }}}}`"
+        return f"`context` adds a column to the prompt, and so does the template: `{{{{ {source.context} }}}}`"
     names = rows.columns(source)
     need = SHAPES.get(source.shape, ())
     prompted = "prompt" in need or (source.shape == "preference" and len(names) > len(need))
@@ -32,8 +32,8 @@ def _asked(source: DataSource) -> str | None:
     return None
 
 
-def _lacking(sources: Sequence[DataSource], names: Sequence[str]) -> tuple[DataSource, str] | None:
-    """The first file that was read and has no such column, with the column."""
+def _missing_column(sources: Sequence[DataSource], names: Sequence[str]) -> tuple[DataSource, str] | None:
+    """The first file that lacks one of the columns, with that column; files that were not read do not count."""
     for source in sources:
         found = rows.survey(source)
         if found is None or source.found is None or not found.rows:
@@ -55,17 +55,21 @@ def _not_there(source: DataSource, name: str, place: Label) -> Finding:
 
 @rule("XP770", "prompt-template-without-a-prompt")
 def template_without_prompt(spec: Spec) -> Iterator[Finding]:
-    """`prompt_template` makes the prompt of a row: its rows have a prompt column of their own, and no other words.
+    """`prompt_template` needs rows with a prompt column and without other words around the prompt. Rows of messages are
+    rendered by a chat template.
 
-    Rows of messages are rendered by a chat template. Today each script puts the words together by hand. Source: the
-    runtime's `prompt_template.py`.
+    Why it is bad: the template would make no prompt for these rows.
+
+    Without it: each training script puts the words together by hand.
+
+    Source: the runtime's `prompt_template.py`.
     """
     if spec.get("data.prompt_template") is None:
         return
-    apart = any(_asked(source) is None for source in spec.data) and spec.mixes_shapes
+    separate = any(_no_prompt(source) is None for source in spec.data) and spec.mixes_shapes
     for source in spec.data:
-        why = _asked(source)
-        if why is not None and not (apart and "prompt" not in SHAPES.get(source.shape, ())):
+        why = _no_prompt(source)
+        if why is not None and not (separate and "prompt" not in SHAPES.get(source.shape, ())):
             yield Finding(
                 spec.place("data.prompt_template", "makes no prompt"), why, "leave `prompt_template` out, or train on "
                 "rows that have a prompt and a completion", (source.label,),
@@ -75,26 +79,33 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP771", "prompt-template-of-no-column")
 def template_of_no_column(spec: Spec) -> Iterator[Finding]:
-    """A template that writes no column asks the same of every row.
+    """A prompt template must use at least one column of the row, in two braces.
 
-    Columns stand in two braces. Today, silently: a text with `{question}` for `{{ question }}` is trained on as it
-    stands. Source: jinja2.
+    Why it is bad: without a column every row gets the same prompt.
+
+    Without it: silently, a template with `{question}` in place of `{{ question }}` is trained on literally.
+
+    Source: jinja2.
     """
     template = spec.get("data.prompt_template")
     if isinstance(template, str) and not COLUMN.search(template):
         yield Finding(
             spec.place("data.prompt_template", "the same for every row"),
-            "the template writes no column of a row",
+            "the template uses no column of the row",
             "write a column in two braces, such as `{{ question }}`",
         )
 
 
 @rule("XP772", "prompt-template-column-not-there")
 def template_column(spec: Spec) -> Iterator[Finding]:
-    """A column that the template writes must be in the file.
+    """Each column that the prompt template uses must be in the file. For a dataset of the hub, the first rows are
+    checked when the run starts.
 
-    Of a data set of the hub the first rows are looked at when the run starts. Today: Jinja writes nothing for a name
-    that it does not know. Source: jinja2 (`Undefined`); the runtime's `prompt_template.py`.
+    Why it is bad: the prompts would lack the text of that column.
+
+    Without it: Jinja silently writes nothing for an unknown name.
+
+    Source: jinja2 (`Undefined`); the runtime's `prompt_template.py`.
     """
     template = spec.get("data.prompt_template")
     text = template if isinstance(template, str) else ""
@@ -103,9 +114,9 @@ def template_column(spec: Spec) -> Iterator[Finding]:
         for name in dict.fromkeys(COLUMN.findall(text))
         if f"set {name} =" not in text and f"{name} is defined" not in text
     ]
-    lacking = _lacking([source for source in spec.files if _asked(source) is None], names)
-    if lacking is not None:
-        source, name = lacking
+    missing = _missing_column([source for source in spec.files if _no_prompt(source) is None], names)
+    if missing is not None:
+        source, name = missing
         yield _not_there(source, name, spec.place("data.prompt_template", name))
 
 
@@ -113,28 +124,36 @@ def template_column(spec: Spec) -> Iterator[Finding]:
 def system_column(spec: Spec) -> Iterator[Finding]:
     """The column of the system prompts must be in the file.
 
-    Today, silently: `row.get("system")` is None for every row, and no conversation has a system prompt. Source: the
-    runtime's `prompt_template.py`.
+    Why it is bad: no conversation would have a system prompt.
+
+    Without it: silently, `row.get("system")` is None for every row.
+
+    Source: the runtime's `prompt_template.py`.
     """
     name = spec.get("data.system_column")
-    each = [_lacking([source], (name,) if isinstance(name, str) else ()) for source in spec.files]
-    lacking = next((one for one in each if one is not None), None)
-    if lacking is not None and (None not in each or not spec.mixes_shapes):  # of a mixture one may be without
-        yield _not_there(*lacking, spec.place("data.system_column", "not there"))
+    each = [_missing_column([source], (name,) if isinstance(name, str) else ()) for source in spec.files]
+    missing = next((one for one in each if one is not None), None)
+    if missing is not None and (None not in each or not spec.mixes_shapes):  # one source of a mixture may lack it
+        yield _not_there(*missing, spec.place("data.system_column", "not there"))
 
 
 @rule("XP774", "system-column-without-conversations")
 def system_column_of_texts(spec: Spec) -> Iterator[Finding]:
-    """A system prompt is the first message of a conversation, and plain text has no place for it.
+    """`system_column` needs conversations: a system prompt is the first message of a conversation, and plain text has
+    no place for it.
 
-    The runtime leaves texts as they are, so that the column would be in no row. Source: the runtime's `rows.py`.
+    Why it is bad: the system prompts would not be trained on.
+
+    Without it: the runtime leaves texts as they are, so no row contains the column.
+
+    Source: the runtime's `rows.py`.
     """
     if spec.get("data.system_column") is None or spec.flag("data.chat"):
         return
     if rows.all_texts(spec.data):
         yield Finding(
             spec.place("data.system_column", "never used"),
-            "system prompts, and no conversation that they could stand in",
-            "write `chat`, which makes turns of a prompt and its answer, or leave `system_column` out",
+            "there are system prompts, and no row is a conversation",
+            "write `chat`, which turns a prompt and its answer into a conversation, or leave `system_column` out",
             (spec.data[0].label,),
         )

@@ -1,4 +1,4 @@
-"""Names that the speakers of the rows have instead of roles (XP775, XP776)."""
+"""Names of speakers in the rows and the roles that they stand for (XP775, XP776)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ PATHS: tuple[NamesPath, ...] = ("data.user_roles", "data.assistant_roles", "data
 """The settings of ROLES, in its order."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-"""A name that is written without quotes."""
+"""A name that needs no quotes."""
 
 
 @rule("XP775", "speaker-of-two-roles", reads=PATHS)
 def of_two_roles(spec: Spec) -> Iterator[Finding]:
-    """A name of a speaker stands for one role.
+    """Each name of a speaker must belong to one role.
 
-    Today, silently: axolotl's `roles` turn a list of names around, and the last role that names a speaker has it.
-    Source: axolotl 0.18.0, prompt_strategies/chat_template.py.
+    Why it is bad: a turn would be trained on under the wrong role.
+
+    Without it: silently, in axolotl's `roles` the last role that lists a name gets it.
+
+    Source: axolotl 0.18.0 `prompt_strategies/chat_template.py`; read.
     """
     seen: dict[str, str] = {}
     for role, path in zip(ROLES, PATHS, strict=True):
@@ -34,8 +37,8 @@ def of_two_roles(spec: Spec) -> Iterator[Finding]:
         if twice:
             rest = [name for name in names if name not in twice]
             yield Finding(
-                spec.place(path, f"`{twice[0][:40]}` is the {seen[twice[0]]}, too"),
-                "a speaker of two roles",
+                spec.place(path, f"`{twice[0][:40]}` is also the {seen[twice[0]]}"),
+                "a speaker has two roles",
                 f"write `{role}_roles = [{_listed(rest)}]`" if rest else f"leave `{role}_roles` out",
             )
 
@@ -46,14 +49,18 @@ def _listed(names: Sequence[str]) -> str:
 
 @rule("XP776", "roles-without-turns", reads=PATHS)
 def without_turns(spec: Spec) -> Iterator[Finding]:
-    """Names of speakers are read in the turns of conversations, and rows of plain text have none.
+    """Names of speakers need conversations: rows of plain text have no turns.
 
-    The runtime leaves texts as they are, so that the names would be in no row. Source: the runtime's `named_roles.py`.
+    Why it is bad: the setting would have no effect.
+
+    Without it: the runtime leaves texts as they are, so no row contains the names.
+
+    Source: the runtime's `named_roles.py`.
     """
     path = next((one for one in PATHS if spec.get(one) is not None), None)
     if path is not None and spec.data and rows.all_texts(spec.data):
         yield Finding(
             spec.place(path, "never used"),
-            "names of speakers, and no conversation that they could stand in",
+            "there are names of speakers, and no row is a conversation",
             f"leave `{path.rpartition('.')[2]}` out",
         )

@@ -8,19 +8,22 @@ from math import ceil
 from xpc.compiler.data import rows
 from xpc.compiler.files.workspace import DATA_FORMATS
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.rules.core.conditions import counted_rows, either, written
+from xpc.compiler.rules.core.conditions import any_of, counted_rows, written
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
-WHEN = either(counted_rows, written("data.holdout"))
+WHEN = any_of(counted_rows, written("data.holdout"))
 
 
 @rule("XP551", "split-of-a-file")
 def split_of_a_file(spec: Spec) -> Iterator[Finding]:
-    """A local file is one split, whatever it is called: a split of it to evaluate on would be the training rows again.
+    """`eval.split` needs a dataset with splits: a local file is one split, whatever its name.
 
-    Today, silently: the evaluation loss is the training loss. Source: the runtime's `sources.py`; datasets
-    `load_dataset(data_files=...)` has one split.
+    Why it is bad: the evaluation would read the training rows again.
+
+    Without it: silently, the evaluation loss is the training loss.
+
+    Source: the runtime's `sources.py`; datasets `load_dataset(data_files=...)` has one split.
     """
     if spec.get("eval.split") is None:
         return
@@ -28,8 +31,8 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
         if source.path is not None and source.path.lower().endswith(DATA_FORMATS):
             yield Finding(
                 spec.place("eval.split", "of a file"),
-                f"`{source.name[:80]}` is one file and has no splits: evaluation would read the training rows",
-                "write `data(holdout=5%)` instead, or name rows of their own with `data`, or a folder",
+                f"`{source.name[:80]}` is one file without splits: evaluation would read the training rows",
+                "write `data(holdout=5%)` instead, or name separate rows with `data`, or a folder",
                 (source.label,),
             )
             return
@@ -37,9 +40,13 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP553", "column-not-there")
 def column_not_there(spec: Spec) -> Iterator[Finding]:
-    """The columns of the shape, or those that `columns` names, must be in the file.
+    """The columns of the shape, or those that `columns` names, must be in the file. A column that only later rows have
+    counts.
 
-    Today: KeyError (`'text'`, `'chosen'`) in a worker of the tokenizing. A column that only later rows have is there.
+    Why it is bad: the rows cannot be read in this shape.
+
+    Without it: KeyError (`'text'`, `'chosen'`) in a tokenizing worker.
+
     Source: datasets; executed.
     """
     for source in spec.files:
@@ -61,30 +68,38 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP554", "row-of-another-shape")
 def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
-    """A row must be what its shape says: turns with a known speaker, a text that is a text.
+    """Each row must be what its shape says: turns have a known speaker, and a text is a string. All rows of a local
+    file are checked.
 
-    All rows of a local file are looked at. Today: the run ends when it comes to that row, in the mapping of
-    the data. Source: the runtime's `sources.py`.
+    Why it is bad: one wrong row ends the run.
+
+    Without it: the run ends at that row, while the data is mapped.
+
+    Source: the runtime's `sources.py`.
     """
     for source in spec.files:
         found = rows.survey(source)
         if found is None or found.wrong is None or not set(rows.columns(source)) <= set(found.columns):
-            continue  # XP553 speaks of the column
+            continue  # XP553 reports the column
         if source.shape not in spec.method.shapes:
-            continue  # XP503 speaks of the shape
+            continue  # XP503 reports the shape
         yield Finding(
             source.label,
             f"row {found.wrong[0]} of `{source.name[:80]}` is not a row of {source.shape}: {found.wrong[1]}",
-            "mend the row (they are counted from 0), or name another `format`",
+            "fix the row (rows are counted from 0), or name another `format`",
         )
 
 
 @rule("XP555", "more-rows-than-there-are")
 def more_rows(spec: Spec) -> Iterator[Finding]:
-    """`take` and `holdout` cannot ask for more rows than there are, nor leave none.
+    """`take` and `holdout` cannot ask for more rows than there are, and must leave at least one. The rows of a local
+    file are counted; those of a registered dataset are known.
 
-    Today: the run ends after every row was mapped. The rows of a local file are counted, those of a registered dataset
-    are known. Source: the runtime's `data.py`; datasets `train_test_split`.
+    Why it is bad: the run has nothing to train on, or fewer rows than the spec states.
+
+    Without it: the run ends after every row was mapped.
+
+    Source: the runtime's `data.py`; datasets `train_test_split`.
     """
     total: int | None = 0
     trained = set(map(id, spec.data))
@@ -113,7 +128,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
         certain = certain or (holdout.unit == "share" and holdout.value >= 1)  # however many rows the hub has today
         yield Finding(
             spec.place("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
-            "the holdout holds no row" if nothing else "the holdout leaves nothing to train on",
+            "the holdout has no rows" if nothing else "the holdout leaves nothing to train on",
             write("holdout = 5%"),
             severity=None if nothing or certain else "warning",
         )
@@ -121,10 +136,14 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP556", "images-not-read", "warning")
 def images_not_read(spec: Spec) -> Iterator[Finding]:
-    """Models here read text. Columns of images are left out of the rows, and a part of a message that is an image has
-    no text to render.
+    """Rows should contain text only: columns of images are dropped, and an image within a message has no text to
+    render.
 
-    Today with the plain trainer: ValueError in its constructor, after the model is loaded (trl 1.16 `sft_trainer.py`).
+    Why it is bad: the model would be trained without what the rows show.
+
+    Without it: the plain trainer raises ValueError in its constructor, after the model is loaded.
+
+    Source: trl 1.16 `sft_trainer.py`.
     """
     for source in spec.files:
         named = [name for name in source.found or () if name in ("image", "images")]

@@ -1,4 +1,4 @@
-"""Data: what is read and what is held out (XP50x, XP550, XP552)."""
+"""Training data, its shape, and evaluation rows (XP50x, XP550, XP552)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ CONVERSATIONS = ("messages", "conversations")
 
 @rule("XP501", "evaluation-without-data")
 def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
-    """Evaluation needs rows: a held-out share of the data, a split of it, or data of its own.
+    """Evaluation needs rows: a held-out share of the data, a split of it, or separate data.
 
-    Today: ValueError after the training data is tokenized. Source: transformers 5.23 `trainer.py`; executed.
+    Why it is bad: the run cannot start.
+
+    Without it: ValueError after the training data is tokenized.
+
+    Source: transformers 5.23 `trainer.py`; executed.
     """
     wrong = spec.wrong.intersection(EVALUATED)
     if spec.amount("eval.every") != NEVER and not spec.evaluates and not wrong:
@@ -32,9 +36,13 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP502", "holdout-never-used", "warning")
 def holdout_never_used(spec: Spec) -> Iterator[Finding]:
-    """Rows that are held out and never evaluated on are only lost to training.
+    """Held-out rows should be evaluated on.
 
-    The trainer is given them and never asks: nothing is said today.
+    Why it is bad: otherwise they are only lost to training.
+
+    Without it: nothing is reported: the trainer gets the rows and never uses them.
+
+    Source: no library refuses it: a trainer that has evaluation rows and never evaluates is legal.
     """
     never = spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong
     never = never and spec.extra_value("trl", "eval_on_start") is not True
@@ -42,19 +50,22 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
         if spec.written(path) and never:
             yield Finding(
                 spec.place(path, "never read"),
-                f"`{path[5:]}` is written and nothing is evaluated",
+                f"`{path[5:]}` is set, and evaluation is off",
                 "write `eval(every=epoch)`",
             )
 
 
 @rule("XP503", "shape-of-another-method")
 def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
-    """sft trains on conversations, prompt and completion, or text; dpo, orpo and reward on preference pairs; kto on
-    judged completions, or on pairs, which it takes apart; grpo and rloo on prompts; distill on
-    prompts, with or without completions.
+    """The data must have a shape that the method trains on. sft takes conversations, prompt and completion, or text;
+    dpo, orpo and reward take preference pairs; kto takes judged completions, or pairs, which it takes apart; grpo and
+    rloo take prompts; distill takes prompts, with or without completions.
 
-    Today: KeyError for the column that is missing, after the model is loaded. Source: the trainers of trl 0.18 and
-    1.16.
+    Why it is bad: the trainer needs columns that the rows do not have.
+
+    Without it: KeyError for the missing column, after the model is loaded.
+
+    Source: the trainers of trl 0.18 and 1.16; read.
     """
     method, legal = spec.method.name, spec.method.shapes
     for source in spec.sources:
@@ -72,30 +83,38 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP505", "no-chat-template")
 def no_chat_template(spec: Spec) -> Iterator[Finding]:
-    """Conversations are rendered by a chat template; some base models ship none.
+    """Conversations need a chat template; some base models ship none. For a local model, the tokenizer's own files are
+    read.
 
-    Of a local model the tokenizer's own files are read. Today: ValueError while the data is tokenized. Source:
-    transformers 5.23 and 4.52 `tokenization_utils_base.py` (`get_chat_template`); executed.
+    Why it is bad: the rows cannot be rendered.
+
+    Without it: ValueError while the data is tokenized.
+
+    Source: transformers 5.23 and 4.52 `tokenization_utils_base.py` (`get_chat_template`); executed.
     """
     if spec.model.chat is not False or spec.get("model.chat_template") is not None or "data" in spec.wrong:
         return
     source = next((one for one in spec.sources if one.shape in CONVERSATIONS or one.chat), None)
     if source is not None:
-        from xpc.compiler.rules.core.chat_tokens import advice  # only a wrong spec pays for it
+        from xpc.compiler.rules.core.chat_tokens import template_advice  # only a wrong spec pays for it
 
         yield Finding(
             spec.model.label,
             f"{spec.model.name} ships no chat template, and the data is conversations",
-            advice(spec),
+            template_advice(spec),
             (source.label,),
         )
 
 
 @rule("XP507", "training-on-test", "warning")
 def training_on_test(spec: Spec) -> Iterator[Finding]:
-    """A split called test is what others evaluate on; training on it spoils the comparison.
+    """Training should not read a split called test.
 
-    Nothing looks at the names of splits today.
+    Why it is bad: others evaluate on that split, so training on it spoils the comparison.
+
+    Without it: nothing checks the names of splits.
+
+    Source: a convention: no library knows which split a benchmark reports on.
     """
     for source in spec.data:
         if source.split.lower().startswith("test"):
@@ -105,10 +124,15 @@ def training_on_test(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP508", "mixed-shapes")
 def mixed_shapes(spec: Spec) -> Iterator[Finding]:
-    """The parts of a mixture are concatenated, so their rows must have one shape; those of sft are made to tokens
-    before.
+    """The parts of a mixture must have one shape, except for sft, whose rows are tokenized before they are joined.
+    Conversations in either form count as one shape: the runtime maps from/value to messages.
 
-    Conversations in either form count as one: the runtime maps from/value to messages.
+    Why it is bad: the parts are concatenated, and rows of another shape lack the columns.
+
+    Without it: the joined rows have None in the columns of the other shape, and the trainer raises AttributeError
+    ("'NoneType' object has no attribute 'endswith'").
+
+    Source: trl 1.16; executed (`tests/proof/violations/idle.py`).
     """
     if spec.text("method") == "sft":
         return
@@ -119,8 +143,8 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
         first, second, *_ = shapes.values()
         yield Finding(
             second.label,
-            f"a mixture of {in_words(first.shape)} and {in_words(second.shape)}",
-            "keep rows of one shape: sft alone mixes them",
+            f"the data mixes {in_words(first.shape)} and {in_words(second.shape)}",
+            "keep rows of one shape: only sft can mix them",
             (first.label,),
         )
 
@@ -131,10 +155,15 @@ def _keeps_order(stack: Stack) -> bool:
 
 @rule("XP509", "rows-always-shuffled")
 def always_shuffled(spec: Spec) -> Iterator[Finding]:
-    """trl-0.18 has no sampler that keeps the order of the rows: its Trainer draws them at random in every epoch.
+    """`shuffle = false` needs a sampler that keeps the order of the rows. trl-0.18 has none, except for kto, which
+    keeps the order there, and grpo, which has `shuffle_dataset`.
 
-    kto keeps the order there, and grpo has `shuffle_dataset`. Source: transformers 4.52 `trainer.py`
-    (`_get_train_sampler`); transformers 5.23 has `train_sampling_strategy`.
+    Why it is bad: the rows would not be read in the order that the spec states.
+
+    Without it: the Trainer draws rows at random in every epoch.
+
+    Source: transformers 4.52 `trainer.py` (`_get_train_sampler`); transformers 5.23 has `train_sampling_strategy`;
+    read.
     """
     ordered = _keeps_order(spec.stack) or spec.online or spec.text("method") == "kto"
     if not spec.flag("data.shuffle") and not ordered:
@@ -148,24 +177,26 @@ def always_shuffled(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP550", "two-evaluation-sets")
 def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
-    """Evaluation rows come from a share that is held out, from a split of the data, or from data of their own; only one
-    of them is read.
+    """Evaluation rows must come from only one of three places: a held-out share, a split of the data, or separate data.
+    Several sets are a list with names, `eval(data=[easy, hard])`; a holdout has no name that a metric could carry.
 
-    Today, silently: the holdout is evaluated and the split is never read. Other trainers refuse the pair
-    (LLaMA-Factory `data_args.py`, axolotl `validation.py`). Several sets are a list, `eval(data=[easy, hard])`, and
-    each is named there; a holdout has no name that a metric could carry.
+    Why it is bad: only one of them is read.
+
+    Without it: silently, the holdout is evaluated and the split is never read. Other trainers refuse the pair.
+
+    Source: LLaMA-Factory `data_args.py`, axolotl `validation.py`; executed for the rows that are read.
     """
     ways: Mapping[Path, str] = {
-        "data.holdout": "these rows are held out",
-        "eval.data": "these are read",
-        "eval.split": "and this split",
+        "data.holdout": "this holds rows out",
+        "eval.data": "this names rows",
+        "eval.split": "this names a split",
     }
     there = [path for path in ways if spec.get(path) is not None]
     if len(there) > 1:
         first, other = there[0], there[-1]
         yield Finding(
-            spec.place(other, "would never be read" if other == "eval.split" else "and this"),
-            "two sets to evaluate on",
+            spec.place(other, "would never be read" if other == "eval.split" else "this names rows, too"),
+            "evaluation rows are named twice",
             f"leave out `{other[5:]}`, or `{first[5:]}`",
             (spec.label(first, ways[first]),),
         )
@@ -173,9 +204,13 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP552", "evaluation-on-training-rows", "warning")
 def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
-    """An evaluation split that is also trained on says how well rows are remembered.
+    """Evaluation rows should not be trained on.
 
-    Today, silently: the evaluation loss follows the training loss, and nothing of it speaks of new rows.
+    Why it is bad: the evaluation measures how well rows are remembered.
+
+    Without it: silently, the evaluation loss follows the training loss and tells nothing about new rows.
+
+    Source: no library compares the rows of the two datasets.
     """
     for one in spec.evaluated:
         for source in one.sources:
@@ -205,5 +240,5 @@ def _same(one: DataSource, other: DataSource) -> bool:
     if one.sha256 is not None and one.sha256 == other.sha256:
         return True
     named = (one.id, one.path, one.config, one.split, one.revision)
-    whole = None in (one.slice, other.slice) or one.slice == other.slice
-    return whole and named == (other.id, other.path, other.config, other.split, other.revision)
+    complete = None in (one.slice, other.slice) or one.slice == other.slice
+    return complete and named == (other.id, other.path, other.config, other.split, other.revision)

@@ -1,4 +1,4 @@
-"""What every row of a local file says: reading, roles, empty and repeated rows (XP530 to XP536)."""
+"""Every row of a local file: encoding, roles, empty and repeated rows (XP530 to XP536)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ WHEN = surveyed
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
 """Roles that chat templates know."""
-MEANT = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant"}
-"""Speakers of from/value conversations, and the roles that they are in `messages`."""
+STANDARD_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant"}
+"""Speakers of from/value conversations, and their roles in `messages`."""
 
 
 def _shaped(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
-    """The sources whose rows were read, and have the columns and the shape (XP553 and XP554 speak of the others)."""
+    """The sources whose rows were read and have the right columns and shape (XP553 and XP554 report the others)."""
     for source in spec.files:
         found = rows.survey(source)
         there = found is not None and found.rows and found.wrong is None
@@ -35,8 +35,8 @@ def _every(one: Tally, found: Survey) -> bool:
     return one.count == found.rows and found.broken is None
 
 
-def _told(one: Tally, found: Survey, source: DataSource, has: str, have: str, what: str) -> str:
-    """How many rows have something, and where the first of them is."""
+def _in_words(one: Tally, found: Survey, source: DataSource, has: str, have: str, what: str) -> str:
+    """How many rows have something, and the number of the first one."""
     name = f"`{source.name[:80]}`"
     if one.count == 1:
         return f"row {one.first:,} of {name} {has} {what} (rows are counted from 0)"
@@ -47,10 +47,14 @@ def _told(one: Tally, found: Survey, source: DataSource, has: str, have: str, wh
 
 @rule("XP530", "row-not-read")
 def row_not_read(spec: Spec) -> Iterator[Finding]:
-    """Every row of a local file must be one that the datasets library reads: an object of JSON, a line of CSV.
+    """Every row of a local file must be one that the datasets library can read: a JSON object, or a line of CSV. The
+    complete file is read, up to 64 MiB.
 
-    All of the file is read, up to 64 MiB. Today: DatasetGenerationError at the launch, fifty lines that do not name the
-    row. Source: datasets 5.2 and 5.0 `packaged_modules/json` and `csv`; executed.
+    Why it is bad: one unreadable row ends the run.
+
+    Without it: DatasetGenerationError at the launch, in fifty lines that do not name the row.
+
+    Source: datasets 5.2 and 5.0 `packaged_modules/json` and `csv`; executed.
     """
     for source in spec.files:
         found = rows.survey(source)
@@ -59,7 +63,7 @@ def row_not_read(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 f"row {broken.row:,} of `{source.name[:80]}` (line {broken.line:,}) cannot be read: {broken.why}",
-                "mend the row in the file (rows are counted from 0, lines from 1)",
+                "fix the row in the file (rows are counted from 0, lines from 1)",
             )
         elif found is not None and broken is None and not found.rows:
             yield Finding(source.label, f"`{source.name[:80]}` has no rows", "give it rows, or name other data")
@@ -67,10 +71,13 @@ def row_not_read(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP531", "data-not-utf-8")
 def not_utf_8(spec: Spec) -> Iterator[Finding]:
-    """Files of data are UTF-8, with or without a byte order mark. One letter of another encoding ends the reading.
+    """Data files must be UTF-8, with or without a byte order mark.
 
-    Today: UnicodeDecodeError at the launch, without the place in the file. Source: datasets 5.2 and 5.0
-    `packaged_modules/json`, `csv` and `text`; executed.
+    Why it is bad: one letter of another encoding stops the reading.
+
+    Without it: UnicodeDecodeError at the launch, without the place in the file.
+
+    Source: datasets 5.2 and 5.0 `packaged_modules/json`, `csv` and `text`; executed.
     """
     for source in spec.files:
         found = rows.survey(source)
@@ -85,12 +92,16 @@ def not_utf_8(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP532", "role-of-another-format", "warning")
 def role_of_another_format(spec: Spec) -> Iterator[Finding]:
-    """The roles of `messages` are those that chat templates know: system, user, assistant, tool, developer.
+    """The roles of `messages` should be those that chat templates know: system, user, assistant, tool, developer, and
+    any role that the template in use names. `human` and `gpt` belong to from/value conversations, and are errors here.
 
-    `human` and `gpt` belong to from/value conversations, and are errors here. Today, silently: a template that asks
-    for known roles leaves out every other turn, and one that writes the role into the text gives the model a name that
-    it has never seen; with `assistant_only` nothing of such an answer is learned. A role that the template at hand
-    names is taken. Source: chat templates of the registered models; executed.
+    Why it is bad: the model is not trained on these turns, or not under their role.
+
+    Without it: silently, a template that tests for known roles drops every other turn, and one that writes the role
+    into the text shows the model a name that it has never seen. With `assistant_only`, nothing of such an answer is
+    learned.
+
+    Source: chat templates of the registered models; executed.
     """
     text = spec.chat_template
     for source, found in _shaped(spec):
@@ -100,25 +111,28 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
             if role not in ROLES and not (text and (f"'{role}'" in text or f'"{role}"' in text))
         }
         for role, one in odd.items():
-            meant = MEANT.get(role)
+            standard = STANDARD_ROLES.get(role)
             yield Finding(
                 source.label,
-                _told(one, found, source, "has", "have", f"a turn of the role `{role}`"),
-                f"rename the role to {meant} in the data"
-                if meant is not None
+                _in_words(one, found, source, "has", "have", f"a turn of the role `{role}`"),
+                f"rename the role to {standard} in the data"
+                if standard is not None
                 else "chat templates know " + ", ".join(ROLES) + "; rename the role in the data",
-                severity="error" if meant is not None else None,
+                severity="error" if standard is not None else None,
             )
             break
 
 
 @rule("XP533", "nothing-to-learn", "warning")
 def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
-    """A row teaches by its answer, or its text. One without teaches to say nothing, or takes part in no loss.
+    """Each row should have an answer or a text to learn from; it is an error where no row has one.
 
-    It is an error where no row has any. Today, silently: an answer of no letter is trained on as one end token, a
-    conversation without the assistant as if the user's words were the model's. Source: trl 1.16 and 0.18
-    `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`; executed.
+    Why it is bad: a row without one teaches the model to write nothing, or does not count in the loss.
+
+    Without it: silently, an answer without a letter is trained on as one end token, and a conversation without the
+    assistant as if the user's words were the model's.
+
+    Source: trl 1.16 and 0.18 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`; executed.
     """
     for source, found in _shaped(spec):
         if source.shape == "prompt":
@@ -132,34 +146,42 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
             if one is not None:
                 yield Finding(
                     source.label,
-                    _told(one, found, source, "has", "have", words),
-                    "leave such rows out of the data, or give them an answer",
+                    _in_words(one, found, source, "has", "have", words),
+                    "remove such rows from the data, or give them an answer",
                     severity="error" if _every(one, found) else None,
                 )
 
 
 @rule("XP534", "empty-prompt", "warning")
 def empty_prompt(spec: Spec) -> Iterator[Finding]:
-    """A prompt, or a turn of the user, without a letter asks for nothing: the answer to it is learned for any question.
+    """A prompt, or a turn of the user, should contain at least one letter. A turn whose content is null is empty.
 
-    Today, silently. A turn whose content is null is such a turn. Source: the runtime's `rows.py`.
+    Why it is bad: the answer to an empty prompt is learned for any question.
+
+    Without it: silently, the row is trained on.
+
+    Source: the runtime's `rows.py`.
     """
     for source, found in _shaped(spec):
         one = found.tallies.get("empty_prompt")
         if one is not None:
             yield Finding(
                 source.label,
-                _told(one, found, source, "has", "have", "an empty prompt or turn of the user"),
-                "leave such rows out of the data, or give them a prompt",
+                _in_words(one, found, source, "has", "have", "an empty prompt or turn of the user"),
+                "remove such rows from the data, or give them a prompt",
             )
 
 
 @rule("XP535", "repeated-rows", "note")
 def repeated_rows(spec: Spec) -> Iterator[Finding]:
-    """Rows with the prompt and the answer of an earlier one are trained on once more in each epoch.
+    """Rows should not repeat the prompt and the answer of an earlier row. `data { unique }` drops rows that are equal
+    in every kept column; this count ignores the other columns.
 
-    A holdout may hold what is trained on, too. `data { unique }` leaves out rows that are the same in every column that
-    is kept; what differs in other columns is counted here all the same.
+    Why it is bad: a repeated row is trained on once more in each epoch.
+
+    Without it: a holdout may contain rows that are trained on, too.
+
+    Source: the rows of the file are compared; executed (`tests/proof/violations/data.py`).
     """
     if spec.flag("data.unique"):
         return
@@ -168,24 +190,27 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
         if one is not None:
             yield Finding(
                 source.label,
-                _told(one, found, source, "repeats", "repeat", "an earlier prompt and answer"),
-                "`data(unique)` leaves repetitions out",
+                _in_words(one, found, source, "repeats", "repeat", "an earlier prompt and answer"),
+                "write `data(unique)` to drop repeated rows",
             )
 
 
 @rule("XP536", "nothing-to-prefer", "warning")
 def nothing_to_prefer(spec: Spec) -> Iterator[Finding]:
-    """The two answers of a pair differ, or there is nothing to prefer. It is an error where no pair does.
+    """The two answers of a preference pair should differ; it is an error where no pair's answers do.
 
-    Today, silently: such a pair has a margin of 0 whatever the model says, and its gradient is none. Source: the
-    losses of `dpo_trainer.py` and `reward_trainer.py`; executed.
+    Why it is bad: two equal answers leave nothing to prefer.
+
+    Without it: silently, such a pair has a margin of 0 whatever the model writes, and no gradient.
+
+    Source: the losses of `dpo_trainer.py` and `reward_trainer.py`; executed.
     """
     for source, found in _shaped(spec):
         one = found.tallies.get("same") if source.shape == "preference" else None
         if one is not None and spec.text("method") != "kto":
             yield Finding(
                 source.label,
-                _told(one, found, source, "has", "have", "the same answer twice"),
-                "leave such pairs out of the data",
+                _in_words(one, found, source, "has", "have", "the same answer twice"),
+                "remove such pairs from the data",
                 severity="error" if _every(one, found) else None,
             )

@@ -6,21 +6,25 @@ import json
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
-from xpc.compiler.rules.core.conditions import either, gemma, local_tokenizer, written
+from xpc.compiler.rules.core.conditions import any_of, gemma, local_tokenizer, written
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-WHEN = either(gemma, local_tokenizer, written("model.eos", "model.pad", "model.chat_template", "data.system"))
+WHEN = any_of(gemma, local_tokenizer, written("model.eos", "model.pad", "model.chat_template", "data.system"))
 
 
 @rule("XP513", "end-token-never-seen", "warning")
 def end_token(spec: Spec) -> Iterator[Finding]:
-    """A chat template ends each turn with a token. Where that is not the tokenizer's end token, no row of chat
-    holds the end token, and the model never learns to write what a server waits for.
+    """The chat template should end a turn with the tokenizer's end token; otherwise no row of a conversation contains
+    that token. The end token of a local model is read from its tokenizer_config.json; for a model of the hub it is not
+    known.
 
-    Today: the loss looks healthy, and the trained model writes on and on; launch.sh says so of the first rows. The end
-    token of a local model's tokenizer_config.json is read; of a model of the hub it is not known. Source: transformers
-    5.23 `generation/utils.py` (`eos_token_id` ends a sequence); executed.
+    Why it is bad: the model never learns to write the token that a server waits for.
+
+    Without it: the loss looks healthy, and the trained model does not stop writing. launch.sh warns about the first
+    rows.
+
+    Source: transformers 5.23 `generation/utils.py` (`eos_token_id` ends a sequence); executed.
     """
     if spec.model.eos is None or spec.get("model.eos") is not None or spec.method.shapes[0] == "prompt":
         return
@@ -36,15 +40,19 @@ def end_token(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.place("model.chat_template"),
         f"the chat template never writes `{spec.model.eos[:40]}`, the end token of {spec.model.name}",
-        f'write `model(eos="{token}")`, if that is how its turns end' if token else "name its end of a turn: `eos`",
+        f'write `model(eos="{token}")`, if turns end with it' if token else "name the token that ends a turn: `eos`",
     )
 
 
 @rule("XP557", "system-prompt-never-used", "warning")
 def system_never_used(spec: Spec) -> Iterator[Finding]:
-    """A system prompt is the first message of a conversation; plain text has no place for it, and it is left out.
+    """A system prompt needs conversations: it is their first message, and plain text has no place for it.
 
-    The runtime leaves texts as they are (`sources.py`), so the prompt would be in no row.
+    Why it is bad: the setting has no effect.
+
+    Without it: the runtime leaves texts as they are, so no row contains the prompt.
+
+    Source: the runtime's `sources.py`.
     """
     if spec.get("data.system") is not None and rows.all_texts(spec.data):
         yield Finding(
@@ -57,15 +65,19 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP558", "template-never-used", "warning")
 def template_never_used(spec: Spec) -> Iterator[Finding]:
-    """A chat template renders conversations; plain text is tokenized as it is.
+    """A chat template needs conversations to render; plain text is tokenized as it is.
 
-    Today, silently: it is saved with the tokenizer, and no row was rendered by it.
+    Why it is bad: the saved template is not the format that the model learned.
+
+    Without it: silently, the template is saved with the tokenizer, and no row was rendered by it.
+
+    Source: the runtime; chat templates are read for conversations alone.
     """
     written = spec.written("model.chat_template")
     if written and rows.all_texts(spec.data):
         yield Finding(
             spec.place("model.chat_template", "saved with the tokenizer, not trained with"),
-            "a chat template, and no conversation to render",
+            "there is a chat template, and no row is a conversation",
             "leave `chat_template` out",
             (spec.data[0].label,),
         )
@@ -73,10 +85,15 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP559", "token-not-in-vocabulary")
 def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
-    """The end and padding tokens must be tokens of the model. Of a local model its tokenizer.json is read.
+    """The end and padding tokens must be tokens of the model. A local model's tokenizer.json is read; for other models
+    the preflight checks the vocabulary.
 
-    Today: trl 1.16 raises ValueError after the model is loaded; trl 0.18 takes the unknown token, and pads or ends with
-    that. Of other models the preflight looks at the vocabulary. Source: `sft_trainer.py` of both; executed.
+    Why it is bad: rows would be padded, or ended, with the wrong token.
+
+    Without it: trl 1.16 raises ValueError after the model is loaded; trl 0.18 takes the unknown token and pads or ends
+    with it.
+
+    Source: `sft_trainer.py` of both; executed.
     """
     added = spec.names("model.tokens")
     for path in ("model.eos", "model.pad"):
@@ -97,37 +114,44 @@ def _has(vocabulary: bytes, token: str) -> bool:
 
 @rule("XP560", "template-token-not-in-vocabulary", "warning")
 def template_token(spec: Spec) -> Iterator[Finding]:
-    """A control token of a chat template that the tokenizer does not know is cut into pieces like any text.
+    """The tokenizer should know the control tokens that the chat template writes. A local model's tokenizer.json is
+    read; for a registered model it is known whether it has the tokens of ChatML, Llama 3, Gemma and Phi 3.
 
-    Today, silently: the model learns several tokens where one was meant, and nothing stops it there. Of a local model
-    its tokenizer.json is read; of a registered one it is known whether it has the tokens of ChatML, Llama 3, Gemma and
-    Phi 3. Source: trl 1.16 `sft_config.py` (`chat_template_path`); executed.
+    Why it is bad: an unknown control token is split into pieces like ordinary text, and generation does not stop at it.
+
+    Without it: silently, the model learns several tokens in place of one.
+
+    Source: trl 1.16 `sft_config.py` (`chat_template_path`); executed.
     """
     name = spec.get("model.chat_template")
     if not isinstance(name, str):
         return
     from xpc.compiler.registry.chat_templates import native
-    from xpc.compiler.rules.core.chat_tokens import adding, unknown
+    from xpc.compiler.rules.core.chat_tokens import tokens_setting, unknown_tokens
 
-    new = unknown(spec, spec.bundled.get(name, b"").decode("utf-8", "replace"))
+    new = unknown_tokens(spec, spec.bundled.get(name, b"").decode("utf-8", "replace"))
     if new:
         listed = ", ".join(f"`{token[:40]}`" for token in new[:4])
         own = native(spec.model.name)
         other = f", or write `chat_template = {own}`, the template of its family" if own else ""
         yield Finding(
             spec.place("model.chat_template", listed.replace("`", "")),
-            f"the chat template writes {listed}, which {spec.model.name} has no token for",
-            f"add them to the vocabulary: {adding(new[:8])}{other}",
+            f"the chat template writes {listed}, and {spec.model.name} has no such token",
+            f"add them to the vocabulary: {tokens_setting(new[:8])}{other}",
             (spec.model.label,),
         )
 
 
 @rule("XP567", "no-place-for-a-system-prompt")
 def no_system(spec: Spec) -> Iterator[Finding]:
-    """The templates of Gemma, Gemma 2 and Mistral have no place for a system prompt, and raise an exception for one.
+    """Gemma, Gemma 2 and Mistral cannot have a system prompt, because their templates have no place for one. The
+    beginning of each local file is checked.
 
-    Of the rows, the beginning of a local file is looked at. Today: jinja2's TemplateError ("System role not supported")
-    while the data is tokenized. Source: the published templates (trl 1.16 `chat_templates/gemma.jinja`); executed.
+    Why it is bad: the data cannot be rendered.
+
+    Without it: jinja2's TemplateError ("System role not supported") while the data is tokenized.
+
+    Source: the published templates (trl 1.16 `chat_templates/gemma.jinja`); executed.
     """
     from xpc.compiler.language.typed import built_in
     from xpc.compiler.registry import chat_templates as templates
@@ -156,7 +180,7 @@ def no_system(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 f"row {first.first} of `{source.name[:80]}` has a system prompt, and the template {used} takes none",
-                "put it into the first question (rows are counted from 0), or write `chat_template = chatml`",
+                "move it into the first question (rows are counted from 0), or write `chat_template = chatml`",
                 (place,),
             )
             return

@@ -16,16 +16,21 @@ TPU = ("command_file", "commands", "tpu_env", "tpu_name", "tpu_use_cluster", "tp
 
 
 def _own_checkpointing(spec: Spec, name: str) -> bool:
-    """Whether a key asks for FSDP's own checkpointing, of which XP401 and XP431 speak on every strategy."""
+    """Whether a key turns on FSDP's own checkpointing, which XP401 and XP431 report on every strategy."""
     return name.startswith("fsdp_activation_checkpointing") and spec.extra_value("accelerate", name) is True
 
 
 @rule("XP430", "accelerate-key-not-read")
 def key_not_read(spec: Spec) -> Iterator[Finding]:
-    """`torchrun` does not read accelerate.yaml, and only FSDP reads its `fsdp_config`.
+    """Keys of accelerate.yaml need the `accelerate` launcher, and FSDP's keys an FSDP strategy: `torchrun` does not
+    read the file, and only FSDP reads its `fsdp_config`.
 
-    Elsewhere what is written has no effect, and nothing says so. Source: accelerate 1.15 and 1.4 `commands/launch.py`:
-    the file becomes environment variables in `accelerate launch`, those of FSDP under `use_fsdp` alone; executed.
+    Why it is bad: the key has no effect.
+
+    Without it: nothing is reported.
+
+    Source: accelerate 1.15 and 1.4 `commands/launch.py` (the file becomes environment variables in `accelerate launch`,
+    FSDP's only under `use_fsdp`); executed.
     """
     strategy = spec.text("strategy")
     torchrun = spec.text("launch.launcher") == "torchrun"
@@ -40,7 +45,7 @@ def key_not_read(spec: Spec) -> Iterator[Finding]:
         elif name.startswith("fsdp_") and not spec.sharded_by_fsdp and not _own_checkpointing(spec, name):
             yield Finding(
                 spec.extra_place("accelerate", name, "a key of FSDP"),
-                f"`{name}` does nothing for {strategy}",
+                f"`{name}` has no effect with {strategy}",
                 f"leave `{name}` out, or write `strategy fsdp`",
                 (spec.label("strategy", "the strategy"),),
             )
@@ -48,28 +53,35 @@ def key_not_read(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP431", "fsdp-checkpoint-offload")
 def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
-    """FSDP moves the inputs of checkpointed layers to host memory only for its own activation checkpointing.
+    """FSDP's `fsdp_activation_checkpointing_offload` works only with FSDP's own activation checkpointing, which bundles
+    never use. `memory { offload_activations }` does the same for `memory { checkpointing }`.
 
-    That is never used here, so the key alone is a ValueError when accelerate reads it, in every process.
-    `memory { offload_activations }` does the same for `memory { checkpointing }`. Source: accelerate 1.15
-    `FullyShardedDataParallelPlugin.__post_init__`; executed.
+    Why it is bad: the key alone ends the run.
+
+    Without it: ValueError when accelerate reads the key, in every process.
+
+    Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; executed.
     """
     name = "fsdp_activation_checkpointing_offload"
     if spec.extra_value("accelerate", name) is True:
         yield Finding(
             spec.extra_place("accelerate", name, "without FSDP's own checkpointing"),
-            "FSDP checkpoints nothing that could be offloaded",
+            "there are no checkpoints of FSDP to offload",
             "write `memory(offload_activations)` instead",
         )
 
 
 @rule("XP432", "fsdp1-key-under-fsdp2")
 def fsdp1_key(spec: Spec) -> Iterator[Finding]:
-    """FSDP2 has dropped some switches of FSDP1; from accelerate.yaml they are read for version 1 only.
+    """Switches of FSDP1 that FSDP2 does not read cannot be set under FSDP2. Prefetching the next layer in the forward
+    pass is an error, because it would not happen; the others are a warning, because FSDP2 does the same anyway.
 
-    Prefetching the next layer in the forward pass is asked for and not done: an error. The others stand for what FSDP2
-    does anyway: a warning. Given to the plugin itself, `forward_prefetch` is a ValueError and the others are warned
-    of. Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; executed.
+    Why it is bad: the run does not do what the key states.
+
+    Without it: accelerate.yaml's keys are read for version 1 only. Given to the plugin directly, `forward_prefetch` is
+    a ValueError and the others cause warnings.
+
+    Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; executed.
     """
     strategy = spec.text("strategy")
     if strategy not in ("fsdp", "hsdp") or not spec.stack.facts.fsdp2:
@@ -86,7 +98,7 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
         if spec.extra_value("accelerate", name) is not None:
             yield Finding(
                 spec.extra_place("accelerate", name, why),
-                f"`{name}` does nothing for {strategy}",
+                f"`{name}` has no effect with {strategy}",
                 f"leave `{name}` out",
                 related,
                 severity="warning",
@@ -95,10 +107,14 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP433", "efficient-loading-without-sync")
 def efficient_loading(spec: Spec) -> Iterator[Finding]:
-    """Only rank 0 reads the weights, so the other ranks must be given them: `fsdp_sync_module_states` stays on.
+    """Efficient loading needs `fsdp_sync_module_states`: only rank 0 reads the weights, and the other ranks must
+    receive them. The launcher refuses the pair for every version of FSDP.
 
-    The launcher refuses the pair for every version of FSDP. Today: ValueError from `accelerate launch`. Source:
-    accelerate 1.15 `utils/launch.py` and 1.4 the same; executed.
+    Why it is bad: the other ranks would keep empty weights.
+
+    Without it: ValueError from `accelerate launch`.
+
+    Source: accelerate 1.15 `utils/launch.py`, and 1.4 the same; executed.
     """
     efficient = spec.extra_value("accelerate", "fsdp_cpu_ram_efficient_loading") is not False
     if spec.sharded_by_fsdp and efficient and spec.extra_value("accelerate", "fsdp_sync_module_states") is False:
@@ -108,20 +124,23 @@ def efficient_loading(spec: Spec) -> Iterator[Finding]:
         )
         yield Finding(
             spec.extra_place("accelerate", "fsdp_sync_module_states", "the other ranks would keep empty weights"),
-            "only rank 0 loads the weights, and they would not be handed on",
-            write("fsdp_sync_module_states = true", ", or `fsdp_cpu_ram_efficient_loading = false` beside it"),
+            "only rank 0 loads the weights, and the other ranks would not receive them",
+            write("fsdp_sync_module_states = true", ", or `fsdp_cpu_ram_efficient_loading = false` next to it"),
             (other,),
         )
 
 
 @rule("XP434", "layer-class-of-another-model")
 def layer_class(spec: Spec) -> Iterator[Finding]:
-    """The classes that FSDP wraps must be modules of the model, by their exact names.
+    """The classes that FSDP wraps must be modules of the model, by their exact names; unset, they are the family's own
+    decoder layers. A layer of another family or a misspelt layer of the model is refused; any other name may be a
+    module that the registry does not know.
 
-    Unset, they are the family's own decoder layers. A name is refused here when it is another family's layer, or the
-    model's own misspelt; any other may be a module that the registry does not know. Today: ValueError when the model is
-    wrapped, after it is loaded. Source: accelerate 1.15 `utils/fsdp_utils.py` and `set_auto_wrap_policy`, 1.4 the same;
-    executed.
+    Why it is bad: the model cannot be wrapped.
+
+    Without it: ValueError when the model is wrapped, after it is loaded.
+
+    Source: accelerate 1.15 `utils/fsdp_utils.py` and `set_auto_wrap_policy`, 1.4 the same; executed.
     """
     name = "fsdp_transformer_layer_cls_to_wrap"
     written, facts = spec.extra_value("accelerate", name), spec.model.facts
@@ -143,12 +162,17 @@ def layer_class(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP435", "wrapping-by-size", "warning")
 def wrapping(spec: Spec) -> Iterator[Finding]:
-    """FSDP wraps either layers of named classes or modules above a size; the key of the other way is not read.
+    """Keys of FSDP's wrapping must belong to its policy: it wraps either layers of named classes or modules above a
+    size. A size above 0 is an error under FSDP2, whose `fully_shard` refuses the list of layers, which exceeds every
+    size that selects a layer.
 
-    A size of 0 is no size: accelerate drops the policy, and the whole model is gathered at once. Any other is an error
-    under FSDP2, whose `fully_shard` refuses the list of layers, which is above every size that chooses a layer: a
-    ValueError inside `train()`. Source: accelerate 1.15 `set_auto_wrap_policy`, `fsdp2_prepare_auto_wrap_policy`;
-    torch 2.13 `fully_shard`; executed.
+    Why it is bad: the model is not wrapped as the keys state.
+
+    Without it: with a size of 0 accelerate drops the policy, and the complete model is gathered at once. Under FSDP2
+    any other size is a ValueError inside `train()`.
+
+    Source: accelerate 1.15 `set_auto_wrap_policy`, `fsdp2_prepare_auto_wrap_policy`; torch 2.13 `fully_shard`;
+    executed.
     """
     if not spec.sharded_by_fsdp:
         return
@@ -160,7 +184,7 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
         if spec.extra_value("accelerate", name) is not None and policy != owner:
             yield Finding(
                 spec.extra_place("accelerate", name, f"read for {owner}"),
-                f"`{name}` does nothing for {policy}",
+                f"`{name}` has no effect with {policy}",
                 f"leave `{name}` out",
             )
     if policy != "SIZE_BASED_WRAP":
@@ -168,13 +192,13 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
     if spec.extra_value("accelerate", "fsdp_min_num_params") == 0:
         yield Finding(
             spec.extra_place("accelerate", "fsdp_min_num_params", "the whole model becomes one unit"),
-            "a size of 0 chooses no modules",
+            "a size of 0 selects no modules",
             'write `fsdp_auto_wrap_policy = "TRANSFORMER_BASED_WRAP"`, and leave it out',
             (spec.extra_place("accelerate", "fsdp_auto_wrap_policy"),),
         )
     elif spec.text("strategy") != "fsdp1" and spec.stack.facts.fsdp2:
         yield Finding(
-            spec.extra_place("accelerate", "fsdp_auto_wrap_policy", "would wrap the list of layers, too"),
+            spec.extra_place("accelerate", "fsdp_auto_wrap_policy", "would also wrap the list of layers"),
             "FSDP2 cannot wrap modules by their size",
             "leave `fsdp_auto_wrap_policy` and `fsdp_min_num_params` out",
             (spec.label("strategy", "FSDP2"),),
@@ -187,14 +211,18 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP436", "tpu-key", "warning")
 def tpu_key(spec: Spec) -> Iterator[Finding]:
-    """Keys of `accelerate tpu-config` and of TPU pods mean nothing to the GPUs and CPUs that a spec can name.
+    """Keys of `accelerate tpu-config` and of TPU pods need a TPU, which no spec can name.
 
-    Source: accelerate 1.15 and 1.4 `commands/tpu.py` and `commands/launch.py`, which read them for TPUs only.
+    Why it is bad: the key has no effect on GPUs and CPUs.
+
+    Without it: accelerate reads these keys for TPUs only.
+
+    Source: accelerate 1.15 and 1.4 `commands/tpu.py` and `commands/launch.py`; read.
     """
     for name in TPU:
         if spec.extra_value("accelerate", name) is not None:
             yield Finding(
                 spec.extra_place("accelerate", name, "read for TPUs"),
-                f"`{name}` does nothing on {'the CPU' if spec.hardware.gpu is None else spec.hardware.gpu.name}",
+                f"`{name}` has no effect on {'the CPU' if spec.hardware.gpu is None else spec.hardware.gpu.name}",
                 f"leave `{name}` out",
             )

@@ -1,4 +1,4 @@
-"""`extra trl`: data, loader, losses, hub and logging (XP561 to XP565, XP606 to XP608, XP750, XP753)."""
+"""`extra trl`: data, data loader, losses, hub and logging (XP561 to XP565, XP606 to XP608, XP750, XP753)."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ from xpc.grammar.diagnostic import Label
 WHEN = extra("trl")
 
 READ_BY_TRL = ("prompt", "completion", "messages", "conversations", "input_ids", "labels", "tools")
-"""Names of columns that trl gives a meaning of its own."""
+"""Names of columns with a meaning in trl."""
 WITH_OUTPUT_ROUTER_LOGITS = (
     "granitemoehybrid", "jamba", "kimi_linear", "llama4_text", "nemotron_h", "qwen2_moe", "qwen3_moe", "qwen3_next",
 )  # fmt: skip
-"""Families that may be dense and whose configuration has `output_router_logits` all the same (transformers 5.23)."""
+"""Families that may be dense although their configuration has `output_router_logits` (transformers 5.23)."""
 
 
-def _beside(label: Label, more: str) -> str:
-    """What stands at a place in a block with a setting more: on a line of its own, or behind a comma on one line."""
+def _with_more(label: Label, more: str) -> str:
+    """The text at a place plus another setting: on a new line, or after a comma in a block on one line."""
     after = label.source.text[label.span.end :].lstrip(" \t")
     return f"{label.typed}, {more}" if after[:1] in (",", ")", "}") else f"{label.typed}\n  {more}"
 
 
 @rule("XP561", "loader-without-workers")
 def loader_without_workers(spec: Spec) -> Iterator[Finding]:
-    """Prefetching, persistent workers and their start method mean something only where other processes load the data.
+    """Prefetching, persistent workers and their start method need `dataloader_num_workers`: they apply only where other
+    processes load the data.
 
-    Today: `dataloader_prefetch_factor` is a ValueError in the configuration, the other two are one in train(), after
-    the model is loaded and the data tokenized. Source: transformers 5.23 and 4.52 `training_args.py`; torch
-    `dataloader.py`; executed.
+    Why it is bad: the run cannot start.
+
+    Without it: `dataloader_prefetch_factor` is a ValueError in the configuration. The other two are a ValueError in
+    train(), after the model is loaded and the data tokenized.
+
+    Source: transformers 5.23 and 4.52 `training_args.py`; torch `dataloader.py`; executed.
     """
     if spec.extra_value("trl", "dataloader_num_workers"):
         return
@@ -43,20 +47,24 @@ def loader_without_workers(spec: Spec) -> Iterator[Finding]:
         value = spec.extra_value("trl", name)
         if value is None or value == off:
             continue
-        place = spec.extra_place("trl", name, "no process but the trainer's loads data")
+        place = spec.extra_place("trl", name, "no other process loads data")
         yield Finding(
             place,
-            f"`{name}` without workers",
-            "write `dataloader_num_workers = 4` beside it, or leave it out",
-            replace=_beside(place, "dataloader_num_workers = 4"),
+            f"`{name}` needs workers",
+            "write `dataloader_num_workers = 4` next to it, or leave it out",
+            replace=_with_more(place, "dataloader_num_workers = 4"),
         )
 
 
 @rule("XP562", "nothing-prefetched")
 def nothing_prefetched(spec: Spec) -> Iterator[Finding]:
-    """Workers must prefetch a batch at least, and there cannot be less than none of them.
+    """The data loader must prefetch at least one batch, and cannot have a negative number of workers.
 
-    Today: AssertionError or ValueError from the loader in train(), after the model is loaded and the data tokenized.
+    Why it is bad: the run cannot start.
+
+    Without it: AssertionError or ValueError from the loader in train(), after the model is loaded and the data
+    tokenized.
+
     Source: torch 2.13 `dataloader.py`; executed.
     """
     for name, low in (("dataloader_prefetch_factor", 1), ("dataloader_num_workers", 0)):
@@ -69,16 +77,19 @@ def nothing_prefetched(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP563", "order-decided-twice")
 def order_decided_twice(spec: Spec) -> Iterator[Finding]:
-    """`shuffle = false` keeps the order of the rows, and a sampler that draws or sorts them does not.
+    """`shuffle = false` cannot be combined with a sampler that draws or sorts the rows.
 
-    Today: the name in `extra` would win in silence, or any unknown one mean random. Source: transformers 5.23
-    `trainer.py` (`_get_train_sampler`); executed.
+    Why it is bad: the two settings ask for different orders of the rows.
+
+    Without it: the name in `extra` would silently win, and any unknown name would mean random.
+
+    Source: transformers 5.23 `trainer.py` (`_get_train_sampler`); executed.
     """
     strategy = spec.extra_value("trl", "train_sampling_strategy")
     if strategy is not None and strategy != "sequential" and not spec.flag("data.shuffle"):
         yield Finding(
             spec.extra_place("trl", "train_sampling_strategy", "another order"),
-            f"`{strategy}` and `shuffle = false`",
+            f"`{strategy}` contradicts `shuffle = false`",
             write("train_sampling_strategy = sequential", ", or leave one of the two out"),
             (spec.label("data.shuffle", "the order of the rows"),),
         )
@@ -86,41 +97,49 @@ def order_decided_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP564", "lengths-not-there", "warning")
 def lengths_not_there(spec: Spec) -> Iterator[Finding]:
-    """The trainer's rows have no column of lengths of another name: they are counted from the tokens.
+    """`length_column_name` needs a length column, and the trainer's rows have none of another name: lengths are counted
+    from the tokens.
 
-    `length_column_name` is read only where the rows have such a column, and the runtime keeps the columns of the shape.
-    Source: transformers 5.23 and 4.52 `trainer.py` (`_get_train_sampler`).
+    Why it is bad: the setting has no effect.
+
+    Without it: `length_column_name` is read only where the rows have that column, and the runtime keeps only the
+    columns of the shape.
+
+    Source: transformers 5.23 and 4.52 `trainer.py` (`_get_train_sampler`); read.
     """
     if spec.extra_value("trl", "length_column_name") not in (None, "length"):
         yield Finding(
             spec.extra_place("trl", "length_column_name", "never there"),
             "`length_column_name` names a column that no row has",
-            "leave it out: lengths are counted",
+            "leave it out: lengths are counted from the tokens",
         )
 
 
 @rule("XP565", "text-column-in-extra")
 def text_column(spec: Spec) -> Iterator[Finding]:
-    """The runtime hands the text of a row over under the name that `dataset_text_field` says; the data's own column is
-    named by `columns`.
+    """`dataset_text_field` cannot be a name that trl reads differently, nor on trl-0.18 any name but `text`: the
+    runtime passes on a row's text under this name, and the data's own text column is named by `columns`.
 
-    A name that trl reads otherwise (`prompt`, `messages`) makes another kind of row of it: KeyError in the
-    tokenizing. On trl-0.18 any name but `text` loses the end token of every row, in silence. Source: trl 1.16 and 0.18
-    `sft_trainer.py` (`add_eos`); executed.
+    Why it is bad: another name changes what the row means to trl.
+
+    Without it: a name that trl reads differently (`prompt`, `messages`) makes another kind of row: KeyError while
+    tokenizing. On trl-0.18 any name but `text` silently drops the end token of every row.
+
+    Source: trl 1.16 and 0.18 `sft_trainer.py` (`add_eos`); executed.
     """
     name = spec.extra_value("trl", "dataset_text_field")
     if name is None or name == "text":
         return
     place = spec.extra_place("trl", "dataset_text_field")
-    help = "leave it out; `columns = [story]` beside a source names its text column"
+    help = "leave it out; `columns = [story]` after a source names its text column"
     if all(source.shape != "text" for source in spec.data):
-        yield Finding(place, "`dataset_text_field` without rows of text", help, severity="warning")
+        yield Finding(place, "`dataset_text_field` needs rows of text", help, severity="warning")
     elif name in READ_BY_TRL:
         yield Finding(place, f"`{name}` is a column with another meaning", help)
     elif not spec.stack.facts.end_token_of_any_column:
         yield Finding(
             place,
-            f"{spec.stack.name} adds the end token to a column called text only",
+            f"{spec.stack.name} adds the end token only to a column called `text`",
             help,
             (spec.label("target", "the target"),),
         )
@@ -128,10 +147,13 @@ def text_column(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP606", "router-loss-of-a-dense-model")
 def router_loss(spec: Spec) -> Iterator[Finding]:
-    """The balancing loss of a mixture of experts has nothing to weigh in a dense model.
+    """The balancing loss `router_aux_loss_coef` needs a mixture of experts.
 
-    Today: ValueError at the end of the trainer's constructor, after the data is tokenized. Source: trl 1.16
-    `sft_trainer.py`; executed.
+    Why it is bad: a dense model has no router to balance.
+
+    Without it: ValueError at the end of the trainer's constructor, after the data is tokenized.
+
+    Source: trl 1.16 `sft_trainer.py`; executed.
     """
     facts = spec.model.facts
     dense = facts is not None and facts.experts == 0 and facts.model_type not in WITH_OUTPUT_ROUTER_LOGITS
@@ -146,14 +168,18 @@ def router_loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP607", "cut-from-the-left", "warning")
 def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
-    """`keep_end` cuts the beginning of a long row: the system prompt and the question, not the end of the answer.
+    """Long rows should be cut at their end; `keep_end` cuts their beginning.
 
-    It is deprecated in trl 1.16 and goes in 2.0 (FutureWarning). Source: trl 1.16 `sft_config.py`; executed.
+    Why it is bad: the system prompt and the question are lost instead of the end of the answer.
+
+    Without it: the rows are cut. The option is deprecated in trl 1.16 and goes in 2.0 (FutureWarning).
+
+    Source: trl 1.16 `sft_config.py`; executed.
     """
     if spec.extra_value("trl", "truncation_mode") == "keep_end":
         yield Finding(
             spec.extra_place("trl", "truncation_mode", "deprecated"),
-            "rows are cut from the left, and questions are lost",
+            "rows are cut at their beginning, and questions are lost",
             write("truncation_mode = keep_start", ", or a longer `seq`"),
             (spec.label("batch.seq", "the longest row"),),
         )
@@ -161,11 +187,15 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP608", "smoothing-without-the-loss")
 def smoothing(spec: Spec) -> Iterator[Finding]:
-    """Labels are smoothed by a loss of its own, which knows neither `dft` nor the balancing loss of experts.
+    """Label smoothing cannot be combined with `dft` or the balancing loss of experts, because smoothed labels have a
+    separate loss that includes neither. Alone it is deprecated in trl 1.16; trl 0.18 has neither, trl 0.24 has `dft`.
 
-    Today: with `dft` the labels are not smoothed, with a router's loss that loss is not added, both in silence. Alone
-    it is deprecated in trl 1.16, and costs a second forward pass in every step (FutureWarning). trl 0.18 has neither,
-    trl 0.24 has `dft`. Source: trl 1.16 and 0.24 `sft_trainer.py` (`compute_loss`); executed.
+    Why it is bad: one of the two settings is lost.
+
+    Without it: silently, with `dft` the labels are not smoothed, and with a router's loss that loss is not added.
+    Alone, smoothing costs a second forward pass in every step (FutureWarning).
+
+    Source: trl 1.16 and 0.24 `sft_trainer.py` (`compute_loss`); executed.
     """
     value = spec.extra_value("trl", "label_smoothing_factor")
     if not isinstance(value, int | float) or not value or spec.text("method") != "sft":
@@ -175,7 +205,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
     if isinstance(losses, tuple) and any(one.name == "dft" for one in losses):
         yield Finding(
             place,
-            "`dft` does not smooth its labels",
+            "`dft` does not smooth labels",
             "leave `label_smoothing_factor` or `loss = dft` out",
             (spec.label("method.loss", "one of the two is lost"),),
         )
@@ -185,7 +215,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
     if spec.extra_value("trl", "router_aux_loss_coef"):
         yield Finding(
             place,
-            "smoothed labels leave the router's loss out",
+            "with smoothed labels the router's loss is dropped",
             "leave `label_smoothing_factor` or `router_aux_loss_coef` out",
             (spec.extra_place("trl", "router_aux_loss_coef", "one of the two is lost"),),
         )
@@ -200,15 +230,19 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP750", "nothing-is-pushed", "warning")
 def nothing_pushed(spec: Spec) -> Iterator[Finding]:
-    """`hub_always_push` says how to push, and nothing is pushed without `hub`.
+    """`hub_always_push` needs `hub`: it says how to push.
 
-    Today, silently: it is read only where `push_to_hub` is on. Source: transformers 5.23 and 4.52 `trainer.py`.
+    Why it is bad: nothing is pushed.
+
+    Without it: silently, the argument is read only where `push_to_hub` is on.
+
+    Source: transformers 5.23 and 4.52 `trainer.py`; read.
     """
     name = "hub_always_push"
     if spec.extra_value("trl", name) is True and not spec.flag("save.hub"):
         yield Finding(
             spec.extra_place("trl", name, "never read"),
-            f"`{name}`, and nothing is pushed to the hub",
+            f"`{name}` is set, and nothing is pushed to the hub",
             f"write `hub`, or leave `{name}` out",
             replace=f"{name} = false",
         )
@@ -216,14 +250,18 @@ def nothing_pushed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP753", "nan-hidden", "warning")
 def nan_hidden(spec: Spec) -> Iterator[Finding]:
-    """A loss that is not a number is left out of what is logged: the curve looks healthy while the weights are lost.
+    """Losses that are NaN or infinite should be logged as they are; bundles state `logging_nan_inf_filter = false`, and
+    the libraries' own default is true.
 
-    Bundles state `logging_nan_inf_filter = false`, where the libraries' own default is true: the mean of the losses so
-    far stands in for the one that is nan. Source: transformers 5.23 and 4.52 `trainer.py` (`_run_epoch`); executed.
+    Why it is bad: with the filter the curve looks healthy while the weights are lost.
+
+    Without it: the mean of the losses so far replaces each NaN in the log.
+
+    Source: transformers 5.23 and 4.52 `trainer.py` (`_run_epoch`); executed.
     """
     if spec.extra_value("trl", "logging_nan_inf_filter") is True:
         yield Finding(
-            spec.extra_place("trl", "logging_nan_inf_filter", "a mean is logged in its place"),
-            "losses that are not numbers are hidden",
+            spec.extra_place("trl", "logging_nan_inf_filter", "logs a mean instead"),
+            "NaN losses are hidden",
             write("logging_nan_inf_filter = false"),
         )

@@ -32,26 +32,30 @@ ONLY_STAGE1_AND_2 = (
 )
 
 
-def named(spec: Spec, *heads: str) -> list[str]:
-    """What `extra deepspeed` names under one of some beginnings."""
-    return [name for name in spec.extra.get("deepspeed", {}) if name.startswith(heads)]
+def keys_under(spec: Spec, *prefixes: str) -> list[str]:
+    """The keys of `extra deepspeed` that begin with one of the prefixes."""
+    return [name for name in spec.extra.get("deepspeed", {}) if name.startswith(prefixes)]
 
 
 def is_on(spec: Spec, name: str) -> bool:
-    """Whether `extra deepspeed` says true."""
+    """Whether `extra deepspeed` sets a key to true."""
     return spec.extra_value("deepspeed", name) is True
 
 
 @rule("XP440", "deepspeed-not-used")
 def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
-    """Only the ZeRO strategies use DeepSpeed; under another there is no deepspeed.json that a key could stand in.
+    """Keys of DeepSpeed need a ZeRO strategy; other strategies have no deepspeed.json.
 
-    Source: the compiler's own lowering; transformers 5.23 reads a DeepSpeed file only where `deepspeed` names one.
+    Why it is bad: the key has no effect.
+
+    Without it: transformers 5.23 reads a DeepSpeed file only where `deepspeed` names one.
+
+    Source: the compiler's own lowering; transformers 5.23.
     """
     for name in spec.extra.get("deepspeed", {}) if not spec.zero_stage else ():
         yield Finding(
             spec.extra_place("deepspeed", name, "a key of DeepSpeed"),
-            f"`{name}` does nothing for {spec.text('strategy')}",
+            f"`{name}` has no effect with {spec.text('strategy')}",
             "write `strategy zero2`, or leave it out",
             (spec.label("strategy", "the strategy"),),
         )
@@ -59,18 +63,22 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP441", "zero-key-of-another-stage", "warning")
 def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
-    """Some keys are read by ZeRO-3 only, some by ZeRO-1 and 2 only; elsewhere DeepSpeed accepts and ignores them.
+    """A key of ZeRO must be read by the stage in use: some are read by ZeRO-3 only, and some by ZeRO-1 and 2 only.
 
-    Offloaded parameters are the costly one: under ZeRO-2 they stay on the GPU without a word. Source: deepspeed 0.19.8
-    and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; executed.
+    Why it is bad: the key has no effect; the most costly case is offloaded parameters, which stay on the GPU under
+    ZeRO-2.
+
+    Without it: DeepSpeed silently accepts and ignores the key.
+
+    Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; executed.
     """
     stage = spec.zero_stage
-    wrong = named(spec, *(ONLY_STAGE3 if stage in (1, 2) else ONLY_STAGE1_AND_2)) if stage else []
+    wrong = keys_under(spec, *(ONLY_STAGE3 if stage in (1, 2) else ONLY_STAGE1_AND_2)) if stage else []
     for name in wrong:
         owner = "ZeRO-1 and 2" if stage == 3 else "ZeRO-3"
         yield Finding(
             spec.extra_place("deepspeed", name, f"read by {owner}"),
-            f"`{name}` does nothing for zero{stage}",
+            f"`{name}` has no effect with zero{stage}",
             f"leave `{name}` out, or write `strategy {'zero2' if stage == 3 else 'zero3'}`",
             (spec.label("strategy", "the strategy"),),
         )
@@ -78,16 +86,20 @@ def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP442", "final-weights-not-gathered")
 def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-3 gathers its sharded weights when a model is saved, unless it is told not to: then no model is left.
+    """ZeRO-3 must gather its sharded weights when it saves a model; `stage3_gather_16bit_weights_on_model_save = false`
+    turns that off.
 
-    Today: a warning, and a folder with DeepSpeed's shards and a script in place of `model.safetensors`. Source:
-    transformers 5.23 `Trainer.save_model`, accelerate 1.15 `get_state_dict`; executed.
+    Why it is bad: no model is left at the end of the run.
+
+    Without it: a warning, and a folder with DeepSpeed's shards and a script in place of `model.safetensors`.
+
+    Source: transformers 5.23 `Trainer.save_model`, accelerate 1.15 `get_state_dict`; executed.
     """
     name = f"{ZERO}.stage3_gather_16bit_weights_on_model_save"
     if spec.zero_stage == 3 and spec.extra_value("deepspeed", name) is False:
         yield Finding(
             spec.extra_place("deepspeed", name),
-            "the final save would hold no weights",
+            "the final save would contain no weights",
             f"leave `{name}` out",
             (spec.label("strategy", "the strategy"),),
             f"{name} = true",
@@ -98,8 +110,11 @@ def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
 def partial_offload(spec: Spec) -> Iterator[Finding]:
     """Only ZeRO-3 can offload a share of the optimizer's states.
 
-    Today: ValidationError when DeepSpeed reads its configuration, inside `train()`. Source: deepspeed 0.19.8 and
-    0.16.8 `DeepSpeedZeroConfig.offload_ratio_check`; executed.
+    Why it is bad: the run ends before its first step.
+
+    Without it: ValidationError when DeepSpeed reads its configuration, inside `train()`.
+
+    Source: deepspeed 0.19.8 and 0.16.8 `DeepSpeedZeroConfig.offload_ratio_check`; executed.
     """
     name = f"{OFFLOAD_OPTIMIZER}.ratio"
     ratio = spec.extra_value("deepspeed", name)
@@ -115,11 +130,16 @@ def partial_offload(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP444", "offload-to-nvme")
 def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
-    """`device = "nvme"` moves what `offload` keeps in host memory on to a disk: for ZeRO-3, with a path.
+    """`device = "nvme"` needs ZeRO-3, a path, and states that are offloaded: it moves to a disk what `strategy {
+    offload }` keeps in host memory.
 
-    Without a path DeepSpeed fails an assertion or a path operation when the model is sharded; ZeRO-1 and 2 take nvme
-    for the CPU and say nothing. Which states are offloaded is decided by `strategy { offload }`. Source: deepspeed
-    0.19.8 and 0.16.8 `zero/partition_parameters.py`, `zero/stage3.py`, `zero/stage_1_and_2.py`; executed.
+    Why it is bad: the run fails, or the states stay in host memory.
+
+    Without it: without a path DeepSpeed fails an assertion or a path operation when the model is sharded. ZeRO-1 and 2
+    silently use the CPU in place of nvme.
+
+    Source: deepspeed 0.19.8 and 0.16.8 `zero/partition_parameters.py`, `zero/stage3.py`, `zero/stage_1_and_2.py`;
+    executed.
     """
     offload = spec.text("strategy.offload")
     for block, wanted in ((OFFLOAD_OPTIMIZER, ("optimizer", "cpu")), (OFFLOAD_PARAM, ("cpu",))):
@@ -130,10 +150,10 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
         place = spec.extra_place("deepspeed", name)
         related = (spec.label("strategy.offload", "the offload") or spec.label("strategy", "the strategy"),)
         if device != "nvme":
-            if device != ("cpu" if offload in wanted else "none"):  # else it says what stands there anyway
+            if device != ("cpu" if offload in wanted else "none"):  # otherwise it repeats what the bundle writes
                 yield Finding(
                     place,
-                    f"`device = {device}` is what `offload` decides",
+                    f"`device = {device}` contradicts `offload`, which decides it",
                     f"leave `device` out, and write `offload = {'cpu' if device == 'cpu' else 'none'}` in `strategy`",
                     related,
                 )
@@ -150,24 +170,27 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
         elif spec.extra_value("deepspeed", f"{block}.nvme_path") is None:
             yield Finding(
                 place,
-                "the offload to a disk has no folder",
-                f'write `{block}.nvme_path = "/local_nvme"` beside it',
+                "the offload to a disk needs a folder",
+                f'write `{block}.nvme_path = "/local_nvme"` next to it',
                 related,
             )
 
 
 @rule("XP449", "old-zero1")
 def old_zero1(spec: Spec) -> Iterator[Finding]:
-    """DeepSpeed still knows the name of its first ZeRO-1, and raises where it is asked for.
+    """`legacy_stage1` cannot be used: it asks for DeepSpeed's first ZeRO-1, which has been removed.
 
-    Today: an Exception inside `train()`, after the model is loaded, on every stage. Source: deepspeed 0.19.8 and 0.16.8
-    `runtime/engine.py` `_configure_zero_optimizer`; executed.
+    Why it is bad: the run ends before its first step.
+
+    Without it: an Exception inside `train()`, after the model is loaded, on every stage.
+
+    Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; executed.
     """
     name = f"{ZERO}.legacy_stage1"
     if spec.zero_stage and is_on(spec, name):
         yield Finding(
             spec.extra_place("deepspeed", name),
-            "DeepSpeed has no second ZeRO-1 any more",
+            "DeepSpeed has removed its first ZeRO-1",
             f"leave `{name}` out",
             replace=f"{name} = false",
         )
@@ -175,20 +198,23 @@ def old_zero1(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP492", "offload-key-without-offload")
 def offload_key(spec: Spec) -> Iterator[Finding]:
-    """The keys of an offload say how; whether anything is offloaded is said by `strategy { offload }` alone.
+    """Keys of an offload need `strategy { offload }`, which alone decides whether anything is offloaded.
 
-    DeepSpeed accepts the block and offloads nothing, because its device is none. Source: deepspeed 0.19.8 and 0.16.8
-    `zero/offload_config.py`; executed.
+    Why it is bad: nothing is offloaded.
+
+    Without it: DeepSpeed accepts the block and offloads nothing, because its device is none.
+
+    Source: deepspeed 0.19.8 and 0.16.8 `zero/offload_config.py`; executed.
     """
     offload = spec.text("strategy.offload")
     for block, wanted in ((OFFLOAD_OPTIMIZER, ("optimizer", "cpu")), (OFFLOAD_PARAM, ("cpu",))):
         if not spec.zero_stage or offload in wanted or (block == OFFLOAD_PARAM and spec.zero_stage < 3):
             continue
-        for name in named(spec, block + "."):
+        for name in keys_under(spec, block + "."):
             if not name.endswith(".device"):
                 yield Finding(
                     spec.extra_place("deepspeed", name, "nothing is offloaded"),
-                    f"`{name}` without an offload",
+                    f"`{name}` needs an offload",
                     f"write `offload = {wanted[-1]}` in `strategy`, or leave it out",
                     (spec.label("strategy", "the strategy"),),
                 )
@@ -196,16 +222,20 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP571", "quantized-messages-on-the-cpu")
 def quantized_messages(spec: Spec) -> Iterator[Finding]:
-    """ZeRO++ packs weights and gradients with kernels that DeepSpeed has for GPUs alone.
+    """ZeRO++'s quantized weights and gradients need a GPU: DeepSpeed has their kernels for GPUs only.
 
-    Today: ValueError ("not been implemented on CPU backend") while the model is loaded. Source: deepspeed 0.19.8,
-    0.18.2 and 0.16.8 `op_builder/cpu/no_impl.py`, `zero/partition_parameters.py` (`CUDAQuantizer`); executed.
+    Why it is bad: the run cannot start on a CPU.
+
+    Without it: ValueError ("not been implemented on CPU backend") while the model is loaded.
+
+    Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `op_builder/cpu/no_impl.py`, `zero/partition_parameters.py`
+    (`CUDAQuantizer`); executed.
     """
-    for name in named(spec, f"{ZERO}.zero_quantized_"):
+    for name in keys_under(spec, f"{ZERO}.zero_quantized_"):
         if spec.zero_stage == 3 and spec.on_cpu and is_on(spec, name):
             short = name.rpartition(".")[2]
             yield Finding(
-                spec.extra_place("deepspeed", name, "a GPU's kernels"),
+                spec.extra_place("deepspeed", name, "its kernels are for GPUs"),
                 f"`{short}` needs a GPU",
                 write(f"{name} = false"),
                 (spec.label("hardware", "the hardware"),),
@@ -214,14 +244,17 @@ def quantized_messages(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP494", "gpu-storage-on-the-cpu")
 def gpu_storage(spec: Spec) -> Iterator[Finding]:
-    """`aio.use_gds` reads a disk straight into a GPU's memory, which a run on the CPU has not.
+    """`aio.use_gds` needs a GPU: it reads a disk directly into a GPU's memory.
 
-    Today: AssertionError when DeepSpeed reads its configuration, whether or not anything is offloaded to a disk.
+    Why it is bad: the run cannot start on a CPU.
+
+    Without it: AssertionError when DeepSpeed reads its configuration, whether or not anything is offloaded to a disk.
+
     Source: deepspeed 0.19.8 and 0.16.8 `swap_tensor/aio_config.py`; executed.
     """
     if spec.zero_stage and spec.on_cpu and is_on(spec, "aio.use_gds"):
         yield Finding(
-            spec.extra_place("deepspeed", "aio.use_gds", "a disk and a GPU"),
+            spec.extra_place("deepspeed", "aio.use_gds", "reads a disk into a GPU"),
             "there is no GPU to read a disk into",
             write("aio.use_gds = false"),
             (spec.label("hardware", "the hardware"),),
@@ -230,10 +263,14 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP476", "secondary-shards-do-not-divide")
 def secondary_shards(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-3's second copy of the weights is spread over `zero_hpz_partition_size` processes, which divide all of them.
+    """`zero_hpz_partition_size` must divide the number of processes; ZeRO-3 spreads its second copy of the weights over
+    groups of that size. A size above the number of processes is taken as that number.
 
-    A size beyond the processes is taken for their number. Today: AssertionError, "is not divisible by", when the model
-    is sharded. Source: deepspeed 0.19.8 and 0.16.8 `utils/groups.py` `_create_zero_param_parallel_group`; executed.
+    Why it is bad: the model cannot be sharded.
+
+    Without it: AssertionError, "is not divisible by", when the model is sharded.
+
+    Source: deepspeed 0.19.8 and 0.16.8 `utils/groups.py` `_create_zero_param_parallel_group`; executed.
     """
     name, world = HPZ, spec.hardware.world
     size = spec.extra_value("deepspeed", name)
@@ -241,8 +278,8 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
     if sound and spec.zero_stage == 3 and isinstance(size, int) and 1 < size < world and world % size:
         better = next(one for one in range(size, 0, -1) if world % one == 0)
         yield Finding(
-            spec.extra_place("deepspeed", name, f"{world} / {size} is no whole number"),
-            f"copies over {size} processes do not fill {world}",
+            spec.extra_place("deepspeed", name, f"{world} / {size} is not an integer"),
+            f"groups of {size} processes do not divide {world}",
             write(f"{name} = {better}"),
             (spec.label("hardware", f"{world} processes"),),
         )
@@ -250,11 +287,16 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP478", "secondary-shards-not-written")
 def unwritten_shards(spec: Spec) -> Iterator[Finding]:
-    """DeepSpeed 0.16 reads the second copy of the weights that `zero_hpz_partition_size` keeps before it has any in it.
+    """`zero_hpz_partition_size` cannot be above 1 on DeepSpeed 0.16, which reads the second copy of the weights before
+    anything is written to it.
 
-    Today, silently: the first losses are too high, or nan, and the weights with them. Source: deepspeed 0.16.8
-    `zero/partition_parameters.py` `_partition_param_sec`, DeepSpeed issue 7606 (mended by #7707); executed (all weights
-    nan after two steps on two processes). deepspeed 0.19.8 computes what it computes without.
+    Why it is bad: the weights are lost.
+
+    Without it: silently, the first losses are too high or NaN, and the weights with them: all weights were NaN after
+    two steps on two processes. deepspeed 0.19.8 computes the same as without the key.
+
+    Source: deepspeed 0.16.8 `zero/partition_parameters.py` `_partition_param_sec`, DeepSpeed issue 7606 (fixed by
+    #7707); executed.
     """
     size = spec.extra_value("deepspeed", HPZ)
     wanted = spec.zero_stage == 3 and spec.hardware.world > 1 and isinstance(size, int) and size > 1

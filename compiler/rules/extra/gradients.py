@@ -1,4 +1,4 @@
-"""`extra deepspeed`: what it says of gradients and of the precision of states (XP44x, XP491 and XP493)."""
+"""`extra deepspeed`: gradients and the precision of states (XP44x, XP491 and XP493)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from xpc.compiler.rules.core.conditions import extra
 from xpc.compiler.rules.core.rule import Finding, rule, write
-from xpc.compiler.rules.extra.deepspeed import ZERO, is_on, named
+from xpc.compiler.rules.extra.deepspeed import ZERO, is_on, keys_under
 from xpc.compiler.spec import Spec
 
 WHEN = extra("deepspeed")
@@ -15,12 +15,16 @@ WHEN = extra("deepspeed")
 
 @rule("XP445", "half-precision-master-weights")
 def half_precision_masters(spec: Spec) -> Iterator[Finding]:
-    """Master weights in half precision need DeepSpeed's CPU Adam, so the optimizer must be offloaded.
+    """Master weights in half precision need DeepSpeed's CPU Adam, and so an offloaded optimizer. bf16 master weights
+    may stay on the GPU where the optimizer's states are bf16, too, and those states need bf16 master weights. Before
+    0.19 DeepSpeed has fp16 master weights for ZeRO-2 only, and from 0.18 on it reads the key in every precision.
 
-    bf16 masters may stay on the GPU where the optimizer's states are bf16, too; those states in turn need bf16 masters.
-    Before 0.19 DeepSpeed has fp16 masters for ZeRO-2 alone. From 0.18 on it reads the key whatever the precision is.
-    Today: AssertionError inside `train()`. Source: deepspeed 0.19.8 `runtime/config.py`, `runtime/base_optimizer.py`;
-    0.18.2 and 0.16.8 `runtime/config.py`; executed.
+    Why it is bad: the run ends before its first step.
+
+    Without it: AssertionError inside `train()`.
+
+    Source: deepspeed 0.19.8 `runtime/config.py`, `runtime/base_optimizer.py`; 0.18.2 and 0.16.8 `runtime/config.py`;
+    executed.
     """
     if not spec.zero_stage:
         return
@@ -38,28 +42,33 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
                 related,
             )
         elif not offloaded and not (kind == "bf16" and is_on(spec, states)):
-            also = f", or `{states} = true` beside it" if kind == "bf16" else ""
+            also = f", or `{states} = true` next to it" if kind == "bf16" else ""
             yield Finding(
                 spec.extra_place("deepspeed", name, "needs DeepSpeed's CPU Adam"),
-                f"{kind} master weights without an offloaded optimizer",
+                f"{kind} master weights need an offloaded optimizer",
                 f"write `offload = optimizer` in `strategy`{also}",
                 related,
             )
     if is_on(spec, states) and not is_on(spec, "bf16.bf16_master_weights_and_grads"):
         yield Finding(
-            spec.extra_place("deepspeed", states, "needs bf16 master weights"),
-            "bf16 optimizer states over fp32 master weights",
-            "write `bf16.bf16_master_weights_and_grads = true` beside it",
+            spec.extra_place("deepspeed", states, "the master weights are fp32"),
+            "bf16 optimizer states need bf16 master weights",
+            "write `bf16.bf16_master_weights_and_grads = true` next to it",
         )
 
 
 @rule("XP446", "gradients-summed")
 def gradients_summed(spec: Spec) -> Iterator[Finding]:
-    """`gradient_allreduce_op = "sum"` leaves out the division by the processes, and ZeRO-3 cannot do it at all.
+    """Gradients should be averaged over the processes; `gradient_allreduce_op = "sum"` skips the division, and ZeRO-3
+    cannot sum at all.
 
-    transformers scales the loss for a mean, so that summed gradients are as many times too large as there are processes
-    (a warning); under ZeRO-3 DeepSpeed raises ValueError when it reads its configuration. Source: deepspeed 0.19.8
-    `runtime/config.py`, `zero/stage_1_and_2.py`; executed.
+    Why it is bad: transformers scales the loss for a mean, so summed gradients are too large by the number of processes
+    (a warning).
+
+    Without it: the run trains on the larger gradients. Under ZeRO-3 DeepSpeed raises ValueError when it reads its
+    configuration.
+
+    Source: deepspeed 0.19.8 `runtime/config.py`, `zero/stage_1_and_2.py`; executed.
     """
     operation = spec.extra_value("deepspeed", "gradient_allreduce_op")
     if not (isinstance(operation, str) and operation.lower() == "sum" and spec.zero_stage):
@@ -75,7 +84,7 @@ def gradients_summed(spec: Spec) -> Iterator[Finding]:
     elif spec.hardware.world > 1:
         yield Finding(
             place,
-            f"gradients are {spec.hardware.world} times those of the mean",
+            f"gradients are {spec.hardware.world} times as large as their mean",
             write('gradient_allreduce_op = "mean"'),
             severity="warning",
         )
@@ -83,10 +92,14 @@ def gradients_summed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP447", "scaled-before-reduce-scatter")
 def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-2 and 3 reduce-scatter gradients as they are: no division before, and none by another factor.
+    """`prescale_gradients`, or a `gradient_predivide_factor` other than 1, cannot be used with ZeRO-2 and 3, which
+    reduce-scatter gradients without scaling them first.
 
-    Today: AssertionError inside `train()`, after the model is loaded. Source: deepspeed 0.19.8 and 0.16.8
-    `zero/stage_1_and_2.py`, `zero/stage3.py`; executed.
+    Why it is bad: the run ends before its first step.
+
+    Without it: AssertionError inside `train()`, after the model is loaded.
+
+    Source: deepspeed 0.19.8 and 0.16.8 `zero/stage_1_and_2.py`, `zero/stage3.py`; executed.
     """
     summed = str(spec.extra_value("deepspeed", "gradient_allreduce_op")).lower() == "sum"
     if spec.zero_stage < 2 or spec.get("strategy.reduce_scatter") is False or (summed and spec.zero_stage == 2):
@@ -99,7 +112,7 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
         if wrong:
             yield Finding(
                 spec.extra_place("deepspeed", name),
-                f"zero{spec.zero_stage} scatters gradients without scaling them first",
+                f"zero{spec.zero_stage} reduce-scatters gradients without scaling them first",
                 write(f"{name} = {neutral}", ", or `reduce_scatter = false` in `strategy`"),
                 (spec.label("strategy", "the strategy"), spec.label("strategy.reduce_scatter")),
             )
@@ -107,18 +120,21 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP491", "accumulation-left-to-the-caller")
 def accumulation_left(spec: Spec) -> Iterator[Finding]:
-    """`managed_gradient_accumulation = false` leaves it to DeepSpeed's caller to say when a step is due.
+    """`managed_gradient_accumulation` cannot be false: DeepSpeed's caller would decide when a step is due, and
+    accelerate instead marks the boundary before each backward pass.
 
-    accelerate calls the engine the other way: it names the boundary before each backward pass. Today: AssertionError in
-    the first step, after the model is loaded. Source: deepspeed 0.19.8 `runtime/engine.py`
-    `set_gradient_accumulation_boundary`, accelerate 1.15 `utils/deepspeed.py` `DeepSpeedEngineWrapper.backward`;
-    executed.
+    Why it is bad: the run ends in its first step.
+
+    Without it: AssertionError in the first step, after the model is loaded.
+
+    Source: deepspeed 0.19.8 `runtime/engine.py` `set_gradient_accumulation_boundary`, accelerate 1.15
+    `utils/deepspeed.py` `DeepSpeedEngineWrapper.backward`; executed.
     """
     name: Final = "managed_gradient_accumulation"
     if spec.zero_stage and spec.extra_value("deepspeed", name) is False:
         yield Finding(
-            spec.extra_place("deepspeed", name, "accelerate names the boundary"),
-            "accelerate does not accumulate gradients by itself",
+            spec.extra_place("deepspeed", name, "accelerate marks the boundary"),
+            "accelerate leaves the accumulation of gradients to DeepSpeed",
             write(f"{name} = true"),
             (spec.label("strategy", "the strategy"),),
         )
@@ -126,10 +142,14 @@ def accumulation_left(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP448", "gradient-norm-off")
 def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
-    """Without the gradient's norm nothing can be clipped, and only ZeRO-1 and 2 on the GPU can do without it.
+    """Only ZeRO-1 and 2 on the GPU can skip the gradient's norm, and only without clipping.
 
-    Today: ValueError inside `train()`, or ValidationError under ZeRO-3. Source: deepspeed 0.19.8
-    `DeepSpeedZeroConfig.compute_grad_norm_valid`, `zero/stage_1_and_2.py`, `runtime/engine.py`; executed.
+    Why it is bad: the run ends before its first step.
+
+    Without it: ValueError inside `train()`, or ValidationError under ZeRO-3.
+
+    Source: deepspeed 0.19.8 `DeepSpeedZeroConfig.compute_grad_norm_valid`, `zero/stage_1_and_2.py`,
+    `runtime/engine.py`; executed.
     """
     name = f"{ZERO}.compute_grad_norm"
     if not spec.zero_stage or spec.extra_value("deepspeed", name) is not False:
@@ -154,7 +174,7 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
         return
     yield Finding(
         place,
-        f"the gradient's norm cannot be left out: {why}",
+        f"the gradient's norm cannot be turned off: {why}",
         write(f"{name} = true", f", or {help}"),
         (label,),
     )
@@ -162,20 +182,23 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP493", "key-of-another-precision", "warning")
 def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
-    """DeepSpeed reads its `bf16` block in bf16 and its `fp16` block in fp16; the other lies unread.
+    """A key of DeepSpeed's `bf16` block needs bf16, and a key of its `fp16` block fp16. XP445 checks master weights,
+    because some versions make them fp16 in every precision.
 
-    Loss scaling is the usual case: bf16 has none. Master weights are looked at apart (XP445), because some versions
-    make them fp16 in every precision. Source: deepspeed 0.19.8 `runtime/precision_config.py`, 0.16.8
-    `runtime/config.py`.
+    Why it is bad: the key has no effect; usually it is loss scaling, which bf16 does not have.
+
+    Without it: the block of the other precision is not read.
+
+    Source: deepspeed 0.19.8 `runtime/precision_config.py`, 0.16.8 `runtime/config.py`; read.
     """
     precision, read = spec.text("precision"), spec.stack.facts.idle_precision_read
     for kind in ("bf16", "fp16"):
-        for name in named(spec, kind + ".") if spec.zero_stage and precision != kind else ():
+        for name in keys_under(spec, kind + ".") if spec.zero_stage and precision != kind else ():
             if read and name.endswith("master_weights_and_grads"):
                 continue
             yield Finding(
                 spec.extra_place("deepspeed", name, f"read in {kind}"),
-                f"`{name}` does nothing in {precision}",
+                f"`{name}` has no effect in {precision}",
                 f"leave `{name}` out",
                 (spec.label("precision", "the precision"),),
             )

@@ -16,28 +16,33 @@ FULL_EVAL = ("bf16_full_eval", "fp16_full_eval")
 
 @rule("XP350", "half-precision-evaluation", "warning")
 def half_evaluation(spec: Spec) -> Iterator[Finding]:
-    """The weights are cast for an evaluation outside training only, and a bundle evaluates inside it.
+    """`bf16_full_eval` and `fp16_full_eval` cast the weights only for an evaluation outside of training, and a bundle
+    evaluates during training. With ZeRO the dtype also counts as the precision of training.
 
-    Both dtypes at once are a ValueError when the arguments are built, and so is bf16 on a GPU before Ampere or on a CPU
-    that is not asked for by `use_cpu` (ZeRO). With ZeRO the dtype also counts as the training's: where it differs from
-    `precision`, ValueError once training begins. Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`
-    `evaluation_loop`, `integrations/deepspeed.py`; executed.
+    Why it is bad: the setting has no effect, or ends the run.
+
+    Without it: nothing is cast. Both dtypes at once are a ValueError when the arguments are built, and so is bf16 on a
+    GPU before Ampere or on a CPU without `use_cpu` (ZeRO). With ZeRO, a dtype other than `precision` is a ValueError
+    once training begins.
+
+    Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py` `evaluation_loop`,
+    `integrations/deepspeed.py`; executed.
     """
-    asked = [name for name in FULL_EVAL if spec.extra_value("trl", name) is True]
+    dtypes = [name for name in FULL_EVAL if spec.extra_value("trl", name) is True]
     precision, gpu = spec.text("precision"), spec.hardware.gpu
-    for name in asked:
+    for name in dtypes:
         place, severity, dtype = spec.extra_place("trl", name), "error", name[:4]
         related: tuple[Label | None, ...] = (spec.label("precision", "the precision"),)
-        if len(asked) == 2:
-            if name == asked[0]:
+        if len(dtypes) == 2:
+            if name == dtypes[0]:
                 continue
-            message = "an evaluation in bf16 and in fp16"
-            related = (spec.extra_place("trl", asked[0], "the other"),)
+            message = "an evaluation cannot be both in bf16 and in fp16"
+            related = (spec.extra_place("trl", dtypes[0], "the other"),)
         elif spec.zero_stage and precision != dtype:
             message = f"DeepSpeed takes `{name}` for {dtype} training, and trains in {precision}"
             related = (*related, spec.label("strategy", "the strategy"))
         elif dtype == "bf16" and gpu is not None and gpu.capability < (8, 0):
-            message = f"an evaluation in bf16 on {gpu.name}, which is older than Ampere"
+            message = f"{gpu.name} is older than Ampere and cannot evaluate in bf16"
             related = (spec.label("hardware", "the GPU"),)
         else:
             message, severity = f"`{name}` casts nothing in an evaluation during training", "warning"
@@ -46,17 +51,21 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP351", "label-smoothing-of-another-method")
 def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
-    """`label_smoothing_factor` smooths the labels of supervised fine-tuning; the other trainers never read it.
+    """`label_smoothing_factor` needs sft: the other trainers compute their own loss and never read it.
 
-    Each of them computes a loss of its own, so the argument is taken and changes nothing. Source: trl 1.16 and 0.18
-    `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`, `grpo_trainer.py` (`compute_loss`).
+    Why it is bad: the labels are not smoothed.
+
+    Without it: the argument is accepted and changes nothing.
+
+    Source: trl 1.16 and 0.18 `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`, `grpo_trainer.py`
+    (`compute_loss`); read.
     """
     method, value = spec.text("method"), spec.extra_value("trl", "label_smoothing_factor")
     if value and method != "sft":
         other = "write `label_smoothing` in `method dpo`, or " if method == "dpo" else ""
         yield Finding(
             spec.extra_place("trl", "label_smoothing_factor", "never read"),
-            f"`label_smoothing_factor` does nothing for {method}",
+            f"`label_smoothing_factor` has no effect in {method}",
             f"{other}leave `label_smoothing_factor` out",
             (spec.label("method", "the method"),),
         )
@@ -64,11 +73,15 @@ def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP352", "smoothed-loss-not-divided")
 def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
-    """transformers 4.52 does not divide a smoothed loss by the accumulation, so gradients grow with it.
+    """Label smoothing on transformers 4.52 cannot be combined with accumulation, because a smoothed loss is not divided
+    by it; nor is it divided by the processes where the mean is over all tokens. transformers 5.23 passes the number of
+    tokens to the smoothed loss.
 
-    Nor does it divide by the processes where the mean is over all tokens. Nothing is raised: the gradient's norm was
-    6.1 instead of 1.5 at an accumulation of four. Source: transformers 4.52.3 `trainer.py` `compute_loss`,
-    `training_step`; executed. transformers 5.23 hands the number of tokens to the smoothed loss.
+    Why it is bad: the gradients are too large by that factor.
+
+    Without it: silently, the gradient's norm was 6.1 instead of 1.5 at an accumulation of four.
+
+    Source: transformers 4.52.3 `trainer.py` `compute_loss`, `training_step`; executed.
     """
     value = spec.extra_value("trl", "label_smoothing_factor")
     if not value or spec.text("method") != "sft" or spec.stack.facts.label_smoothing != "not_divided":
@@ -79,7 +92,7 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
         product = f"{accum} accumulation x {factor // accum} processes" if factor > accum else f"{accum} accumulation"
         yield Finding(
             spec.extra_place("trl", "label_smoothing_factor", f"not divided by {product}"),
-            f"gradients of the smoothed loss are too large by the factor {factor}",
+            f"gradients of the smoothed loss are {factor} times too large",
             "leave `label_smoothing_factor` out",
             (spec.label("batch.accum", "the accumulation"), spec.label("batch.gbs"), spec.label("batch.mean")),
         )
@@ -87,12 +100,18 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP356", "backend-not-in-the-bundle")
 def backend_not_installed(spec: Spec) -> Iterator[Finding]:
-    """apex and Intel's extension are packages that no bundle installs, and apex cannot compute in bf16.
+    """`half_precision_backend` cannot be `apex`, and `use_ipex` cannot be on: no bundle installs apex or Intel's
+    extension, apex cannot compute in bf16, and `cpu_amp` has no effect on a GPU. transformers 5 has dropped both
+    arguments.
 
-    Today: ValueError when the arguments are built (bf16, under ZeRO as well), ImportError after the model is loaded
-    (fp16); transformers 4.57 imports apex in fp32 as well. `cpu_amp` on a GPU adds the autocast of a CPU to that of
-    accelerate, which changes nothing. transformers 5 has dropped both. Source: transformers 4.52.3 and 4.57.6
-    `trainer.py` (`autocast_smart_context_manager`), `training_args.py`; executed.
+    Why it is bad: the run cannot start, or the setting has no effect.
+
+    Without it: apex is a ValueError when the arguments are built (bf16, also under ZeRO) or an ImportError after the
+    model is loaded (fp16); transformers 4.57 imports apex in fp32 as well. `cpu_amp` on a GPU adds the autocast of a
+    CPU to that of accelerate, which changes nothing.
+
+    Source: transformers 4.52.3 and 4.57.6 `trainer.py` (`autocast_smart_context_manager`), `training_args.py`;
+    executed.
     """
     backend = spec.extra_value("trl", "half_precision_backend")
     precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed has a half precision of its own
@@ -102,7 +121,7 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
         place = spec.extra_place("trl", "half_precision_backend")
         yield Finding(
             place,
-            "apex is not in the bundle" if apex else "`cpu_amp` does nothing on a GPU",
+            "apex is not in the bundle" if apex else "`cpu_amp` has no effect on a GPU",
             'write `half_precision_backend = "auto"`',
             (spec.label("precision", "the precision"), spec.label("hardware", "the hardware")),
             place.typed.replace(str(backend), "auto"),
@@ -119,15 +138,19 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP358", "tpu-precision", "warning")
 def tpu_precision(spec: Spec) -> Iterator[Finding]:
-    """`downcast_bf16` is read by the launcher of TPUs and by nobody else.
+    """`downcast_bf16` needs a TPU: only the launcher of TPUs reads it.
 
-    Source: accelerate 1.15 and 1.4 `utils/launch.py`, `state.py` (only where XLA runs).
+    Why it is bad: the key has no effect.
+
+    Without it: the key is read only where XLA runs.
+
+    Source: accelerate 1.15 and 1.4 `utils/launch.py`, `state.py`; read.
     """
     if spec.extra_value("accelerate", "downcast_bf16") is True:
         where = "the CPU" if spec.hardware.gpu is None else spec.hardware.gpu.name
         yield Finding(
             spec.extra_place("accelerate", "downcast_bf16", "read for TPUs"),
-            f"`downcast_bf16` does nothing on {where}",
+            f"`downcast_bf16` has no effect on {where}",
             "leave `downcast_bf16` out",
             (spec.label("hardware", "the hardware"),),
         )
@@ -135,12 +158,17 @@ def tpu_precision(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP325", "narrowed-by-generation")
 def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
-    """Continuous batching casts the trained model itself to the precision before it generates, and never casts it back.
+    """Continuous batching needs `precision fp32`: it casts the trained model to the run's precision before it
+    generates, and never casts it back.
 
-    From the first round on bf16 trains bf16 weights with no float32 copy (27 of 27), whatever the bundle states, and
-    fp16 ends with "Attempting to unscale FP16 gradients". Where weights are of that type already, or ZeRO keeps its
-    float32 copy apart, the frequencies of the rotary positions are rounded still. Source: trl 1.16 `grpo_trainer.py`,
-    `rloo_trainer.py` (`use_transformers_continuous_batching`), trl 0.24 likewise (`use_transformers_paged`); executed.
+    Why it is bad: training goes on with half-precision weights, whatever the bundle states.
+
+    Without it: from the first round on, bf16 trains bf16 weights without a float32 copy (27 of 27), and fp16 ends with
+    "Attempting to unscale FP16 gradients". Where the weights already have that type, or ZeRO keeps a separate float32
+    copy, the frequencies of the rotary positions are still rounded.
+
+    Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py` (`use_transformers_continuous_batching`), trl 0.24 likewise
+    (`use_transformers_paged`); executed.
     """
     name, precision = spec.stack.facts.continuous_batching, spec.text("precision")
     if not _batches_continuously(spec) or precision == "fp32":
@@ -149,26 +177,31 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
         spec.extra_place("trl", name, f"casts the weights to {precision}"),
         f"continuous batching would train {precision} weights",
         f"leave `{name}` out, or write `precision fp32`",
-        (spec.label("precision", "the precision"), spec.label("model.dtype", "what the weights should be")),
+        (spec.label("precision", "the precision"), spec.label("model.dtype", "the dtype of the weights")),
     )
 
 
 @rule("XP575", "continuous-batching-out-of-reach")
 def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
-    """Continuous batching of trl 0.24 generates in one process on a GPU, without DeepSpeed.
+    """Continuous batching of trl 0.24 generates in one process on a GPU, without DeepSpeed. trl 1.16 generates
+    everywhere.
 
-    Today, in the first round of generation: AttributeError, because the configuration is read off what DDP or DeepSpeed
-    wraps around the model ("'DistributedDataParallel' object has no attribute 'config'", "'dict' object has no
-    attribute '_attn_implementation'"). On a CPU the memory for its cache cannot be counted: no completion comes back
-    and RuntimeError in the first mean. trl 1.16 generates everywhere. Source: trl 0.24 `grpo_trainer.py:1240`,
-    `rloo_trainer.py:1227`, transformers 4.57 `continuous_batching/cache.py`; executed.
+    Why it is bad: the run ends in its first round of generation.
+
+    Without it: AttributeError, because the configuration is read from what DDP or DeepSpeed wraps around the model
+    ("'DistributedDataParallel' object has no attribute 'config'", "'dict' object has no attribute
+    '_attn_implementation'"). On a CPU the memory for its cache cannot be counted: no completion comes back, and the
+    first mean raises RuntimeError.
+
+    Source: trl 0.24 `grpo_trainer.py:1240`, `rloo_trainer.py:1227`, transformers 4.57 `continuous_batching/cache.py`;
+    executed.
     """
     facts = spec.stack.facts
     wrapped = spec.zero_stage or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
     if (wrapped or spec.on_cpu) and _batches_continuously(spec) and not facts.continuous_batching_anywhere:
         yield Finding(
             spec.extra_place("trl", facts.continuous_batching, "one process on a GPU"),
-            "continuous batching cannot reach a model that is wrapped"
+            "continuous batching cannot use a wrapped model"
             if wrapped
             else "continuous batching cannot generate on a CPU",
             f"leave `{facts.continuous_batching}` out",

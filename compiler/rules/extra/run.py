@@ -1,4 +1,4 @@
-"""`extra trl`: evaluation, columns, and what TRL reads of a row (XP274, XP275, XP277 to XP279, XP690, XP694, XP695)."""
+"""`extra trl`: evaluation, and the columns that TRL reads (XP274, XP275, XP277 to XP279, XP690, XP694, XP695)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ WHEN = extra("trl")
 
 @rule("XP274", "traced-evaluation")
 def traced_evaluation(spec: Spec) -> Iterator[Finding]:
-    """`jit_mode_eval` traces the model for an evaluation, and a traced model answers with a plain dict.
+    """sft cannot evaluate a model that `jit_mode_eval` traces: a traced model returns a plain dict, and sft's loss
+    reads `logits` from the output. transformers 4.57 cannot trace a mask that it makes: it warns and evaluates as
+    without the argument. transformers 5 has dropped the argument.
 
-    sft's loss reads `logits` from the answer. Today: AttributeError at the first evaluation, after the steps before it.
-    transformers 4.57 cannot trace a mask that it makes: it warns, and evaluates as without the argument. Flash
-    attention over flattened rows has none: RuntimeError "forward() expected at most 4 argument(s)". transformers 5 has
-    dropped the argument. Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18
-    `sft_trainer.py` `compute_loss`; executed.
+    Why it is bad: the run fails at its first evaluation.
+
+    Without it: AttributeError at the first evaluation, after the steps before it. Flash attention over flattened rows
+    has no mask: RuntimeError "forward() expected at most 4 argument(s)".
+
+    Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18 `sft_trainer.py`
+    `compute_loss`; executed.
     """
     flat = spec.flag("batch.packing") or spec.flag("batch.padding_free")
     traced = spec.stack.facts.traced_evaluation or (flat and spec.text("model.attn").startswith("flash"))
-    asked = spec.extra_value("trl", "jit_mode_eval") is True and traced
-    if asked and spec.get("method") == "sft" and spec.amount("eval.every") != NEVER:
+    fails = spec.extra_value("trl", "jit_mode_eval") is True and traced
+    if fails and spec.get("method") == "sft" and spec.amount("eval.every") != NEVER:
         yield Finding(
-            spec.extra_place("trl", "jit_mode_eval", "a traced model answers with a plain dict"),
+            spec.extra_place("trl", "jit_mode_eval", "a traced model returns a plain dict"),
             "sft cannot evaluate a traced model",
             write("jit_mode_eval = false"),
             (spec.label("eval.every", "the evaluation"),),
@@ -39,17 +43,21 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP278", "older-evaluation-of-completions")
 def older_evaluation(spec: Spec) -> Iterator[Finding]:
-    """The older loop of transformers counts a row once; grpo and rloo evaluate it as often as it has completions.
+    """grpo and rloo cannot evaluate with the older loop of transformers: it counts a row once, and they evaluate a row
+    as often as it has completions. transformers 5 has dropped the loop.
 
-    Today: ValueError "could not broadcast input array" at the first evaluation, after the steps before it. transformers
-    5 has dropped the loop. Source: transformers 4.52.3 and 4.57.6 `trainer.py` `prediction_loop`,
-    `trainer_pt_utils.py` `DistributedTensorGatherer`; executed on both.
+    Why it is bad: the run fails at its first evaluation.
+
+    Without it: ValueError "could not broadcast input array" at the first evaluation, after the steps before it.
+
+    Source: transformers 4.52.3 and 4.57.6 `trainer.py` `prediction_loop`, `trainer_pt_utils.py`
+    `DistributedTensorGatherer`; executed on both.
     """
     name: Final = "use_legacy_prediction_loop"
     if spec.method.generates and spec.extra_value("trl", name) is True and spec.amount("eval.every") != NEVER:
         yield Finding(
             spec.extra_place("trl", name, "counts a row once"),
-            f"{spec.text('method')} cannot be evaluated by the older loop",
+            f"{spec.text('method')} cannot evaluate with the older loop",
             write(f"{name} = false"),
             (spec.label("eval.every", "the evaluation"),),
         )
@@ -57,21 +65,25 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP279", "losses-gathered-as-objects")
 def gathered_objects(spec: Spec) -> Iterator[Finding]:
-    """`eval_use_gather_object` gathers the losses of an evaluation as objects, which come back as single numbers.
+    """`eval_use_gather_object` cannot be used with several processes: it gathers the losses of an evaluation as
+    objects, which come back as single numbers, and transformers joins arrays.
 
-    transformers joins arrays, and a single number is none. Today: where all rows are one batch of the processes,
-    ValueError "zero-dimensional arrays cannot be concatenated" at the first evaluation, after the steps before it. Of
-    more batches it keeps as many numbers as the last one has rows, so that the first evaluation's loss is the mean over
-    a part of them, without a word, unless the last is full. Source: accelerate 1.15 `utils/operations.py`
-    `gather_object`, transformers 5.23, 4.57.6 and 4.52.3 `trainer.py` `evaluation_loop`, `trainer_pt_utils.py`
-    `nested_concat`; executed on all.
+    Why it is bad: the evaluation fails or reports a wrong loss.
+
+    Without it: where all rows are one batch of the processes, ValueError "zero-dimensional arrays cannot be
+    concatenated" at the first evaluation, after the steps before it. With more batches, it silently keeps as many
+    numbers as the last batch has rows, so the first evaluation's loss is the mean over a part of them unless the last
+    batch is full.
+
+    Source: accelerate 1.15 `utils/operations.py` `gather_object`, transformers 5.23, 4.57.6 and 4.52.3 `trainer.py`
+    `evaluation_loop`, `trainer_pt_utils.py` `nested_concat`; executed on all.
     """
     name: Final = "eval_use_gather_object"
     several = spec.hardware.world > 1 and spec.amount("eval.every") != NEVER
     if several and spec.extra_value("trl", name) is True:
         yield Finding(
             spec.extra_place("trl", name, "losses become single numbers"),
-            "the losses of several processes are not averaged where they are gathered as objects",
+            "losses gathered as objects are not averaged over processes",
             write(f"{name} = false"),
             (spec.label("eval.every", "the evaluation"), spec.label("hardware", "the hardware")),
         )
@@ -79,17 +91,20 @@ def gathered_objects(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP275", "cache-moved-to-the-cpu")
 def offloaded_cache(spec: Spec) -> Iterator[Finding]:
-    """An offloaded cache of keys and values moves them from a GPU to the host and back; a CPU has nowhere to move them.
+    """An offloaded cache of keys and values needs a GPU: it moves them from the GPU to the host and back.
 
-    Today: AssertionError or RuntimeError at the first completion. Source: transformers 5.23 and 4.52.3
-    `cache_utils.py`; executed.
+    Why it is bad: the run cannot generate on a CPU.
+
+    Without it: AssertionError or RuntimeError at the first completion.
+
+    Source: transformers 5.23 and 4.52.3 `cache_utils.py`; executed.
     """
     name = "cache_implementation"
     value = spec.extra_value("trl", name)
     if spec.on_cpu and isinstance(value, str) and value.startswith("offloaded"):
         yield Finding(
             spec.extra_place("trl", name, "from a GPU to the host"),
-            f"the cache `{value}` on the CPU",
+            f"the cache `{value}` needs a GPU",
             write(f'{name} = "dynamic"'),
             (spec.label("hardware", "the hardware"),),
         )
@@ -97,10 +112,14 @@ def offloaded_cache(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP277", "padding-beyond-the-vocabulary")
 def padding_token(spec: Spec) -> Iterator[Finding]:
-    """dpo of trl 0.18 pads rows with `padding_value`, which the model looks up like any other token.
+    """`padding_value` of dpo on trl 0.18 must be a token of the model, because it pads the rows. In kto and orpo it
+    pads the rows of encoder-decoder models only.
 
-    Today: IndexError at the first batch whose rows differ in length. Source: trl 0.18 `dpo_trainer.py`
-    `concatenated_inputs`; executed. In kto and orpo it pads the rows of encoder-decoder models only.
+    Why it is bad: the model looks the value up like any other token.
+
+    Without it: IndexError at the first batch whose rows differ in length.
+
+    Source: trl 0.18 `dpo_trainer.py` `concatenated_inputs`; executed.
     """
     value, facts = spec.extra_value("trl", "padding_value"), spec.model.facts
     if spec.get("method") == "dpo" and isinstance(value, int) and facts is not None and value >= facts.vocab:
@@ -114,11 +133,15 @@ def padding_token(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP690", "reward-without-its-columns")
 def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
-    """`remove_unused_columns = true` leaves rows of reinforcement with their prompt alone.
+    """`remove_unused_columns = true` cannot be combined with rewards that read columns of a row: it leaves rows of
+    reinforcement learning with their prompt alone. A function in a file may read columns or not.
 
-    A reward that compares with the solution of a row then has nothing to compare with. Today: TypeError, a missing
-    argument, once the first completions are generated. A function of a file may read columns or not. Source: trl 1.16
-    `grpo_trainer.py`, `rloo_trainer.py` and trl 0.18 `grpo_trainer.py` `_set_signature_columns_if_needed`; executed.
+    Why it is bad: a reward that compares with the solution of a row has nothing to compare with.
+
+    Without it: TypeError, a missing argument, once the first completions are generated.
+
+    Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py` and trl 0.18 `grpo_trainer.py`
+    `_set_signature_columns_if_needed`; executed.
     """
     name = "remove_unused_columns"
     if not spec.online or spec.extra_value("trl", name) is not True:
@@ -131,7 +154,7 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
             spec.extra_place("trl", name, "only the prompt is left"),
             f"the reward `{reads}` reads the solution of a row"
             if reads
-            else f"the reward `{own}` is given no column but the prompt",
+            else f"the reward `{own}` receives no column except the prompt",
             write(f"{name} = false"),
             (spec.label("method.rewards", "the rewards"),),
             severity="error" if reads else "warning",
@@ -140,17 +163,21 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP695", "columns-kept-anyway")
 def columns_kept(spec: Spec) -> Iterator[Finding]:
-    """Some trainers need columns that no model takes, and turn `remove_unused_columns` off again.
+    """`remove_unused_columns = true` has no effect in trainers that need columns that no model takes: they turn it off
+    again.
 
-    Today: another value than the one that is stated; kto's and orpo's trainers say so in the log, distillation's does
-    not. Source: the trainers that `keeps_columns` of a stack names, such as trl 1.16
-    `experimental/orpo/orpo_trainer.py` and trl 0.24 `gkd_trainer.py`; executed for kto and orpo.
+    Why it is bad: the run uses another value than the spec states.
+
+    Without it: kto's and orpo's trainers report it in the log, distillation's does not.
+
+    Source: the trainers in `keeps_columns` of a stack, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and trl
+    0.24 `gkd_trainer.py`; executed for kto and orpo.
     """
     name, method = "remove_unused_columns", spec.text("method")
     if method in spec.stack.facts.keeps_columns and spec.extra_value("trl", name) is True:
         yield Finding(
             spec.extra_place("trl", name, "turned off by the trainer"),
-            f"{method} keeps all columns whatever `{name}` says",
+            f"{method} always keeps all columns",
             write(f"{name} = false"),
             (spec.label("method", "the method"),),
         )
@@ -158,16 +185,19 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP694", "words-counted-from-the-prompt")
 def long_answers(spec: Spec) -> Iterator[Finding]:
-    """trl 0.18 counts the words that `ld_alpha` keeps from the start of the row, prompt included, not of the answer.
+    """`ld_alpha` cannot be used on trl 0.18, which counts the tokens that it keeps from the start of the row, prompt
+    included. trl 1.16 counts from the answer.
 
-    Rows whose prompt is as long as the shorter answer teach nothing, others less than they should. Today, silently:
-    gradients of 0 for any `ld_alpha`. Source: trl 0.18 `dpo_trainer.py` `concatenated_forward` (`position_ids`, which
-    begin at the prompt); executed. trl 1.16 counts from the answer.
+    Why it is bad: rows whose prompt is as long as the shorter answer teach nothing, and others less than they should.
+
+    Without it: silently, the gradients are 0 for any `ld_alpha`.
+
+    Source: trl 0.18 `dpo_trainer.py` `concatenated_forward` (`position_ids`, which begin at the prompt); executed.
     """
     if spec.extra_value("trl", "ld_alpha") is not None and spec.stack.facts.ld_alpha_counts == "row":
         yield Finding(
-            spec.extra_place("trl", "ld_alpha", "counts the prompt's words"),
-            f"`ld_alpha` of {spec.stack.name} weighs down the answers themselves",
+            spec.extra_place("trl", "ld_alpha", "counts the prompt's tokens"),
+            f"`ld_alpha` of {spec.stack.name} reduces the weight of the answers themselves",
             f"leave `ld_alpha` out, or write `target {able(lambda one: one.facts.ld_alpha_counts == 'answer')}`",
             (spec.label("target", "the target"),),
         )

@@ -1,4 +1,4 @@
-"""`extra trl`: arguments that meet the strategy (XP42x, XP477)."""
+"""`extra trl`: arguments that depend on the strategy (XP42x, XP477)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ WHEN = extra("trl")
 
 @rule("XP420", "unused-parameters-with-reentrant-checkpointing")
 def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
-    """DDP's search for unused parameters and reentrant checkpointing exclude each other.
+    """DDP's search for unused parameters cannot be combined with reentrant checkpointing.
 
-    A reentrant checkpoint runs a backward pass inside the backward pass, so every parameter becomes ready twice.
-    Today: RuntimeError at the first backward pass of a run of several processes. Source: torch 2.13
-    `DistributedDataParallel`; transformers 5.23 and 4.52 `trainer.py` say so in a comment only; executed.
+    Why it is bad: a reentrant checkpoint runs a backward pass inside the backward pass, so every parameter becomes
+    ready twice.
+
+    Without it: RuntimeError at the first backward pass of a run of several processes.
+
+    Source: torch 2.13 `DistributedDataParallel`; transformers 5.23 and 4.52 `trainer.py` mention it in a comment only;
+    executed.
     """
-    asked = spec.extra_value("trl", "ddp_find_unused_parameters") is True
+    finds_unused = spec.extra_value("trl", "ddp_find_unused_parameters") is True
     reentrant = spec.flag("memory.checkpointing") and spec.flag("memory.checkpointing.reentrant")
-    if asked and reentrant and spec.text("strategy") == "ddp" and spec.hardware.world > 1:
+    if finds_unused and reentrant and spec.text("strategy") == "ddp" and spec.hardware.world > 1:
         place = spec.extra_place("trl", "ddp_find_unused_parameters", "every parameter would be ready twice")
         yield Finding(
             place,
@@ -33,10 +37,13 @@ def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP421", "best-of-sharded-weights-only")
 def best_of_weights_only(spec: Spec) -> Iterator[Finding]:
-    """Under FSDP and DeepSpeed the best checkpoint can be loaded back only with its full state.
+    """`load_best_model_at_end` under FSDP and DeepSpeed needs checkpoints with the full state.
 
-    Today: ValueError from the trainer, after the model is loaded. Source: transformers 5.23 `trainer.py`
-    (`save_only_model` with `load_best_model_at_end`), 4.52 the same; executed.
+    Why it is bad: the best checkpoint cannot be loaded back from weights alone.
+
+    Without it: ValueError from the trainer, after the model is loaded.
+
+    Source: transformers 5.23 `trainer.py` (`save_only_model` with `load_best_model_at_end`), 4.52 the same; executed.
     """
     best = spec.extra_value("trl", "load_best_model_at_end") is True
     if best and not spec.flag("save.full_state") and (spec.sharded_by_fsdp or spec.zero_stage):
@@ -50,10 +57,13 @@ def best_of_weights_only(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP422", "auto-batch-with-zero3")
 def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-3 cannot start again with a smaller micro-batch: its parameters are sharded already.
+    """`auto_find_batch_size` cannot be combined with ZeRO-3, whose parameters are already sharded.
 
-    Today: ValueError from the trainer, after the model is loaded. Source: transformers 5.23 and 4.52 `trainer.py`;
-    executed.
+    Why it is bad: ZeRO-3 cannot start again with a smaller micro-batch.
+
+    Without it: ValueError from the trainer, after the model is loaded.
+
+    Source: transformers 5.23 and 4.52 `trainer.py`; executed.
     """
     if spec.extra_value("trl", "auto_find_batch_size") is True and spec.zero_stage == 3:
         yield Finding(
@@ -66,14 +76,17 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP477", "static-graph-with-accumulation")
 def static_graph(spec: Spec) -> Iterator[Finding]:
-    """DDP with a static graph counts the gradients of one backward pass, and accumulation has several before a step.
+    """DDP's static graph cannot be combined with accumulation: it counts the gradients of one backward pass,
+    accumulation has several before a step, and passes without an exchange of gradients are not counted.
 
-    Passes without an exchange of gradients are not counted. Today: "expect_autograd_hooks_ INTERNAL ASSERT FAILED" at
-    the first step. Source: torch 2.13 `reducer.cpp` (`no_sync` with `static_graph`); transformers 5.23 `trainer.py`;
-    executed.
+    Why it is bad: the run ends at its first step.
+
+    Without it: "expect_autograd_hooks_ INTERNAL ASSERT FAILED" at the first step.
+
+    Source: torch 2.13 `reducer.cpp` (`no_sync` with `static_graph`); transformers 5.23 `trainer.py`; executed.
     """
-    asked, accum = spec.extra_value("trl", "ddp_static_graph") is True, spec.integer("batch.accum")
-    if asked and accum > 1 and spec.text("strategy") == "ddp" and spec.hardware.world > 1:
+    static, accum = spec.extra_value("trl", "ddp_static_graph") is True, spec.integer("batch.accum")
+    if static and accum > 1 and spec.text("strategy") == "ddp" and spec.hardware.world > 1:
         yield Finding(
             spec.extra_place("trl", "ddp_static_graph", f"{accum} backward passes a step"),
             "DDP's static graph cannot accumulate gradients",

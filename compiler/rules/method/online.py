@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from math import gcd
 
 from xpc.compiler.language.kinds import NEVER
-from xpc.compiler.rules.core.conditions import both, given, grouped
+from xpc.compiler.rules.core.conditions import all_of, grouped, has_value
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import evolve
 
-WHEN = both(grouped, given("method.generations"))
+WHEN = all_of(grouped, has_value("method.generations"))
 
 NAMES = {
     "importance_sampling_level": ("token", "sequence"),
@@ -120,9 +120,9 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
     for reward in spec.weighted("method.rewards"):
         if reward.file is None:
             continue
-        from xpc.compiler.rules.core.reward_files import head
+        from xpc.compiler.rules.core.reward_files import signature
 
-        known = head(spec.bundled.get(reward.file, b""), reward.function or "")
+        known = signature(spec.bundled.get(reward.file, b""), reward.function or "")
         if known is None:
             continue
         place = spec.place("method.rewards")

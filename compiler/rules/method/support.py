@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.schema import BY_PATH, TABLE
-from xpc.compiler.rules.core.conditions import either, given, other
+from xpc.compiler.rules.core.conditions import any_of, has_value, not_chosen
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Stack, able
 
-WHEN = either(other("method", "sft"), given("method.loss"))
+WHEN = any_of(not_chosen("method", "sft"), has_value("method.loss"))
 
 WITHOUT_ARGUMENT = ("method.max_prompt", "method.rewards", "method.teacher", "method.lmbda")
 """Settings that the runtime implements where the class has no argument, or that have their own rule."""

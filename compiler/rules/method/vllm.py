@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.schema import path_of
-from xpc.compiler.rules.core.conditions import both, generates, on
+from xpc.compiler.rules.core.conditions import all_of, enabled, generates
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
@@ -15,7 +15,7 @@ def vllm_version(spec: Spec) -> str:
     return spec.stack.requirements(vllm=True)["vllm"]
 
 
-WHEN = both(generates, on("method.vllm"))
+WHEN = all_of(generates, enabled("method.vllm"))
 
 
 def _colocated(spec: Spec) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.core.conditions import advised
+from xpc.compiler.rules.core.conditions import has_advisory
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-WHEN = advised
+WHEN = has_advisory
 
 
 @rule(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import gcd
 
 from xpc.compiler.language.schema import path_of
-from xpc.compiler.rules.core.families import FLASH, by_name, has_attention, supposed
+from xpc.compiler.rules.core.families import FLASH, has_attention, presumed_family, presumed_hint
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
@@ -78,7 +78,7 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family,
     `modeling_utils.py`; executed.
     """
-    known, attn = supposed(spec), spec.text("model.attn")
+    known, attn = presumed_family(spec), spec.text("model.attn")
     if known is None or has_attention(spec, attn):
         return
     place = spec.place("model.attn")
@@ -87,7 +87,7 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
         place,
         f"{known.model_type} has no {attn} attention"
         + ("" if "sdpa" in known.attention or attn != "sdpa" else " that computes correctly"),
-        f"write `attn = {legal}`{by_name(spec)}",
+        f"write `attn = {legal}`{presumed_hint(spec)}",
         (spec.model.label,),
         place.typed.replace(attn, legal) if spec.written("model.attn") else None,
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.core.conditions import either, extra, on
+from xpc.compiler.rules.core.conditions import any_of, enabled, extra
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 from xpc.grammar.diagnostic import Label
 
-WHEN = either(on("model.compile"), extra("trl"))
+WHEN = any_of(enabled("model.compile"), extra("trl"))
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """torch 2.13 `_inductor.list_mode_options`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.core.conditions import both, chosen, extra
+from xpc.compiler.rules.core.conditions import all_of, chosen, extra
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.setting import Path
 
-WHEN = both(chosen("method", "dpo", "kto"), extra("trl"))
+WHEN = all_of(chosen("method", "dpo", "kto"), extra("trl"))
 
 FUSED = "use_liger_loss"
 OF_LIGER = ("sigmoid", "apo_zero", "apo_down", "sppo_hard", "nca_pair")

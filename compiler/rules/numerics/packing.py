@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.setting import Path
-from xpc.compiler.rules.core.conditions import on
+from xpc.compiler.rules.core.conditions import enabled
 from xpc.compiler.rules.core.families import (
     FLASH,
     OWN_STATE,
-    by_name,
-    carrying,
+    can_run_flash,
     family,
     flash_is_exact,
+    flash_mixes_documents,
     mask_is_exact,
-    mixes,
+    presumed_family,
+    presumed_hint,
     rows_have_bounds,
-    runs_flash,
-    supposed,
+    stateful_family,
 )
 from xpc.compiler.rules.core.rule import Finding, rule, with_number, write
 from xpc.compiler.spec import Spec
@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-WHEN = on("batch.packing", "batch.packing.eval", "batch.padding_free")
+WHEN = enabled("batch.packing", "batch.packing.eval", "batch.padding_free")
 
 ISOLATE: Final = "batch.packing.isolate"
 UNMARKED = "cuts one stream and does not record where documents end"
@@ -54,7 +54,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     mask = "packing(isolate=mask)" if not cut else f"packing(isolate=mask, strategy={bounded(spec)})"
     if mask_is_exact(spec) and (not cut or bounded(spec)):
         ways.append(f"`{mask}`, which is exact for this model and costs attention over the complete row")
-    if runs_flash(spec) and flash_is_exact(spec) and not cut:
+    if can_run_flash(spec) and flash_is_exact(spec) and not cut:
         ways.append("`attn = flash2`")
     place = spec.place("batch.packing", f"{attn} attention does not see where documents end")
     yield Finding(
@@ -113,7 +113,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
             why = f"{known.model_type} builds its mask without position ids"
         else:
             why = _why_state_leaks(spec, known)
-        flash = runs_flash(spec) and flash_is_exact(spec) and rows_have_bounds(spec)
+        flash = can_run_flash(spec) and flash_is_exact(spec) and rows_have_bounds(spec)
         yield Finding(
             place,
             f"the mask does not keep documents apart: {why}",
@@ -294,22 +294,23 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     if attn not in FLASH or not rows_have_bounds(spec) or flash_is_exact(spec):
         return
     name: Path = "batch.packing" if spec.flag("batch.packing") else "batch.padding_free"
-    known, other = supposed(spec), carrying(spec)
+    known, other = presumed_family(spec), stateful_family(spec)
     if known is None:
         yield Finding(
             spec.place(name, f"the family is {other}"),
             f"{attn} does not keep documents apart: {other} carries a state from token to token",
-            f"leave `{name.rpartition('.')[2]}` out" + by_name(spec),
+            f"leave `{name.rpartition('.')[2]}` out" + presumed_hint(spec),
             (spec.model.label, spec.label("model.attn", "the attention")),
         )
         return
-    plain = mixes(spec, known) and known.packing not in OWN_STATE
+    plain = flash_mixes_documents(spec, known) and known.packing not in OWN_STATE
     why = f"{known.model_type} does not tell it where they end" if plain else _why_state_leaks(spec, known)
     ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []
     yield Finding(
         spec.place(name, f"the family is {known.model_type}"),
         f"{attn} does not keep documents apart: {why}",
-        " or ".join([*(f"write {way}" for way in ways), f"leave `{name.rpartition('.')[2]}` out"]) + by_name(spec),
+        " or ".join([*(f"write {way}" for way in ways), f"leave `{name.rpartition('.')[2]}` out"])
+        + presumed_hint(spec),
         (spec.model.label, spec.label("model.attn", "the attention")),
     )
 
@@ -360,7 +361,7 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     smaller = largest(most, share) if share and most else None
     written = spec.written("batch.micro") and spec.written("batch.gbs") and not spec.written("batch.accum")
     ways = [f"write `micro = {smaller}`"] if smaller else []
-    ways += ["write `attn = flash2` without `isolate`"] if runs_flash(spec) and flash_is_exact(spec) else []
+    ways += ["write `attn = flash2` without `isolate`"] if can_run_flash(spec) and flash_is_exact(spec) else []
     place = spec.place(
         "batch.micro" if spec.written("batch.micro") else "batch.packing", f"{micro} x {seq} = {micro * seq}"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.rules.core.conditions import chosen, either, on
+from xpc.compiler.rules.core.conditions import any_of, chosen, enabled
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-WHEN = either(on("memory.checkpointing.selective"), chosen("strategy", "zero3"))
+WHEN = any_of(enabled("memory.checkpointing.selective"), chosen("strategy", "zero3"))
 
 
 @rule("XP481", "selective-cannot-be-reentrant")

@@ -33,10 +33,10 @@ def reported(spec: Spec) -> tuple[str, ...] | None:
     functions = []
     for one in spec.weighted("method.rewards"):
         if one.file is not None:
-            from xpc.compiler.rules.core.reward_files import head, may_log
+            from xpc.compiler.rules.core.reward_files import may_log, signature
 
             code = spec.bundled.get(one.file, b"")
-            if one.function is None or head(code, one.function) is None or may_log(code):
+            if one.function is None or signature(code, one.function) is None or may_log(code):
                 return None
         functions.append(one.function or FUNCTIONS.get(one.name, f"{one.name}_reward"))
     return (*(f"rewards/{name}/{value}" for name in functions for value in ("mean", "std")), *known)

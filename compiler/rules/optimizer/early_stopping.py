@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
-from xpc.compiler.rules.core.conditions import given
+from xpc.compiler.rules.core.conditions import has_value
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.optimizer.best_model import LOAD
 from xpc.compiler.spec import Spec
 
-WHEN = given("eval.patience")
+WHEN = has_value("eval.patience")
 
 
 @rule("XP793", "patience-without-evaluations")

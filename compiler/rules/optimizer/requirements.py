@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, RESTARTED, WARM_UP
-from xpc.compiler.rules.core.conditions import either, other, written
+from xpc.compiler.rules.core.conditions import any_of, not_chosen, written
 from xpc.compiler.rules.core.modules import MODULES, heads
-from xpc.compiler.rules.core.rule import Finding, lacking, rule, write
+from xpc.compiler.rules.core.rule import Finding, rule, unsupported_choice, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
@@ -16,8 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-WHEN = either(
-    other("optimizer", "adamw"),
+WHEN = any_of(
+    not_chosen("optimizer", "adamw"),
     written(
         "optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap", "optimizer.momentum"
     ),
@@ -41,7 +41,7 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Source: `OptimizerNames` of transformers 5.23 and 4.52; executed.
     """
-    yield from lacking(spec, "optimizer", "{}", "write `target {}`, or `optimizer adamw`")
+    yield from unsupported_choice(spec, "optimizer", "{}", "write `target {}`, or `optimizer adamw`")
 
 
 @rule("XP221", "setting-of-another-optimizer")

@@ -8,13 +8,13 @@ from functools import partial
 from xpc.compiler.language.kinds import NEVER, Amount
 from xpc.compiler.language.optimizers import WARM_UP
 from xpc.compiler.language.setting import Path
-from xpc.compiler.rules.core.conditions import chosen, either, written
-from xpc.compiler.rules.core.rule import Finding, lacking, rule, write
+from xpc.compiler.rules.core.conditions import any_of, chosen, written
+from xpc.compiler.rules.core.rule import Finding, rule, unsupported_choice, write
 from xpc.compiler.rules.numerics.batch import total_steps
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Stack, able
 
-WHEN = either(
+WHEN = any_of(
     chosen("schedule", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy"),
     written(
         "schedule.max_lr", "schedule.warmup_lr", "schedule.decay_type", "schedule.cycles", "schedule.power",
@@ -47,7 +47,7 @@ def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Source: `SchedulerType` of transformers 5.23 and 4.52; executed.
     """
-    yield from lacking(spec, "schedule", "{} schedule", "write `schedule cosine`, or `target {}`")
+    yield from unsupported_choice(spec, "schedule", "{} schedule", "write `schedule cosine`, or `target {}`")
 
 
 @rule("XP241", "setting-of-another-schedule")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.repository_names import fault, nearest_name
-from xpc.compiler.rules.core.conditions import on
+from xpc.compiler.rules.core.conditions import enabled
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
-WHEN = on("save.hub")
+WHEN = enabled("save.hub")
 
 
 @rule("XP755", "folder-names-no-repository")

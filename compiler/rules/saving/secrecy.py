@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.files.secrets import HEX, find, pinned
 from xpc.compiler.files.workspace import TASK_ROWS
 from xpc.compiler.language.setting import Path
-from xpc.compiler.rules.core.conditions import either, secrets, written
+from xpc.compiler.rules.core.conditions import any_of, may_have_secrets, written
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-WHEN = either(written("model.pickle", "data.system"), secrets)
+WHEN = any_of(written("model.pickle", "data.system"), may_have_secrets)
 
 HELP = "remove it and revoke it; the run reads HF_TOKEN, WANDB_API_KEY and the like from the environment of its launch"
 TRACKED: Final = ("track.name", "track.project")

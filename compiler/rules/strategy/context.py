@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.registry.windows import windowed
-from xpc.compiler.rules.core.conditions import given
+from xpc.compiler.rules.core.conditions import has_value
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-WHEN = given("strategy.context_parallel")
+WHEN = has_value("strategy.context_parallel")
 
 SETTING: Final = "strategy.context_parallel"
 FLATTENED: Final = ("batch.packing", "batch.padding_free")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.files.secrets import is_secret
-from xpc.compiler.rules.core.conditions import given
+from xpc.compiler.rules.core.conditions import has_value
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
-WHEN = given("launch.env", "launch.extra_args", "launch.tolerations", "launch.node_selector", "launch.mounts")
+WHEN = has_value("launch.env", "launch.extra_args", "launch.tolerations", "launch.node_selector", "launch.mounts")
 
 RESERVED = (
     "PYTHON", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK",
