@@ -1,6 +1,6 @@
 """The command line. Exit status: 0 clean (warnings and notes too), 1 the spec is wrong, 2 the tool was used wrongly.
 
-The edge of the compiler: files are read and written here and in `files.py`, `bundle.py` and `cache.py`, nowhere else.
+The edge of the compiler: files are read and written here and in `files/`, nowhere else.
 Imports stand inside the functions because start-up is counted in milliseconds.
 """
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import argparse
     from typing import TextIO
 
-    from xpc.compiler.files.cache import Seen
     from xpc.grammar.diagnostic import Diagnostic
     from xpc.grammar.silenced import Silenced
 
@@ -39,9 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with Guarded():
         try:
             try:
-                status = (
-                    _cached_check(arguments) if arguments[:1] == ["check"] and "-" not in arguments else _run(arguments)
-                )
+                status = _run(arguments)
             except SystemExit as left:  # the help, or what is wrong with the options
                 status = int(left.code or 0)
             sys.stdout.flush()
@@ -75,25 +72,6 @@ def _tell(line: str, to: TextIO) -> None:
     print(visible(line), file=to)
 
 
-def _cached_check(arguments: list[str]) -> int:
-    from xpc.compiler.files import cache
-
-    try:
-        name = cache.key(arguments, _color())
-    except OSError:  # the working directory was deleted
-        return _run(arguments)
-    answer = cache.lookup(name)
-    if answer is not None:
-        sys.stdout.write(answer[0])
-        return answer[1]
-    seen: dict[str, cache.Seen] = {}
-    output, status = _check(_options(arguments), seen)
-    if status != 2:
-        cache.store(name, seen, output, status)
-    sys.stdout.write(output)
-    return status
-
-
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["import"]:
         return _import(arguments[1:])
@@ -111,9 +89,7 @@ def _run(arguments: list[str]) -> int:
             f"`{options.command}` is reserved and comes with a later version; this one has {', '.join(COMMANDS)}"
         )
     if options.command == "check":
-        output, status = _check(options, {})
-        sys.stdout.write(output)
-        return status
+        return _check(options)
     if options.command == "compile":
         if options.output == "":
             raise UsageError("-o takes the folder of the bundle, and this one is empty")
@@ -178,8 +154,8 @@ def _color() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def _check(options: argparse.Namespace | SimpleNamespace, seen: dict[str, Seen]) -> tuple[str, int]:
-    from xpc.compiler.files.cache import joined
+def _check(options: argparse.Namespace | SimpleNamespace) -> int:
+    from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import check_text
     from xpc.compiler.render import render
 
@@ -193,29 +169,28 @@ def _check(options: argparse.Namespace | SimpleNamespace, seen: dict[str, Seen])
             _tell(f"xpc: {error}", sys.stderr)
             unread = True
             continue
-        workspace.remembers, workspace.copies = True, False
+        workspace.memory, workspace.copies = user_memory(), False
         workspace.allow_oom = workspace.allow_oom or options.allow_oom
         checked = check_text(data, name, workspace)
         found += located(checked.problems, path)
         silenced += located_silences(checked.silenced, path)
         wrong = wrong or checked.spec is None
         denied = denied or is_denied(options, checked.problems)
-        for one, found_there in workspace.seen.items():
-            seen[one] = joined(seen.get(one, found_there), found_there)
-    output = render(found, options.format, color=_color(), silenced=silenced)
+    sys.stdout.write(render(found, options.format, color=_color(), silenced=silenced))
     if denied and options.format in TEXTS:
-        output += f"{DENIED}\n"
-    return output, 2 if unread else int(wrong or denied)
+        print(DENIED)
+    return 2 if unread else int(wrong or denied)
 
 
 def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     from xpc.compiler.engines.engine import engine
     from xpc.compiler.files.bundle import BundleError, write
+    from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import compile_text
     from xpc.compiler.render import render
 
     data, name, workspace = read_spec(options.file)
-    workspace.remembers = True
+    workspace.memory = user_memory()
     workspace.allow_oom = workspace.allow_oom or options.allow_oom
     files, checked = compile_text(data, name, workspace)
     silenced = located_silences(checked.silenced, options.file)

@@ -14,7 +14,7 @@ FEW = 64
 """Most files of a folder of which each is remembered; more would drive out what is remembered of other files."""
 
 
-def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -> tuple[DataSource, list[Diagnostic]]:
+def contents(source: DataSource, workspace: Workspace, remember: bool = True) -> tuple[DataSource, list[Diagnostic]]:
     """The source with its file's bytes, or what is remembered of them where no copy of them is wanted."""
     path = source.path
     if source.parts:
@@ -31,11 +31,12 @@ def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"
         problems.report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help)
-    memory, place = workspace.memory() if remembers else None, workspace.locate(path)[1]
+    from xpc.compiler.data.survey_cache import Known, keep, recall  # most specs name no file of data
+
+    memory, place = workspace.memory if remember else None, workspace.locate(path)[1]
     key = (*columns(source), source.context or "", *(f"{name}\0{role}" for name, role in source.roles))
-    known = None if memory is None else memory.recall(place, source.shape, key)
+    known = None if memory is None else recall(memory, place, source.shape, key)
     if known is not None and not workspace.copies:
-        workspace.weigh(path)
         return _bundled(evolve(source, survey=known.survey), path, known.digest), problems
     before = None if memory is None else memory.stamp(place)
     read = workspace.read(path, limit=MAX_DATA)
@@ -46,7 +47,7 @@ def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -
         return evolve(source, survey=known.survey), problems
     found = None if memory is None else survey(source)
     if memory is not None and found is not None:
-        memory.keep(place, before, source.shape, key, read.digest, found)
+        keep(memory, place, before, source.shape, key, Known(read.digest, found))
     return source, problems
 
 
@@ -57,8 +58,6 @@ def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[
     names = [part.path or "" for part in source.parts]
     try:
         large = sum(map(workspace.size, names)) > MAX_DATA
-        for name in names if large else ():
-            workspace.weigh(name)
     except OSError as error:
         wrong = f"`{source.name[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, source.label, help="make the files readable")]

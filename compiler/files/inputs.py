@@ -38,13 +38,11 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
         except OSError as error:
             raise UsageError(f"standard input cannot be read: {error.strerror or error}") from error
     try:
-        data, state = read_whole(path, MAX_SPEC)
+        data = read_whole(path, MAX_SPEC)
         full = os.path.abspath(path)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    data, name, workspace = around(full, data)
-    workspace.saw(full, state)
-    return data, name, workspace
+    return around(full, data)
 
 
 def around(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
@@ -60,8 +58,6 @@ def around(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
         if table is not None:
             workspace = bundled.workspace(folder, table)
             data = bundled.as_written(data, workspace.copies_of)
-            workspace.read("bundle.toml")  # a check holds as long as it is that
-            workspace.reads.clear()
     workspace.lock = workspace.lock or os.path.basename(full) + ".lock"
     # A file name may hold bytes that are no text; diagnostics and bundle.toml are text.
     name = os.path.basename(full).encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import stat
 
-from xpc.compiler.files import cache
-from xpc.compiler.files.cache import ANY, FOLDER, GONE, OTHER, UNSURE, Seen
 from xpc.compiler.files.digest import sha256
 from xpc.grammar.record import field, mutable, record
 
@@ -19,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from xpc.compiler.data.survey_cache import Memory
+    from xpc.compiler.files.file_memory import FileMemory
     from xpc.compiler.files.pins import Lock
 
 MAX_TEXT = 16 * 2**20
@@ -57,18 +55,18 @@ class Read:
 class Workspace:
     """Files relative to `root`, the folder of the spec.
 
-    `seen` maps every path that was asked for to what was there when it was, `reads` the names of files that were read
-    to their digests. With `remembers` what a reading of a data file finds is kept for later checks; it is read all the
-    same where a bundle `copies` it. What is too large for that is read for its digest where one `hashes` it.
+    `located` has the names of all files that were asked for; `reads` maps those that were read to their digests.
+    `memory` keeps the surveys of data files for later commands; None reads every file. Where a bundle `copies` a data
+    file it is read in any case. One that is too large to copy is read for its digest if `hashes` is set.
     `lock` is the name of the spec's lock, which need not be there, and `pins` what it holds; `named` is the file that
     the spec of a bundle was compiled from. With `allow_oom` a run that does not fit its GPUs is noted, and is no error.
     The members of a sweep share `answers`, so that each file is read once for all; each has `reads` of its own.
     """
 
     root: str
-    seen: dict[str, Seen] = field(factory=dict)
+    located: set[str] = field(factory=set)
     reads: dict[str, str] = field(factory=dict)
-    remembers: bool = False
+    memory: FileMemory | None = None
     copies: bool = True
     hashes: bool = False
     lock: str = ""
@@ -77,27 +75,12 @@ class Workspace:
     named: str = ""
     answers: dict[tuple[str, str, int], Read | str] | None = None
 
-    def memory(self) -> Memory | None:
-        """What earlier readings of data files found, where it may be used."""
-        if not self.remembers:
-            return None
-        from xpc.compiler.data.survey_cache import standard  # most specs name no file of data
-
-        return standard()
-
-    def saw(self, path: str, state: str, real: str | None = None) -> None:
-        """Note what a path was when it was looked at: the answer holds as long as it is that."""
-        before = self.seen.get(path)
-        if before is None:
-            self.seen[path] = (os.path.realpath(path) if real is None else real), state
-        elif before[1] != state or real not in (None, before[0]):
-            self.seen[path] = cache.joined(before, (before[0] if real is None else real, state))
-
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
         """The name and the path of a file written in `base` (a name relative to the root)."""
         if os.path.isabs(written):
             return written, written
         name = os.path.normpath(os.path.join(os.path.dirname(base), written)).replace(os.sep, "/")
+        self.located.add(name)
         return name, os.path.join(self.root, name)
 
     def read_beside(
@@ -121,10 +104,7 @@ class Workspace:
         """
         if "\0" in written:
             return ""  # refused where it is read
-        named = self.locate(written, base)[1]
-        home, path = os.path.realpath(self.root), os.path.realpath(named)
-        self.saw(self.root, ANY, home)
-        self.saw(named, ANY, path)
+        home, path = os.path.realpath(self.root), os.path.realpath(self.locate(written, base)[1])
         above = os.path.commonpath((home, path))
         if above == home:
             return ""
@@ -152,27 +132,21 @@ class Workspace:
         if "\0" in written or not written.strip():
             return "the name of a file cannot be empty or hold NUL"
         name, path = self.locate(written, base)
-        state = UNSURE  # whatever stands there decides the answer
         try:
             kind = os.stat(path).st_mode
             if not stat.S_ISREG(kind):  # nor opened: some devices do something then
-                state = FOLDER if stat.S_ISDIR(kind) else OTHER
-                return f"`{_shown(written)}` is {'a folder' if state == FOLDER else 'not a regular file'}"
+                return f"`{_shown(written)}` is {'a folder' if stat.S_ISDIR(kind) else 'not a regular file'}"
             with open(path, "rb", opener=_without_waiting) as handle:
-                found = os.fstat(handle.fileno())
-                data: bytes | None = handle.read(limit + 1) if found.st_size <= limit else b""
-                state = UNSURE if data is None else cache.state(handle.fileno(), found, data)
+                size = os.fstat(handle.fileno()).st_size
+                data: bytes | None = handle.read(limit + 1) if size <= limit else b""
             if data is None:
                 return f"`{_shown(written)}` has nothing to read"
-            if len(data) > limit or found.st_size > limit:  # files of /proc have size 0
+            if len(data) > limit or size > limit:  # files of /proc have size 0
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
         except FileNotFoundError:
-            state = GONE
             return f"`{_shown(written)}` is not there"
         except (OSError, ValueError) as error:
             return f"`{_shown(written)}` cannot be read ({getattr(error, 'strerror', None) or error})"
-        finally:
-            self.saw(path, state)
         return Read(name, data, sha256(data).hexdigest())
 
     def kind(self, written: str, base: str = "") -> str:
@@ -181,11 +155,9 @@ class Workspace:
             return ""
         _, path = self.locate(written, base)
         try:
-            found = "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else ""
+            return "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else ""
         except (OSError, ValueError):
             return ""
-        self.saw(path, found or (OTHER if os.path.exists(path) else GONE))
-        return found
 
     def other_kind(self, written: str) -> str:
         """What is there, where it is neither a file nor a folder; an empty text where nothing is."""
@@ -232,7 +204,6 @@ class Workspace:
             return f"`{_shown(written)}` holds the spec itself"
         found: list[str] = []
         for where, folders, names in os.walk(path):
-            self.saw(where, cache.listing(where))
             folders[:] = sorted(one for one in folders if not one.startswith((".", "__")))
             inside = os.path.relpath(where, path).replace(os.sep, "/")
             prefix = "" if inside == "." else inside + "/"
@@ -260,25 +231,14 @@ class Workspace:
         self.reads[name] = digest
         return digest
 
-    def weigh(self, written: str) -> None:
-        """Note a file of which nothing but its size was asked, so that a check holds until it changes."""
-        path = self.locate(written)[1]
-        before = self.seen.get(path)
-        if before is None or before[1] in (cache.FILE, ANY):
-            self.saw(path, cache.signature(os.stat(path)))
-
     def size(self, written: str) -> int:
         """Bytes of a file that is there."""
         return os.path.getsize(self.locate(written)[1])
 
     def head(self, written: str) -> bytes:
         """The first MiB of a local data file, to see the columns of its first row."""
-        path = self.locate(written)[1]
-        with open(path, "rb", opener=_without_waiting) as handle:
-            found = os.fstat(handle.fileno())
-            data: bytes | None = handle.read(HEAD)  # None: a file that would have to be waited for
-            self.saw(path, UNSURE if data is None else cache.state(handle.fileno(), found, data))
-            return data or b""
+        with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
+            return handle.read(HEAD) or b""  # None: a file that would have to be waited for
 
     def tail(self, written: str, count: int) -> bytes:
         """The last bytes of a local data file whose head was read."""
@@ -287,8 +247,8 @@ class Workspace:
             return handle.read(count) or b""
 
 
-def read_whole(path: str, limit: int) -> tuple[bytes, str]:
-    """The file that a command line names, without waiting for one that never comes, and its state for the cache.
+def read_whole(path: str, limit: int) -> bytes:
+    """The file that a command line names, without waiting for one that never comes.
 
     /dev/stdin and its like may be pipes, as `<(...)` of a shell makes them; whoever else's pipe or device it is, is
     refused. Raises OSError with a sentence.
@@ -300,13 +260,13 @@ def read_whole(path: str, limit: int) -> tuple[bytes, str]:
     if not stat.S_ISREG(kind) and not own:
         raise OSError("it is not a regular file")
     with open(path, "rb", opener=None if own else _without_waiting) as handle:
-        found = os.fstat(handle.fileno())
-        data: bytes | None = handle.read(limit + 1) if found.st_size <= limit else b"\0" * (limit + 1)
+        size = os.fstat(handle.fileno()).st_size
+        data: bytes | None = handle.read(limit + 1) if size <= limit else b"\0" * (limit + 1)
         if data is None:
             raise OSError("it has nothing to read")
         if len(data) > limit:
             raise OSError(f"it is larger than {limit // 2**20} MiB")
-        return data, cache.state(handle.fileno(), found, data) if stat.S_ISREG(found.st_mode) else UNSURE
+        return data
 
 
 def _without_waiting(path: str, flags: int) -> int:

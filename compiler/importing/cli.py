@@ -76,7 +76,7 @@ def read(path: str) -> Read:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
         else:
-            data, name = read_whole(path, 4 * MAX_SIZE)[0], path
+            data, name = read_whole(path, 4 * MAX_SIZE), path
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text") from error
@@ -107,7 +107,7 @@ def _asked(options: argparse.Namespace, source: Read) -> Asked:
             if "\0" in name or Workspace(folder).astray(name):  # a published file may come from anybody
                 continue
             with suppress(OSError, ValueError):  # what is not there, larger, or never comes, is not read
-                return read_whole(path, 4 * MAX_SIZE)[0]
+                return read_whole(path, 4 * MAX_SIZE)
         return None
 
     return Asked(stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
@@ -179,7 +179,7 @@ def _inside(folder: str, name: str) -> bytes | None:
     if os.path.getsize(path) > MAX_DATA:  # the compiler copies nothing that is larger
         raise Unreadable(f"`{name[:80]}` is larger than {MAX_DATA // 2**20} MiB")
     try:
-        return read_whole(path, MAX_DATA)[0]
+        return read_whole(path, MAX_DATA)
     except OSError:
         return None
 

@@ -22,7 +22,7 @@ LIMIT = 64 * 2**20
 def read(path: str) -> tuple[Reading, ...]:
     """The readings of a file. Raises UsageError."""
     try:
-        found = json.loads(read_whole(path, LIMIT)[0])
+        found = json.loads(read_whole(path, LIMIT))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
