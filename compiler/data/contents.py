@@ -1,4 +1,4 @@
-"""A local data file's bytes: read and hashed for its copy in the bundle, or what is remembered of them."""
+"""The bytes of a local data file, for its copy in the bundle, or the remembered survey of its rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 FEW = 64
-"""Most files of a folder of which each is remembered; more would drive out what is remembered of other files."""
+"""Largest number of files in a folder that are remembered; more would displace the entries of other files."""
 
 
 def contents(source: DataSource, workspace: Workspace, remember: bool = True) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with its file's bytes, or what is remembered of them where no copy of them is wanted."""
+    """The source with its file's bytes, or with the remembered survey if no copy of them is wanted."""
     path = source.path
     if source.parts:
         return _folder(source, workspace)
@@ -26,8 +26,8 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
         if workspace.size(path) > MAX_DATA:  # not copied; a bundle states its digest
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
-        return source, []  # it went away; reading its columns has told of it
-    hidden = workspace.astray(path)
+        return source, []  # it went away; reading its columns has reported that
+    hidden = workspace.outside_fault(path)
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"
         problems.report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help)
@@ -52,7 +52,7 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
 
 
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
-    """The folder with the bytes of its files; together they are copied up to the size of one data file."""
+    """The folder with the bytes of its files, if together they are no larger than MAX_DATA."""
     parts: list[DataSource] = []
     problems = Problems()
     names = [part.path or "" for part in source.parts]

@@ -16,7 +16,7 @@ else:
     except ImportError:
         try:
             from _sha256 import sha256  # 3.11
-        except ImportError:  # an interpreter that was built without
+        except ImportError:  # an interpreter that was built without it
             from hashlib import sha256
 
 
@@ -26,4 +26,4 @@ def digest(data: bytes) -> str:
 
 
 shared_digest = lru_cache(maxsize=256)(digest)
-"""The same, remembered: the members of a sweep share the trainer and their data."""
+"""`digest` with a cache: the members of a sweep share the trainer and their data."""

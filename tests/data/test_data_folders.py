@@ -235,4 +235,4 @@ def test_a_folder_that_holds_the_spec_is_refused(named: str, tmp_path: Path) -> 
     root = put(tmp_path / "home" / "specs", {"rows.jsonl": ROW, "sub/x": ""})
     put(tmp_path / "home", {"mine.json": "{}"})
     found = only(checked(spec(train=f'qwen2.5-3b on "{named}" for 3 epochs'), root), "XP114")
-    assert "holds the spec itself" in found.message
+    assert "contains the spec itself" in found.message

@@ -110,7 +110,7 @@ def test_an_old_bundle_that_was_made_strange_is_not_read_for_ever(kind: str, tmp
         os.mkfifo(victim)
     else:
         victim.symlink_to("/dev/zero" if kind == "device" else "launch.sh")
-    with pytest.raises(BundleError, match="not a bundle" if kind == "manifest" else "no regular file"):
+    with pytest.raises(BundleError, match="not a bundle" if kind == "manifest" else "not a regular file"):
         write(compiled(spec()), str(out))
     assert write(compiled(spec()), str(out), force=True) is not None
 

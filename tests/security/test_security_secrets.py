@@ -148,7 +148,7 @@ KINDS = {
     "a key of Google": "AIza" + "aB3-_" * 7,
     "a private key": "-----BEGIN RSA PRIVATE KEY-----",
     "a key of Weights & Biases": "wandb_v1_" + "aB3_" * 10,
-    "a password inside of a URL": "postgresql+psycopg://user:pass@host/db",
+    "a password in a URL": "postgresql+psycopg://user:pass@host/db",
 }
 """One of each kind, of letters that nobody was given."""
 
