@@ -164,7 +164,7 @@ def test_a_run_that_changed_while_the_job_waited_is_refused(tmp_path: Path) -> N
         (bundle / name).write_bytes((anew / name).read_bytes())
     done = submitted(bundle)
     assert done.returncode == 1
-    assert "is another than the one that was submitted: submit it anew" in done.stderr
+    assert "is not the one that was submitted: submit it again" in done.stderr
     assert not (tmp_path / "srun-words").exists()
 
 

@@ -54,4 +54,4 @@ def test_the_page_says_whose_server_it_is() -> None:
     assert "its revision and the port, 8123:" in by_hand
     assert not re.search(r"vllm[ -]serve|MODEL", by_hand)
     slurm = compiled(grpo("launch slurm"))["README.md"].decode()
-    assert "One node more than the run has starts the vLLM server" in slurm
+    assert "one more node, which runs the vLLM server" in slurm

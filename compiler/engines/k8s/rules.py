@@ -1,4 +1,4 @@
-"""Kubernetes (XP86x): the image, and names that its API takes."""
+"""Rules of Kubernetes (XP86x): the image, and names that its API accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHEN = chosen("launch", "k8s")
 
 @rule("XP860", "pods-without-an-image")
 def no_image(spec: Spec) -> Iterator[Finding]:
-    """A pod runs in a container, and only its owner knows the image that has bash and what requirements.txt lists.
+    """A pod needs a container image, and only you know one that has bash and the packages of requirements.txt.
 
     Today: the API server refuses a container without an image. Source: Kubernetes `core/v1` Container.
     """
@@ -30,7 +30,7 @@ def no_image(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP861", "image-that-is-no-name")
 def image_name(spec: Spec) -> Iterator[Finding]:
-    """An image is a name with an optional host before and a tag or digest behind it.
+    """An image is a name, with an optional host before it and an optional tag or digest after it.
 
     Today: the pod stays in InvalidImageName, and the job waits. Source: the grammar of distribution/reference.
     """
@@ -39,9 +39,9 @@ def image_name(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP862", "name-that-kubernetes-refuses")
 def object_names(spec: Spec) -> Iterator[Finding]:
-    """Claims and secrets are called by lower case letters, digits, dashes and dots (RFC 1123), 253 at most.
+    """Names of claims and secrets have lower case letters, digits, dashes and dots (RFC 1123), 253 at most.
 
-    Today: the API server refuses the job, or the pod waits for ever for an object that cannot be there. Source:
+    Today: the API server refuses the job, or the pod waits forever for an object that cannot exist. Source:
     Kubernetes, "Object Names and IDs".
     """
     for path in ("launch.volume", "launch.secret", "launch.pull_secret"):

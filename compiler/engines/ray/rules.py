@@ -1,4 +1,4 @@
-"""Ray (XP894, XP895): the shared folder, and a server that no worker of the job can be."""
+"""Rules of Ray (XP894, XP895): the shared folder, and a vLLM server."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ WHEN = chosen("launch", "ray")
 
 @rule("XP894", "ray-folder-is-not-absolute")
 def folder(spec: Spec) -> Iterator[Finding]:
-    """The workers of a Ray job begin in a copy of the bundle, which Ray deletes some time after the job.
+    """The workers of a Ray job start in a copy of the bundle, which Ray deletes some time after the job.
 
-    `volume` is the folder in which launch.sh is started on every node: an absolute path such as `/mnt/shared`. A
-    relative one would lie in that copy, and an address such as `s3://mine` is no folder. Today: each node writes to its
-    own copy, the nodes find no common checkpoint, and all of it goes with the job. Source: ray 2.60
+    `volume` is the folder in which every node starts launch.sh: an absolute path such as `/mnt/shared`. A relative path
+    would be inside that copy, and an address such as `s3://mine` is not a folder. Today: each node writes to its own
+    copy, the nodes find no common checkpoint, and everything is deleted with the job. Source: ray 2.60
     `_private/runtime_env/working_dir.py` (`delete_uri`).
     """
     path = spec.get("launch.volume")
@@ -36,9 +36,9 @@ def folder(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP895", "server-on-ray")
 def server(spec: Spec) -> Iterator[Finding]:
-    """All workers of a Ray Train job run the same function, and the job ends when all have ended; a server never does.
+    """All workers of a Ray Train job run the same function, and the job ends when all have ended; a server never ends.
 
-    Today: the job waits for the server after the training has ended, and keeps its nodes. Source: ray 2.60
+    Today: after the training the job waits for the server and keeps its nodes. Source: ray 2.60
     `train/v2/_internal/execution/controller/controller.py` (a run is finished when every worker has).
     """
     yield from endless_server(spec, "worker", "Ray Train job")

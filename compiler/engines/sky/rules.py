@@ -1,4 +1,4 @@
-"""SkyPilot (XP87x): GPUs by its names, an image, and what its nodes cannot share."""
+"""Rules of SkyPilot (XP87x): names of GPUs, the image, the volume, and a vLLM server."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ WHEN = chosen("launch", "sky")
 
 @rule("XP870", "gpu-that-skypilot-has-not")
 def unknown_gpu(spec: Spec) -> Iterator[Finding]:
-    """A task asks for accelerators by the names of SkyPilot's catalog, and not every GPU of the registry is in it.
+    """A task names accelerators of SkyPilot's catalog, which does not have every GPU of the registry.
 
-    Today: no cloud has the resource, after the whole catalog is searched. Source: skypilot 0.14.1 `gpu_names.py`, its
+    Today: SkyPilot searches its catalog and finds no cloud with the GPU. Source: skypilot 0.14.1 `gpu_names.py`, its
     catalog v8 `common/accelerators.csv`.
     """
     gpu = spec.hardware.gpu
@@ -33,19 +33,19 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP871", "server-on-skypilot")
 def server(spec: Spec) -> Iterator[Finding]:
-    """Every node of a task runs the same command and the task ends when all have ended; a server never does.
+    """Every node of a task runs the same command, and the task ends when all have ended; a server never ends.
 
-    A JobSet has a job for the server, waits for its health, and ends it with the training.
+    A JobSet (`launch k8s`) has a separate job for the server, waits for its health, and ends it with the training.
     """
     yield from endless_server(spec, "node", "task of SkyPilot")
 
 
 @rule("XP872", "bucket-between-nodes")
 def bucket(spec: Spec) -> Iterator[Finding]:
-    """A bucket that is mounted shows a node what it wrote itself, and what the others wrote some time later.
+    """In a mounted bucket a node sees its own files at once, and those of other nodes only some time later.
 
-    A checkpoint of several nodes is moved to its name when all of its files are there, which on a bucket they are not.
-    One node may keep its checkpoints in a bucket. Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone).
+    A checkpoint of several nodes is renamed when all of its files exist, which a node cannot see in a bucket. A single
+    node may keep its checkpoints there. Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone).
     """
     volume = spec.get("launch.volume")
     if isinstance(volume, str) and is_bucket(volume) and spec.hardware.nodes > 1:
@@ -59,7 +59,7 @@ def bucket(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP873", "image-that-is-no-name-for-sky")
 def image_name(spec: Spec) -> Iterator[Finding]:
-    """An image is a name with an optional host before and a tag or digest behind it; `docker:` is written for it.
+    """An image is a name, with an optional host before it and an optional tag or digest after it; xpc adds `docker:`.
 
     Today: the cluster is rented, and then cannot pull the image. Source: skypilot 0.14.1 `resources.py`.
     """
@@ -68,9 +68,9 @@ def image_name(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP874", "volume-that-is-no-name")
 def volume_name(spec: Spec) -> Iterator[Finding]:
-    """A volume of SkyPilot has a name as Kubernetes takes it; a bucket has an address such as s3://name.
+    """A volume of SkyPilot has a legal name of Kubernetes; a bucket has an address such as s3://name.
 
-    Today: the task is refused, or looks for a volume that cannot be there. Source: skypilot 0.14.1 `utils/volume.py`,
+    Today: the task is refused, or looks for a volume that cannot exist. Source: skypilot 0.14.1 `utils/volume.py`,
     `data/storage.py`.
     """
     volume = spec.get("launch.volume")

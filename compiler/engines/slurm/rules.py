@@ -19,17 +19,17 @@ MARKS: Mapping[TextPath, str] = {
     "launch.qos": "._+-",
     "launch.constraint": "._+-,&|*[]()",
 }
-"""What the names may hold beside letters and digits."""
+"""Characters that the names may contain in addition to letters and digits."""
 SHORTEST = 120
-"""Seconds: a signal a minute before the limit, which Slurm may send up to a minute before that."""
+"""Shortest time limit, seconds: the signal comes a minute before the limit, and Slurm may send it a minute early."""
 
 
 @rule("XP850", "not-a-slurm-name")
 def names(spec: Spec) -> Iterator[Finding]:
-    """Partitions and accounts stand in `#SBATCH` lines, which sbatch reads before any shell, and word by word.
+    """Partitions and accounts become `#SBATCH` lines, which sbatch itself splits into words.
 
-    A space ends the option there, `#` the line, and a quote takes what follows with it. Today: sbatch refuses the job
-    or reads another option than was meant. Source: Slurm 22.05 `sbatch` (`_get_next_opt_line`); executed.
+    A space ends the option there, `#` ends the line, and a quote includes what follows. Today: sbatch refuses the job
+    or reads another option. Source: Slurm 22.05 `sbatch` (`_get_next_opt_line`); executed.
     """
     for path, marks in MARKS.items():
         name, text = path.rpartition(".")[2], spec.get(path)
@@ -41,18 +41,20 @@ def names(spec: Spec) -> Iterator[Finding]:
         kept = "".join(c if c.isascii() and (c.isalnum() or c in marks) else "-" for c in text).strip(marks)
         legal = f'{name} = "{kept or "main"}"'
         yield Finding(
-            spec.place(path, "it begins or ends with a mark" if wrong is None else f"a name cannot hold {wrong!r}"),
-            f"Slurm has no {name} of this name",
+            spec.place(
+                path, "it begins or ends with punctuation" if wrong is None else f"a name cannot contain {wrong!r}"
+            ),
+            f"Slurm has no {name} with this name",
             write(legal),
         )
 
 
 @rule("XP851", "time-before-a-checkpoint", "warning")
 def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
-    """The job is asked to stop some minutes before its limit, to finish the step and to save a checkpoint.
+    """A job is asked to stop some minutes before its limit, to finish the step and to save a checkpoint.
 
-    Of a `time` that is hardly longer, half goes to that; a requeued job may then start again and again and come no
-    further. Below two minutes nothing is left: Slurm counts minutes, and may send the signal one earlier than asked.
+    If `time` is hardly longer, half of it is spent on that, and a requeued job may restart again and again without
+    progress. Below two minutes nothing is left: Slurm counts minutes, and may send the signal a minute early.
     Source: `man sbatch` of Slurm 22.05 (`--signal`, `--time`).
     """
     time, needed = spec.get("launch.time"), grace(spec)
@@ -70,15 +72,15 @@ def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP852", "server-node-without-gpu", "warning")
 def server_without_gpu(spec: Spec) -> Iterator[Finding]:
-    """The vLLM server gets a node like those that train, and vLLM's wheels generate on GPUs.
+    """The vLLM server gets a node like those that train, and vLLM's wheels generate only on GPUs.
 
-    Today: the server ends when it looks for one, and the job with it. Source: vllm's published wheels.
+    Today: the server fails when it looks for a GPU, and so does the job. Source: vllm's published wheels.
     """
     if spec.on_cpu and spec.asks_server:
         yield Finding(
             spec.place("method.vllm.mode", "on a node like those that train"),
             "the job would have no GPU for the vLLM server",
-            "leave `vllm` out: transformers generates",
+            "leave `vllm` out: transformers then generates",
             (spec.label("hardware", "no GPU"),),
         )
 
@@ -89,17 +91,16 @@ OWN = (
     "no-requeue", "open-mode", "output", "error", "wrap", "export", "chdir", "hold", "wait", "parsable", "test-only",
     "input", "container-image", "container-mounts", "container-workdir", "cluster-constraint", "kill-on-invalid-dep",
 )  # fmt: skip
-"""Options of sbatch that the job writes itself, that a setting writes, or that would take the job from it."""
+"""Options of sbatch that the job or a setting writes, or that would break the job."""
 
 
 @rule("XP920", "option-of-sbatch")
 def further_options(spec: Spec) -> Iterator[Finding]:
-    """`extra_args` are whole options of sbatch, such as `--exclude=node13` or `--mail-type=END`, one a text.
+    """`extra_args` are complete options of sbatch, such as `--exclude=node13` or `--mail-type=END`, each a text.
 
-    Each becomes a line `#SBATCH` of the job. Options that the job writes itself, or that a setting of `launch` writes,
-    are not among them, nor short ones (`-N2`): the last of two would win, and the job would have another shape than the
-    batch arithmetic counts on. `mem` is `host_memory`, or the whole node's with `exclusive`. Source: `man sbatch` of
-    Slurm 22.05.
+    Each becomes an `#SBATCH` line of the job. Short options (`-N2`) and options that the job or a setting of `launch`
+    writes are refused: the last of two wins, and the job would have other machines than the batch arithmetic assumes.
+    `mem` is `host_memory`, or all memory of the node with `exclusive`. Source: `man sbatch` of Slurm 22.05.
     """
     for text in spec.names("launch.extra_args"):
         name = text.removeprefix("--").partition("=")[0]
@@ -110,17 +111,17 @@ def further_options(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("launch.extra_args", "written by the job itself" if taken else "not `--name` or `--name=value`"),
             f"`{text[:60]}` cannot be passed to sbatch",
-            'write whole options, such as `extra_args = ["--mail-type=END"]`; the settings of `launch` say the others',
+            'write complete options, such as `extra_args = ["--mail-type=END"]`; settings of `launch` write the rest',
         )
 
 
 @rule("XP921", "container-of-slurm")
 def containers(spec: Spec) -> Iterator[Finding]:
-    """A job in containers names an `image` and who starts it: `container = pyxis` or `container = apptainer`.
+    """A job in containers needs an `image` and the program that starts it: `container = pyxis` or `= apptainer`.
 
-    Pyxis is a plugin of srun, apptainer a program on the nodes, and a cluster has the one or the other. An image is a
-    name as registries have it, or the absolute path of a file (.sqsh for pyxis, .sif for apptainer). Mounts are the
-    container's. Today: srun refuses an option that it does not know, or the run starts outside of any container.
+    Pyxis is a plugin of srun, apptainer a program on the nodes; a cluster has one of them. An image is a name in a
+    registry, or the absolute path of a file (.sqsh for pyxis, .sif for apptainer). `mounts` needs a container. Today:
+    srun refuses an option that it does not know, or the run starts outside any container.
     Source: pyxis in `srun --help` (`--container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH`,
     `--container-mounts=SRC:DST[:FLAGS]`); executed on Slurm without it: "unrecognized option".
     """
@@ -137,25 +138,25 @@ def containers(spec: Spec) -> Iterator[Finding]:
     if spec.get("launch.mounts") is not None and image is None and started is None:
         yield Finding(
             spec.place("launch.mounts", "there is no container"),
-            "nothing is mounted where no container is started",
+            "`mounts` has no effect without a container",
             "leave `mounts` out",
         )
     if isinstance(image, str) and not image.startswith("/"):
         yield from image_fault(spec)
     elif isinstance(image, str) and (not image.isprintable() or ":" in image or "," in image):
         yield Finding(
-            spec.place("launch.image", "a colon, a comma or a mark that cannot be seen"),
-            "the container's file cannot be named so",
+            spec.place("launch.image", "a colon, a comma or an invisible character"),
+            "the container's file cannot have this name",
             'write a path such as `image = "/shared/train.sqsh"`',
         )
 
 
 @rule("XP922", "part-of-a-whole-node")
 def part_of_a_node(spec: Spec) -> Iterator[Finding]:
-    """`exclusive` takes whole nodes with every core and all of their memory; `cpus` and `host_memory` say nothing then.
+    """`exclusive` takes complete nodes with all cores and memory; `cpus` and `host_memory` have no effect then.
 
-    The job asks for `--exclusive --mem=0` and for no number of cores, so that both numbers would be written nowhere.
-    Beside `--exclusive` Slurm takes `--cpus-per-task=2` for the cores of the task, and holds the whole node for it.
+    The job asks for `--exclusive --mem=0` and for no number of cores, so neither number would be written anywhere.
+    With `--exclusive` and `--cpus-per-task=2` Slurm gives the task two cores, and reserves the complete node.
     Source: `man sbatch` of Slurm 22.05 (`--exclusive`, `--mem`); executed in tests/launch/test_slurm_jobs.py.
     """
     for path in ("launch.cpus", "launch.host_memory"):
