@@ -81,7 +81,7 @@ def test_another_setup_than_the_compiled_one_is_not_read(tmp_path: Path) -> None
 
 def test_a_reviewer_is_told_of_the_setup(tmp_path: Path) -> None:
     readme = (written(tmp_path, ENVIRONMENT, **{"env.sh": SETUP}) / "README.md").read_text()
-    assert "- files/env-" in readme.partition("## How it is started")[0]
+    assert "- files/env-" in readme.partition("## How to start it")[0]
 
 
 def test_pods_are_placed() -> None:
