@@ -1,7 +1,7 @@
-"""The command line. Exit status: 0 clean (warnings and notes too), 1 the spec is wrong, 2 the tool was used wrongly.
+"""The command line. Exit status: 0 no errors (warnings and notes allowed), 1 errors in the spec, 2 used wrongly.
 
-The edge of the compiler: files are read and written here and in `files.py`, `bundle.py` and `cache.py`, nowhere else.
-Imports stand inside the functions because start-up is counted in milliseconds.
+The edge of the compiler: files are read and written only here and in `files/`. Imports stand inside functions because
+start-up time matters.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     import argparse
     from typing import TextIO
 
-    from xpc.compiler.files.cache import Seen
     from xpc.grammar.diagnostic import Diagnostic
     from xpc.grammar.silenced import Silenced
 
 TEXTS = ("full", "concise")
-"""The formats for people; the others are read by programs, and nothing else goes with them."""
+"""Formats for people. With the others, which programs read, nothing else is printed to standard output."""
 DENIED = "warnings are denied (--deny warnings)"
 
 
@@ -34,89 +33,66 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status."""
     import gc
 
-    gc.disable()  # a short process: collecting would cost more than it frees
+    gc.disable()  # in a short process collecting costs more than it frees
     arguments = list(sys.argv[1:] if argv is None else argv)
     with Guarded():
         try:
             try:
-                status = (
-                    _cached_check(arguments) if arguments[:1] == ["check"] and "-" not in arguments else _run(arguments)
-                )
-            except SystemExit as left:  # the help, or what is wrong with the options
+                status = _run(arguments)
+            except SystemExit as left:  # argparse printed the help or an error
                 status = int(left.code or 0)
             sys.stdout.flush()
-            gc.freeze()  # nor is anything collected when the process ends
+            gc.freeze()  # skip the collection at the end of the process
             return status
         except SpecError as error:
-            _tell(f"xpc: {error}", sys.stderr)
+            _print_line(f"xpc: {error}", sys.stderr)
             return 1
         except UsageError as error:
-            _tell(f"xpc: {error}", sys.stderr)
+            _print_line(f"xpc: {error}", sys.stderr)
         except Unwritable as error:
             if str(error):
-                _tell(f"xpc: {error}", sys.stderr)
+                _print_line(f"xpc: {error}", sys.stderr)
         except KeyboardInterrupt:
             return 130
         except Exception as error:
             if os.environ.get("XPC_DEBUG"):
                 raise
-            _tell(
-                f"xpc: this input broke the compiler ({type(error).__name__}: {error}); XPC_DEBUG=1 shows where, and "
-                "the spec that did it belongs into a bug report",
+            _print_line(
+                f"xpc: this input broke the compiler ({type(error).__name__}: {error}); XPC_DEBUG=1 shows where. "
+                "Please report it with the spec",
                 sys.stderr,
             )
         return 2
 
 
-def _tell(line: str, to: TextIO) -> None:
-    """Print one line that may name files: escape sequences in it are spelled out, as in the diagnostics."""
+def _print_line(line: str, to: TextIO) -> None:
+    """Print a line that may contain file names; escape sequences are spelled out, as in diagnostics."""
     from xpc.compiler.render.visible import visible
 
     print(visible(line), file=to)
-
-
-def _cached_check(arguments: list[str]) -> int:
-    from xpc.compiler.files import cache
-
-    try:
-        name = cache.key(arguments, _color())
-    except OSError:  # the working directory was deleted
-        return _run(arguments)
-    answer = cache.lookup(name)
-    if answer is not None:
-        sys.stdout.write(answer[0])
-        return answer[1]
-    seen: dict[str, cache.Seen] = {}
-    output, status = _check(_options(arguments), seen)
-    if status != 2:
-        cache.store(name, seen, output, status)
-    sys.stdout.write(output)
-    return status
 
 
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["import"]:
         return _import(arguments[1:])
     if arguments and arguments[0] in APART:
-        return _apart(arguments[0], arguments[1:])
+        return _run_module(arguments[0], arguments[1:])
     if arguments and not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
         from xpc.grammar.nearest import nearest  # only a misspelt command pays for it
 
         near = nearest(arguments[0], COMMANDS)
-        meant = f": did you mean `xpc {near}`?" if near else ";"
-        raise UsageError(f"there is no command `{arguments[0]}`{meant} the commands are {', '.join(COMMANDS)}")
+        suggestion = f": did you mean `xpc {near}`?" if near else ";"
+        raise UsageError(f"there is no command `{arguments[0]}`{suggestion} the commands are {', '.join(COMMANDS)}")
     options = _options(arguments)
     if options.command in LATER:
         raise UsageError(
             f"`{options.command}` is reserved and comes with a later version; this one has {', '.join(COMMANDS)}"
         )
     if options.command == "check":
-        output, status = _check(options, {})
-        sys.stdout.write(output)
-        return status
+        return _check(options)
     if options.command == "compile":
         if options.output == "":
-            raise UsageError("-o takes the folder of the bundle, and this one is empty")
+            raise UsageError("-o takes the folder of the bundle, not an empty text")
         return _compile(options)
     from xpc.compiler.explain.texts import explain
 
@@ -127,23 +103,23 @@ def _run(arguments: list[str]) -> int:
         raise UsageError(unknown(options.what))
     from xpc.compiler.render.visible import visible
 
-    sys.stdout.write("\n".join(map(visible, text.split("\n"))))  # a path or a value of somebody's spec
+    sys.stdout.write("\n".join(map(visible, text.split("\n"))))  # it may contain paths and values of a spec
     return 0
 
 
 PLAIN = {"allow_oom": False, "format": "full", "deny": None}
-"""What `check` and `compile` do where no option says otherwise."""
+"""Default options of `check` and `compile`."""
 
 
 def _options(arguments: list[str]) -> argparse.Namespace | SimpleNamespace:
-    """The options of a command line. `check` and files alone, the most frequent one, needs no argparse."""
+    """The options of a command line. The most frequent one, `check` with only files, needs no argparse."""
     if arguments[:1] == ["check"] and arguments[1:] and not any(one.startswith("-") for one in arguments):
         return SimpleNamespace(command="check", files=arguments[1:], **PLAIN)
     return _parser(arguments[0] if arguments else "").parse_args(arguments)
 
 
 def _parser(first: str) -> argparse.ArgumentParser:
-    """The parser of a command line whose first word this is; where that is no command, it knows all of them."""
+    """The parser for a command line with this first word: of that command, or of all if it is not one."""
     import argparse
 
     from xpc.compiler import __version__
@@ -159,8 +135,8 @@ def _parser(first: str) -> argparse.ArgumentParser:
         if name == "compile":
             add("file", metavar="FILE", help="a spec, or - for standard input")
             add("-o", "--output", metavar="DIR", help="the bundle (default: ./STEM.bundle)")
-            add("--force", action="store_true", help="move a file or folder that is there aside")
-            add("--locked", action="store_true", help="refuse what SPEC.lock does not pin, or pins differently")
+            add("--force", action="store_true", help="move an existing file or folder aside")
+            add("--locked", action="store_true", help="fail if SPEC.lock does not pin everything as it is now")
         if name in ("check", "compile"):
             add("--allow-oom", action="store_true", help="report a run that does not fit its GPUs as a note")
             add("--format", choices=FORMATS, help="output format of the diagnostics (default: full)")
@@ -178,8 +154,8 @@ def _color() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def _check(options: argparse.Namespace | SimpleNamespace, seen: dict[str, Seen]) -> tuple[str, int]:
-    from xpc.compiler.files.cache import joined
+def _check(options: argparse.Namespace | SimpleNamespace) -> int:
+    from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import check_text
     from xpc.compiler.render import render
 
@@ -190,32 +166,31 @@ def _check(options: argparse.Namespace | SimpleNamespace, seen: dict[str, Seen])
         try:
             data, name, workspace = read_spec(path)
         except UsageError as error:
-            _tell(f"xpc: {error}", sys.stderr)
+            _print_line(f"xpc: {error}", sys.stderr)
             unread = True
             continue
-        workspace.remembers, workspace.copies = True, False
+        workspace.memory, workspace.copies = user_memory(), False
         workspace.allow_oom = workspace.allow_oom or options.allow_oom
         checked = check_text(data, name, workspace)
         found += located(checked.problems, path)
         silenced += located_silences(checked.silenced, path)
         wrong = wrong or checked.spec is None
         denied = denied or is_denied(options, checked.problems)
-        for one, found_there in workspace.seen.items():
-            seen[one] = joined(seen.get(one, found_there), found_there)
-    output = render(found, options.format, color=_color(), silenced=silenced)
+    sys.stdout.write(render(found, options.format, color=_color(), silenced=silenced))
     if denied and options.format in TEXTS:
-        output += f"{DENIED}\n"
-    return output, 2 if unread else int(wrong or denied)
+        print(DENIED)
+    return 2 if unread else int(wrong or denied)
 
 
 def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     from xpc.compiler.engines.engine import engine
     from xpc.compiler.files.bundle import BundleError, write
+    from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import compile_text
     from xpc.compiler.render import render
 
     data, name, workspace = read_spec(options.file)
-    workspace.remembers = True
+    workspace.memory = user_memory()
     workspace.allow_oom = workspace.allow_oom or options.allow_oom
     files, checked = compile_text(data, name, workspace)
     silenced = located_silences(checked.silenced, options.file)
@@ -232,7 +207,7 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
 
         stale = list(wrong(workspace.pins, checked, workspace, files))
         for sentence in stale:
-            _tell(sentence, to)
+            _print_line(sentence, to)
         if stale:
             print("nothing was written (--locked)", file=to)
             return 1
@@ -242,13 +217,13 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     except BundleError as error:
         raise UsageError(str(error)) from error
     if moved is not None:
-        _tell(f"moved what stood there to {moved}", to)
+        _print_line(f"moved the old one to {moved}", to)
     many = f", {len(checked.members):,} members" if checked.members else ""
-    _tell(f"wrote {out}{many}; launch {'them' if many else 'it'} with", to)
+    _print_line(f"wrote {out}{many}; launch {'them' if many else 'it'} with", to)
     spec = checked.members[0].spec if many else checked.spec
     assert spec is not None  # there are files
     start = engine(spec).sweep_command(spec, out) if many else engine(spec).command(spec, out)
-    _tell(f"  {start}", to)
+    _print_line(f"  {start}", to)
     return 0
 
 
@@ -259,8 +234,8 @@ def _import(arguments: list[str]) -> int:
     return edge.run(options.parse(arguments))
 
 
-def _apart(command: str, arguments: list[str]) -> int:
-    """A command that is a module of its own."""
+def _run_module(command: str, arguments: list[str]) -> int:
+    """Run a command that is a separate module."""
     from importlib import import_module
 
     module = import_module(APART[command])
@@ -270,11 +245,11 @@ def _apart(command: str, arguments: list[str]) -> int:
 
 
 def is_denied(options: argparse.Namespace | SimpleNamespace, problems: Sequence[Diagnostic]) -> bool:
-    """Whether warnings stand that the command line takes for errors."""
+    """Whether there are warnings and `--deny warnings` treats them as errors."""
     return options.deny is not None and any(one.severity == "warning" for one in problems)
 
 
 if __name__ == "__main__":
-    from xpc.compiler.cli import main as entry  # the module that the others know, not this copy named __main__
+    from xpc.compiler.cli import main as entry  # the imported module, not this copy named __main__
 
     sys.exit(entry())

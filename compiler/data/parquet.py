@@ -1,7 +1,7 @@
-"""The columns and the number of rows of a Parquet file, by its footer: Thrift's compact protocol, read as far as that.
+"""Read the columns and the number of rows of a Parquet file from its footer, in Thrift's compact protocol.
 
-https://parquet.apache.org/docs/file-format/ and https://github.com/apache/thrift/blob/master/doc/specs: no reader of
-Parquet is installed where specs are checked.
+No reader of Parquet is installed where specs are checked. Source: https://parquet.apache.org/docs/file-format/,
+https://github.com/apache/thrift/blob/master/doc/specs.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 MOST = 2**24
 """Longest footer that is read, bytes."""
 DEEP = 16
-"""Most structs and lists within each other; a footer has eight."""
+"""Deepest nesting of structs and lists that is read; a footer has eight levels."""
 SCHEMA, ROWS = 2, 3
-"""The fields of FileMetaData that are wanted."""
+"""Numbers of the fields of FileMetaData that are read."""
 NAME, CHILDREN = 4, 5
-"""Those of a SchemaElement."""
+"""Numbers of the fields of SchemaElement that are read."""
 
 
 def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
-    """The columns and the number of rows of the file whose last bytes `tail` gives; None where they cannot be seen."""
+    """The columns and the number of rows of a file; `tail(n)` reads its last n bytes. None if they cannot be read."""
     try:
         size = int.from_bytes(tail(8)[:4], "little")
         return None if size > MOST else _facts(_Compact(tail(size + 8)[:-8]))
@@ -35,12 +35,12 @@ def _facts(data: _Compact) -> tuple[list[str], int]:
             break
     schema, rows = found[SCHEMA], found[ROWS]
     if not isinstance(schema, list) or not isinstance(rows, int) or rows < 0:
-        raise ValueError("no footer of Parquet")
+        raise ValueError("not a footer of Parquet")
     names, at = [], 1
     for _ in range(schema[0][CHILDREN]):
         names.append(schema[at][NAME].decode("utf-8"))
         left = 1
-        while left:  # what is inside of the column
+        while left:  # skip the columns nested in it
             left += schema[at].get(CHILDREN, 0) - 1
             at += 1
     return names, rows
@@ -97,4 +97,4 @@ class _Compact:
             return [self._value(kind, depth + 1) for _ in range(size)]
         if kind == 12:
             return dict(self.fields(depth + 1))
-        raise ValueError("a kind that no footer has")
+        raise ValueError("a type that no footer has")

@@ -1,7 +1,7 @@
-"""The rows of a local data file as the datasets library reads them, one after the other, from the file's bytes.
+"""Parse the bytes of a local data file into rows, as the datasets library does.
 
-JSON: an object a row, one after another (usually one a line), or one list of them. CSV: pandas' reading, in which a
-cell that is empty or says NA is null. Text: a row a line. What the library cannot read ends the rows with `Broken`.
+JSON has one object per row, usually one per line, or one list of objects. CSV is read as pandas reads it: a cell that
+is empty or `NA` is null. Text has one row per line. Where the library would fail, the rows end with `Broken`.
 Source: datasets 5.2 `packaged_modules/{json,csv,text}`; executed.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from xpc.compiler.spec.survey import Broken
 
 Row = Mapping[str, object]
-LOOKED = 8 * 2**20
-"""Characters of a file that are looked through for names that stand twice: that takes three times as long."""
+CHECKED = 8 * 2**20
+"""Characters of a file that are checked for duplicate names in an object, which makes parsing three times slower."""
 NULLS = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null",
@@ -23,7 +23,7 @@ NULLS = frozenset((
 
 
 def read(data: bytes, path: str) -> Iterator[Row | Broken]:
-    """Every row of a file, and `Broken` last where it cannot be read to its end."""
+    """Every row of a file; the last is `Broken` if the file cannot be read to its end."""
     try:
         text = data.decode("utf-8")
         wrong = None
@@ -36,7 +36,7 @@ def read(data: bytes, path: str) -> Iterator[Row | Broken]:
     line = text.count("\n") + 1
     row = 0
     for row, one in enumerate(_rows(text[: text.rfind("\n") + 1], ending), 1):
-        if isinstance(one, Broken):  # of a list the end is missing, and of a quoted cell
+        if isinstance(one, Broken):  # the cut text lacks the end of a list or of a quoted cell
             row -= 1
             break
         yield one
@@ -53,20 +53,20 @@ def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
         return iter([{"text": line.removesuffix("\r")} for line in (lines if lines[-1] else lines[:-1])])
     text = text.removeprefix("\ufeff")
     if ending == "csv":
-        return _cells(text)
-    start = _filled(text, 0)
-    return _values(text, start + 1, ",") if text[start : start + 1] == "[" else _values(text, start, "")
+        return _csv_rows(text)
+    start = _skip_space(text, 0)
+    return _json_rows(text, start + 1, ",") if text[start : start + 1] == "[" else _json_rows(text, start, "")
 
 
-def _values(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
-    """Values from a place on: the elements of a list, or values one after the other, over several lines or in one."""
-    scan = json.JSONDecoder(object_pairs_hook=_once).scan_once  # type: ignore[attr-defined]
+def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
+    """JSON objects from position `at` on: elements of a list separated by `comma`, or one after another without it."""
+    scan = json.JSONDecoder(object_pairs_hook=_unique_names).scan_once  # type: ignore[attr-defined]
     fast = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-    halves = "\\ud" in text or "\\uD" in text
+    surrogates = "\\ud" in text or "\\uD" in text
     row, length = 0, len(text)
-    at = _filled(text, at)
+    at = _skip_space(text, at)
     while at < length and not (comma and text[at] == "]"):
-        if at > LOOKED:
+        if at > CHECKED:
             scan = fast
         try:
             value, end = scan(text, at)
@@ -75,16 +75,16 @@ def _values(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
             return
         if not isinstance(value, dict):
             kind = {list: "a list", str: "a text", type(None): "null"}.get(type(value), "a number")
-            yield Broken(row, text.count("\n", 0, at) + 1, f"it is {kind}, and no object")
+            yield Broken(row, text.count("\n", 0, at) + 1, f"it is {kind}, not an object")
             return
-        if halves and _half(value):
-            yield Broken(row, text.count("\n", 0, at) + 1, "it holds half of a surrogate pair")
+        if surrogates and _has_lone_surrogate(value):
+            yield Broken(row, text.count("\n", 0, at) + 1, "it contains half of a surrogate pair")
             return
         yield value
         row += 1
-        at = end if end < length and text[end] == comma else _filled(text, end)
+        at = end if end < length and text[end] == comma else _skip_space(text, end)
         if comma and at < length and text[at] == ",":
-            at = _filled(text, at + 1)
+            at = _skip_space(text, at + 1)
         elif comma and (at >= length or text[at] != "]"):
             break
     if comma and (at >= length or text[at] != "]"):
@@ -92,20 +92,20 @@ def _values(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
         yield Broken(row, text.count("\n", 0, at) + 1, why)
 
 
-class _Twice(ValueError):
-    """A name that an object has twice, which pyarrow refuses."""
+class _DuplicateName(ValueError):
+    """An object has a name twice, which pyarrow refuses."""
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
     out = dict(pairs)
     if len(out) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _Twice(next(name for name in out if names.count(name) > 1))
+        raise _DuplicateName(next(name for name in out if names.count(name) > 1))
     return out
 
 
-def _filled(text: str, at: int) -> int:
-    """The place of the next letter that is no white space of JSON."""
+def _skip_space(text: str, at: int) -> int:
+    """The position of the next character that is not white space in JSON."""
     length = len(text)
     while at < length and text[at] in " \t\r\n":
         at += 1
@@ -115,16 +115,16 @@ def _filled(text: str, at: int) -> int:
 def _reason(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deep"
-    if isinstance(error, _Twice):
-        return f"`{str(error)[:40]}` stands twice in it"
-    said = str(error).partition(":")[0] if isinstance(error, ValueError) else "expecting value"
-    if said.startswith(("Invalid control character", "Unterminated string")):
-        return "a text in it does not end in its line"
-    return f"it is not JSON ({said[:1].lower()}{said[1:]})"
+    if isinstance(error, _DuplicateName):
+        return f"it has `{str(error)[:40]}` twice"
+    reason = str(error).partition(":")[0] if isinstance(error, ValueError) else "expecting value"
+    if reason.startswith(("Invalid control character", "Unterminated string")):
+        return "a string in it does not end on its line"
+    return f"it is not JSON ({reason[:1].lower()}{reason[1:]})"
 
 
-def _half(value: Row) -> bool:
-    """Whether a text of the row has half of a surrogate pair, which Python's reader lets through."""
+def _has_lone_surrogate(value: Row) -> bool:
+    """Whether a string of the row has half of a surrogate pair, which Python's parser accepts."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -132,7 +132,7 @@ def _half(value: Row) -> bool:
     return False
 
 
-def _cells(text: str) -> Iterator[Row | Broken]:
+def _csv_rows(text: str) -> Iterator[Row | Broken]:
     import csv
     from io import StringIO
 
@@ -153,4 +153,4 @@ def _cells(text: str) -> Iterator[Row | Broken]:
             yield dict(zip(head, filled + [None] * (len(head) - len(cells)), strict=True))
             row += 1
     except csv.Error as error:
-        yield Broken(row, reader.line_num, f"it is no CSV ({error})")
+        yield Broken(row, reader.line_num, f"it is not CSV ({error})")

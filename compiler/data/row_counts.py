@@ -10,7 +10,7 @@ from xpc.compiler.spec import Spec
 
 
 def trained(spec: Spec) -> int | None:
-    """Rows that are trained on: what `take` leaves of the sources, without the holdout; None if unknown."""
+    """Rows that are trained on, after `take` and without the holdout; None if unknown."""
     rows = 0
     for source in spec.data:
         whole, take = count(source), source.take
@@ -27,7 +27,7 @@ def trained(spec: Spec) -> int | None:
 
 
 def steps_of_rows(spec: Spec, rows: int) -> int:
-    """Optimizer steps that so many rows make; `dataloader_drop_last` drops those that fill no batch."""
+    """Optimizer steps that this many rows make; `dataloader_drop_last` drops the rows of an incomplete batch."""
     together = spec.integer("batch.micro") * spec.replicas
     dropped = spec.extra_value("trl", "dataloader_drop_last") is True
     batches = rows // together if dropped else -(-rows // together)

@@ -1,4 +1,4 @@
-"""Whether a stored row is of its shape, in the runtime's sense (runtime/core/rows.py)."""
+"""Check stored rows against their shape, as the runtime does (runtime/core/rows.py)."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ ROLES = {
     "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
     "observation": "tool",
 }  # fmt: skip
-"""The speakers of from/value conversations that the runtime knows, and the roles that they become."""
+"""Speakers of from/value conversations that the runtime knows, each with its role."""
 
 
-def renamed(row: Row, roles: Mapping[str, str]) -> Row:
-    """The row with the speakers of its turns as the roles that their names stand for."""
-    return {key: _renamed(value, roles) for key, value in row.items()}
+def with_roles(row: Row, roles: Mapping[str, str]) -> Row:
+    """The row with the names of its speakers replaced by their roles."""
+    return {key: _with_roles(value, roles) for key, value in row.items()}
 
 
-def _renamed(value: object, roles: Mapping[str, str]) -> object:
+def _with_roles(value: object, roles: Mapping[str, str]) -> object:
     if isinstance(value, list):
-        return [_renamed(turn, roles) if isinstance(turn, dict) else turn for turn in value]
+        return [_with_roles(turn, roles) if isinstance(turn, dict) else turn for turn in value]
     if not isinstance(value, dict):
         return value
-    said = {key: value[key] for key in ("from", "role") if isinstance(value.get(key), str)}
-    named = {key: roles[who] for key, who in said.items() if who in roles}
+    speakers = {key: value[key] for key in ("from", "role") if isinstance(value.get(key), str)}
+    named = {key: roles[who] for key, who in speakers.items() if who in roles}
     return {**value, **named} if named else value
 
 
 def checker(shape: str, names: tuple[str, ...], context: str = "") -> Callable[[Row], str | None]:
-    """What says of a row why it is not of the shape, or None. `names` are its columns in the order of the shape, and
-    `context` is that of a text that follows the prompt."""
-    right = _checker(shape, names)
+    """A function that gives the reason why a row does not have the shape, or None. `names` are its columns in the
+    order of the shape, and `context` is the column of a text that follows the prompt."""
+    check = _checker(shape, names)
     if not context:
-        return right
+        return check
 
     def wrong(row: Row) -> str | None:
-        beside = row.get(context)
-        return f"`{context}` is not text" if beside is not None and not isinstance(beside, str) else right(row)
+        text = row.get(context)
+        return f"`{context}` is not text" if text is not None and not isinstance(text, str) else check(row)
 
     return wrong
 
@@ -52,12 +52,12 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
         return lambda row: None if isinstance(row.get(names[0]), str) else f"`{names[0]}` is not text"
     if shape == "prompt_completion":
         return lambda row: _wrong_pair(row.get(names[0]), row.get(names[1]), names)
-    sides = names[: {"unpaired": len(names) - 1, "prompt": 1}.get(shape, len(names))]
+    parts = names[: {"unpaired": len(names) - 1, "prompt": 1}.get(shape, len(names))]
 
     def wrong(row: Row) -> str | None:
         if shape == "unpaired" and not isinstance(row.get(names[-1]), int):
             return f"`{names[-1]}` is not true or false"
-        return next((why for name in sides if (why := _wrong_side(row.get(name), name))), None)
+        return next((why for name in parts if (why := _wrong_part(row.get(name), name))), None)
 
     return wrong
 
@@ -68,8 +68,8 @@ def _wrong_pair(prompt: object, completion: object, names: tuple[str, ...]) -> s
     return wrong_turns(prompt, "role", names[0]) or wrong_turns(completion, "role", names[1])
 
 
-def _wrong_side(value: object, name: str) -> str | None:
-    """A prompt or an answer: a text, a message, or turns of either spelling."""
+def _wrong_part(value: object, name: str) -> str | None:
+    """Why a prompt or an answer is neither a text, nor a message, nor a list of turns with `role` or `from`."""
     if isinstance(value, str):
         return None
     turns = [value] if isinstance(value, dict) else value
@@ -78,18 +78,18 @@ def _wrong_side(value: object, name: str) -> str | None:
 
 
 def wrong_turns(value: object, speaker: str, name: str) -> str | None:
-    """Why a column's value is no list of messages, or None."""
+    """Why a column's value is not a list of messages, or None."""
     if not isinstance(value, list) or not value:
         return f"`{name}` is not a list of messages" if value else f"`{name}` is empty"
     for turn in value:
         if not isinstance(turn, dict):
-            return f"`{name}` holds what is no message"
+            return f"`{name}` contains something that is not a message"
         who = turn.get(speaker)
         other = {"role": ("from", "conversations"), "from": ("role", "messages")}[speaker]
         if who is None and other[0] in turn:
-            return f"its turns say `{other[0]}`, as those of `format = {other[1]}` do"
+            return f"its turns have `{other[0]}`, as those of `format = {other[1]}` do"
         if speaker == "from" and (not isinstance(who, str) or who not in ROLES):
-            return f"`{str(who)[:40]}` is no known speaker" if who is not None else "a turn says not who speaks"
+            return f"`{str(who)[:40]}` is no known speaker" if who is not None else "a turn does not name its speaker"
         if speaker == "role" and (not isinstance(who, str) or "content" not in turn):
             return "a message needs a role and a content"
         content = turn.get("content" if speaker == "role" else "value")

@@ -1,4 +1,4 @@
-"""The rows of a source, as far as a check knows them: what the runtime would find wrong after the launch."""
+"""Facts about the rows of a source that a check can know, before the runtime would read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def survey(source: DataSource) -> Survey | None:
-    """What all rows of a local file are, or None where they are not read: of the hub, a folder, Parquet, or large."""
+    """The survey of a local file's rows; None if they are not read (hub, folder, Parquet, large file)."""
     if source.survey is not None or not readable(source):
         return source.survey
     assert source.content is not None
@@ -25,23 +25,23 @@ def survey(source: DataSource) -> Survey | None:
 
 
 def readable(source: DataSource) -> bool:
-    """Whether the source's rows are at hand and of a format that is read."""
+    """Whether the source's bytes are loaded and their format can be read here."""
     if source.content is None or not (source.path or "").lower().endswith(READ_ROWS):
         return False
-    return len(columns(source)) >= len(SHAPES.get(source.shape, ("",)))  # XP124 speaks of too few
+    return len(columns(source)) >= len(SHAPES.get(source.shape, ("",)))  # XP124 reports missing columns
 
 
 @lru_cache(maxsize=32)  # the members of a sweep share their data
 def _survey(
     content: bytes, path: str, shape: str, names: tuple[str, ...], context: str, roles: tuple[tuple[str, str], ...]
 ) -> Survey:
-    from xpc.compiler.data.survey import survey as look  # most specs have no local file
+    from xpc.compiler.data.survey import survey as survey_rows  # most specs have no local file
 
-    return look(content, path, shape, names, context, dict(roles))
+    return survey_rows(content, path, shape, names, context, dict(roles))
 
 
 def count(source: DataSource) -> int | None:
-    """How many rows a source has, or None where that is not known. A slice of a split is not counted."""
+    """The number of rows of a source, or None if unknown. A slice of a split is not counted."""
     if source.slice is not None:
         return None
     if source.limit is not None:
@@ -63,7 +63,7 @@ def columns(source: DataSource) -> tuple[str, ...]:
 
 
 def conversational(source: DataSource) -> bool | None:
-    """Whether rows hold messages and not plain text; None where that cannot be seen."""
+    """Whether rows contain messages instead of plain text; None if unknown."""
     if source.shape in ("messages", "conversations") or source.chat:
         return True
     if source.shape == "text" or source.wording is not None:
@@ -74,17 +74,19 @@ def conversational(source: DataSource) -> bool | None:
     if (source.path or "").lower().endswith((".csv", ".txt")):
         return False
     known = find_dataset(source.id) if source.id is not None else None
-    plain = known is not None and known.shape == source.shape == "prompt_completion"  # of the registry, all are text
+    plain = (
+        known is not None and known.shape == source.shape == "prompt_completion"
+    )  # in the registry these are all text
     return False if plain else None
 
 
 def all_texts(sources: tuple[DataSource, ...]) -> bool:
-    """Whether every row is known to hold plain text, and none of them messages."""
+    """Whether every row is known to be plain text, without messages."""
     return all(conversational(source) is False for source in sources)
 
 
 def first_columns(path: str, head: bytes) -> list[str] | None:
-    """The columns of the first row, or None where they cannot be seen without a reader of the format."""
+    """The columns of the first row, or None if the format cannot be read here."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     lower = path.lower()
     if lower.endswith(".txt"):
@@ -101,5 +103,5 @@ def first_columns(path: str, head: bytes) -> list[str] | None:
     except RecursionError:
         return []
     except ValueError:
-        return None if len(head) == HEAD else []  # a first row longer than what was read is not seen
+        return None if len(head) == HEAD else []  # the first row may be longer than what was read
     return [str(key) for key in row]

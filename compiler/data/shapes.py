@@ -1,4 +1,4 @@
-"""Shapes of rows: their columns, and the columns that a spec names. Methods say which shapes they train on."""
+"""Shapes of rows: their columns, and the columns that a spec names. Each method lists the shapes that it trains on."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ SHAPES = {
     "unpaired": ("prompt", "completion", "label"),
     "prompt": ("prompt",),
 }
-"""The columns of each shape, in the order in which `DataSource.columns` names them; a preference may have its prompt
-before them."""
+"""The columns of each shape, in the order of `DataSource.columns`; for preference pairs the prompt may come first."""
 
 ALPACA = ("instruction", "output")
-"""Columns of Alpaca's rows, which are prompts with completions in published words; beside them `input` may stand."""
+"""Columns of Alpaca's rows, which are prompts with completions in a published wording; `input` is optional."""
 INPUT = "input"
 
 KEPT = ("tools", "chat_template_kwargs")
-"""Columns beside the shape's own that the trainer reads as they are."""
+"""Columns that the trainer reads in addition to those of the shape."""
 
 
 def of_count(shapes: tuple[str, ...], count: int) -> str | None:
-    """The one of a method's shapes that has so many columns, a pair of answers with their prompt; None where none has
-    or several have."""
+    """The only one of a method's shapes with this number of columns (three for preference pairs, with their prompt);
+    None if there is no such shape, or several."""
     fitting = [one for one in shapes if count == (3 if one == "preference" else len(SHAPES[one]))]
     return fitting[0] if len(fitting) == 1 else None
 
@@ -37,7 +36,7 @@ def of_count(shapes: tuple[str, ...], count: int) -> str | None:
 def columns_of(
     source: DataSource, shape: str | None, columns: tuple[str, ...] | None, prompt: str | None, context: str | None
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with the columns of its shape: those of the spec, where it names any."""
+    """The source with the columns of its shape, by the names in the spec if it has any."""
     problems = Problems()
     if shape == "alpaca" or (shape is None and (source.columns, source.context) == (ALPACA, INPUT)):
         source = as_alpaca(source, (ALPACA[0], INPUT, ALPACA[1]))
@@ -56,13 +55,13 @@ def columns_of(
 
 
 def as_alpaca(source: DataSource, columns: tuple[str, ...]) -> DataSource:
-    """The source with these columns: instruction and output, or with the input between them."""
-    asked, context, answer = columns if len(columns) == 3 else (*columns[:1], None, *columns[1:])
-    return evolve(source, shape="prompt_completion", columns=(asked, answer), context=context, wording="alpaca")
+    """The source with these columns: instruction and output, with or without the input between them."""
+    prompt, context, answer = columns if len(columns) == 3 else (*columns[:1], None, *columns[1:])
+    return evolve(source, shape="prompt_completion", columns=(prompt, answer), context=context, wording="alpaca")
 
 
 def as_chat(source: DataSource) -> DataSource:
-    """The source with its texts as turns of a conversation, where its shape has a prompt apart (`data.chat`)."""
+    """The source with its texts as turns of a conversation, if its shape has a separate prompt (`data.chat`)."""
     if source.shape not in ("prompt_completion", "preference", "unpaired"):
         return source
     return evolve(source, chat=True, parts=tuple(evolve(part, chat=True) for part in source.parts))
@@ -79,13 +78,13 @@ def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Dia
 
 
 def in_words(shape: str) -> str:
-    """A shape as a sentence names it."""
+    """A shape in the words of a message."""
     words = {"preference": "preference pairs", "unpaired": "judged completions", "prompt": "prompts alone"}
     return words.get(shape, shape)
 
 
 def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with its prompt in a column of that name; the other columns keep theirs."""
+    """The source with its prompt in the column `prompt`; the other columns keep their names."""
     need = SHAPES[source.shape]
     if source.shape == "preference":
         return evolve(source, columns=(prompt, *(source.columns or need)[-2:])), []
@@ -103,7 +102,7 @@ def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagn
 
 
 def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagnostic]:
-    """The finding where `columns` names another number of columns than the shape has."""
+    """The finding if `columns` has another number of columns than the shape."""
     need = SHAPES.get(source.shape, ())
     given = [name for name in columns if name not in KEPT]
     if source.wording is not None:

@@ -1,19 +1,19 @@
-"""What all rows of a local file are, in one reading: counts, and the first row of each kind that is worth a word.
+"""Survey all rows of a local file in one pass: counts, and the first row of each kind that is reported.
 
-A `Survey` is small and plain, so that it can be remembered in the file's place (`remembered.py`).
+A `Survey` is small, so that it can be remembered instead of the file (`survey_cache.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from xpc.compiler.data import row_shapes as shaped
+from xpc.compiler.data import row_shapes
 from xpc.compiler.data.reader import Row, read
 from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
 
 MANY = 256
-"""Columns and roles that are kept; a file with more of them is none that trains."""
+"""Most columns and roles that are kept; a file with more of them is not training data."""
 
 
 @mutable
@@ -40,11 +40,11 @@ def survey(
     context: str = "",
     roles: Mapping[str, str] | None = None,
 ) -> Survey:
-    """Reads all rows of a file. `columns` are the dataset's own, in the order of the shape; `context` follows the
-    prompt; `roles` are names of speakers and the roles that they become."""
+    """Survey all rows of a file. `columns` are the dataset's own, in the order of the shape; `context` is the column
+    that follows the prompt; `roles` maps names of speakers to roles."""
     rows: Iterable[Row | Broken] = read(data, path)
     if roles:
-        rows = (row if isinstance(row, Broken) else shaped.renamed(row, roles) for row in rows)
+        rows = (row if isinstance(row, Broken) else row_shapes.with_roles(row, roles) for row in rows)
     return _survey(rows, shape, tuple(columns), context, path.lower().endswith(".csv"))
 
 
@@ -54,7 +54,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
     labels = [0, 0]
     broken, wrong, talks, texts = None, None, None, set(names) if cells else set()
     number, judged = -1, names[-1] if cells and shape == "unpaired" else ""
-    look, right, many = LOOKS[shape], shaped.checker(shape, names, context), False
+    inspect, check, many = INSPECTORS[shape], row_shapes.checker(shape, names, context), False
     for number, row in enumerate(rows):
         if isinstance(row, Broken):
             broken = row
@@ -72,9 +72,9 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
         if texts:
             texts -= {name for name in texts if _is_text(row.get(name))}
         if wrong is None:
-            why = right(row)
+            why = check(row)
             wrong = None if why is None else (number, why)
-        found, same = look(values, number, roles)
+        found, same = inspect(values, number, roles)
         for kind in found:
             kinds.add(kind, number)
         key = hash(same)
@@ -96,14 +96,14 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
 
 
 def _label(cell: object) -> object:
-    """A cell of a CSV file's label as pandas reads it."""
+    """A label in a CSV file as pandas reads it."""
     if cell in ("True", "TRUE", "true", "False", "FALSE", "false"):
         return str(cell).lower() == "true"
     return int(cell) if isinstance(cell, str) and cell.strip().isdecimal() else cell
 
 
 def _is_text(cell: object) -> bool:
-    """Whether a cell of a CSV file keeps its column one of texts."""
+    """Whether a cell of a CSV file makes its column a column of texts."""
     if not isinstance(cell, str):
         return False
     try:
@@ -114,7 +114,7 @@ def _is_text(cell: object) -> bool:
 
 
 def empty(value: object) -> bool:
-    """Whether a text, a list of parts, or nothing at all has no letter."""
+    """Whether a text, a list of parts or None has no visible character."""
     if isinstance(value, str):
         return not value or value.isspace()
     if isinstance(value, list):
@@ -126,23 +126,23 @@ def empty(value: object) -> bool:
 
 
 def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[object]]:
-    """What stands out in a conversation, and what makes it the same as another."""
+    """Findings in a conversation, and a key that equal conversations share."""
     if not isinstance(value, list):
         return set(), [str(value)]
     found: set[str] = set()
     same: list[object] = []
     answered = False
-    said: set[str] = set()
+    speakers: set[str] = set()
     for turn in value:
         if not isinstance(turn, dict):
             continue
         by_from = "from" in turn
         who, content = (turn["from"], turn.get("value")) if by_from else (turn.get("role"), turn.get("content"))
         who = who if isinstance(who, str) else str(who)
-        role = shaped.ROLES.get(who, "") if by_from else who
+        role = row_shapes.ROLES.get(who, "") if by_from else who
         same += (role, content if isinstance(content, str) else str(content))
         if not by_from:
-            said.add(who)
+            speakers.add(who)
         if role == "assistant":
             answered = True
             if empty(content) and not turn.get("tool_calls"):
@@ -155,27 +155,27 @@ def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[o
             isinstance(one, dict) and "image" in str(one.get("type")) for one in content
         ):
             found.add("images")
-    for one in said:
+    for one in speakers:
         roles.add(one[:40], number)
     if not answered:
         found.add("unanswered")
     return found, same
 
 
-Look = Callable[[list[object], int, _Counts], tuple[Iterable[str], object]]
+Inspector = Callable[[list[object], int, _Counts], tuple[Iterable[str], object]]
 
 
-def _talk(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+def _inspect_conversation(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     found, same = _turns(values[0], number, roles)
     return found, tuple(same)
 
 
-def _text(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     return ("empty_answer",) if empty(values[0]) else (), str(values[0])
 
 
-def _side(value: object, kind: str, number: int, roles: _Counts, found: set[str]) -> object:
-    """A prompt or an answer, as a text or as turns; its key."""
+def _part(value: object, kind: str, number: int, roles: _Counts, found: set[str]) -> object:
+    """The key of a prompt or an answer, which is a text or a list of turns; findings are added to `found`."""
     if isinstance(value, dict):
         value = [value]
     if not isinstance(value, list):
@@ -187,40 +187,40 @@ def _side(value: object, kind: str, number: int, roles: _Counts, found: set[str]
     return tuple(same)
 
 
-def _pair(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+def _inspect_pair(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     prompt, answer = values[0], values[1]
     if isinstance(prompt, str) and isinstance(answer, str) and prompt.strip() and answer.strip():
         return (), (prompt, answer)
     found: set[str] = set()
-    first = _side(prompt, "empty_prompt", number, roles, found)
-    return found, (first, _side(answer, "empty_answer", number, roles, found))
+    first = _part(prompt, "empty_prompt", number, roles, found)
+    return found, (first, _part(answer, "empty_answer", number, roles, found))
 
 
-def _judged(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
-    """A prompt and its answer, or a conversation that ends with it; the label is last."""
-    return (_pair if len(values) > 2 else _talk)(values, number, roles)
+def _inspect_unpaired(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+    """A prompt and its answer, or a conversation that ends with the answer; the label is last."""
+    return (_inspect_pair if len(values) > 2 else _inspect_conversation)(values, number, roles)
 
 
-def _asked(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+def _inspect_prompt(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     found: set[str] = set()
-    return found, _side(values[0], "empty_prompt", number, roles, found)
+    return found, _part(values[0], "empty_prompt", number, roles, found)
 
 
-def _preferred(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+def _inspect_preference(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     found: set[str] = set()
     ends = ("empty_prompt", "empty_answer", "empty_answer")[3 - len(values) :]
-    same = tuple(_side(value, kind, number, roles, found) for value, kind in zip(values, ends, strict=False))
+    same = tuple(_part(value, kind, number, roles, found) for value, kind in zip(values, ends, strict=False))
     if same[-1] == same[-2]:
         found.add("same")
     return found, same
 
 
-LOOKS: Mapping[str, Look] = {
-    "messages": _talk,
-    "conversations": _talk,
-    "text": _text,
-    "prompt_completion": _pair,
-    "preference": _preferred,
-    "unpaired": _judged,
-    "prompt": _asked,
+INSPECTORS: Mapping[str, Inspector] = {
+    "messages": _inspect_conversation,
+    "conversations": _inspect_conversation,
+    "text": _inspect_text,
+    "prompt_completion": _inspect_pair,
+    "preference": _inspect_preference,
+    "unpaired": _inspect_unpaired,
+    "prompt": _inspect_prompt,
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from xpc.compiler.engines.containers import image_fault as fault_of_image
+from xpc.compiler.engines.containers import image_fault as image_name_fault
 from xpc.compiler.engines.engine import engine
-from xpc.compiler.engines.restarts import reads_requeue, starts_over
+from xpc.compiler.engines.restarts import reads_requeue, restart_blocker
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import children
@@ -59,7 +59,7 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `core/checkpoints.py`; transformers 5.23 `save_only_model`.
     """
-    reason = starts_over(spec)
+    reason = restart_blocker(spec)
     requeued = spec.flag("launch.requeue") and reads_requeue(spec)
     again: Path = "launch.requeue" if requeued else "launch.retries"
     if reason is not None and (requeued or spec.get("launch.retries")):
@@ -162,12 +162,12 @@ def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
 def image_fault(spec: Spec) -> Iterator[Finding]:
     """Refuse an invalid image name; each launcher that reads an image has this rule."""
     image = spec.get("launch.image")
-    why = fault_of_image(image) if isinstance(image, str) else None
+    why = image_name_fault(image) if isinstance(image, str) else None
     if why is not None:
         bare = str(image).removeprefix("docker:").removeprefix("https://")
         yield Finding(
             spec.place("launch.image", why),
             f"`{str(image)[:60]}` is not the name of an image",
             'write a name such as `image = "ghcr.io/me/train:1"`',
-            replace=f"image = {json.dumps(bare)}" if bare != image and fault_of_image(bare) is None else None,
+            replace=f"image = {json.dumps(bare)}" if bare != image and image_name_fault(bare) is None else None,
         )

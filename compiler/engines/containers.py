@@ -1,23 +1,23 @@
-"""Containers: the folder that they share, and the names that images and objects of Kubernetes may have."""
+"""Containers: their shared folder, and legal names of images and of objects in Kubernetes."""
 
 from __future__ import annotations
 
 FOLDER = "/workspace"
-"""Where a container finds the shared folder that the run reads and writes."""
+"""The path of the shared folder in a container."""
 
 CACHE = f"""\
 export HF_HOME="${{HF_HOME:-{FOLDER}/.cache/huggingface}}"
 """
-"""Lines of a container's shell: what the hub sends is kept in the shared folder."""
+"""Shell lines that keep downloads from the hub in the shared folder."""
 
 LONGEST_NAME = 45
 """A pod is called NAME-node-0-1023-abcde, which is a DNS label of at most 63 characters."""
 
 
 def pod_name(name: str) -> str:
-    """A name for an object of Kubernetes (RFC 1035): lower case, digits and dashes, a letter first.
+    """A legal name for an object of Kubernetes (RFC 1035): lower case, digits and dashes, a letter first.
 
-    A longer one is cut, and the digest of the whole keeps two of them apart.
+    A long name is cut and gets a digest, so that two such names differ.
     """
     label = "".join(c if c.isascii() and c.isalnum() else "-" for c in name.lower()).strip("-")
     if not label[:1].isalpha():
@@ -35,27 +35,27 @@ def object_name_fault(name: str) -> str | None:
         return "it is longer than 253 characters"
     for part in name.split("."):
         if not part:
-            return "nothing stands before or after a dot"
+            return "a part before or after a dot is empty"
         if not all(c.isascii() and (c.isdigit() or c.islower() or c == "-") for c in part):
-            return "it may hold lower case letters, digits, dashes and dots"
+            return "it may contain lower case letters, digits, dashes and dots"
         if part.startswith("-") or part.endswith("-"):
             return "it begins and ends with a letter or a digit"
     return None
 
 
 def nearest_object_name(name: str) -> str:
-    """A legal name that is close to a name that is not."""
+    """The legal name nearest to an illegal one."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "-" for c in name.lower())[:253]
     parts = [part.strip("-") for part in kept.split(".")]
     return ".".join(part for part in parts if part) or "my-name"
 
 
 def image_fault(image: str) -> str | None:
-    """Why no registry has an image of this name, or None. Source: the reference grammar of distribution/reference."""
+    """Why no registry can have an image with this name, or None. Source: the grammar of distribution/reference."""
     import re
 
     if image.startswith("docker:"):
-        return "`docker:` is SkyPilot's word for it, and is written for you"
+        return "`docker:` is SkyPilot's prefix, which xpc adds"
     if "://" in image:
         return "an image is a name, without `https://`"
     name, at, digest = image.partition("@")
@@ -69,7 +69,7 @@ def image_fault(image: str) -> str | None:
     first, slash, rest = name.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?", first):
-            return "the host of its registry is no host"
+            return "its registry is not a host name"
         name = rest
     if not all(re.fullmatch(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*", part) for part in name.split("/")):
         return "its name has lower case letters, digits, and single dots, dashes or underscores between them"

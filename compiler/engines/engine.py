@@ -1,4 +1,4 @@
-"""What the compiler asks of an engine, and how it finds the one that a spec names."""
+"""The interface of engines, and a lookup of the one that a spec names."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ if TYPE_CHECKING:
     from xpc.grammar.diagnostic import Diagnostic, Label
 
 MEMBERS = "members"
-"""The folder of a sweep that has a bundle for each member."""
+"""The folder of a sweep that contains a bundle for each member."""
 
 
 class Engine:
-    """An engine, as the compiler asks it. The defaults are those of an engine that adds no file."""
+    """An engine. The defaults are those of an engine that adds no file."""
 
     submission: tuple[str, ...] = ()
-    """Options of its submission that `extra_args` may not have; none where they are no words of a command."""
+    """Options of the submitting command that `extra_args` may not contain; empty if they are not added to a command."""
     volume: str = ""
-    """What a folder is that all nodes share, where the nodes keep nothing of their own."""
+    """What the shared folder is, such as a PersistentVolumeClaim, if the nodes have no disk that lasts."""
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The files that it adds to a bundle; `pin` is the digest of what runs (`engines/pin.py`)."""
+        """The files that it adds to a bundle; `pin` is the digest of `run.sha256` (`engines/pin.py`)."""
         return {}
 
     def readme(self, spec: Spec) -> list[str]:
-        """The lines of the bundle's README.md that say how the run is submitted."""
+        """Lines of the bundle's README.md about submitting the run."""
         return []
 
     def command(self, spec: Spec, out: str) -> str:
-        """What is typed to start the bundle that was written to `out`."""
+        """The command that starts the bundle in `out`."""
         return quoted(out, "launch.sh")
 
     def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
-        """The files beside a sweep's `launch.sh`, for a sweep of this name; `pins` by member, in their order."""
+        """Files next to the `launch.sh` of a sweep with this name; `pins` by member, in order."""
         return {}
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
         """Commands that start members of a sweep, each with what it does."""
-        return [(f"less {MEMBERS}/{members[0]}/README.md", "says how each member is handed to the cluster")]
+        return [(f"less {MEMBERS}/{members[0]}/README.md", "says how to submit each member")]
 
     def sweep_command(self, spec: Spec, out: str) -> str:
-        """What is typed to start all members of the sweep that was written to `out`; `spec` is one of them."""
+        """The command that starts all members of the sweep in `out`; `spec` is one of them."""
         return f"{quoted(out, 'launch.sh')} --all"
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """What is wrong with the members together; `machines` is where the sweep varies them, `sweep` its place."""
+        """Errors of the members together; `machines` is where the sweep varies hardware, `sweep` the sweep's place."""
         return iter(())
 
 
 def quoted(*parts: str) -> str:
-    """A path as a shell reads it."""
+    """A path, quoted for a shell."""
     import shlex
 
     return shlex.quote(os.path.join(*parts))

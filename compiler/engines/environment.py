@@ -1,4 +1,4 @@
-"""Spec to `environment.sh`: the variables and the preparation that `launch` states, for every program of a bundle."""
+"""Spec to `environment.sh`: the variables and the setup script of `launch`, for every program of a bundle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xpc.compiler.spec import Spec
 
 FILE = "environment.sh"
 HEAD = """\
-# Read by launch.sh on every node before it does anything else: what the spec's `launch` says of the environment.
+# launch.sh reads this file first, on every node: the environment that the spec's `launch` states.
 """
 SETUP = """
 xpc_bundle=${{BASH_SOURCE[0]%/*}}
@@ -17,7 +17,7 @@ if ! printf '%s  %s\\n' {digest} "$xpc_bundle/{name}" | sha256sum --check --stat
   echo "environment.sh: {name} is not the file that was compiled" >&2
   exit 1
 fi
-set +eu # modules and virtual environments need not bear a strict shell
+set +eu # modules and virtual environments may fail in a strict shell
 # shellcheck disable=SC1090,SC1091
 . "$xpc_bundle/{name}"
 set -eu -o pipefail
@@ -34,7 +34,7 @@ def stated(spec: Spec) -> bool:
 
 
 def environment(spec: Spec) -> str:
-    """The file. Values stand between quotes, so that the shell reads nothing in them; XP910 says which names may be."""
+    """The file. Values are quoted, so that the shell expands nothing in them; XP910 checks the names."""
     lines = [HEAD]
     for one in spec.names("launch.env"):
         name, _, value = one.partition("=")
@@ -46,5 +46,5 @@ def environment(spec: Spec) -> str:
 
 
 def read(spec: Spec, where: str) -> str:
-    """Lines of a shell that read the file; none where there is none."""
+    """Shell lines that read the file; empty if the bundle has none."""
     return READ.format(where=where) if stated(spec) else ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from xpc.compiler.spec import Spec
 
 FLASH_BUILD = ("ninja", "packaging", "psutil", "setuptools", "wheel")
-"""What flash-attn's setup.py imports and builds with, beside torch."""
+"""What flash-attn's setup.py imports and builds with, in addition to torch."""
 
 
 def install(spec: Spec) -> list[str]:
-    """The commands that install what the run needs, in an empty environment; flash-attn is built against torch."""
+    """The commands for an empty environment; flash-attn is built after torch is installed."""
     locked = " -c constraints.txt" if "constraints.txt" in spec.bundled else ""
     steps = [f"pip install -r requirements.txt{locked}"]
     if spec.text("model.attn") == "flash2":

@@ -8,14 +8,14 @@ from xpc.compiler.engines.engine import Engine
 
 
 class Local(Engine):
-    """No engine but the shell."""
+    """The shell: no other program starts the run."""
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
         """`launch.sh` of the sweep."""
         return [
             ("./launch.sh --list", "the names of the members"),
             (f"./launch.sh {members[0]}", "one of them"),
-            ("./launch.sh --all", "one after another, past any that fail"),
+            ("./launch.sh --all", "one after another; a failure does not stop the others"),
         ]
 
 

@@ -1,8 +1,8 @@
-"""The digest of what a bundle runs, by which a job knows its bundle when it starts.
+"""The digest of the files that a bundle runs, by which a starting job recognizes its bundle.
 
-A job may wait for days, and the folder that it was submitted from may hold another run by then. `run.sha256` lists the
-files that run, as sha256sum does, and a file that is handed to a scheduler names the digest of that list. The README,
-the spec and bundle.toml are not in it, nor the schedulers' own files: they change what is told and not what runs.
+A job may wait for days, and by then its folder may contain another run. `run.sha256` lists the files that run, in
+sha256sum's format, and a scheduler's file contains the digest of that list. The README, the spec, bundle.toml and the
+schedulers' own files are not listed: they do not change what runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LATER = "data/"
 
 CHECK = """\
 if ! printf '%s  %s\\n' {pin} "{bundle}/run.sha256" | sha256sum --check --status; then
-  echo "{file}: the run in {bundle} is another than the one that was submitted: submit it anew" >&2
+  echo "{file}: the run in {bundle} is not the one that was submitted: submit it again" >&2
   exit 1
 fi
 if ! (cd -- "{bundle}" && sha256sum --check --quiet run.sha256 2>/dev/null) >&2; then
@@ -35,12 +35,12 @@ def listed(files: Mapping[str, bytes]) -> bytes:
     return "".join(f"{pin(files[name])}  {name}\n" for name in names).encode()
 
 
-@lru_cache(maxsize=256)  # a sweep hands in the trainer's files as often as it has members
+@lru_cache(maxsize=256)  # the members of a sweep share the trainer's files
 def pin(data: bytes) -> str:
     """The digest of a file, in 64 hexadecimal digits."""
     return sha256(data).hexdigest()
 
 
 def check(digest: str, bundle: str, file: str) -> str:
-    """Lines of a shell that end it where `bundle`, a folder as the shell names it, is not the run of the digest."""
+    """Shell lines that exit if the folder `bundle` (a shell expression) does not have the digest."""
     return CHECK.format(pin=digest, bundle=bundle, file=file)

@@ -1,4 +1,4 @@
-"""Runs that are stopped and started again: when it helps, how often, and how long a run may take to stop."""
+"""Restarts of a stopped run: whether they help, how many there are, and how long a run may take to stop."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import Spec
 
 TEMPFAIL = 75
-"""The status of a run that was asked to stop, and that goes on when it is started again."""
+"""Exit status of a run that was asked to stop; it resumes when it is started again."""
 RETRIES = 3
-"""Where `retries` is not written."""
-ONCE = "export XPC_RETRIES=0 # what failed is started again by the cluster, on all nodes\n"
-"""For the shell of an engine that starts a run again itself: else launch.sh does."""
+"""The default of `retries`."""
+ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n"
+"""For engines that restart a run themselves: launch.sh then does not."""
 
 
-def starts_over(spec: Spec) -> Path | None:
-    """The setting because of which a run that is started again has nothing to go on from, or None."""
+def restart_blocker(spec: Spec) -> Path | None:
+    """The setting that leaves a restarted run nothing to resume from, or None."""
     every = spec.amount("save.every")
     if every.unit == "never":
         return "save.every"
@@ -31,23 +31,23 @@ def reads_requeue(spec: Spec) -> bool:
 
 
 def requeues(spec: Spec) -> bool:
-    """Whether the engine starts the run again: as written, or where there is something to go on from."""
-    return spec.flag("launch.requeue") if spec.written("launch.requeue") else starts_over(spec) is None
+    """Whether the engine restarts the run: as written, or if there are checkpoints to resume from."""
+    return spec.flag("launch.requeue") if spec.written("launch.requeue") else restart_blocker(spec) is None
 
 
 def retries(spec: Spec) -> int:
-    """Times that a run which failed is started again; after a stop that was asked for it is without counting."""
+    """How often a failed run is restarted; restarts after a requested stop are not counted."""
     written = spec.get("launch.retries")
     if isinstance(written, int):
         return written
-    again = requeues(spec) if reads_requeue(spec) else starts_over(spec) is None
+    again = requeues(spec) if reads_requeue(spec) else restart_blocker(spec) is None
     return RETRIES if again else 0
 
 
 def grace(spec: Spec) -> int:
-    """Seconds from the request to stop to the end: a step, and a checkpoint at 500 MB/s.
+    """Seconds that a run may take to stop: a step, and a checkpoint at 500 MB/s; at least five minutes.
 
-    14 bytes a parameter is what AdamW in mixed precision saves; five minutes at least.
+    AdamW in mixed precision saves 14 bytes per parameter.
     """
     facts = spec.model.facts
     seconds = 900 if facts is None else 120 + facts.params * 14 // 500_000_000

@@ -1,4 +1,4 @@
-"""The vLLM server of a run: on a node of its own where an engine starts one, by a command of README.md elsewhere."""
+"""The vLLM server of a run. An engine starts it on its own node; otherwise README.md has the command."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from xpc.compiler.spec import Spec
 
 
 def server_options(spec: Spec) -> str:
-    """How `trainer/vllm_server.py` divides the GPUs of a node like those that train: over copies, each on some."""
+    """Options of `trainer/vllm_server.py` that divide a node's GPUs among copies of the model."""
     tensor = _gpus(spec)
     copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
     return f"--tensor-parallel {tensor} --data-parallel {copies}"
 
 
 def _gpus(spec: Spec) -> int:
-    """GPUs that the weights need in 16 bits, which may take 60 % of each: 1, 2, 4 and so on."""
+    """GPUs for the weights in 16 bits, which may take 60 % of each GPU: a power of two."""
     gpu, facts = spec.hardware.gpu, spec.model.facts
     count = 1
     if gpu is not None and facts is not None:

@@ -1,4 +1,4 @@
-"""Nested plain values to YAML: texts always quoted or in a block of their own, the same bytes for the same values."""
+"""Write nested plain values as YAML: texts are quoted or literal blocks; equal values give equal bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from xpc.compiler.stacks import Json
 
 WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf"})
-"""Names that some reader of YAML 1.1 takes for something other than a text."""
+"""Names that some YAML 1.1 parser does not read as a text."""
 
 
 def document(table: Mapping[str, Json], comment: str) -> str:
-    """A document that reads back as the table. `comment` stands above it, a line a line."""
+    """A document that parses back to the table, below the lines of `comment`."""
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     return "\n".join(lines + _mapping(table, "")) + "\n"
 
@@ -42,7 +42,7 @@ def _under(head: str, value: Json, indent: str) -> list[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a text may stand as it is, line under line: a script, and nothing that YAML would read otherwise."""
+    """Whether a text can be a literal block, as a script can: several lines of plain ASCII."""
     lines = text.split("\n")
     plain = all(" " <= c <= "~" or c == "\n" for c in text)
     return plain and len(lines) > 2 and not lines[-1] and bool(lines[-2].strip()) and lines[0][:1] not in ("", " ")
@@ -54,9 +54,9 @@ def _key(key: str) -> str:
 
 
 def _scalar(value: Json) -> str:
-    """A number, a word, or a text between quotes: JSON's escapes, and YAML's for what lies beyond 16 bits."""
+    """A number, a word or a quoted text, with JSON's escapes and YAML's for characters above 16 bits."""
     if not isinstance(value, str):
-        text = json.dumps(value, allow_nan=False)  # YAML 1.1 reads 1e-05 as a text; a dot makes it a number
+        text = json.dumps(value, allow_nan=False)  # YAML 1.1 reads 1e-05 as a text and 1.0e-05 as a number
         return text.replace("e", ".0e", 1) if isinstance(value, float) and "." not in text else text
     out = []
     for c in value:

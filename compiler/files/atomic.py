@@ -1,8 +1,8 @@
-"""Replacing a folder or files in one step: who looks, and who kills the process, finds the old or the new, whole.
+"""Replace a folder or files in one step: other processes see the old or the new, even if this one is killed.
 
-What is new is made beside its place under a hidden name, and takes the place by a rename. Whoever makes it holds a lock
-on it; the kernel drops the lock when the process dies, so the next write to the place knows what an earlier one left
-behind, puts an old folder back where none stands, and removes the rest.
+The new folder is made next to its target under a hidden name and renamed to it. The process that makes it holds a lock
+on it, which the kernel drops when the process dies. So the next write to the target recognizes leftovers of an earlier
+one: it puts an old folder back if the target is missing, and removes the rest.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from contextlib import contextmanager, suppress
 from xpc.compiler.files.digest import sha256
 
 NEW, OLD = "new", "old"
-"""Names in the hidden folder: what is being made, and what stood there where the two could not be exchanged."""
+"""Names in the hidden folder: the new folder, and the old one if the two could not be exchanged."""
 HERE, EXCHANGE = -100, 2
 """AT_FDCWD and RENAME_EXCHANGE of Linux' renameat2(2)."""
 
 
 def exchange(one: str, other: str) -> bool:
-    """Let two names change places in one step; False where the system or the file system cannot."""
+    """Exchange two names in one step; False if the system or the file system cannot."""
     if not sys.platform.startswith("linux"):
         return False
     import ctypes  # milliseconds that only a replacement pays
@@ -37,13 +37,15 @@ def exchange(one: str, other: str) -> bool:
     return bool(call(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0)
 
 
-def replace_folder(target: str, fill: Callable[[str], None], strange: Callable[[str], str], aside: bool) -> str | None:
-    """Put the folder that `fill` makes in the place of `target`; returns where what stood there went, if it is kept.
+def replace_folder(
+    target: str, fill: Callable[[str], None], is_foreign: Callable[[str], str], aside: bool
+) -> str | None:
+    """Replace `target` by the folder that `fill` makes; returns the old one's new path, if it is kept.
 
-    It is kept, as the first free `target.before-N`, with `aside`, and where `strange` then says that somebody has put
-    something into it meanwhile. Raises OSError, and then the old folder stands.
+    It is kept, as the first free `target.before-N`, with `aside` or if `is_foreign` finds files in it that somebody
+    has added meanwhile. Raises OSError, and then the old folder is still in place.
     """
-    with _hidden(target) as hidden:
+    with _work_folder(target) as hidden:
         new, old = os.path.join(hidden, NEW), os.path.join(hidden, OLD)
         os.mkdir(new)
         os.chmod(new, 0o755)
@@ -57,7 +59,7 @@ def replace_folder(target: str, fill: Callable[[str], None], strange: Callable[[
                     raise
         if aside:
             kept = _free(target)
-            os.rename(new, kept)  # a kill from here on leaves the old in its place, or the new there and the old here
+            os.rename(new, kept)  # a kill from here on leaves the old at target, or the new at target and the old here
             if exchange(kept, target):
                 return kept
             os.rename(kept, new)
@@ -66,7 +68,7 @@ def replace_folder(target: str, fill: Callable[[str], None], strange: Callable[[
         if not exchange(new, target):
             _step_by_step(new, target, old)
             new = old
-        if not os.path.isdir(new) or strange(new):
+        if not os.path.isdir(new) or is_foreign(new):
             kept = _free(target)
             os.rename(new, kept)
             return kept
@@ -74,7 +76,7 @@ def replace_folder(target: str, fill: Callable[[str], None], strange: Callable[[
 
 
 def _step_by_step(new: str, target: str, old: str) -> None:
-    """Two renames where one will not do. A kill between them leaves no target; `recover` puts the old one back."""
+    """Two renames instead of an exchange. A kill between them leaves no target; `recover` puts the old one back."""
     os.rename(target, old)
     try:
         os.rename(new, target)
@@ -91,7 +93,7 @@ def _free(target: str) -> str:
 
 
 def replace_files(files: Mapping[str, bytes]) -> None:
-    """Write files, each whole or not at all, and none before all fit on the disk. Links are written through.
+    """Write files, each completely or not at all, and none before all fit on the disk. Links are written through.
 
     Raises OSError; `filename` is the path as it was given.
     """
@@ -101,9 +103,9 @@ def replace_files(files: Mapping[str, bytes]) -> None:
             target = os.path.realpath(path)
             try:
                 os.makedirs(os.path.dirname(target), exist_ok=True)
-                for _ in left_behind(target):
+                for _ in leftovers(target):
                     pass
-                temporary, held = _made(target, _new_file)
+                temporary, held = _create(target, _new_file)
                 made.append((temporary, target, held))
                 _fill_file(held, data, target)
             except OSError as error:
@@ -119,7 +121,7 @@ def replace_files(files: Mapping[str, bytes]) -> None:
 
 
 def _new_file(prefix: str) -> str:
-    """An empty file with a name of its own, and the mode that a new file has here."""
+    """An empty file with a unique name and the default mode of new files."""
     for _ in range(100):
         path = prefix + os.urandom(4).hex()
         try:
@@ -138,9 +140,9 @@ def _fill_file(held: int, data: bytes, target: str) -> None:
 
 
 @contextmanager
-def _hidden(target: str) -> Iterator[str]:
-    """A private folder beside the target, locked; gone at the end, unless what stood there is nowhere but in it."""
-    folder, held = _made(target, lambda prefix: tempfile.mkdtemp(prefix=prefix[prefix.rindex("/") + 1 :],
+def _work_folder(target: str) -> Iterator[str]:
+    """A locked private folder next to the target, removed at the end unless it has the only copy of the old target."""
+    folder, held = _create(target, lambda prefix: tempfile.mkdtemp(prefix=prefix[prefix.rindex("/") + 1 :],
                                                                  dir=os.path.dirname(target)))  # fmt: skip
     try:
         yield folder
@@ -150,30 +152,30 @@ def _hidden(target: str) -> Iterator[str]:
         os.close(held)
 
 
-def _made(target: str, make: Callable[[str], str]) -> tuple[str, int]:
-    """Something new beside the target, and the descriptor that holds its lock.
+def _create(target: str, make: Callable[[str], str]) -> tuple[str, int]:
+    """A new file or folder next to the target, and the descriptor that holds its lock.
 
-    Between its making and the lock, another process may have taken it for left behind; then another one is made.
+    Before it is locked another process may take it for a leftover and remove it; then another one is made.
     """
     for _ in range(100):
         path = make(_prefix(target))
-        held = _claimed(path)
+        held = _locked(path)
         if held is not None:
             return path, held
         with suppress(OSError):
             os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
-    raise FileExistsError(17, "other processes remove what is made here")
+    raise FileExistsError(17, "other processes remove the new files")
 
 
 def _prefix(target: str) -> str:
-    """What hidden names of this target begin with: its own, as far as it fits, and a digest that others do not have."""
+    """The prefix of hidden names for this target: its own name, cut to 40 characters, and its digest."""
     name = os.path.basename(target)
     mark = sha256(os.fsencode(name)).hexdigest()[:8]
     return os.path.join(os.path.dirname(target), f".{name[:40]}.{mark}.")
 
 
-def _claimed(path: str) -> int | None:
-    """A descriptor that holds the lock of a file or folder, None where it is somebody else's or gone."""
+def _locked(path: str) -> int | None:
+    """A descriptor that holds the lock of a file or folder; None if another process holds it or the path is gone."""
     import fcntl
 
     try:
@@ -189,7 +191,7 @@ def _claimed(path: str) -> int | None:
         except BlockingIOError:
             os.close(held)
             return None
-        except OSError:  # a file system without locks: nothing is ever taken for left behind there
+        except OSError:  # a file system without locks: nothing there is ever taken for a leftover
             pass
         if os.path.samestat(os.fstat(held), os.lstat(path)):
             return held
@@ -199,8 +201,8 @@ def _claimed(path: str) -> int | None:
     return None
 
 
-def left_behind(target: str) -> Iterator[str]:
-    """Each hidden folder that a killed process left beside the target, locked; removed after its turn, as files are."""
+def leftovers(target: str) -> Iterator[str]:
+    """Each hidden folder that a killed process left next to the target, locked; it is removed afterwards, files too."""
     parent, prefix = os.path.split(_prefix(target))
     try:
         names = [name for name in os.listdir(parent) if name.startswith(prefix)]
@@ -208,11 +210,11 @@ def left_behind(target: str) -> Iterator[str]:
         return
     for name in names:
         path = os.path.join(parent, name)
-        held = _claimed(path)
+        held = _locked(path)
         if held is None:
             continue
         try:
-            if os.fstat(held).st_uid != os.geteuid() or not _locks(held):
+            if os.fstat(held).st_uid != os.geteuid() or not _supports_locks(held):
                 continue
             if os.path.isdir(path):
                 yield path
@@ -225,8 +227,8 @@ def left_behind(target: str) -> Iterator[str]:
             os.close(held)
 
 
-def _locks(held: int) -> bool:
-    """Whether the file system knows locks: without them, nobody can say whether a process still writes there."""
+def _supports_locks(held: int) -> bool:
+    """Whether the file system supports locks: without them a running process cannot be told from a killed one."""
     import fcntl
 
     try:
@@ -236,13 +238,13 @@ def _locks(held: int) -> bool:
     return True
 
 
-def recover(target: str, strange: Callable[[str], bool]) -> None:
-    """Put back, and clear away, what killed processes left beside the target. What `strange` knows of is kept."""
-    for folder in left_behind(target):
+def recover(target: str, is_foreign: Callable[[str], bool]) -> None:
+    """Restore or remove what killed processes left next to the target; a folder that `is_foreign` is kept."""
+    for folder in leftovers(target):
         old = os.path.join(folder, OLD)
         if os.path.lexists(old) and not os.path.lexists(target):
             os.rename(old, target)
         for name in (NEW, OLD):
             path = os.path.join(folder, name)
-            if os.path.lexists(path) and strange(path):
+            if os.path.lexists(path) and is_foreign(path):
                 os.rename(path, _free(target))

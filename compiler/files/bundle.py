@@ -1,4 +1,4 @@
-"""Writing a bundle: whole or not at all, and never over what somebody else wrote."""
+"""Write a bundle completely or not at all, and never over files that somebody else wrote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})
 IGNORED = "__pycache__"
 MANIFESTS = ("bundle.toml", "sweep.toml")
 SHARED = ("trainer/", "files/", "data/")
-"""Folders of a sweep's members that hold the same: each file is on the disk once, and every member has a link to it."""
+"""Folders that are the same in all members of a sweep: each file is on disk once, and every member has a link."""
 
 
 class BundleError(Exception):
@@ -22,18 +22,18 @@ class BundleError(Exception):
 
 
 def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | None:
-    """Write the files of a bundle, or of a sweep's folder, to the directory `out`; returns where what stood there went.
+    """Write the files of a bundle, or of a sweep's folder, to `out`; returns where an old folder was moved, if any.
 
-    An `out` that is not a bundle, or a bundle that holds what the compiler did not write, raises BundleError; with
-    `force` it is moved aside, complete, to the first free `out.before-N`. A process that dies on the way leaves the old
-    directory or the new one, and at most a hidden folder beside it, which the next write clears away.
+    An `out` that is not a bundle, or a bundle with files that the compiler did not write, raises BundleError; with
+    `force` it is moved aside to the first free `out.before-N`. A process that is killed on the way leaves the old
+    directory or the new one, and at most a hidden folder next to it, which the next write removes.
     """
     try:
         target = os.path.realpath(out)
-        recover(target, _kept)
-        around = _bundle_around(target)
+        recover(target, _has_foreign_files)
+        around = _enclosing_bundle(target)
         if around:
-            raise BundleError(f"{out} lies within {around}, a bundle, which would not be as it was compiled any more")
+            raise BundleError(f"{out} lies within {around}, a bundle, which would then differ from what was compiled")
         foreign = why_foreign(target)
         if foreign and not force:
             raise BundleError(f"{out} {foreign}; choose another folder with -o, or --force to move it aside")
@@ -44,14 +44,14 @@ def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | No
 
 
 def _fill(folder: str, files: Mapping[str, bytes]) -> None:
-    """Write the files below an empty folder. Modes are stated one by one: the umask of a user decides none."""
+    """Write the files below an empty folder. Each mode is set explicitly, so the user's umask changes none."""
     made: set[str] = {folder}
     there: dict[tuple[str, bytes], str] = {}
     for name, data in files.items():
         if os.path.isabs(name) or ".." in name.split("/"):
             raise BundleError(f"{name} would lie outside of the bundle")
         path = os.path.join(folder, name)
-        _make(os.path.dirname(path), made)
+        _make_folder(os.path.dirname(path), made)
         own = name.split("/", 2)[2] if name.startswith("members/") else ""
         if own.startswith(SHARED):
             first = there.setdefault((own, data), path)
@@ -62,25 +62,25 @@ def _fill(folder: str, files: Mapping[str, bytes]) -> None:
         os.chmod(path, 0o755 if (own or name) in EXECUTABLE else 0o644)
 
 
-def _make(folder: str, made: set[str]) -> None:
+def _make_folder(folder: str, made: set[str]) -> None:
     if folder not in made:
-        _make(os.path.dirname(folder), made)
+        _make_folder(os.path.dirname(folder), made)
         os.mkdir(folder)
         os.chmod(folder, 0o755)
         made.add(folder)
 
 
 def _linked(first: str, path: str) -> bool:
-    """Give a file a second name. A hard link is a file like any other, so a member can be copied away alone."""
+    """Hard-link a file to a second name. A hard link is a file like any other, so a member can be copied alone."""
     try:
         os.link(first, path)
-    except OSError:  # a file system without them, or with too many of one file
+    except OSError:  # a file system without hard links, or too many of one file
         return False
     return True
 
 
-def _bundle_around(target: str) -> str:
-    """The bundle that a path lies within, or nothing."""
+def _enclosing_bundle(target: str) -> str:
+    """The bundle that contains a path, or an empty text."""
     while (parent := os.path.dirname(target)) != target:
         target = parent
         if any(os.path.isfile(os.path.join(target, name)) for name in MANIFESTS) and _digests(target) is not None:
@@ -88,13 +88,13 @@ def _bundle_around(target: str) -> str:
     return ""
 
 
-def _kept(target: str) -> bool:
-    """Whether what a killed process left holds more than the compiler wrote. One that was never finished does not."""
+def _has_foreign_files(target: str) -> bool:
+    """Whether a leftover folder has files that the compiler did not write. An unfinished bundle has none."""
     return _digests(target) is not None and bool(why_foreign(target))
 
 
 def why_foreign(target: str) -> str:
-    """Why the directory is not ours to replace, or nothing."""
+    """Why the compiler may not replace the directory; an empty text if it may."""
     if not os.path.lexists(target):
         return ""
     if not os.path.isdir(target):
@@ -107,7 +107,7 @@ def why_foreign(target: str) -> str:
     read: dict[tuple[int, int], str] = {}
     parents = {name[:at] for name in known for at, c in enumerate(name) if c == "/"}
     for folder, folders, inside in os.walk(target, onerror=_raise):
-        folders[:] = sorted(name for name in folders if not _compiled(os.path.join(folder, name)))
+        folders[:] = sorted(name for name in folders if not _is_bytecode(os.path.join(folder, name)))
         for name in sorted([*inside, *folders]):
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, target).replace(os.sep, "/")
@@ -115,37 +115,37 @@ def why_foreign(target: str) -> str:
             if stat.S_ISDIR(kind) and relative in parents:
                 continue
             if relative in MANIFESTS and relative not in known:
-                if not _sealed(path):
-                    return f"holds {relative}, which was changed since the compiler wrote it, or is of an older xpc"
+                if not _is_sealed(path):
+                    return f"contains {relative}, which was changed since the compiler wrote it or is of an older xpc"
                 continue
             if relative not in known:
-                return f"holds {relative}, which the compiler did not write"
-            if not stat.S_ISREG(kind):  # a pipe would be waited for, a device read for ever
-                return f"holds {relative}, which is no regular file"
+                return f"contains {relative}, which the compiler did not write"
+            if not stat.S_ISREG(kind):  # reading a pipe or a device might never end
+                return f"contains {relative}, which is not a regular file"
             found = os.stat(path)
             if found.st_nlink < 2 or (found.st_dev, found.st_ino) not in read:
                 with open(path, "rb") as handle:
                     read[found.st_dev, found.st_ino] = "sha256:" + sha256(handle.read()).hexdigest()
             if read[found.st_dev, found.st_ino] != known[relative]:
-                return f"holds {relative}, which was changed since the compiler wrote it"
+                return f"contains {relative}, which was changed since the compiler wrote it"
     return ""
 
 
 def _raise(error: OSError) -> None:
-    """A folder that cannot be listed may hold anything."""
+    """A folder that cannot be listed may contain anything."""
     raise error
 
 
-def _compiled(folder: str) -> bool:
-    """Whether a folder holds nothing but modules that a run compiled: they are nobody's work."""
+def _is_bytecode(folder: str) -> bool:
+    """Whether a folder contains only bytecode that Python wrote during a run."""
     if os.path.basename(folder) != IGNORED or os.path.islink(folder):
         return False
     with os.scandir(folder) as inside:
         return all(".pyc" in one.name and one.is_file(follow_symlinks=False) for one in inside)
 
 
-def _sealed(path: str) -> bool:
-    """Whether a table of ours is as it was written: its last line has the digest of those above."""
+def _is_sealed(path: str) -> bool:
+    """Whether a manifest is unchanged: its last line has the digest of the lines above."""
     with open(path, "rb") as handle:
         data = handle.read()
     above = data[: data.rstrip(b"\n").rfind(b"\n") + 1]
@@ -153,7 +153,7 @@ def _sealed(path: str) -> bool:
 
 
 def _digests(target: str) -> dict[str, str] | None:
-    """The `[files]` of a bundle, or None where there is no readable bundle.toml of ours. Of a sweep, of all members."""
+    """The `[files]` of a bundle, or of all members of a sweep; None without a readable manifest."""
     table = _table(os.path.join(target, "bundle.toml"), "bundle")
     if table is not None:
         return _files(table)
@@ -166,7 +166,7 @@ def _digests(target: str) -> dict[str, str] | None:
         if os.path.basename(name) != name:
             return None
         bundle = _table(os.path.join(target, "members", name, "bundle.toml"), "bundle")
-        if bundle is not None:  # one that is gone, or cannot be read, is told by its digest here
+        if bundle is not None:  # a missing or unreadable one is found by its digest below
             out |= {f"members/{name}/{file}": value for file, value in _files(bundle).items()}
         out[f"members/{name}/bundle.toml"] = str(member.get("bundle"))
     return out
@@ -179,14 +179,14 @@ def _files(table: Mapping[str, object]) -> dict[str, str]:
 
 
 def _table(path: str, head: str) -> dict[str, object] | None:
-    """A TOML file of ours, which says in the table `head` what wrote it and has `files`; None where it is not one."""
+    """A manifest: a TOML file with `files`, whose table `head` names the xpc that wrote it. None for other files."""
     table = read_toml(path)
     if table is None or not isinstance(table.get("files"), dict):
         return None
-    said = table.get(head)
-    return table if isinstance(said, dict) and "xpc" in said else None
+    header = table.get(head)
+    return table if isinstance(header, dict) and "xpc" in header else None
 
 
 def sealed(table: bytes) -> bytes:
-    """A table with the digest of its lines as the last one, so that a note that somebody adds is not lost unseen."""
+    """A manifest with the digest of its lines as the last line, so that an edit of it is noticed."""
     return table + f"# The lines above: {shared_digest(table)}\n".encode()

@@ -1,7 +1,7 @@
-"""The files that a bundle's own `spec.xp` names: the copies in the bundle stand for them.
+"""Read a bundle's own `spec.xp`: the files that it names are the copies in the bundle.
 
-Loaded for a spec that lies in a bundle alone. Such a spec states every default; what `check` and the reviewing commands
-read of it is what its author wrote.
+Loaded only for a spec that lies in a bundle. Such a spec states every default; `check` and the reviewing commands read
+only what its author wrote.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ MANIFEST, SPEC = "bundle.toml", "spec.xp"
 class BundleWorkspace(Workspace):
     """The folder of a bundle. `copies_of` maps names of files as the spec has them to their copies.
 
-    What has no copy, as a model's folder, is looked for beside the bundle, or the sweep that it is a member of, where
-    the spec was.
+    A file without a copy, such as a model's folder, is looked for next to the bundle or its sweep, where the spec was.
     """
 
     copies_of: Mapping[str, str] = field(factory=dict)
@@ -31,18 +30,18 @@ class BundleWorkspace(Workspace):
         """The name that a file has in the spec, and the path of its copy."""
         name = Workspace.locate(self, written, base)[0]
         copy = self.copies_of.get(name)
-        if copy is not None or name == self.lock:  # a lock that came later is none of this bundle's
+        if copy is not None or name == self.lock:  # a lock that was written later does not belong to this bundle
             return name, os.path.join(self.root, copy or name)
         inside = os.path.join(self.root, name)
-        places = [inside, *(os.path.join(one, name) for one in _beside(self.root))]
+        places = [inside, *(os.path.join(one, name) for one in _folders_above(self.root))]
         return name, next((one for one in places if os.path.lexists(one)), inside)
 
     def kind(self, written: str, base: str = "") -> str:
-        """As of any workspace; a folder of data has its files among the copies."""
+        """As for any workspace; the files of a data folder are among the copies."""
         return "folder" if self._inside(self.locate(written, base)[0]) else Workspace.kind(self, written, base)
 
     def walk(self, written: str) -> list[str] | str:
-        """As of any workspace."""
+        """As for any workspace."""
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
 
     def _inside(self, name: str) -> list[str]:
@@ -51,8 +50,8 @@ class BundleWorkspace(Workspace):
         return sorted(one[len(prefix) :] for one in self.copies_of if one.startswith(prefix))
 
 
-def _beside(root: str) -> list[str]:
-    """The folder that a bundle lies in, and that of its sweep (`FOLDER/SWEEP.bundle/members/NAME`)."""
+def _folders_above(root: str) -> list[str]:
+    """The folder that contains the bundle, and the one that contains its sweep (`FOLDER/SWEEP.bundle/members/NAME`)."""
     above = os.path.dirname(root)
     sweep = os.path.dirname(above)
     member = os.path.basename(above) == "members" and os.path.exists(os.path.join(sweep, "sweep.toml"))
@@ -60,28 +59,28 @@ def _beside(root: str) -> list[str]:
 
 
 def manifest(folder: str) -> dict[str, dict[str, str]] | None:
-    """The `bundle.toml` of a folder, None where it holds none of ours."""
+    """The `bundle.toml` of a folder, or None if it is not one that the compiler wrote."""
     table = read_toml(os.path.join(folder, MANIFEST))
     if table is None:
         return None
     parts = [table.get(part) for part in ("bundle", "files", "inputs")]
     if not all(isinstance(part, dict) for part in parts):
         return None
-    said = [table["bundle"].get(name) for name in ("spec", "name", "xpc")]
+    facts = [table["bundle"].get(name) for name in ("spec", "name", "xpc")]
     names = (*table["files"], *table["inputs"])
     if any("\0" in name for name in names) or any(_leads_out(name) for name in table["files"]):
         return None
-    values = (*said, *table["files"].values(), *table["inputs"].values())
+    values = (*facts, *table["files"].values(), *table["inputs"].values())
     return table if all(isinstance(one, str) for one in values) else None
 
 
 def _leads_out(name: str) -> bool:
-    """Whether a name of a bundle's file is none: a bundle may come from anybody."""
+    """Whether a file name leads out of the bundle, which may come from anybody."""
     return os.path.isabs(name) or any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def workspace(folder: str, table: Mapping[str, Mapping[str, str]]) -> BundleWorkspace:
-    """The workspace of a bundle by its manifest."""
+    """The workspace of a bundle with this manifest."""
     copies = {}
     for name, digest in table["inputs"].items():
         own = bundle_name(name, digest.removeprefix("sha256:"))
@@ -95,8 +94,8 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]]) -> BundleWork
 
 
 def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
-    """The bytes of a bundle's `spec.xp` with what the author wrote, each line where it was, and files by their names
-    in the spec."""
+    """A bundle's `spec.xp` with only what the author wrote, each line where it was, and files by their names in the
+    spec."""
     text = written(lines(data.decode("utf-8", "surrogateescape")), True)
     for name, copy in copies_of.items():
         text = text.replace(f'"{copy}', quoted(name)[:-1])

@@ -1,4 +1,4 @@
-"""SHA-256 of small texts without OpenSSL, whose loading by `hashlib` is a tenth of `xpc check` of an unchanged file.
+"""SHA-256 of small texts without OpenSSL: `hashlib` loads it, which takes milliseconds.
 
 The digests are the same; for megabytes `hashlib` is faster.
 """
@@ -16,14 +16,14 @@ else:
     except ImportError:
         try:
             from _sha256 import sha256  # 3.11
-        except ImportError:  # an interpreter that was built without
+        except ImportError:  # an interpreter that was built without it
             from hashlib import sha256
 
 
 def digest(data: bytes) -> str:
-    """The state of a file with these bytes."""
+    """The digest as manifests have it: `sha256:` and 64 hexadecimal digits."""
     return "sha256:" + sha256(data).hexdigest()
 
 
 shared_digest = lru_cache(maxsize=256)(digest)
-"""The same, remembered: the members of a sweep share the trainer and their data."""
+"""`digest` with a cache: the members of a sweep share the trainer and their data."""

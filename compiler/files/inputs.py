@@ -1,4 +1,4 @@
-"""The specs that a command line names: read whole, and named in diagnostics as the working directory sees them."""
+"""Read the specs that a command line names, and show their paths in diagnostics relative to the working directory."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class UsageError(Exception):
 
 
 class SpecError(Exception):
-    """The spec has errors, and what was asked cannot be said; one sentence for the user."""
+    """The spec has errors, so the command has no answer; one sentence for the user."""
 
 
 def read_spec(path: str) -> tuple[bytes, str, Workspace]:
-    """The bytes of a spec, the name that diagnostics and bundles know it by, and the workspace around it.
+    """The bytes of a spec, its name in diagnostics and bundles, and its workspace.
 
-    Raises UsageError where it cannot be read.
+    Raises UsageError if it cannot be read.
     """
-    from xpc.compiler.files.workspace import Workspace, read_whole
+    from xpc.compiler.files.workspace import Workspace, read_file
 
     if path == "-":
         try:
@@ -38,38 +38,34 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
         except OSError as error:
             raise UsageError(f"standard input cannot be read: {error.strerror or error}") from error
     try:
-        data, state = read_whole(path, MAX_SPEC)
+        data = read_file(path, MAX_SPEC)
         full = os.path.abspath(path)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    data, name, workspace = around(full, data)
-    workspace.saw(full, state)
-    return data, name, workspace
+    return open_spec(full, data)
 
 
-def around(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
-    """What `read_spec` gives for a spec with these bytes at an absolute path, where nothing need lie yet."""
+def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
+    """As `read_spec`, for a spec with these bytes at an absolute path, where no file need exist."""
     from xpc.compiler.files.workspace import Workspace
 
     folder = os.path.dirname(full)
     workspace = Workspace(folder)
     if os.path.basename(full) == "spec.xp" and os.path.exists(os.path.join(folder, "bundle.toml")):
-        from xpc.compiler.files import bundled  # few specs that are checked are those of bundles
+        from xpc.compiler.files import bundled  # rarely needed
 
         table = bundled.manifest(folder)
         if table is not None:
             workspace = bundled.workspace(folder, table)
             data = bundled.as_written(data, workspace.copies_of)
-            workspace.read("bundle.toml")  # a check holds as long as it is that
-            workspace.reads.clear()
     workspace.lock = workspace.lock or os.path.basename(full) + ".lock"
-    # A file name may hold bytes that are no text; diagnostics and bundle.toml are text.
+    # A file name may contain bytes that are not text; diagnostics and bundle.toml are text.
     name = os.path.basename(full).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return data, name, workspace
 
 
 def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
-    """The diagnostics with the names of their sources as the user's working directory sees them."""
+    """The diagnostics with their sources' paths relative to the working directory."""
     base = os.path.dirname(path)
     if not base:
         return list(problems)
@@ -78,7 +74,7 @@ def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
 
 
 def located_silences(silenced: Sequence[Silenced], path: str) -> list[Silenced]:
-    """Like `located`, for what the comments of the spec silenced."""
+    """As `located`, for findings that comments of the spec silence."""
     from xpc.grammar.record import evolve
 
     move = _mover(os.path.dirname(path))
@@ -92,7 +88,7 @@ def _moved(one: Diagnostic, move: Callable[[Label], Label]) -> Diagnostic:
 
 
 def _mover(base: str) -> Callable[[Label], Label]:
-    """What gives a label's source the name that it has from the working directory; one new source an old one."""
+    """A function that gives labels a source with its path from the working directory, one new source for each old."""
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source
 

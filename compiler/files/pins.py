@@ -1,4 +1,4 @@
-"""What a lock holds: the commits, files and packages that the names of a spec meant when `xpc lock` looked."""
+"""The contents of a lock: the commits, files and packages behind the names of a spec when `xpc lock` ran."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ MODEL, DATASET, KERNEL = KINDS = ("model", "dataset", "kernel")
 
 @record
 class Pin:
-    """A repository of the hub. `asked` is the branch, tag or commit of the spec, empty for the default branch.
+    """A repository of the hub. `asked` is the branch, tag or commit in the spec, empty for the default branch.
 
-    Of a model: `config` is the text of its config.json, `chat` says whether its tokenizer has a chat template, and
-    `template` is the digest of that. Of a dataset: `columns`, and `rows` of each split, of one `part` (configuration).
-    A kernel has nothing but its commit.
+    For a model, `config` is the text of its config.json, `chat` whether its tokenizer has a chat template, and
+    `template` that template's digest. For a dataset, `columns` and the `rows` of each split belong to one `part`
+    (configuration). A kernel has only its commit.
     """
 
     kind: str
@@ -31,13 +31,13 @@ class Pin:
 
     @property
     def name(self) -> str:
-        """As it is typed."""
+        """As a spec writes it: `org/rows:part@v1`."""
         return f"{self.id}{f':{self.part}' if self.part else ''}{f'@{self.asked}' if self.asked else ''}"
 
 
 @record
 class Environment:
-    """What one pip is asked for, and every package that this comes to."""
+    """What one call of pip is asked to install, and every package that this resolves to."""
 
     asked: tuple[str, ...]
     resolved: tuple[str, ...]
@@ -45,10 +45,10 @@ class Environment:
 
 @mutable
 class Lock:
-    """A lock, and while a spec is resolved with it: `asked`, every reference that was looked up, with what was found.
+    """A lock. While a spec is resolved with it, `asked` collects every reference that was looked up, and its pin.
 
-    `name` is the file's. `files` are digests and `rows` counts by the names that the spec has, `digest` is the bundle's
-    and `text` the part of the file that a bundle copies.
+    `name` is the lock file's name. `files` has digests and `rows` counts, by the names in the spec; `digest` is the
+    bundle's, and `text` the part of the file that a bundle copies.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Lock:
     asked: dict[tuple[str, str, str, str], Pin | None] = field(factory=dict)
 
     def find(self, kind: str, id: str, asked: str | None, part: str | None = None) -> Pin | None:
-        """The pin of a reference: the same repository, asked for at the same branch, or at the very commit."""
+        """The pin of a reference: the same repository at the same branch, or at exactly the pinned commit."""
         wanted = asked or ""
         for one in self.pins:
             if (one.kind, one.id, one.part) == (kind, id, part or "") and wanted in (one.asked, one.revision):

@@ -1,4 +1,4 @@
-"""Texts that look like secrets: tokens of services, keys, passwords inside of URLs."""
+"""Texts that look like secrets: tokens of services, keys, passwords in URLs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MARKS = (
     "hf_", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza",
     "PRIVATE KEY", "wandb_v1_",
 )  # fmt: skip
-"""What tokens begin with, or hold."""
+"""What tokens begin with or contain."""
 TOKENS = {
     "a token of the Hugging Face hub": r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}",
     "an API key": r"(?<![A-Za-z0-9])sk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|or|svcacct)-[A-Za-z0-9_-]{20,})",
@@ -23,22 +23,22 @@ TOKENS = {
     "a key of Google": r"(?<![A-Za-z0-9])AIza[0-9A-Za-z_-]{35}",
     "a private key": r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----",
     "a key of Weights & Biases": r"(?<![A-Za-z0-9])wandb_v1_[A-Za-z0-9_]{20,}",
-    "a password inside of a URL": r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s/@:\"'<>]*:[^\s/@\"'<>${}]+@",
+    "a password in a URL": r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s/@:\"'<>]*:[^\s/@\"'<>${}]+@",
 }
-"""What each is, and its shape as its issuer documents it or secret scanners look for it. Hex digests are in none."""
+"""Each kind of secret with its pattern, as its issuer or secret scanners document it. None matches a hex digest."""
 NAMES = ("hub_token", "hf_token", "api_key", "access_token", "auth_token", "secret_key", "password", "secret")
-"""Ends of the names of keys whose values are secrets, whatever they look like."""
+"""Endings of keys whose values are secrets, whatever they look like."""
 
 HEX = frozenset("0123456789abcdef")
 
 
 def pinned(revision: str | None) -> bool:
-    """Whether a revision is a whole commit: branches and tags can be moved, and the hub takes no shorter commits."""
+    """Whether a revision is a full commit. Branches and tags can move, and the hub takes no abbreviated commits."""
     return revision is not None and len(revision) == 40 and set(revision) <= HEX
 
 
 def suspect(text: str) -> bool:
-    """Whether a text may hold what `find` knows: cheap, for nearly every text is without."""
+    """Whether a text may contain a secret: a cheap test before `find`, as nearly every text has none."""
     if any(mark in text for mark in MARKS):
         return True
     return "://" in text and any(
@@ -47,7 +47,7 @@ def suspect(text: str) -> bool:
 
 
 def find(text: str) -> list[tuple[int, int, str]]:
-    """Start, end and kind of each text that looks like a secret, by place."""
+    """Start, end and kind of each part of the text that looks like a secret, in order."""
     if not suspect(text):
         return []
     import re
@@ -57,7 +57,7 @@ def find(text: str) -> list[tuple[int, int, str]]:
 
 
 def masked(text: str) -> str:
-    """The text with stars in the place of what looks like a secret; nothing else moves."""
+    """The text with stars in place of secrets; its length stays the same."""
     letters = list(text)
     for start, end, _ in find(text):
         letters[start:end] = "*" * (end - start)
@@ -65,7 +65,7 @@ def masked(text: str) -> str:
 
 
 def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Findings with stars in the place of secrets, wherever one stands: their lines are printed into logs of CI."""
+    """Findings with stars in place of secrets in every text, as diagnostics are printed into logs of CI."""
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source
 
@@ -91,6 +91,6 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def is_secret(key: str, value: str) -> bool:
-    """Whether the value of a key, of a file that is imported, is nothing to show."""
+    """Whether the value of a key in an imported file must not be shown."""
     name = key.lower().rpartition(".")[2].lstrip("$").replace("-", "_")
     return bool(value) and (name == "token" or name.endswith(NAMES) or bool(find(value)))

@@ -1,4 +1,4 @@
-"""The standard streams: closed, full, or read by nobody. Each is said as what it is, never as a fault of the spec."""
+"""Standard streams that are closed, full, or have lost their reader: reported as such, never as a fault of the spec."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 class Unwritable(Exception):
-    """Standard output takes no more; the message says why, and is empty where its reader has left."""
+    """Standard output cannot be written; the message says why, and is empty if its reader has gone."""
 
 
 class Stream:
-    """Standard output or standard error, whose failures are told apart from those of files."""
+    """Standard output or standard error. With `reports` a failure raises Unwritable, else output is dropped."""
 
-    def __init__(self, to: TextIO, told: bool) -> None:
-        self.to, self.told = to, told
+    def __init__(self, to: TextIO, reports: bool) -> None:
+        self.to, self.reports = to, reports
 
     def write(self, text: str) -> int:
-        """Write; raises Unwritable, or of standard error says nothing: there is nobody to tell."""
+        """Write a text. Raises Unwritable; on standard error a failure is ignored, as there is nowhere to report it."""
         try:
             return self.to.write(text)
         except OSError as error:
@@ -36,11 +36,11 @@ class Stream:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """What is still held back goes nowhere, so that the interpreter does not stumble over it when it ends."""
+        """Send buffered output to the null device, so that the interpreter's flush at exit does not fail."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.to.fileno())
         os.close(nowhere)
-        if self.told:
+        if self.reports:
             why = "" if isinstance(error, BrokenPipeError) else f"standard output cannot be written: {error.strerror}"
             raise Unwritable(why) from error
 
@@ -49,27 +49,27 @@ class Stream:
 
 
 class Guarded:
-    """While it is entered, the standard streams fail as `Stream` does; a closed one leads nowhere."""
+    """A context in which the standard streams are `Stream`s; a closed one is replaced by the null device."""
 
     def __enter__(self) -> None:
         self.before = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = _open(sys.stdout, True), _open(sys.stderr, False)
+        sys.stdout, sys.stderr = _guarded(sys.stdout, True), _guarded(sys.stderr, False)
 
     def __exit__(self, *error: object) -> None:
         sys.stderr.flush()
         sys.stdout, sys.stderr = self.before
 
 
-def _open(stream: TextIO | None, told: bool) -> TextIO:
+def _guarded(stream: TextIO | None, reports: bool) -> TextIO:
     if stream is None:  # closed by the caller
         stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    return Stream(stream, told)  # type: ignore[return-value]
+    return Stream(stream, reports)  # type: ignore[return-value]
 
 
 def standard_input(limit: int) -> bytes:
-    """What standard input gives, and one byte more than `limit` of what is longer. Raises OSError with a sentence."""
+    """Standard input, cut after `limit` + 1 bytes. Raises OSError with a sentence."""
     if sys.stdin is None:
         raise OSError("it is closed")
     return sys.stdin.buffer.read(limit + 1)

@@ -1,8 +1,8 @@
-"""The files that a spec names, read through one door so that every byte that decides a bundle is counted and hashed.
+"""The files that a spec names, all read through one class so that every byte that decides a bundle is hashed.
 
-`Workspace` is the edge of the pure stages: they ask it for a file by the name written in the spec, relative to the file
-that names it, and get bytes or a sentence. Names in results are relative to the spec's folder, never absolute, so a
-bundle does not know on which machine it was compiled.
+The pure stages ask a `Workspace` for a file by the name written in the spec, relative to the file that names it, and
+get bytes or a sentence that says what is wrong. Names in results are relative to the spec's folder, never absolute, so
+a bundle is the same on every machine.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import stat
 
-from xpc.compiler.files import cache
-from xpc.compiler.files.cache import ANY, FOLDER, GONE, OTHER, UNSURE, Seen
 from xpc.compiler.files.digest import sha256
 from xpc.grammar.record import field, mutable, record
 
@@ -19,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from xpc.compiler.data.survey_cache import Memory
+    from xpc.compiler.files.file_memory import FileMemory
     from xpc.compiler.files.pins import Lock
 
 MAX_TEXT = 16 * 2**20
@@ -29,24 +27,24 @@ MAX_DATA = 64 * 2**20
 MOST = 10_000
 """Most files of a data folder."""
 HEAD = 2**20
-"""What is read of a data file to see the columns of its first row, bytes."""
+"""How much of a data file is read to see the columns of its first row, bytes."""
 BASES = (".xp",)
 OURS = (*BASES, ".jinja", ".jinja2", ".j2")
-"""Endings of files that are written for a training run and for nothing else."""
+"""Endings of files that are only written for training runs."""
 TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv", ".tsv", ".parquet", ".arrow")
-"""Endings of files that a spec may name out of its own folder: keys and passwords have none of them."""
+"""Endings of files outside its folder that a spec may name: keys and passwords have none of them."""
 
 DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
-"""Endings of files of rows; the first row of each says what its columns are."""
+"""Endings of files of rows; their columns are read from the first row."""
 READ_ROWS = (".jsonl", ".json", ".csv", ".txt")
-"""Endings of those whose rows are all read here (compiler/data/reader.py)."""
+"""Endings of files whose rows are all read while compiling (compiler/data/reader.py)."""
 TASK_ROWS = (*DATA_FORMATS, ".tsv", ".arrow")
-"""Endings of the rows of a task of lm-evaluation-harness."""
+"""Endings of files of rows for a task of lm-evaluation-harness."""
 
 
 @record
 class Read:
-    """A file that was read: the name it is known by, its bytes and their SHA-256 in hex."""
+    """A file that was read: its name in the spec, its bytes and their SHA-256 in hex."""
 
     name: str
     data: bytes = field(repr=False)
@@ -57,18 +55,18 @@ class Read:
 class Workspace:
     """Files relative to `root`, the folder of the spec.
 
-    `seen` maps every path that was asked for to what was there when it was, `reads` the names of files that were read
-    to their digests. With `remembers` what a reading of a data file finds is kept for later checks; it is read all the
-    same where a bundle `copies` it. What is too large for that is read for its digest where one `hashes` it.
-    `lock` is the name of the spec's lock, which need not be there, and `pins` what it holds; `named` is the file that
-    the spec of a bundle was compiled from. With `allow_oom` a run that does not fit its GPUs is noted, and is no error.
-    The members of a sweep share `answers`, so that each file is read once for all; each has `reads` of its own.
+    `located` has the names of all files that were asked for; `reads` maps those that were read to their digests.
+    `memory` keeps the surveys of data files for later commands; None reads every file. Where a bundle `copies` a data
+    file it is read in any case. One that is too large to copy is read for its digest if `hashes` is set.
+    `lock` is the name of the spec's lock, which need not exist, and `pins` its contents; for the spec of a bundle,
+    `named` is the file that it was compiled from. With `allow_oom` a run that does not fit its GPUs is a note, not an
+    error. The members of a sweep share `answers`, so that each file is read once for all; each has its own `reads`.
     """
 
     root: str
-    seen: dict[str, Seen] = field(factory=dict)
+    located: set[str] = field(factory=set)
     reads: dict[str, str] = field(factory=dict)
-    remembers: bool = False
+    memory: FileMemory | None = None
     copies: bool = True
     hashes: bool = False
     lock: str = ""
@@ -77,64 +75,44 @@ class Workspace:
     named: str = ""
     answers: dict[tuple[str, str, int], Read | str] | None = None
 
-    def memory(self) -> Memory | None:
-        """What earlier readings of data files found, where it may be used."""
-        if not self.remembers:
-            return None
-        from xpc.compiler.data.survey_cache import standard  # most specs name no file of data
-
-        return standard()
-
-    def saw(self, path: str, state: str, real: str | None = None) -> None:
-        """Note what a path was when it was looked at: the answer holds as long as it is that."""
-        before = self.seen.get(path)
-        if before is None:
-            self.seen[path] = (os.path.realpath(path) if real is None else real), state
-        elif before[1] != state or real not in (None, before[0]):
-            self.seen[path] = cache.joined(before, (before[0] if real is None else real, state))
-
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """The name and the path of a file written in `base` (a name relative to the root)."""
+        """The name and the path of a file that the file `base` names (both names are relative to the root)."""
         if os.path.isabs(written):
             return written, written
         name = os.path.normpath(os.path.join(os.path.dirname(base), written)).replace(os.sep, "/")
+        self.located.add(name)
         return name, os.path.join(self.root, name)
 
-    def read_beside(
+    def read_relative(
         self, written: str, base: str, endings: tuple[str, ...] = TEXTS, limit: int = MAX_TEXT
     ) -> Read | str:
-        """A file named by `file("x")` or `extends "x"`, which are relative to the file `base` that says so.
+        """A file named by `file("x")` or `extends "x"`, relative to the file `base` that contains these words.
 
-        An absolute path is refused: what it names goes into the bundle, and differs from machine to machine. So is what
-        is no text of a training run and lies elsewhere (`astray`).
+        An absolute path is refused: the file goes into the bundle, and differs from machine to machine. So is a file
+        outside the spec's folder that is not a text for a training run (`outside_fault`).
         """
         if os.path.isabs(written):
             return f"`{_shown(written)}` is an absolute path"
-        return self.astray(written, base, endings) or self.read(written, base, limit)
+        return self.outside_fault(written, base, endings) or self.read(written, base, limit)
 
-    def astray(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
-        """Why a file out of the spec's folder, by its name or by a link, is not taken; nothing where it is.
+    def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
+        """Why a file outside the spec's folder, by its name or through a link, is refused; empty if it may be read.
 
-        A spec may come from anybody, and what it names is copied into a bundle that others can read, or quoted in a
-        diagnostic: `../../.ssh/id_ed25519` and a link to it are not followed. Templates and bases of a folder beside
-        the spec's are.
+        A spec may come from anybody, and the files that it names are copied into a bundle that others can read, or
+        quoted in a diagnostic: `../../.ssh/id_ed25519` and a link to it are refused. Templates and bases in a folder
+        next to the spec's are not.
         """
         if "\0" in written:
-            return ""  # refused where it is read
-        named = self.locate(written, base)[1]
-        home, path = os.path.realpath(self.root), os.path.realpath(named)
-        self.saw(self.root, ANY, home)
-        self.saw(named, ANY, path)
+            return ""  # `read` refuses it
+        home, path = os.path.realpath(self.root), os.path.realpath(self.locate(written, base)[1])
         above = os.path.commonpath((home, path))
         if above == home:
             return ""
         name = path.lower()
         if not name.endswith(endings):
-            return (
-                f"`{_shown(written)}` lies outside of the spec's folder, and does not end in {' or '.join(endings[:4])}"
-            )
+            return f"`{_shown(written)}` lies outside the spec's folder, and does not end in {' or '.join(endings[:4])}"
         if not name.endswith(OURS) and any(part.startswith(".") for part in os.path.relpath(path, above).split(os.sep)):
-            return f"`{_shown(written)}` lies in a hidden folder, outside of the spec's"
+            return f"`{_shown(written)}` lies in a hidden folder outside the spec's"
         return ""
 
     def read(self, written: str, base: str = "", limit: int = MAX_TEXT) -> Read | str:
@@ -150,56 +128,48 @@ class Workspace:
 
     def _read(self, written: str, base: str, limit: int) -> Read | str:
         if "\0" in written or not written.strip():
-            return "the name of a file cannot be empty or hold NUL"
+            return "a file name cannot be empty or contain NUL"
         name, path = self.locate(written, base)
-        state = UNSURE  # whatever stands there decides the answer
         try:
             kind = os.stat(path).st_mode
-            if not stat.S_ISREG(kind):  # nor opened: some devices do something then
-                state = FOLDER if stat.S_ISDIR(kind) else OTHER
-                return f"`{_shown(written)}` is {'a folder' if state == FOLDER else 'not a regular file'}"
+            if not stat.S_ISREG(kind):  # not opened either: opening some devices has effects
+                return f"`{_shown(written)}` is {'a folder' if stat.S_ISDIR(kind) else 'not a regular file'}"
             with open(path, "rb", opener=_without_waiting) as handle:
-                found = os.fstat(handle.fileno())
-                data: bytes | None = handle.read(limit + 1) if found.st_size <= limit else b""
-                state = UNSURE if data is None else cache.state(handle.fileno(), found, data)
+                size = os.fstat(handle.fileno()).st_size
+                data: bytes | None = handle.read(limit + 1) if size <= limit else b""
             if data is None:
                 return f"`{_shown(written)}` has nothing to read"
-            if len(data) > limit or found.st_size > limit:  # files of /proc have size 0
+            if len(data) > limit or size > limit:  # files of /proc have size 0
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
         except FileNotFoundError:
-            state = GONE
             return f"`{_shown(written)}` is not there"
         except (OSError, ValueError) as error:
             return f"`{_shown(written)}` cannot be read ({getattr(error, 'strerror', None) or error})"
-        finally:
-            self.saw(path, state)
         return Read(name, data, sha256(data).hexdigest())
 
     def kind(self, written: str, base: str = "") -> str:
-        """`file`, `folder` or `` for nothing there."""
+        """`file`, `folder`, or an empty text if there is neither."""
         if "\0" in written:
             return ""
         _, path = self.locate(written, base)
         try:
-            found = "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else ""
+            return "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else ""
         except (OSError, ValueError):
             return ""
-        self.saw(path, found or (OTHER if os.path.exists(path) else GONE))
-        return found
 
     def other_kind(self, written: str) -> str:
-        """What is there, where it is neither a file nor a folder; an empty text where nothing is."""
+        """What stands at a path that is neither a file nor a folder; an empty text if nothing does."""
         if "\0" in written:
             return ""
         try:
             there = os.lstat(self.locate(written)[1]).st_mode
         except (OSError, ValueError):
             return ""
-        return "is a link to what is not there" if stat.S_ISLNK(there) else "is not a regular file"
+        return "is a link to a missing file" if stat.S_ISLNK(there) else "is not a regular file"
 
-    def resembling(self, written: str, base: str = "") -> str | None:
-        """The file or folder beside one that is not there whose name is most like it. Nothing out of the spec's folder
-        is told: a spec may come from anybody, and its diagnostics be read by others."""
+    def nearest_name(self, written: str, base: str = "") -> str | None:
+        """The file or folder next to a missing one whose name is most similar. No name outside the spec's folder is
+        revealed: a spec may come from anybody, and others may read its diagnostics."""
         from xpc.grammar.nearest import nearest  # only a wrong spec pays for it
 
         folder, slash, name = written.rpartition("/")
@@ -216,23 +186,22 @@ class Workspace:
         return None if near is None else folder + slash + stems[near]
 
     def help_for(self, written: str, base: str = "", relative_to: str = "the spec") -> str:
-        """What to say of a file that is not read."""
-        near = None if self.kind(written, base) else self.resembling(written, base)
+        """The help for a file that cannot be read."""
+        near = None if self.kind(written, base) else self.nearest_name(written, base)
         return f"the path is relative to {relative_to}" if near is None else f'name `"{near}"`, which is here'
 
     def walk(self, written: str) -> list[str] | str:
-        """The files below a folder by their names in it, sorted, without what is hidden; or why they are not read.
+        """The files below a folder, relative to it, sorted and without hidden ones; or why they are not read.
 
-        A link to a folder is refused: what is behind it may be anything, or the folder itself. So is a folder that the
-        spec lies in: bundles and whatever else stands there are no rows, and `..` may be somebody's home.
+        A link to a folder is refused: it may lead anywhere, even to the folder itself. So is a folder that contains the
+        spec: the bundles there are not rows, and `..` may be somebody's home.
         """
         _, path = self.locate(written)
         place = os.path.realpath(path)
         if os.path.commonpath((place, os.path.realpath(self.root))) == place:
-            return f"`{_shown(written)}` holds the spec itself"
+            return f"`{_shown(written)}` contains the spec itself"
         found: list[str] = []
         for where, folders, names in os.walk(path):
-            self.saw(where, cache.listing(where))
             folders[:] = sorted(one for one in folders if not one.startswith((".", "__")))
             inside = os.path.relpath(where, path).replace(os.sep, "/")
             prefix = "" if inside == "." else inside + "/"
@@ -241,12 +210,12 @@ class Workspace:
                     return f"`{_shown(written)}/{_shown(prefix + one)}` is a link to a folder"
             found += [prefix + name for name in names if not name.startswith(".")]
             if len(found) > MOST:
-                return f"`{_shown(written)}` holds more than {MOST:,} files"
+                return f"`{_shown(written)}` contains more than {MOST:,} files"
         return sorted(found)
 
     def digest(self, written: str) -> str | None:
-        """The SHA-256 of a file of any size, in hex; None where it cannot be read, and where no bundle states it: a
-        check need not wait for it."""
+        """The SHA-256 of a file of any size, in hex. None if it cannot be read, or without `hashes`: a check need not
+        wait for it."""
         if not self.hashes:
             return None
         from hashlib import file_digest
@@ -260,25 +229,14 @@ class Workspace:
         self.reads[name] = digest
         return digest
 
-    def weigh(self, written: str) -> None:
-        """Note a file of which nothing but its size was asked, so that a check holds until it changes."""
-        path = self.locate(written)[1]
-        before = self.seen.get(path)
-        if before is None or before[1] in (cache.FILE, ANY):
-            self.saw(path, cache.signature(os.stat(path)))
-
     def size(self, written: str) -> int:
-        """Bytes of a file that is there."""
+        """Size of an existing file, bytes."""
         return os.path.getsize(self.locate(written)[1])
 
     def head(self, written: str) -> bytes:
         """The first MiB of a local data file, to see the columns of its first row."""
-        path = self.locate(written)[1]
-        with open(path, "rb", opener=_without_waiting) as handle:
-            found = os.fstat(handle.fileno())
-            data: bytes | None = handle.read(HEAD)  # None: a file that would have to be waited for
-            self.saw(path, UNSURE if data is None else cache.state(handle.fileno(), found, data))
-            return data or b""
+        with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
+            return handle.read(HEAD) or b""  # read gives None for a file that would block
 
     def tail(self, written: str, count: int) -> bytes:
         """The last bytes of a local data file whose head was read."""
@@ -287,11 +245,11 @@ class Workspace:
             return handle.read(count) or b""
 
 
-def read_whole(path: str, limit: int) -> tuple[bytes, str]:
-    """The file that a command line names, without waiting for one that never comes, and its state for the cache.
+def read_file(path: str, limit: int) -> bytes:
+    """The file that a command line names, at most `limit` bytes, without waiting for data that never comes.
 
-    /dev/stdin and its like may be pipes, as `<(...)` of a shell makes them; whoever else's pipe or device it is, is
-    refused. Raises OSError with a sentence.
+    /dev/stdin and /dev/fd/N may be pipes, as a shell's `<(...)` makes them; other pipes and devices are refused.
+    Raises OSError with a sentence.
     """
     own = path.startswith(("/dev/fd/", "/proc/self/fd/")) or path == "/dev/stdin"
     kind = os.stat(path).st_mode
@@ -300,17 +258,17 @@ def read_whole(path: str, limit: int) -> tuple[bytes, str]:
     if not stat.S_ISREG(kind) and not own:
         raise OSError("it is not a regular file")
     with open(path, "rb", opener=None if own else _without_waiting) as handle:
-        found = os.fstat(handle.fileno())
-        data: bytes | None = handle.read(limit + 1) if found.st_size <= limit else b"\0" * (limit + 1)
+        size = os.fstat(handle.fileno()).st_size
+        data: bytes | None = handle.read(limit + 1) if size <= limit else b"\0" * (limit + 1)
         if data is None:
             raise OSError("it has nothing to read")
         if len(data) > limit:
             raise OSError(f"it is larger than {limit // 2**20} MiB")
-        return data, cache.state(handle.fileno(), found, data) if stat.S_ISREG(found.st_mode) else UNSURE
+        return data
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Some files look regular and have no end or no beginning (/proc/kmsg): an error is better than waiting for one."""
+    """Open without blocking: some files look regular and never end or never begin (/proc/kmsg)."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -319,7 +277,7 @@ def _shown(name: str) -> str:
 
 
 def read_toml(path: str) -> dict[str, Any] | None:
-    """A TOML file of a bundle; None where it cannot be read, is none, or is no regular file."""
+    """A TOML file of a bundle; None if it cannot be read, is not TOML, or is not a regular file."""
     import tomllib
 
     try:

@@ -1,4 +1,4 @@
-"""The `spec.xp` of a bundle read back: what its author wrote, without what the compiler filled in."""
+"""Read the `spec.xp` of a bundle back to what its author wrote, without what the compiler filled in."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from xpc.grammar.record import record
 from xpc.grammar.source import Source
 
 FILLED = ("default", "derived", "registry, or")
-"""What the comment begins with behind a setting that nobody wrote. A base is named by its file."""
+"""Beginnings of the comment after a setting that the author did not write. A comment that names a base is not one."""
 LENGTH = "length: "
-"""Before the origin of the header's `for N epochs`."""
+"""The prefix of the comment on the header's `for N epochs`."""
 
 
 @record
@@ -29,7 +29,7 @@ class Line:
 
 
 def lines(text: str) -> list[Line]:
-    """The lines of a bundle's `spec.xp`. A `#` inside of a text is no comment."""
+    """The lines of a bundle's `spec.xp`. A `#` inside a text does not begin a comment."""
     file, _ = parse(Source("spec.xp", text))
     starts = {file.source.position(one.span.start)[0]: one for one in file.comments}
     out = []
@@ -43,9 +43,9 @@ def lines(text: str) -> list[Line]:
 
 
 def written(found: Sequence[Line], in_place: bool = False) -> str:
-    """The text without settings, heads and lengths that were filled in, and without blocks that hold nothing else.
+    """The text without settings, heads and lengths that were filled in, and without blocks that contain nothing else.
 
-    With `in_place` an empty line stays for each that is left out.
+    With `in_place` each removed line becomes an empty one.
     """
     out: list[str | None] = []
     heads: list[int] = []  # where the open blocks begin
@@ -63,7 +63,7 @@ def written(found: Sequence[Line], in_place: bool = False) -> str:
 
 
 def _kept(line: Line) -> str | None:
-    """What stays of a line."""
+    """The part of a line that the author wrote, or None."""
     if not line.filled:
         return line.code
     if line.code.startswith("train "):

@@ -12,7 +12,7 @@ from xpc.compiler import stacks
 from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.streams import standard_input
-from xpc.compiler.files.workspace import MAX_DATA, Workspace, read_whole
+from xpc.compiler.files.workspace import MAX_DATA, Workspace, read_file
 from xpc.compiler.importing import report
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import emit
@@ -76,7 +76,7 @@ def read(path: str) -> Read:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
         else:
-            data, name = read_whole(path, 4 * MAX_SIZE)[0], path
+            data, name = read_file(path, 4 * MAX_SIZE), path
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text") from error
@@ -104,10 +104,10 @@ def _asked(options: argparse.Namespace, source: Read) -> Asked:
     def beside(name: str) -> bytes | None:
         for folder in (source.folder, os.getcwd()):
             path = os.path.join(folder, name)
-            if "\0" in name or Workspace(folder).astray(name):  # a published file may come from anybody
+            if "\0" in name or Workspace(folder).outside_fault(name):  # a published file may come from anybody
                 continue
             with suppress(OSError, ValueError):  # what is not there, larger, or never comes, is not read
-                return read_whole(path, 4 * MAX_SIZE)[0]
+                return read_file(path, 4 * MAX_SIZE)
         return None
 
     return Asked(stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
@@ -179,7 +179,7 @@ def _inside(folder: str, name: str) -> bytes | None:
     if os.path.getsize(path) > MAX_DATA:  # the compiler copies nothing that is larger
         raise Unreadable(f"`{name[:80]}` is larger than {MAX_DATA // 2**20} MiB")
     try:
-        return read_whole(path, MAX_DATA)[0]
+        return read_file(path, MAX_DATA)
     except OSError:
         return None
 

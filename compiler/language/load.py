@@ -64,7 +64,7 @@ def load(source: Source, workspace: Workspace) -> Loaded:
                 "XP115", f"`extends` is more than {MAX_DEPTH} deep", label, help="inline one of the bases"
             )
             break
-        read = workspace.read_beside(last.extends.value, last.source.name, BASES)
+        read = workspace.read_relative(last.extends.value, last.source.name, BASES)
         if isinstance(read, str):
             named = last.extends.value
             help = workspace.help_for(named, last.source.name, "the file that names it")

@@ -12,7 +12,8 @@ from pygls.uris import from_fs_path, to_fs_path
 from pygls.workspace import TextDocument
 
 from xpc.compiler import __version__
-from xpc.compiler.files.inputs import around
+from xpc.compiler.files.file_memory import user_memory
+from xpc.compiler.files.inputs import open_spec
 from xpc.compiler.language_server.completion import complete
 from xpc.compiler.language_server.hover import hover
 from xpc.compiler.language_server.navigation import definition
@@ -46,8 +47,8 @@ def path_of(document: TextDocument) -> str:
 
 def checked(document: TextDocument) -> Checked:
     """The document as `xpc check` sees it, with what the editor has not saved."""
-    data, name, workspace = around(path_of(document), as_bytes(document.source))
-    workspace.remembers, workspace.copies = True, False
+    data, name, workspace = open_spec(path_of(document), as_bytes(document.source))
+    workspace.memory, workspace.copies = user_memory(), False
     return check_text(data, name, workspace)
 
 

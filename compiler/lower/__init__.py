@@ -1,4 +1,4 @@
-"""Spec to files: one module a file of the bundle, all of them pure."""
+"""Spec to the files of a bundle: one module per file, all of them pure functions."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from xpc.compiler.lower.trainer_files import trainer_files
 from xpc.compiler.spec import CheckedSpec
 
 YAML_COMMENT = """\
-Read by `accelerate launch`. It agrees with trainer_args.json; the runtime stops where the processes do not."""
+Read by `accelerate launch`. It agrees with trainer_args.json; the runtime stops if the processes do not."""
 CPU_COMMENT = """
 MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU machine; inside the run it is MULTI_CPU."""
 
 
 def lower(spec: CheckedSpec) -> dict[str, bytes]:
-    """Every file of the bundle by its name, `bundle.toml` last; the same spec and files give the same bytes."""
+    """Every file of the bundle by name, `bundle.toml` last. Equal specs and files give equal bytes."""
     files = emitted(spec)
     files["bundle.toml"] = sealed(manifest(spec, files).encode("utf-8", "surrogatepass"))
     return files
 
 
 def emitted(spec: CheckedSpec) -> dict[str, bytes]:
-    """Every file but the table of their digests."""
+    """Every file except `bundle.toml`, which has their digests."""
     plan = payload(spec)
     stated = plan["arguments"]
     started_by = engine(spec)

@@ -1,4 +1,4 @@
-"""Spec to `accelerate.yaml`, and the YAML that it needs: mappings of plain values, two deep, always the same bytes."""
+"""Spec to `accelerate.yaml`, written as mappings of plain values, at most two levels deep."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ATTENTION = {
     "eager": "eager",
     "flex": "flex_attention",
 }
-"""The names that transformers has for kinds of attention."""
+"""Names of attention implementations in transformers."""
 
 
 def distributed_type(spec: Spec) -> str:
-    """What accelerate must report inside the run; the runtime stops when it reports something else."""
+    """The distributed type that accelerate must report inside the run; the runtime stops if it reports another."""
     if spec.zero_stage:
         return "DEEPSPEED"
     if spec.sharded_by_fsdp:
@@ -33,9 +33,9 @@ def distributed_type(spec: Spec) -> str:
 def accelerate(spec: Spec) -> dict[str, Json]:
     """The launcher's configuration.
 
-    Two processes on one CPU machine are asked for as MULTI_GPU with `use_cpu`: accelerate's launcher starts a single
-    process for MULTI_CPU (accelerate 1.4 and 1.15, `commands/launch.py`, executed). A DEEPSPEED file has no
-    `mixed_precision`: beside a DeepSpeed file the key is an error even at its default.
+    Several processes on one CPU machine are MULTI_GPU with `use_cpu`: accelerate's launcher starts a single process for
+    MULTI_CPU (accelerate 1.4 and 1.15, `commands/launch.py`, executed). A DEEPSPEED file has no `mixed_precision`: with
+    a DeepSpeed file that key is an error even at its default.
     """
     kind = distributed_type(spec)
     out: dict[str, Json] = {
@@ -82,9 +82,9 @@ def accelerate(spec: Spec) -> dict[str, Json]:
 
 
 def _mesh(spec: Spec) -> dict[str, Json] | None:
-    """The device mesh of FSDP2, where it is not one row of ranks that shard together.
+    """The device mesh of FSDP2, or None if all ranks shard the model together.
 
-    The model is sharded over `dp_shard` and `cp` together, so that `shard` counts the ranks of both.
+    The model is sharded over `dp_shard` and `cp` together, so `shard` counts the ranks of both.
     Source: accelerate 1.15 `parallelism_config.py` (`dp_shard_cp`).
     """
     hybrid = spec.text("strategy") == "hsdp" and spec.stack.facts.hsdp == "parallelism_config"
@@ -104,7 +104,7 @@ def _mesh(spec: Spec) -> dict[str, Json] | None:
 
 
 def _ulysses(spec: Spec) -> dict[str, Json]:
-    """The processes of a DeepSpeed run by groups that share a sequence; what shards is all of them, by ZeRO itself.
+    """The groups of a DeepSpeed run's processes that share a sequence; ZeRO itself shards over all processes.
 
     Source: accelerate 1.15 `parallelism_config.py`, `utils/dataclasses.py` (`DeepSpeedSequenceParallelConfig`).
     """
@@ -149,13 +149,13 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
 
 
 def is_fsdp1(spec: Spec) -> bool:
-    """Whether the shards are those of FSDP's first version."""
+    """Whether the strategy uses version 1 of FSDP."""
     strategy = spec.text("strategy")
     return strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts.hsdp == "fsdp1")
 
 
 def yaml(table: dict[str, Json], comment: str) -> str:
-    """The table as YAML 1.1 text that reads back as it stands; texts are always quoted."""
+    """The table as YAML 1.1 that parses back to it; texts are always quoted."""
     lines = [f"# {line}" for line in comment.splitlines()]
     for key, value in table.items():
         if isinstance(value, dict):
@@ -168,6 +168,6 @@ def yaml(table: dict[str, Json], comment: str) -> str:
 
 def _scalar(value: Json) -> str:
     if isinstance(value, float):
-        text = repr(value)  # YAML 1.1 reads 1e-05 as a text; a dot makes it a number
+        text = repr(value)  # YAML 1.1 reads 1e-05 as a text and 1.0e-05 as a number
         return text if "." in text or "e" not in text else text.replace("e", ".0e", 1)
     return json.dumps(value)

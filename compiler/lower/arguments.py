@@ -1,6 +1,6 @@
-"""Spec to trainer arguments: every argument that can change numbers, stated by the target's names.
+"""Spec to trainer arguments: every argument that can change numbers, by its name on the target.
 
-The base is the target's own table of effective defaults; each setting then decides the arguments of its schema row.
+The base is the target's table of effective defaults; each setting then decides the arguments in its row of the table.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def arguments(spec: Spec) -> dict[str, Json]:
     if spec.text("method") != "sft" or spec.get("method.loss") is not None:
         from xpc.compiler.lower.method import method_arguments
 
-        # What only sft's class has, or this class keeps to warn about it, was decided for nothing: a setting that asked
-        # for it is refused before (XP126), or is one of data, whose rows the runtime reads by itself.
+        # Drop arguments that only sft's class has, or that this class keeps only to warn: a setting that decides one is
+        # refused before (XP126), or it is a setting of data, whose rows the runtime reads itself.
         supervised = spec.stack.fields()
         taken = {name for name, field in known.items() if not field.deprecated}
         decided = {name: value for name, value in decided.items() if name in taken or name not in supervised}
@@ -38,14 +38,14 @@ def arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _extra(spec: Spec) -> dict[str, Json]:
-    """What `extra trl` says. `optim_args` is joined with the optimizer's own; a JSON text becomes what it says."""
+    """The arguments of `extra trl`. `optim_args` is joined with the optimizer's own; a JSON text is parsed."""
     out: dict[str, Json] = {}
     for name, value in spec.extra.get("trl", {}).items():
         if name != "optim_args":
             out[name] = _plain(value.value)
     config = out.get("accelerator_config")
     if isinstance(config, str):
-        import json  # only this escape pays for it
+        import json  # rarely needed
 
         base = spec.stack.base_argument("accelerator_config", spec.config)
         assert isinstance(base, dict)
@@ -55,18 +55,18 @@ def _extra(spec: Spec) -> dict[str, Json]:
     return {**out, **best(spec)}
 
 
-def _compiled(said: dict[str, Json]) -> dict[str, Json]:
-    """What the class fills in: a mode or a backend switches compilation on, and its backend is inductor."""
-    if said.get("torch_compile") is False:
+def _compiled(out: dict[str, Json]) -> dict[str, Json]:
+    """The arguments that the class fills in: a mode or a backend turns compilation on, by default with inductor."""
+    if out.get("torch_compile") is False:
         return {}
-    return {"torch_compile": True, "torch_compile_backend": said.get("torch_compile_backend") or "inductor"}
+    return {"torch_compile": True, "torch_compile_backend": out.get("torch_compile_backend") or "inductor"}
 
 
 def best(spec: Spec) -> dict[str, Json]:
-    """The metric of checkpoints, schedules and early ends, and its direction, which follows the metric's name."""
+    """The metric of checkpoints, schedules and early stopping, and its direction, which depends on its name."""
     metric = spec.extra_value("trl", "metric_for_best_model")
-    asked = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES
-    if metric is None and not asked and spec.get("eval.patience") is None:
+    needed = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES
+    if metric is None and not needed and spec.get("eval.patience") is None:
         return {}
     return {"metric_for_best_model": _plain(metric) or "loss", "greater_is_better": maximized(spec)}
 
@@ -114,7 +114,7 @@ def _batch(spec: Spec) -> dict[str, Json]:
 def _precision(spec: Spec) -> dict[str, Json]:
     name = spec.text("precision")
     out: dict[str, Json] = {"bf16": name == "bf16", "fp16": name == "fp16"}
-    # On the CPU even `false` asks torch for a CUDA setting, so nothing is said there.
+    # On the CPU even `false` makes torch read a CUDA setting, so the argument stays unset.
     out["tf32"] = spec.flag("precision.tf32") or (None if spec.on_cpu else False)
     return out
 
@@ -135,7 +135,7 @@ def _memory(spec: Spec) -> dict[str, Json]:
 
 
 def _strategy_and_steps(amount: Amount, steps: Json) -> tuple[str, Json]:
-    """The interval's name and number: (`steps`, 100), (`steps`, 0.05), (`epoch`, unused), (`no`, unused)."""
+    """An interval as strategy and steps: (`steps`, 100), (`steps`, 0.05), (`epoch`, unused), (`no`, unused)."""
     if amount.unit == "never":
         return "no", steps
     return ("epoch", steps) if amount.unit == "epoch" else ("steps", amount.value)
@@ -168,7 +168,7 @@ def _when(spec: Spec) -> dict[str, Json]:
 
 
 def _hub(spec: Spec) -> dict[str, Json]:
-    """Where and what is pushed. Where there is no argument for the branch, the runtime reads it from `hub`."""
+    """What is pushed, and where. On a target without an argument for the branch the runtime reads it from `hub`."""
     out: dict[str, Json] = {
         "push_to_hub": True,
         "hub_model_id": spec.text("save.hub.name"),
@@ -201,13 +201,13 @@ def _machine(spec: Spec) -> dict[str, Json]:
     if spec.zero_stage:
         out["deepspeed"] = "deepspeed.json"
     if spec.text("strategy") == "ddp" and spec.hardware.world > 1:
-        # Unset, the Trainer searches the graph for unused parameters in every step unless it checkpoints. Experts that
-        # no token of a batch was sent to are the one kind that a language model has.
+        # If unset, the Trainer searches the graph for unused parameters in every step, except with checkpointing. In a
+        # language model only experts that get no token of a batch are unused.
         facts = spec.model.facts
         sparse = facts is None or facts.experts > 0
         out["ddp_find_unused_parameters"] = sparse and not spec.flag("memory.checkpointing")
     if spec.on_cpu:
-        # use_cpu makes accelerate drop DeepSpeed for plain DDP without a word; the CPU is found by there being no GPU.
+        # With use_cpu accelerate silently replaces DeepSpeed by DDP; without it the CPU is used if there is no GPU.
         out["use_cpu"] = not spec.zero_stage
         out["dataloader_pin_memory"] = False
         out["ddp_backend"] = "gloo" if spec.hardware.world > 1 and not spec.zero_stage else None

@@ -1,4 +1,4 @@
-"""Spec to `deepspeed.json`: literal numbers that agree with the arguments, never "auto"."""
+"""Spec to `deepspeed.json`: numbers that agree with the trainer arguments, never "auto"."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from typing import Any, Final, Literal
 
 BUCKETS: Final = ("strategy.reduce_bucket", "strategy.allgather_bucket")
-QUIET = 10**9
-"""`steps_per_print`: DeepSpeed's own progress lines would repeat what the runtime prints."""
+NEVER = 10**9
+"""Value of `steps_per_print`: DeepSpeed's progress lines would repeat those of the runtime."""
 
 
 def deepspeed(spec: Spec) -> dict[str, Json]:
@@ -20,7 +20,7 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
     if not spec.zero_stage:
         raise ValueError(f"{spec.text('strategy')} does not use DeepSpeed")
     out: dict[str, Json] = {
-        # Where processes share a sequence, transformers wants each counted, and accelerate corrects the number later.
+        # If processes share a sequence, transformers expects each to count, and accelerate corrects the number later.
         "train_batch_size": spec.integer("batch.gbs") * spec.context_parallel,
         "train_micro_batch_size_per_gpu": spec.integer("batch.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),
@@ -29,7 +29,7 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
         "fp16": _fp16(spec),
         "zero_optimization": _zero(spec),
         "wall_clock_breakdown": False,
-        "steps_per_print": QUIET,
+        "steps_per_print": NEVER,
     }
     if deepspeed_optimizer(spec):
         out["optimizer"] = {"type": "AdamW", "params": _adamw(spec)}
@@ -49,17 +49,17 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
 
 
 def deepspeed_optimizer(spec: Spec) -> bool:
-    """Whether the file names the optimizer, which DeepSpeed then makes.
+    """Whether the file names the optimizer, so that DeepSpeed creates it.
 
-    DeepSpeed steps the schedule of an optimizer of its own, with the batch size in the place of a metric
-    (runtime/engine.py, _take_model_step; executed): such a schedule gets transformers' AdamW. So do LoRA+'s groups
-    of two rates: what DeepSpeed makes has one.
+    DeepSpeed itself steps the schedule of its own optimizer, with the batch size as the metric (runtime/engine.py,
+    _take_model_step; executed), so a schedule that needs a metric gets transformers' AdamW. So does LoRA+, which has
+    two rates: DeepSpeed's optimizer has one.
     """
     return spec.owns_optimizer and spec.text("schedule") not in METRIC_SCHEDULES
 
 
 def deepspeed_extension(spec: Spec) -> Literal["fused_adam", "cpu_adam"] | None:
-    """The extension of DeepSpeed that its AdamW is; none for an optimizer of torch or transformers."""
+    """The extension that DeepSpeed compiles for its AdamW; None for an optimizer of torch or transformers."""
     if not spec.zero_stage:
         return None
     plan: dict[str, Any] = deepspeed(spec)
@@ -92,7 +92,7 @@ def _adamw(spec: Spec) -> dict[str, Json]:
         "weight_decay": spec.real("optimizer.weight_decay"),
     }
     if spec.on_cpu:
-        params["torch_adam"] = True  # DeepSpeed's fused Adam is a CUDA extension; torch's has the same arithmetic
+        params["torch_adam"] = True  # DeepSpeed's fused Adam is a CUDA extension; torch's computes the same
     return params
 
 
@@ -109,7 +109,7 @@ def _zero(spec: Spec) -> dict[str, Json]:
     if stage < 3:
         out["round_robin_gradients"] = spec.flag("strategy.round_robin_gradients")
     if facts is not None:
-        # What transformers puts in for "auto": HfTrainerDeepSpeedConfig.trainer_config_finalize.
+        # As transformers replaces "auto": HfTrainerDeepSpeedConfig.trainer_config_finalize.
         out["reduce_bucket_size"] = facts.hidden**2
         if stage == 3:
             out["stage3_prefetch_bucket_size"] = int(0.9 * facts.hidden**2)

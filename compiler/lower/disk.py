@@ -1,9 +1,9 @@
-"""What a run writes: bytes of a checkpoint, of the final model, and how many checkpoints stand at once.
+"""Disk space of a run: bytes of a checkpoint and of the final model, and how many checkpoints exist at once.
 
-A full run of 3B parameters on ZeRO-2 with bf16 keeps 2 bytes a parameter twice (model.safetensors and DeepSpeed's own)
-and 12 in the optimizer's shards: 46 GiB a checkpoint. Adapters alone are a few MiB. Where a part cannot be counted from
-the spec, it counts as nothing: a run is never refused for space that it would not need. Measured against checkpoints of
-each kind by tests/proof/test_checkpoint_sizes.py.
+A full run of 3B parameters on ZeRO-2 with bf16 saves 2 bytes per parameter twice (model.safetensors and DeepSpeed's
+own) and 12 in the optimizer's shards: 46 GiB per checkpoint. Adapters alone take a few MiB. A part that cannot be
+computed from the spec counts as nothing, so that no run is refused for space that it would not need. Measured against
+checkpoints of each kind by tests/proof/test_checkpoint_sizes.py.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNKNOWN_SAVES = 2
-"""Checkpoints counted where the number of saves depends on the data and `keep` leaves all."""
+"""Number of checkpoints that is assumed if the number of saves depends on the data and `keep` keeps all."""
 
 
 def disk(spec: Spec) -> Disk | None:
-    """Bytes of a checkpoint and of the final model; None where the model's size is not known."""
+    """Bytes of a checkpoint and of the final model; None if the model's size is unknown."""
     facts = spec.model.facts
     if facts is None:
         return None
     params = facts.params
     if spec.method.scores and not facts.tied:
-        params -= facts.vocab * facts.hidden  # a head of one score takes the place of the head of words
+        params -= facts.vocab * facts.hidden  # a head with one score replaces the vocabulary head
     weight, trained = _weight(spec), _trained(spec, facts, params)
     saved = trained if spec.lora else params
     sharded = spec.sharded_by_fsdp and spec.text("strategy.state_dict") != "full"
@@ -43,18 +43,22 @@ def disk(spec: Spec) -> Disk | None:
     full = optimizer_states(spec, facts, trained, weight)
     if spec.zero_stage in (1, 2):
         full += model  # DeepSpeed writes the weights again
-        if facts.tied:  # and tied ones by both names: whole weights in the model, frozen ones in its own file
+        if facts.tied:  # and tied ones under both names: in the model file, or with adapters in its own file
             twice = facts.vocab * facts.hidden * weight
             model, full = (model, full + twice) if spec.lora else (model + twice, full)
     elif spec.sharded_by_fsdp and not sharded and not spec.lora:
         full += model
-    whole = spec.flag("save.full_state")
+    resumable = spec.flag("save.full_state")
     merged = params * BYTES.get(DTYPES[spec.text("model.dtype")], 4) if spec.flag("save.merge") else 0
-    return {"checkpoint": model + (full if whole else 0), "checkpoints": _kept(spec), "model": model + merged}
+    return {
+        "checkpoint": model + (full if resumable else 0),
+        "checkpoints": _checkpoints(spec),
+        "model": model + merged,
+    }
 
 
 def _weight(spec: Spec) -> int:
-    """Bytes of a saved weight. DeepSpeed casts the model to the half precision that it trains in."""
+    """Bytes per saved weight. DeepSpeed casts the model to the half precision in which it trains."""
     if spec.zero_stage and spec.text("precision") in ("bf16", "fp16"):
         return 2
     lora = lora_section(spec)
@@ -64,20 +68,20 @@ def _weight(spec: Spec) -> int:
 
 
 def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
-    """Parameters that are trained; 0 where adapters or frozen parts leave a number that the spec does not tell."""
+    """Number of trained parameters; 0 if frozen parts or rotations make it unknown."""
     if spec.flag("freeze") or spec.flag("oft"):
         return 0
     return params if not spec.lora else adapters(spec, facts)
 
 
 def adapters(spec: Spec, facts: ModelFacts) -> int:
-    """Parameters of LoRA's matrices on the modules that it names, and of modules that are saved beside them."""
+    """Parameters of LoRA's matrices, and of the modules that are trained completely (`modules_to_save`)."""
     linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     matrices = lora_parameters(facts, spec.integer("lora.rank"), linear, spec.flag("lora.dora"))
     return matrices + tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
 
 
-def _kept(spec: Spec) -> int:
+def _checkpoints(spec: Spec) -> int:
     """Checkpoints that stand at once: those that are kept, the best beside them, and the next while it is written."""
     every, keep, steps = spec.amount("save.every"), spec.get("save.keep"), spec.get("train.steps")
     if every.unit == "never":

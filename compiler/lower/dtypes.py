@@ -1,3 +1,3 @@
-"""What torch calls the dtypes of the language."""
+"""Torch's names of the language's dtypes."""
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

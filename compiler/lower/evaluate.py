@@ -1,4 +1,4 @@
-"""Spec to `evaluate.sh` and `evaluation.json`. As in launch.sh, no text of the spec stands in the script."""
+"""Spec to `evaluate.sh` and `evaluation.json`. As in launch.sh, the script contains no text of the spec."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from xpc.compiler.stacks import Json, harness
 
 FORMAT = 1
 SHARE = 0.6
-"""Share of a GPU's memory that the weights may take where every process loads a copy; the rest is the batch's."""
+"""Share of a GPU's memory that the weights may take if every process loads a copy; the rest is for the batch."""
 
 HEAD = """\
 #!/usr/bin/env bash
-# Evaluates the trained model by lm-evaluation-harness {version}. evaluation.json beside this script names the tasks.
+# Evaluates the trained model with lm-evaluation-harness {version}. evaluation.json next to it names the tasks.
 #
 #   processes      {processes}
 #   results        eval/results.json in the output folder of the run
 #
-#   ./evaluate.sh             evaluate; started in the folder that launch.sh was started in
+#   ./evaluate.sh             evaluate; start it in the folder where launch.sh was started
 #   ./evaluate.sh --dry-run   print the command, and stop
 #   ./evaluate.sh --help      print this, and stop
 #
-# Nothing else is accepted. Read from the environment:
+# It takes no other arguments. Read from the environment:
 #
 #   PYTHON       the interpreter (python3)
-#   XPC_STAGED   a folder that launch.sh --stage has filled: no hub is asked
+#   XPC_STAGED   a folder filled by launch.sh --stage, which is read instead of the hub
 #
-# Exit status: 0 evaluated; 1 something is wrong, and a message says what; 2 used wrongly.
+# Exit status: 0 evaluated; 1 an error, with a message; 2 used wrongly.
 """
 
 
 def tasks(spec: Spec) -> tuple[str, ...]:
-    """What the harness is asked for; none where the spec writes no tasks."""
+    """The tasks for the harness; empty if the spec writes none."""
     return harness.expanded(spec.names("eval.tasks"))
 
 
 def requirement(spec: Spec) -> str:
-    """The harness's pin, for `requirements-eval.txt`: a file of its own, for training has no use for it."""
+    """The harness's pin, for `requirements-eval.txt`; training does not need it."""
     return harness.requirement(tasks(spec))
 
 
 def script(spec: Spec) -> str:
-    """`evaluate.sh`: on one machine, one process, or one for each GPU where each can hold the model."""
+    """`evaluate.sh`: on one machine, one process, or one per GPU if the model fits one."""
     processes = _processes(spec)
     words = '"$python"'
-    if processes > 1:  # -P: what lies in the caller's folder is no module of the launcher
+    if processes > 1:  # -P: the launcher imports no modules from the caller's folder
         words = f'"$python" -P -m torch.distributed.run --standalone --nproc_per_node {processes}'
     head = HEAD.format(version=harness.version(), processes=processes)
     flags = start("evaluate.sh", "evaluated", {"--dry-run": "dry_run"})
@@ -53,7 +53,7 @@ def script(spec: Spec) -> str:
 
 
 def evaluation(spec: Spec) -> dict[str, Json]:
-    """`evaluation.json`: what trainer/evaluate.py hands to the harness."""
+    """`evaluation.json`: what trainer/evaluate.py passes to the harness."""
     micro = spec.get("eval.micro") if spec.written("eval.micro") else None
     several = spec.hardware.processes > 1 and not spec.on_cpu
     return {
@@ -72,7 +72,7 @@ def evaluation(spec: Spec) -> dict[str, Json]:
 
 
 def _processes(spec: Spec) -> int:
-    """One for each GPU of a machine where each holds the weights; one that spreads them over all of them, else."""
+    """One process per GPU of a machine if the weights fit each; else one process that spreads them over all GPUs."""
     gpu, facts = spec.hardware.gpu, spec.model.facts
     if gpu is None or facts is None:
         return 1

@@ -1,4 +1,4 @@
-"""The first section of a bundle's `README.md`: what the run executes that the spec has asked for, with digests."""
+"""The first section of a bundle's `README.md`: the code that the spec makes the run execute, with digests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ PROGRAMS = (".sh", ".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
 
 
 def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
-    """A line for each thing that runs beside the trainer; a sentence where there is none."""
+    """A line for each program that runs in addition to the trainer, or a sentence if there is none."""
     lines: list[str] = []
     model = cell(spec.model.location)
-    at = f"commit {cell(str(spec.model.revision))}" if pinned(spec.model.revision) else "no fixed commit: it can change"
-    where = "a folder of your own" if spec.model.path is not None else at
+    at = (
+        f"commit {cell(str(spec.model.revision))}"
+        if pinned(spec.model.revision)
+        else "not a fixed commit: it can change"
+    )
+    where = "your own folder" if spec.model.path is not None else at
     if spec.flag("model.trust_remote_code"):
-        lines.append(f"- Python of the model's repository, {model}, as you, with your files and your network ({where})")
+        lines.append(f"- Python code of the model's repository, {model}, with your rights, files and network ({where})")
     if spec.flag("model.pickle"):
         lines.append(f"- pickled weights of {model}, read with `weights_only` ({where})")
     for name, data in sorted(spec.bundled.items()):
@@ -29,8 +33,8 @@ def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
             kind = "a task of `evaluate.sh`" + (", which names Python functions" if b"!function" in data else "")
         lines.append(f"- {cell(name)}: {kind}, {shared_digest(data)}")
     if spec.get("eval.tasks") is not None and spec.flag("eval.allow_code_execution"):
-        lines.append("- in `evaluate.sh`: programs that the model writes, as you, without a sandbox")
+        lines.append("- in `evaluate.sh`: programs that the model writes, with your rights and without a sandbox")
     head = ["", "## What this run executes", ""]
     if not lines:
-        return [*head, "`launch.sh` and `trainer/`, which xpc wrote, and nothing that the spec names."]
-    return [*head, "Beside `launch.sh` and `trainer/`, which xpc wrote:", "", *lines]
+        return [*head, "Only `launch.sh` and `trainer/`, which xpc wrote; nothing that the spec names."]
+    return [*head, "In addition to `launch.sh` and `trainer/`, which xpc wrote:", "", *lines]

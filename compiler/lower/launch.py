@@ -1,4 +1,4 @@
-"""Spec to `launch.sh`. No free text of the spec ever stands in it: values reach the program through files."""
+"""Spec to `launch.sh`. It contains no free text of the spec: values reach the program through files."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from xpc.compiler.spec import Spec
 
 HEAD = """\
 #!/usr/bin/env bash
-# Starts this run. README.md says what it trains; the files beside this script hold every value that it uses.
+# Starts this run. README.md describes it; the files next to this script contain every value that it uses.
 #
 #   global batch   {gbs} = {micro} {samples} x {accum} accumulation x {readers}
 #   processes      {world} = {nodes} {node_word} x {processes}
 #   strategy       {strategy}, {precision}, on {hardware}
 #   target         {target}
 #
-#   ./launch.sh                          train, or go on from the newest complete checkpoint
+#   ./launch.sh                          train, or resume from the newest complete checkpoint
 #   ./launch.sh --preflight              check this machine against the bundle, and stop
 #   ./launch.sh --dry-run                print the command, and stop
 #   ./launch.sh --stage DIR [--wheels]   fetch models and rows (and packages) for machines without a network
 #   ./launch.sh --help                   print this, and stop
 #
-# Nothing else is accepted. Read from the environment:
+# It takes no other arguments. Read from the environment:
 #
 {variables}#
-# Exit status: 0 trained, now or before; 75 asked to stop, the same command goes on; 1 something is wrong, and a message
-# says what; 2 used wrongly; 76, 128 and more: a process was lost, or what it needs, and the same command goes on.
+# Exit status: 0 trained, now or before; 1 an error, with a message; 2 used wrongly; 75 asked to stop; 76, 128 and more:
+# a process, or something that it needs, was lost. After 75, 76 and 128 the same command resumes.
 """
 
 VARIABLES = {
     "PYTHON": "the interpreter of the run (python3)",
-    "XPC_STAGED": "a folder that --stage has filled: models and rows are read from there, and no hub is asked",
-    "XPC_DATA_ROOT": "where data files and model folders that are not in the bundle are looked for first",
-    "XPC_RETRIES": "how often a run that has lost a process is started again ({retries})",
+    "XPC_STAGED": "a folder filled by --stage: models and rows are read from it instead of the hub",
+    "XPC_DATA_ROOT": "the first place to look for data files and model folders that are not in the bundle",
+    "XPC_RETRIES": "how often a run that has lost a process is restarted ({retries})",
     "NODE_RANK": "the number of this node, 0 to {last}",
     "MASTER_ADDR": "the address of node 0, a name or a number",
-    "MASTER_PORT": "a port of node 0 that is free{found}",
+    "MASTER_PORT": "a free port of node 0{found}",
     "XPC_NODE_WAIT": "seconds that the nodes wait for each other (300)",
     "XPC_VLLM_HOST": "the host of the vLLM server (this machine)",
     "OMP_NUM_THREADS": "threads of a process ({threads})",
-    "PYTORCH_ALLOC_CONF": "settings of torch's memory of GPUs (expandable_segments:True)",
+    "PYTORCH_ALLOC_CONF": "settings of torch's GPU allocator (expandable_segments:True)",
 }
-"""What the head says of the variables that a script reads, in this order."""
+"""Descriptions of the variables that the script reads, in the order of the head."""
 
 LAUNCHER = '"$python" "$here/trainer/launcher.py" '
 
@@ -54,7 +54,7 @@ fi
 """
 
 FREE_PORT = """
-# accelerate 1.4 would take 29500 for every run of a machine; below the ports that the system hands out itself.
+# accelerate 1.4 would use port 29500 for every run of a machine. Choose one below those that the system assigns.
 free_port() {
   local port
   for _ in {1..50}; do
@@ -84,7 +84,7 @@ number MASTER_PORT "$port"
 """
 
 NODES = """
-# {nodes} machines: the same script runs on each, told apart by NODE_RANK.
+# {nodes} machines: the same script runs on each, with its own NODE_RANK.
 : "${{NODE_RANK:?this run has {nodes} nodes: set NODE_RANK (0 to {last}), MASTER_ADDR and MASTER_PORT}}"
 : "${{MASTER_ADDR:?this run has {nodes} nodes: set MASTER_ADDR to the address of node 0}}"
 : "${{MASTER_PORT:?this run has {nodes} nodes: set MASTER_PORT to a free port of node 0}}"
@@ -95,19 +95,19 @@ case "$MASTER_ADDR" in
     exit 2
     ;;
 esac
-# Seconds that the nodes wait for each other, in the preflight and when the run begins.
+# Seconds that the nodes wait for each other, in the preflight and at the start of the run.
 wait=${{XPC_NODE_WAIT:-300}}
 number XPC_NODE_WAIT "$wait"
 """
 
 RETRIES = """
-# Times that a run is started again whose process has died, from its newest checkpoint; not one that says what is wrong.
+# How often a run is restarted from its newest checkpoint after a process died. One that ends with an error is not.
 export XPC_RETRIES="${{XPC_RETRIES:-{retries}}}"
 number XPC_RETRIES "$XPC_RETRIES"
 """
 
 C10D = """
-# Node 0 holds the rendezvous, whatever the machines call themselves; who of them gets rank 0 torch decides.
+# Node 0 hosts the rendezvous, whatever its host name is; torch decides which node gets rank 0.
 holds=false
 if [ "$NODE_RANK" -eq 0 ]; then
   holds=true
@@ -115,23 +115,23 @@ fi
 """
 
 SEVERAL_CPU = """
-# One thread a process; more is for machines with more cores than processes.
+# One thread per process; set more if the machine has more cores than processes.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 """
 ONE_CPU = """
-# Every core; unset, accelerate would choose a number and warn of it.
+# Every core; if unset, accelerate would choose a number and warn.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
 """
 
 SEGMENTS = """
-# Segments that grow leave fewer gaps in a GPU's memory where rows have many lengths.
+# Growing segments leave fewer gaps in a GPU's memory if the rows have many lengths.
 if [ -z "${PYTORCH_ALLOC_CONF:-}${PYTORCH_CUDA_ALLOC_CONF:-}" ]; then
     export PYTORCH_ALLOC_CONF=expandable_segments:True
 fi
 """
 
 PREFLIGHT = """
-# All checks in one plain process; the launcher makes those before a launch itself.
+# All checks in one plain process; before a launch the launcher itself runs them.
 if [ "$only_preflight" = true ]; then
   exec "$python" "$here/trainer/main.py" --preflight
 fi
@@ -139,14 +139,14 @@ fi
 
 
 def launch(spec: Spec) -> str:
-    """The script. It works from any folder: the bundle lies beside it, the output goes to the caller's folder."""
+    """The script. It works from any folder: it finds the bundle next to itself and writes to the caller's folder."""
     hardware, multi = spec.hardware, spec.hardware.nodes > 1
     distributed = hardware.world > 1
     torchrun = spec.text("launch.launcher") == "torchrun"
-    group = distributed or spec.zero_stage > 0  # DeepSpeed makes a process group of one, too
+    group = distributed or spec.zero_stage > 0  # DeepSpeed also makes a process group for one process
     again = retries(spec)
     ported = group and not (torchrun and not multi)
-    asked = {
+    shown = {
         "XPC_RETRIES": again,
         "NODE_RANK": multi,
         "MASTER_ADDR": multi,
@@ -154,12 +154,12 @@ def launch(spec: Spec) -> str:
         "XPC_NODE_WAIT": multi,
         "XPC_VLLM_HOST": spec.asks_server,
         "OMP_NUM_THREADS": spec.on_cpu,
-        "PYTORCH_ALLOC_CONF": _segmented(spec),
+        "PYTORCH_ALLOC_CONF": _has_growing_segments(spec),
     }
-    said = {
+    facts = {
         "retries": again,
         "last": hardware.nodes - 1,
-        "found": "" if multi else " (found where none is named)",
+        "found": "" if multi else " (found if unset)",
         "threads": 1 if distributed else "all cores",
     }
     parts = [
@@ -168,7 +168,7 @@ def launch(spec: Spec) -> str:
             micro=spec.integer("batch.micro"),
             samples=spec.method.counts,
             accum=spec.integer("batch.accum"),
-            readers=readers(spec),
+            readers=batch_readers(spec),
             world=hardware.world,
             nodes=hardware.nodes,
             node_word="node" if hardware.nodes == 1 else "nodes",
@@ -178,9 +178,9 @@ def launch(spec: Spec) -> str:
             hardware=spec.text("hardware"),
             target=spec.stack.name,
             variables="".join(
-                f"#   {name:18}   {told.format_map(said)}\n"
-                for name, told in VARIABLES.items()
-                if asked.get(name, True)
+                f"#   {name:18}   {text.format_map(facts)}\n"
+                for name, text in VARIABLES.items()
+                if shown.get(name, True)
             ),
         ),
         start("launch.sh", "trained", FLAGS, "--stage"),
@@ -192,8 +192,8 @@ def launch(spec: Spec) -> str:
         parts.append(RETRIES.format(retries=again))
     if multi:
         parts.append(NODES.format(nodes=hardware.nodes, last=hardware.nodes - 1))
-    # accelerate 1.15 finds a free port for 0, accelerate 1.4 would wait for ever; torchrun's --standalone needs none.
-    # Several nodes have checked that MASTER_PORT is set.
+    # accelerate 1.15 finds a free port for 0, accelerate 1.4 would wait forever; torchrun's --standalone needs none.
+    # With several nodes the script has checked that MASTER_PORT is set.
     if ported:
         finds = bool(spec.stack.facts.fsdp2)
         if not (finds or multi):
@@ -203,38 +203,38 @@ def launch(spec: Spec) -> str:
         parts.append(C10D)
     if spec.on_cpu:
         parts.append(SEVERAL_CPU if distributed else ONE_CPU)
-    elif _segmented(spec):
+    elif _has_growing_segments(spec):
         parts.append(SEGMENTS)
     parts.append(_torchrun(spec, multi) if torchrun else _accelerate(spec, multi, group))
     return "".join([*parts, DRY_RUN, PREFLIGHT, RUN])
 
 
-def _segmented(spec: Spec) -> bool:
-    """Whether segments may grow: vLLM shares memory between processes and puts it to sleep, and neither can grow."""
+def _has_growing_segments(spec: Spec) -> bool:
+    """Whether allocator segments may grow. vLLM shares memory between processes and offloads it; neither works then."""
     return not (spec.on_cpu or spec.flag("method.vllm"))
 
 
 def environment(spec: Spec) -> str:
-    """What reads `environment.sh`; a virtual environment that it activates is then where python3 is looked for."""
+    """Lines that read `environment.sh`, and then look for python3: it may activate a virtual environment."""
     lines = read(spec, "$here")
     return f"{lines}python=${{PYTHON:-python3}}\n" if lines else ""
 
 
-def readers(spec: Spec) -> str:
-    """Who reads a micro-batch of its own: every process, or every group of processes that share a sequence."""
+def batch_readers(spec: Spec) -> str:
+    """The readers of separate micro-batches: processes, or groups of processes that share a sequence."""
     if spec.context_parallel == 1:
         return f"{spec.hardware.world} processes"
     return f"{spec.replicas} groups of {spec.context_parallel} processes that share a sequence"
 
 
-# trainer/launcher.py runs the launcher's module as `python -m` does, and says in one line how a failed run ended.
+# trainer/launcher.py runs the launcher's module as `python -m` does, and reports in one line how a failed run ended.
 def _accelerate(spec: Spec, multi: bool, group: bool) -> str:
     words = [LAUNCHER + "accelerate.commands.launch", '--config_file "$here/accelerate.yaml"']
     if group:
         words.append('--main_process_port "$port"')
     if multi:
         words.append('--machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR"')
-        words.append(_patience(spec))
+        words.append(_rendezvous_timeout(spec))
     return command(words, "main.py")
 
 
@@ -247,16 +247,16 @@ def _torchrun(spec: Spec, multi: bool) -> str:
         else:
             words.append(f'--nnodes {spec.hardware.nodes} --node_rank "$NODE_RANK"')
             words.append('--master_addr "$MASTER_ADDR" --master_port "$port"')
-        words.append(_patience(spec))
+        words.append(_rendezvous_timeout(spec))
     else:
         words.append("--standalone")
     return command(words, "main.py")
 
 
-def _patience(spec: Spec) -> str:
-    """How long the launchers wait for each other: torch would wait 15 minutes (launcher/api.py), c10d for ten.
+def _rendezvous_timeout(spec: Spec) -> str:
+    """How long the launchers wait for each other: by default torch waits 15 minutes (launcher/api.py), c10d ten.
 
-    c10d finds out who holds its store by the machine's name, which need not resolve: it is told.
+    c10d would find the host of its store by the machine's name, which may not resolve, so `is_host` names it.
     """
     if spec.text("launch.rendezvous") == "c10d":
         return '--rdzv_conf "is_host=$holds,join_timeout=$wait"'

@@ -1,4 +1,4 @@
-"""Spec and files to `bundle.toml` and `requirements.txt`: what the bundle is made of, and what it was assumed to be."""
+"""Spec and files to `bundle.toml` and `requirements.txt`: the contents of a bundle, and its derived values."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ FLASH = "flash-attn"
 
 @record
 class Identity:
-    """What the bundle is: `spec` is the name of the spec, never its place on a machine.
+    """The bundle's identity. `spec` is the spec's file name, without its folder.
 
-    `spec_digest` is that of the source; of a sweep's source it is in sweep.toml alone, so that a comment changes one
-    line. `allow_oom` says that the run does not fit its GPUs as planned, and was compiled all the same.
+    `spec_digest` is that of the source; a sweep has it only in sweep.toml, so that a changed comment changes one line.
+    `allow_oom` means that the run was compiled although by the plan it does not fit its GPUs.
     """
 
     format: int
@@ -40,7 +40,7 @@ class Identity:
 
 @record
 class ModelEntry:
-    """The model as resolved; `architecture` says where its facts come from."""
+    """The resolved model; `architecture` is the source of its facts."""
 
     id: str | None = None
     path: str | None = None
@@ -51,9 +51,9 @@ class ModelEntry:
 
 @record
 class DataEntry:
-    """One source of data as resolved; the digest of a folder is that of a list of its files as sha256sum prints it.
+    """One resolved source of data. A folder's digest is that of the output of sha256sum for its files.
 
-    `evaluated` is the name of the set, where it is not trained on."""
+    `evaluated` is the name of the evaluation set, for a source that is not trained on."""
 
     id: str | None = None
     path: str | None = None
@@ -70,8 +70,8 @@ class DataEntry:
 class Manifest:
     """`bundle.toml`, table by table.
 
-    `inputs` has the digest of every file that the compiler read beside the spec, `files` of every other file of the
-    bundle.
+    `inputs` has the digest of every file that the compiler read in addition to the spec, `files` that of every other
+    file of the bundle.
     """
 
     bundle: Identity
@@ -84,7 +84,7 @@ class Manifest:
 
 
 def requirements(spec: Spec) -> str:
-    """`requirements.txt`: the exact pins of the target that this run needs."""
+    """`requirements.txt`: the target's exact pins of the packages that this run needs."""
     used = {
         "zero": spec.zero_stage > 0,
         "liger": spec.flag("memory.liger") or spec.extra_value("trl", "use_liger_loss") is True,
@@ -103,8 +103,8 @@ def requirements(spec: Spec) -> str:
 def flash_requirement(spec: Spec) -> str | None:
     """flash-attn's pin, for `requirements-flash.txt`; None for another attention.
 
-    It has no wheel, and its setup.py imports torch: pip can neither build it nor ask what it needs before torch is
-    installed, so it is installed by a command of its own.
+    It has no wheel, and its setup.py imports torch: before torch is installed pip can neither build it nor read its
+    requirements. So it is installed by a separate command.
     """
     if spec.text("model.attn") != "flash2":
         return None
@@ -112,7 +112,7 @@ def flash_requirement(spec: Spec) -> str | None:
 
 
 def manifest(spec: CheckedSpec, files: Mapping[str, bytes]) -> str:
-    """`bundle.toml`. `files` is every other file of the bundle."""
+    """`bundle.toml`; `files` are all other files of the bundle."""
     facts = spec.model.facts
     return written(
         Manifest(
@@ -154,14 +154,14 @@ def written(table: Manifest) -> str:
     import toml
 
     class Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
-        """Quotes texts itself: toml 0.10 writes a backslash before an `x` in a way that nothing reads back."""
+        """Quotes texts itself: toml 0.10 writes a backslash before an `x` so that no parser reads it."""
 
         def dump_sections(self, o, sup):  # type: ignore[no-untyped-def]
             if any(not isinstance(value, str | int) for value in o.values()):
                 return super().dump_sections(o, sup)
             return "".join(f"{toml_text.key(key)} = {toml_text.value(value)}\n" for key, value in o.items()), {}
 
-    plain = {  # TOML has no null: what is not known is left out
+    plain = {  # TOML has no null: unknown values are omitted
         name: [stated(one) for one in held]
         if isinstance(held, list)
         else held
@@ -173,10 +173,10 @@ def written(table: Manifest) -> str:
 
 
 def _data(source: DataSource, evaluated: str | None = None) -> DataEntry:
-    whole = source.sha256
+    digest = source.sha256
     if source.parts and all(part.sha256 for part in source.parts):
         lines = "".join(f"{part.sha256}  {part.inside(source)}\n" for part in source.parts)
-        whole = sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
+        digest = sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
     return DataEntry(
         id=source.id,
         path=source.path,
@@ -185,6 +185,6 @@ def _data(source: DataSource, evaluated: str | None = None) -> DataEntry:
         slice=source.slice,
         revision=source.revision,
         shape=source.shape,
-        digest=None if whole is None else "sha256:" + whole,
+        digest=None if digest is None else "sha256:" + digest,
         evaluated=evaluated,
     )

@@ -1,4 +1,4 @@
-"""Spec to `model_card.md`: what a run leaves as README.md beside the weights, with the head that the hub reads."""
+"""Spec to `model_card.md`: the README.md next to the trained weights, with the metadata that the hub reads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FILE, MERGED = "model_card.md", "model_card_merged.md"
 
 
 def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> str:
-    """The card of the weights, or of the `merged` ones beside adapters; `files` are those whose digests it names.
+    """The card of the weights, or of the `merged` weights of an adapter run; it has the digests of `files`.
 
-    A base of a local folder is named in the text alone: as `base_model` the hub takes nothing but ids of its own.
+    A base in a local folder is named only in the text: the hub accepts only its own ids as `base_model`.
     """
     base, adapter, method = spec.model.id, spec.lora and not merged, spec.text("method")
     kind = ["oft" if spec.flag("oft") else "lora"] if spec.lora else []
@@ -43,5 +43,5 @@ def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> st
         del head["base_model_relation"]
     lines = [f"{key}: {json.dumps(value)}" for key, value in head.items() if value]
     rows = [f"| {key} | {value.replace('|', '&#124;')} |" for key, value in table.items()]
-    text = f"{what} `{name}`. summary.json has the results of the run, and spec.xp in its bundle every setting."
+    text = f"{what} `{name}`. The results of the run are in summary.json, its settings in spec.xp of the bundle."
     return "\n".join(["---", *lines, "---", "", f"# {spec.name}", "", text, "", "| | |", "|---|---|", *rows, ""])

@@ -1,4 +1,4 @@
-"""Spec to the trainer arguments of the optimizer and the schedule: names, keywords, and texts of them."""
+"""Spec to the trainer arguments of the optimizer and the schedule: names and keywords."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
-"""Schedules that step with an evaluation's metric instead of with the run."""
+"""Schedules that depend on an evaluation's metric instead of the step."""
 
 
 def optimizer(spec: Spec) -> dict[str, Json]:
-    """Name, hyperparameters, and what `optim_args` carries as a text."""
+    """Name, hyperparameters, and the further ones that `optim_args` takes as a text."""
     beta1, beta2 = spec.reals("optimizer.betas")
     out: dict[str, Json] = {
         "optim": spec.stack.optimizers[spec.text("optimizer")],
@@ -50,7 +50,7 @@ def _number(value: float) -> str:
 
 
 def schedule(spec: Spec) -> dict[str, Json]:
-    """Name, keywords and warm-up, under the argument that the target has for steps or a share."""
+    """Name, keywords and warm-up, in the target's argument for steps or for a share."""
     name, kwargs = _shape(spec)
     fallback = spec.stack.base_argument("lr_scheduler_kwargs", spec.config)
     out: dict[str, Json] = {"lr_scheduler_type": name, "lr_scheduler_kwargs": dict(kwargs) if kwargs else fallback}
@@ -64,15 +64,15 @@ def schedule(spec: Spec) -> dict[str, Json]:
 
 
 def warmup_of(spec: Spec) -> Amount:
-    """The warm-up; a share becomes steps where a schedule-free optimizer, which reads only those, is used."""
+    """The warm-up; for a schedule-free optimizer, which reads only steps, a share becomes steps."""
     warmup, steps = spec.amount("schedule.warmup"), spec.get("train.steps")
-    if warms_up_itself(spec) and warmup.unit == "share" and isinstance(steps, int):
+    if has_own_warmup(spec) and warmup.unit == "share" and isinstance(steps, int):
         return Amount("count", -int(-(warmup.value * steps) // 1))
     return warmup
 
 
-def warms_up_itself(spec: Spec) -> bool:
-    """Whether the optimizer has the warm-up inside (schedule-free AdamW and SGD), so that no schedule may repeat it."""
+def has_own_warmup(spec: Spec) -> bool:
+    """Whether the optimizer warms up itself (schedule-free AdamW and SGD), so that the schedule must not."""
     return spec.text("optimizer") in WARM_UP
 
 
@@ -81,7 +81,7 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
     match name:
         case "cosine" if isinstance(floor, Amount):
             kwargs: dict[str, Json] = {"min_lr": floor.value}
-            if floor.unit == "share" or peak_untold(spec):
+            if floor.unit == "share" or peak_unknown(spec):
                 kwargs = {"min_lr_rate": _share(spec, "schedule.min_lr")}
             if spec.get("schedule.warmup_lr") is None:
                 return "cosine_with_min_lr", kwargs
@@ -95,7 +95,7 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
                 kwargs["min_lr_ratio"] = _share(spec, "schedule.min_lr")
             return "warmup_stable_decay", kwargs
         case "polynomial":
-            # The library's own values, stated; it refuses an end that is not below the peak.
+            # The library's own defaults, stated explicitly; it refuses an end that is not below the peak.
             power = spec.get("schedule.power")
             end = 1e-7 if spec.real("optimizer.lr") > 1e-7 else 0.0
             if isinstance(floor, Amount):
@@ -103,13 +103,13 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
             return name, {"lr_end": end, "power": 1.0 if power is None else spec.real("schedule.power")}
         case "inverse_sqrt" if spec.get("schedule.timescale") is not None:
             return name, {"timescale": spec.integer("schedule.timescale")}
-        case "constant" if spec.amount("schedule.warmup").value and not warms_up_itself(spec):
+        case "constant" if spec.amount("schedule.warmup").value and not has_own_warmup(spec):
             return "constant_with_warmup", {}
     return name, _metric(spec) if name in METRIC_SCHEDULES else {}
 
 
 def _metric(spec: Spec) -> dict[str, Json]:
-    """The library's own lowest rate (1e-3 for greedy) and highest (1.0) would be above every rate of a fine-tuning."""
+    """All bounds are stated, as the library's own (1e-3 to 1.0 for greedy) are too high for fine-tuning."""
     out: dict[str, Json] = {
         "mode": "max" if maximized(spec) else "min",
         "factor": spec.real("schedule.factor"),
@@ -122,21 +122,21 @@ def _metric(spec: Spec) -> dict[str, Json]:
 
 
 def maximized(spec: Spec) -> bool:
-    """Whether the metric of checkpoints and schedules is better when it is higher, as transformers decides it."""
-    said, metric = spec.extra_value("trl", "greater_is_better"), spec.extra_value("trl", "metric_for_best_model")
-    return said if isinstance(said, bool) else isinstance(metric, str) and not metric.endswith("loss")
+    """Whether a higher metric is better for checkpoints and schedules, by the rule of transformers."""
+    higher, metric = spec.extra_value("trl", "greater_is_better"), spec.extra_value("trl", "metric_for_best_model")
+    return higher if isinstance(higher, bool) else isinstance(metric, str) and not metric.endswith("loss")
 
 
-def peak_untold(spec: Spec) -> bool:
-    """Whether DeepSpeed wraps the optimizer before a schedule sees it: a schedule that asks for its peak then fails.
+def peak_unknown(spec: Spec) -> bool:
+    """Whether DeepSpeed's wrapper hides the optimizer's `defaults` from the schedule, which fails to read its peak.
 
-    deepspeed 0.19.8's wrappers have no `defaults`, 0.16.8's have; executed.
+    deepspeed 0.19.8's wrappers have no `defaults`, those of 0.16.8 have; executed.
     """
     return spec.zero_stage > 0 and not spec.owns_optimizer and not spec.stack.facts.wrapped_optimizer_has_defaults
 
 
 def rate(spec: Spec, path: AmountPath) -> float:
-    """A learning rate that may be written as a share of the peak."""
+    """A learning rate; it may be written as a share of the peak."""
     value = spec.amount(path)
     return value.value * spec.real("optimizer.lr") if value.unit == "share" else float(value.value)
 
@@ -147,6 +147,6 @@ def _share(spec: Spec, path: AmountPath) -> float:
 
 
 def decay_steps(spec: Spec) -> int:
-    """Steps of the final decay. Raises TypeError for a share of an unknown number of steps."""
+    """Steps of the final decay. Raises TypeError for a share if the number of steps is unknown."""
     decay = spec.amount("schedule.decay")
     return int(decay.value * spec.integer("train.steps")) if decay.unit == "share" else int(decay.value)

@@ -1,9 +1,9 @@
-"""Bytes of an optimizer's states, as a checkpoint holds them.
+"""Bytes of an optimizer's states in a checkpoint.
 
-AdamW keeps two numbers a trained parameter. GaLore keeps them of gradients that are projected to a low rank, and the
-projections: at rank 128 a matrix of 2,048 x 11,008 takes 28 MB instead of 180. Sources: the states that bitsandbytes
-0.50, galore-torch 1.0, apollo-torch 1.0.3 and torchao 0.18 make, and DeepSpeed's shards; measured against checkpoints
-by tests/proof/test_checkpoint_sizes.py.
+AdamW keeps two numbers per trained parameter. GaLore keeps two per number of the gradient's projection to a low rank,
+and the projection matrices: at rank 128 a matrix of 2,048 x 11,008 takes 28 MB instead of 180. Sources: the states of
+bitsandbytes 0.50, galore-torch 1.0, apollo-torch 1.0.3 and torchao 0.18, and DeepSpeed's shards; measured against
+checkpoints by tests/proof/test_checkpoint_sizes.py.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from xpc.compiler.registry.linear_layers import ATTENTION, HEADS, TOKEN_EMBEDDIN
 from xpc.compiler.spec import Spec
 
 MASTER = 12
-"""DeepSpeed's shards, a trained parameter: a float32 copy and two moments (zero/stage_1_and_2.py, stage3.py)."""
+"""Bytes per parameter in DeepSpeed's shards: a float32 copy and two moments (zero/stage_1_and_2.py, stage3.py)."""
 OF_BLOCK = 1 + 4 / 256
-"""Bytes of an 8-bit state a parameter: there is a float32 scale for 256 of them."""
+"""Bytes per parameter of an 8-bit state, which has a float32 scale for each 256 parameters."""
 OF_SMALL_BLOCK = 0.5 + 4 / 256
-"""Bytes of a 4-bit state a parameter: transformers asks torchao for blocks of 256, too."""
+"""Bytes per parameter of a 4-bit state; transformers asks torchao for blocks of 256, too."""
 
 SMALL = 4096
-"""Numbers that a matrix must have to get states of 8 bits."""
+"""Smallest size of a matrix that gets 8-bit states, in numbers."""
 
 
 def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> int:
     """Bytes of the states of `trained` parameters, whose weights take `weight` bytes each.
 
-    The row and the column that Adafactor keeps of a matrix count as nothing.
+    The row and the column that Adafactor keeps for a matrix are not counted.
     """
     name = spec.text("optimizer")
     if spec.owns_optimizer:
@@ -42,20 +42,20 @@ def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -
     each: float = 4 if spec.zero_stage or own else weight
     each = OF_BLOCK if name.endswith("8bit") else OF_SMALL_BLOCK if name.endswith("4bit") else each
     moments = MOMENTS.get(algorithm(name), 0) + bool(spec.get("optimizer.momentum"))
-    whole = _whole(spec, facts) if own and name.endswith("8bit") and not spec.zero_stage else 0
-    return int(trained * (moments * each + (4 if spec.zero_stage else 0)) + whole * moments * (4 - each))
+    exempt = _unquantized(spec, facts) if own and name.endswith("8bit") and not spec.zero_stage else 0
+    return int(trained * (moments * each + (4 if spec.zero_stage else 0)) + exempt * moments * (4 - each))
 
 
 def algorithm(name: str) -> str:
-    """The algorithm of an optimizer, whoever packs its states: `adamw` for `paged_adamw8bit`."""
+    """The algorithm of an optimizer without the format of its states: `adamw` for `paged_adamw8bit`."""
     for start in ("paged_", "torchao_", "galore_", "apollo_"):
         name = name.removeprefix(start)
     return name.removesuffix("8bit").removesuffix("4bit")
 
 
-def _whole(spec: Spec, facts: ModelFacts) -> int:
-    """Parameters whose states bitsandbytes keeps in 32 bits: of the embedding, as transformers tells it, and of small
-    matrices (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State)."""
+def _unquantized(spec: Spec, facts: ModelFacts) -> int:
+    """Parameters whose states bitsandbytes keeps in 32 bits: the embedding, as transformers demands, and small matrices
+    (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State)."""
     saved = {one.rpartition(".")[2] for one in spec.names("lora.modules_to_save")}
     embedding = facts.vocab * facts.hidden if not spec.lora or saved & {*TOKEN_EMBEDDINGS} else 0
     sizes = ((one.inputs * one.outputs, facts.layers * one.count) for one in _matrices(spec, facts) if one.site)
@@ -63,18 +63,18 @@ def _whole(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> float:
-    """GaLore keeps the whole square of singular vectors of a float32 gradient, of another type a slice of it."""
-    name, asked, targets = spec.text("optimizer"), spec.integer("optimizer.rank"), spec.get("optimizer.targets")
+    """GaLore keeps all singular vectors of a float32 gradient, and `rank` of them for other types."""
+    name, wanted, targets = spec.text("optimizer"), spec.integer("optimizer.rank"), spec.get("optimizer.targets")
     apollo, factored = name in PACKAGES["apollo"], algorithm(name) == "adafactor"
     each: float = OF_BLOCK if name.endswith("8bit") else weight
     kept, projected = 0.0, 0
     for one in _matrices(spec, facts):
-        # Found by a part of its path, as transformers finds it; experts that are stacked are no linear modules.
+        # Matched by a part of its path, as transformers does; stacked experts are not linear modules.
         if (one.count > 1 and spec.stack.facts.experts_stacked) or not _named(one, targets):
             continue
         count = facts.layers * one.count if one.site else 1
         narrow, wide = sorted((one.inputs, one.outputs))
-        rank = asked if apollo else min(asked, narrow)
+        rank = wanted if apollo else min(wanted, narrow)
         squared = not apollo and (weight == 4 or factored)
         moments = 4 * (wide + rank) if factored else 2 * each * rank * wide
         kept += count * (moments + (4 * narrow**2 if squared else weight * rank * narrow))
@@ -83,7 +83,7 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
 
 
 def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
-    """The trained linear modules of a layer, and the head (of no site): of a module with adapters their matrices."""
+    """The trained linear modules of a layer, and the head (without site); with adapters, their matrices."""
     if not spec.lora:
         yield from linear_layers(facts)
         if not facts.tied and not spec.method.scores:

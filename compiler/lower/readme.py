@@ -1,4 +1,4 @@
-"""Spec to the bundle's `README.md`: what the run is, in tables that a reviewer can read."""
+"""Spec to the bundle's `README.md`: a description of the run for reviewers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.typed import show
 from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.executes import executes
-from xpc.compiler.lower.launch import readers
+from xpc.compiler.lower.launch import batch_readers
 from xpc.compiler.plan import DOES_NOT_FIT
 from xpc.compiler.spec import CheckedSpec, Spec, Value
 from xpc.compiler.spec.resources import DataSource
@@ -24,25 +24,25 @@ from xpc.grammar.diagnostic import Diagnostic
 STAGED = (
     "",
     "If the machines that train have no network, run `./launch.sh --stage DIR` on one that has. It fetches what the",
-    "run reads from the hub (with `--wheels` also the packages). `XPC_STAGED=DIR ./launch.sh` then trains from it, and",
-    "so does a submitted job that gets this variable.",
+    "run reads from the hub (with `--wheels` also the packages). `XPC_STAGED=DIR ./launch.sh` then trains from it, as",
+    "does a submitted job with this variable.",
 )
 
 
 def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str]) -> str:
     """The page. Texts of the spec are escaped, so that a name cannot become markup.
 
-    `stated` are the trainer arguments of the bundle, `submit` the lines that say how its engine gets the run.
+    `stated` are the trainer arguments of the bundle, `submit` the engine's lines about submitting the run.
     """
     hardware = spec.hardware
     gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
     lines = [
         f"# {cell(spec.name)}",
         "",
-        "Compiled by xpc. Every number of this run is in the files beside this page; `bundle.toml` has their digests.",
+        "Compiled by xpc. The files next to this page have every number of this run; `bundle.toml` has their digests.",
         *executes(spec, cell),
         "",
-        "## How it is started",
+        "## How to start it",
         "",
         "```",
         *install(spec),
@@ -52,7 +52,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         *_flash(spec),
         *_server(spec),
         *submit,
-        *_begins(spec),
+        *_start_weights(spec),
         *STAGED,
         "",
         "| | |",
@@ -67,11 +67,11 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         ),
         f"| method | {_method(spec)} |",
         *([f"| adapters | {_adapters(spec)} |"] if spec.lora else []),
-        *([f"| trained are | {_frozen(spec)} |"] if spec.flag("freeze") else []),
+        *([f"| trained parts | {_frozen(spec)} |"] if spec.flag("freeze") else []),
         f"| hardware | {hardware.nodes} x ({cell(spec.text('hardware'))}) = {hardware.world} "
         f"process{'es' * (hardware.world != 1)} |",
-        f"| batch | {gbs} {spec.method.counts} = {micro} x {accum} accumulation x {readers(spec)}, "
-        f"{spec.integer('batch.seq')} tokens at most a sequence |",
+        f"| batch | {gbs} {spec.method.counts} = {micro} x {accum} accumulation x {batch_readers(spec)}, "
+        f"at most {spec.integer('batch.seq')} tokens per sequence |",
         f"| strategy | {spec.text('strategy')}, {spec.text('precision')} |",
         *(
             f"| allowed | to run out of memory (`--allow-oom`): {cell(one.message)} |"
@@ -81,16 +81,16 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         *([f"| hub | {_hub(spec)} |"] if spec.flag("save.hub") else []),
         f"| target | {spec.stack.name}: {cell(spec.stack.title)} |",
         "",
-        "## Written",
+        "## Settings in the spec",
         "",
         *_table(spec, written=True),
         "",
-        "## Not written: defaults and derivations",
+        "## Defaults and derived settings",
         "",
         *_table(spec, written=False),
     ]
     if spec.extra:
-        lines += ["", "## Passed on unchecked by the language", "", "| name | value |", "|---|---|"]
+        lines += ["", "## Passed on by `extra`", "", "| name | value |", "|---|---|"]
         lines += [
             f"| {escape}: {cell(name)} | {cell(str(value.value))} |"
             for escape, table in spec.extra.items()
@@ -107,7 +107,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
 
 
 def finding(one: Diagnostic) -> str:
-    """A warning or a note as an entry of a list."""
+    """A warning or a note as a list item."""
     return f"- {one.severity} {one.code} {one.slug}: {cell(one.message)}"
 
 
@@ -118,25 +118,27 @@ _MARKUP = str.maketrans(
 
 @lru_cache(4096)
 def cell(text: str) -> str:
-    """A text for a Markdown table: one line, nothing in it is markup."""
+    """A text for a Markdown table: one line, with all markup escaped."""
     if not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)
     return text.translate(_MARKUP)
 
 
 def _flash(spec: Spec) -> list[str]:
-    """What flash-attn's build needs, and what may stand in its place."""
+    """What flash-attn's build needs, and the alternative to it."""
     if spec.text("model.attn") != "flash2":
         return []
     lines = [
         "",
-        "flash-attn comes as source and is built here, for minutes to hours, by nvcc of the CUDA that torch is built",
-        "for (`python -c 'import torch; print(torch.version.cuda)'`).",
+        "flash-attn comes as source. Its build takes minutes to hours, and needs nvcc of the CUDA version of torch",
+        "(`python -c 'import torch; print(torch.version.cuda)'`).",
     ]
     if spec.stack.facts.kernels:
-        lines[-1] += f" In the place of its two lines, `pip install kernels=={spec.stack.facts.kernels}`"
+        lines[-1] += f" Instead of its two lines, `pip install kernels=={spec.stack.facts.kernels}`"
         commits = "".join(f", {id} at {commit}" for id, commit in spec.kernels.items())
-        lines.append(f"builds nothing: transformers then takes the kernels from the hub when the run starts{commits}.")
+        lines.append(
+            f"builds nothing: transformers then fetches the kernels from the hub when the run starts{commits}."
+        )
     return lines
 
 
@@ -148,37 +150,35 @@ def _server(spec: Spec) -> list[str]:
         command = f"bash -c '. ./environment.sh && exec {command}'"
     return [
         "",
-        "Completions come from a vLLM server on GPUs of its own: here, or on another machine that has this folder. It",
-        "is started before `launch.sh`, and has from the bundle the model, its revision and the port, "
+        "Completions come from a vLLM server on its own GPUs: here, or on another machine that has this folder. Start",
+        "it before `launch.sh`. The bundle tells it the model, its revision and the port, "
         f"{spec.integer('method.vllm.port')}:",
         "",
         "```",
         command,
         "```",
         "",
-        "`XPC_VLLM_HOST` names its host to `launch.sh`; without it, this machine is asked. `XPC_VLLM` names the",
-        f"program (`{spec.stack.facts.vllm_program}`) of the server, where that has an environment of its own.",
+        "`XPC_VLLM_HOST` names its host for `launch.sh` (default: this machine). `XPC_VLLM` names the program of the",
+        f"server (`{spec.stack.facts.vllm_program}`), if that has its own environment.",
     ]
 
 
-def _begins(spec: Spec) -> list[str]:
-    """What a run takes along from the one before it."""
+def _start_weights(spec: Spec) -> list[str]:
+    """The weights of an earlier run from which training starts."""
     if spec.continued is not None:
-        what = f"with the weights of the adapter in {cell(spec.continued.path)}, over {cell(spec.model.name)}; its"
-        what += " rank, alpha, targets and every other part of its shape hold. The tokenizer and chat template are the"
-        what += " model's, and this spec's where it names them."
+        what = f"with the weights of the adapter in {cell(spec.continued.path)}, over {cell(spec.model.name)}. Its"
+        what += " rank, alpha, targets and all other parts of its shape apply. The tokenizer and chat template are the"
+        what += " model's, or this spec's if it names them."
     elif spec.model.of_run:
-        what = (
-            f"with the weights, the tokenizer and the chat template in {cell(spec.model.name)}, which a run has left."
-        )
+        what = f"with the weights, the tokenizer and the chat template in {cell(spec.model.name)}, the output of a run."
     else:
         return []
-    anew = "The optimizer, the schedule, the count of steps, the order of rows and the random states start afresh."
-    return ["", f"Training begins {what}", anew]
+    new = "The optimizer, the schedule, the step count, the order of rows and the random states start afresh."
+    return ["", f"Training starts {what}", new]
 
 
 def _method(spec: Spec) -> str:
-    """The method in words: its loss, what a step holds, where completions come from."""
+    """The method in words: its loss, the contents of a step, and the source of completions."""
     parts = [spec.text("method")]
     losses = spec.weighted("method.loss")
     if losses:
@@ -188,23 +188,23 @@ def _method(spec: Spec) -> str:
         parts.append(f"completions of at most {spec.integer('method.max_completion')} tokens")
     if spec.method.grouped:
         size, gbs = spec.integer("method.generations"), spec.integer("batch.gbs")
-        parts.append(f"{gbs} completions a step = {gbs / size:g} prompts x {size}")
+        parts.append(f"{gbs} completions per step = {gbs / size:g} prompts x {size}")
         parts.append("rewards " + ", ".join(_share(one) for one in spec.weighted("method.rewards")))
         parts.append(f"by vLLM ({spec.text('method.vllm.mode')})" if spec.flag("method.vllm") else "by transformers")
     limit = spec.get("method.max_prompt")
     if limit is not None:
-        kept = "cut to" if "max_prompt_length" in spec.fields() else "left out when longer than"
+        kept = "cut to" if "max_prompt_length" in spec.fields() else "dropped if longer than"
         parts.append(f"prompts {kept} {limit} tokens")
     return "; ".join(parts)
 
 
 def _hub(spec: Spec) -> str:
-    """Where the model is pushed, and what the machine needs for it."""
+    """Where the model is pushed, and what the machine needs to do it."""
     name, revision = spec.text("save.hub.name"), spec.get("save.hub.revision")
     parts = [f"pushes to {cell(name)}" + (f", branch {cell(revision)}" if revision is not None else "")]
     if spec.flag("save.hub.checkpoint_branches"):
-        parts.append("each checkpoint to a branch of its own")
-    return "; ".join([*parts, "needs the network, and a token that may write (HF\\_TOKEN, or hf auth login)"])
+        parts.append("each checkpoint to its own branch")
+    return "; ".join([*parts, "needs the network, and a token with write access (HF\\_TOKEN, or hf auth login)"])
 
 
 def _share(one: Weighted) -> str:
@@ -212,20 +212,20 @@ def _share(one: Weighted) -> str:
 
 
 def _adapters(spec: Spec) -> str:
-    base = "" if spec.bits is None else f", over a base of {spec.bits} bits"
+    base = "" if spec.bits is None else f", over a base in {spec.bits} bits"
     rank, dropout, saved = spec.get("lora.rank"), spec.real("lora.dropout"), spec.names("lora.modules_to_save")
     where = ", ".join([*(spec.names("lora.targets") or ("all-linear",)), *spec.names("lora.parameters")])
-    beside = f"; {cell(', '.join(saved))} trained whole" if saved else ""
+    more = f"; {cell(', '.join(saved))} trained completely" if saved else ""
     if spec.flag("oft"):
-        shape = f"rotations of {spec.get('lora.block_size')} inputs" if rank is None else f"{rank} rotations a layer"
-        return f"{shape}, dropout {dropout:g}, on {cell(where)}{base}{beside}"
+        shape = f"rotations of {spec.get('lora.block_size')} inputs" if rank is None else f"{rank} rotations per layer"
+        return f"{shape}, dropout {dropout:g}, on {cell(where)}{base}{more}"
     if spec.get("lora.lr_ratio") is not None:
-        beside += f"; B matrices learn at {spec.real('lora.lr_ratio'):g} times the rate"
-    return f"rank {rank}, alpha {spec.real('lora.alpha'):g}, dropout {dropout:g}, on {cell(where)}{base}{beside}"
+        more += f"; B matrices have {spec.real('lora.lr_ratio'):g} times the learning rate"
+    return f"rank {rank}, alpha {spec.real('lora.alpha'):g}, dropout {dropout:g}, on {cell(where)}{base}{more}"
 
 
 def _frozen(spec: Spec) -> str:
-    """The weights that are trained beside frozen ones."""
+    """The parts of the model that are trained while the rest is frozen."""
     only = spec.names("freeze.layer_modules")
     parts = [
         f"the {side} {count} layers" + (f" ({cell(', '.join(only))})" if only else "")
@@ -250,7 +250,7 @@ def _source(source: DataSource) -> str:
 def _architecture(spec: Spec) -> str:
     facts = spec.model.facts
     if facts is None:
-        return "not known to the compiler"
+        return "unknown to the compiler"
     return (
         f"{facts.params:,} parameters, {facts.layers} layers of {facts.hidden}, {cell(facts.model_type)} "
         f"(from {cell(spec.model.known_from)})"
@@ -261,10 +261,10 @@ def _table(spec: Spec, written: bool) -> list[str]:
     lines = ["| setting | value | from |", "|---|---|---|"]
     for path, value in spec.values.items():
         if (value.origin.kind in (SPEC, BASE)) is written:
-            lines.append(f"| {path} | {cell(_shown(path, value))} | {cell(value.origin.name)} |")
+            lines.append(f"| {path} | {cell(_value(path, value))} | {cell(value.origin.name)} |")
     return lines
 
 
-def _shown(path: str, value: Value) -> str:
+def _value(path: str, value: Value) -> str:
     text = show(BY_PATH[path], value.value)
     return text if len(text) <= 200 else text[:197] + "..."

@@ -1,4 +1,4 @@
-"""What the scripts of a bundle share: they run under bash, from any folder, and take one flag at most."""
+"""Common parts of a bundle's scripts: they run under bash, from any folder, and take at most one flag."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HELP = """\
     exit 0
     ;;
 """
-"""A case of a script's first word: prints the lines at its head."""
+"""The case of `--help`: it prints the comment at the head of the script."""
 
 BASH = """\
 if [ -z "${{BASH_VERSION:-}}" ]; then
@@ -22,13 +22,13 @@ set -euo pipefail
 script=$(readlink -f -- "${{BASH_SOURCE[0]}}")
 here=${{script%/*}}
 """
-"""The lines after the head of a script `name`: it runs under bash, from any folder."""
+"""The lines after the head: check that bash runs the script `name`, and find its folder."""
 
 START = """\
 python=${{PYTHON:-python3}}
 {variables}
 if {several}[ "$#" -gt 1 ]; then
-  echo "{name}: one argument at most; what is {done} is decided by the bundle, not by flags" >&2
+  echo "{name}: at most one argument; the bundle decides what is {done}, not flags" >&2
   exit 2
 fi
 case "${{1:-}}" in
@@ -47,25 +47,25 @@ if [ "$dry_run" = true ]; then
   exit 0
 fi
 if ! command -v "$python" >/dev/null; then
-  printf '%s: there is no program %q; PYTHON names the interpreter of the run\\n' "${script##*/}" "$python" >&2
+  printf '%s: no program %q; set PYTHON to the interpreter of the run\\n' "${script##*/}" "$python" >&2
   exit 2
 fi
 
-# A folder that launch.sh --stage has filled: models and rows are read from there, and no hub is asked.
+# A folder filled by launch.sh --stage: models and rows are read from it instead of the hub.
 if [ -n "${XPC_STAGED:-}" ]; then
   "$python" "$here/stage.py" "$XPC_STAGED" --missing
   XPC_STAGED=$(readlink -f -- "$XPC_STAGED")
   export XPC_STAGED HF_HUB_CACHE="$XPC_STAGED/hub" HF_HUB_OFFLINE=1
-  unset TRANSFORMERS_CACHE # which transformers before 5 prefers
+  unset TRANSFORMERS_CACHE # transformers before 5 prefers it
 fi
 """
 RUN = 'exec "${command[@]}"\n'
 
 
 def start(name: str, done: str, flags: Mapping[str, str], several: str = "") -> str:
-    """The lines before the work: the shell, the folder and the flags, each with the variable that it sets to true.
+    """The first lines: the shell, the folder and the flags, each with the variable that it sets to true.
 
-    `name` is the script's file name, `done` what it does to the model ("trained"), `several` the flag that takes words.
+    `name` is the script's file name, `done` the word for its work ("trained"), `several` the flag that takes arguments.
     """
     words = f"{', '.join(flags)} and --help"
     return (BASH + START).format(
@@ -80,5 +80,5 @@ def start(name: str, done: str, flags: Mapping[str, str], several: str = "") -> 
 
 
 def command(words: list[str], program: str) -> str:
-    """The command as an array of the shell, one group of words a line; `program` lies in the bundle's trainer/."""
+    """The command as a shell array, one group of words per line; `program` is a file in the bundle's trainer/."""
     return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + f'  "$here/trainer/{program}"\n)\n'

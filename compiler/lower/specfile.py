@@ -1,6 +1,6 @@
-"""Spec to `spec.xp`: the experiment as compiled, bases inlined, every setting on a line with where it came from.
+"""Spec to `spec.xp`: the compiled experiment with its bases inlined, one setting per line with its origin.
 
-What the spec itself states has no comment; a comment names the base, the default or the derivation of all else.
+A setting of the spec itself has no comment; for others a comment names the base, the default or the derivation.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ STRUCTURAL = ("train.epochs", "train.steps")
 
 
 def specfile(spec: CheckedSpec) -> str:
-    """The text. It parses, and where the spec names no local file it compiles to the same arguments.
+    """The text. It parses, and if the spec names no local file it compiles to the same arguments.
 
-    What the spec silences is silenced here, too, above the clause that it is about.
+    Findings that the spec silences are silenced here, too, above their clause.
     """
     lines = ["xpc 1", ""]
     model = quoted(spec.model.path) if spec.model.path is not None else str(spec.model.id)
@@ -37,14 +37,14 @@ def specfile(spec: CheckedSpec) -> str:
         lines += _evaluated(spec, one)
     adapters = [name for name in ADAPTERS if name in spec.values]
     adapter = spec.adapter if spec.lora or not adapters else adapters[0]
-    out = _left_out(spec)
+    out = _excluded(spec)
     for clause in _clauses():
         if clause == "data" or (clause == "lora" and clause != adapter):
             continue
         rows = _clauses()["lora" if clause == adapter else clause]
         inner = [row for row in rows if row.path in spec.values and row.path not in out]
         if clause == "launch":
-            # a base may have written a setting for an engine that its child replaced
+            # a base may write a setting for an engine that its child replaces
             inner = [row for row in inner if spec.text("launch") in readers(row)]
         head = BY_PATH.get(clause) if clause in spec.values else None
         if head is None and not inner:
@@ -72,7 +72,7 @@ def _clauses() -> dict[str, list[Setting]]:
 
 
 def _clause_of(spec: Spec, place: Label | None) -> str:
-    """What the clause begins with that a finding is about; `train` where no setting of the spec stands there."""
+    """The beginning of the clause that a finding is about; `train` if no setting of the spec is there."""
     if place is None:
         return "train "
 
@@ -91,8 +91,8 @@ def _clause_of(spec: Spec, place: Label | None) -> str:
     return "data " if any(there(source.label) for source in spec.data) and not there(spec.model.label) else "train "
 
 
-def _left_out(spec: Spec) -> tuple[str, ...]:
-    """Settings that the header states, and a `seq` that does not hold and so is not legal to write."""
+def _excluded(spec: Spec) -> tuple[str, ...]:
+    """Settings that the header states, and `batch.seq` if it has no effect and may not be written."""
     if spec.online:
         return (*STRUCTURAL, "batch.seq")
     uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
@@ -130,15 +130,15 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
         if row.path.count(".") == 2:
             continue
         value = spec.values[row.path]
-        mine = [one for one in nested if one.path.startswith(row.path + ".")]
+        parts = [one for one in nested if one.path.startswith(row.path + ".")]
         on, note = value.value is True, _note(value)
-        alike = [one for one in mine if on and _note(spec.values[one.path]) == note]
+        alike = [one for one in parts if on and _note(spec.values[one.path]) == note]
         if alike:
             inside = ", ".join(f"{one.name}={show(one, spec.get(one.path))}" for one in alike)
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        for one in mine:  # of another origin; where it is off, what counts without it, as `packing.eval`
+        for one in parts:  # other origins; if the row is off, written ones that count without it, as `packing.eval`
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]
                 out.append(f"  {row.name}.{one.name} = {show(one, found.value)}{_note(found)}")
@@ -158,7 +158,7 @@ def _data(spec: Spec) -> list[str]:
 
 
 def _one_format(sources: tuple[DataSource, ...]) -> str | None:
-    """The format of all sources; None where they have several."""
+    """The common format of all sources, or None if there are several."""
     found = {_format(source) for source in sources}
     return next(iter(found)) if len(found) == 1 else None
 
@@ -168,7 +168,7 @@ def _format(source: DataSource) -> str:
 
 
 def _corpus(spec: Spec) -> str:
-    """The name of the block that is trained on: none that a set to evaluate on has."""
+    """A name for the block of training data that no evaluation set has."""
     taken, name = {one.name for one in spec.evaluated}, "corpus"
     while name in taken:
         name += "_"
@@ -176,7 +176,7 @@ def _corpus(spec: Spec) -> str:
 
 
 def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> list[str]:
-    """The sources of a block; `stated` is the format that the block has for all of them."""
+    """The sources of a block; `stated` is the format of the block."""
     out = []
     for source in sources:
         inside = [] if _format(source) == stated else [f"format = {_format(source)}"]
@@ -187,9 +187,9 @@ def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> lis
         if source.limit is not None:
             inside.append(f"limit = {source.limit}")
         if source.only and source.columns is not None:
-            asked, *rest = source.columns
+            first, *rest = source.columns
             between = [source.context] if source.wording and source.context else []
-            inside.append("columns = [" + ", ".join(quoted(name) for name in (asked, *between, *rest)) + "]")
+            inside.append("columns = [" + ", ".join(quoted(name) for name in (first, *between, *rest)) + "]")
         if source.context is not None and source.wording is None:
             inside.append(f"context = {quoted(source.context)}")
         named = ref(source)
@@ -198,7 +198,7 @@ def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> lis
 
 
 def _evaluated(spec: Spec, one: EvalSet) -> list[str]:
-    """A block of rows that `eval` names."""
+    """A block of evaluation data."""
     stated = _one_format(one.sources)
     shape = [] if stated is None else [f"  format = {stated}"]
     prompt = [] if one.prompt is None else [f"  prompt = {quoted(one.prompt)}"]
@@ -206,7 +206,7 @@ def _evaluated(spec: Spec, one: EvalSet) -> list[str]:
 
 
 def ref(source: DataSource) -> str:
-    """A source as it is typed."""
+    """A source as a spec writes it."""
     if source.path is not None:
         return quoted(source.path)
     config = "" if source.config is None else f":{source.config}"
@@ -216,7 +216,7 @@ def ref(source: DataSource) -> str:
 
 
 def _note(value: Value, before: str = "") -> str:
-    """The comment behind a value that the spec itself does not state."""
+    """The comment after a value that the spec itself does not state."""
     if value.origin.kind == SPEC:
         return ""
     name = value.origin.name

@@ -1,7 +1,7 @@
-"""A checked sweep to the files of its folder: each member's bundle under its stable name, and what starts them.
+"""A checked sweep to the files of its folder: a bundle for each member, and scripts that start them.
 
-`members/NAME/` is a bundle like any other and runs alone. Beside the members stand `launch.sh`, which starts one or all
-of them, `members.txt`, which has their names in order, `sweep.toml` and a page.
+`members/NAME/` is a bundle like any other and runs alone. Next to `members/` are `launch.sh`, which starts one or all
+of them, `members.txt` with their names in order, `sweep.toml` and README.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORMAT = 1
 
 
 def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str, bytes]:
-    """Every file of the folder by its name, `sweep.toml` last; the same spec and files give the same bytes."""
+    """Every file of the folder by name, `sweep.toml` last. Equal specs and files give equal bytes."""
     first = members[0].spec
     assert first is not None  # a sweep with an error has no members
     out: dict[str, bytes] = {}
@@ -48,7 +48,7 @@ def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str
 
 
 def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, bytes]:
-    """The files beside the members that start them; `pins` are the digests of what each runs, by member in order."""
+    """The files that start the members; `pins` are the digests of their `run.sha256`, by member in order."""
     texts = {
         "launch.sh": launch(len(pins)),
         "members.txt": "".join(f"{one}\n" for one in pins),
@@ -58,14 +58,14 @@ def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[
 
 
 def named(spec: CheckedSpec, member: str) -> CheckedSpec:
-    """A member's spec with the name and the folder that its bundle has."""
+    """A member's spec with the name and the folder of its bundle."""
     folder = f"{spec.name}.bundle/{MEMBERS}/{member}"
     own = evolve(spec, name=f"{spec.name}-{plain_name(member)}", folder=folder)
     return CheckedSpec.of(own, spec.problems, spec.silenced)
 
 
 def value(member: Member, path: str) -> str:
-    """A swept setting of a member as it is typed."""
+    """A swept setting of a member as a spec writes it."""
     spec = member.spec
     assert spec is not None
     if path == "model":
@@ -75,7 +75,7 @@ def value(member: Member, path: str) -> str:
 
 
 def _table(first: Spec, members: Sequence[Member], digests: Sequence[str], top: Mapping[str, bytes]) -> str:
-    """`sweep.toml`: what the sweep is, the digests of the files beside it, and each member with its settings."""
+    """`sweep.toml`: the sweep's identity, the digests of the files next to it, and each member with its settings."""
     lines = [
         "[sweep]",
         f"format = {FORMAT}",
@@ -104,7 +104,7 @@ def _readme(first: Spec, members: Sequence[Member], problems: Sequence[Diagnosti
     lines = [
         f"# {cell(first.name)}",
         "",
-        f"A sweep of {len(members)} runs, compiled by xpc. Each folder of `members/` is a bundle that runs alone; its",
+        f"A sweep of {len(members)} runs, compiled by xpc. Each folder in `members/` is a bundle that runs alone; its",
         "README.md has every number of that run.",
         "",
         "```",
@@ -112,13 +112,13 @@ def _readme(first: Spec, members: Sequence[Member], problems: Sequence[Diagnosti
         *(f"{command:{width}}  # {what}" for command, what in commands),
         "```",
         "",
-        "The same command goes on where a member was stopped. A member's folder can be copied away and run alone.",
+        "After a stop the same command resumes. A member's folder can be copied away and run alone.",
         "",
         "| | |",
         "|---|---|",
-        f"| {title} | {cell(first.model.location) if 'model' not in paths else 'one a member'} |",
+        f"| {title} | {cell(first.model.location) if 'model' not in paths else 'one per member'} |",
         f"| target | {first.stack.name}: {cell(first.stack.title)} |",
-        f"| output | {cell(first.text('save').rpartition('/')[0])}, a folder a member |",
+        f"| output | {cell(first.text('save').rpartition('/')[0])}, one folder per member |",
         "",
         "## Members",
         "",

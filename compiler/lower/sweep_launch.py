@@ -1,25 +1,25 @@
-"""`launch.sh` of a sweep: it starts a member's own script, or all of them in turn."""
+"""`launch.sh` of a sweep: it starts the script of one member, or those of all in turn."""
 
 from xpc.compiler.lower.shell import BASH, HELP
 
 HEAD = """\
 #!/usr/bin/env bash
-# Starts runs of this sweep: {count} members, whose names stand in members.txt, numbered from 0 to {last}.
+# Starts runs of this sweep: {count} members, whose names are in members.txt, numbered from 0 to {last}.
 #
-#   ./launch.sh MEMBER    start one member, by its name or number; what follows goes to its own launch.sh
-#   ./launch.sh --all     start all, one after another; one that fails does not keep the others from running
-#   ./launch.sh --list    print their names, one a line
-#   ./launch.sh --help    print this, and stop; ./launch.sh MEMBER --help says what a member reads from the environment
+#   ./launch.sh MEMBER    start one member, by its name or number; further arguments go to its own launch.sh
+#   ./launch.sh --all     start all, one after another; a failure does not stop the others
+#   ./launch.sh --list    print their names, one per line
+#   ./launch.sh --help    print this, and stop; ./launch.sh MEMBER --help lists the variables that a member reads
 #
-# A member that is started again goes on from its newest complete checkpoint.
-# Exit status: that of the member; with --all 0 when all have trained, 1 when a member failed, 75 when the run was asked
-# to stop; 2 used wrongly.
+# A member that is started again resumes from its newest complete checkpoint.
+# Exit status: that of the member; with --all 0 if all have trained, 1 if a member failed, 75 if the run was asked to
+# stop; 2 used wrongly.
 """
 WORK = """\
 mapfile -t names <"$here/members.txt"
 
 usage() {{
-  echo "launch.sh: name one of {count} members, by name or number (./launch.sh --list prints them), or say --all" >&2
+  echo "launch.sh: name one of {count} members, by name or number (./launch.sh --list prints them), or use --all" >&2
   exit 2
 }}
 
@@ -40,7 +40,7 @@ find_member() {{
       return 0
     fi
   done
-  printf 'launch.sh: no member is called %q; ./launch.sh --list prints their names\\n' "$1" >&2
+  printf 'launch.sh: no member %q; ./launch.sh --list prints their names\\n' "$1" >&2
   exit 2
 }}
 
@@ -61,7 +61,7 @@ case "$first" in
     ;;
 esac
 
-# All of them. A signal goes to the member that runs, which saves and ends; the others are not started then.
+# All of them. A signal goes to the running member, which saves and ends; the others are then not started.
 child=
 stopped=
 stop() {{
@@ -86,7 +86,7 @@ for member in "${{names[@]}}"; do
   done
   child=
   if [ -n "$stopped" ] || [ "$status" -eq 75 ]; then
-    printf 'launch.sh: asked to stop at member %s; --all again goes on from there\\n' "$member" >&2
+    printf 'launch.sh: asked to stop at member %s; --all resumes from there\\n' "$member" >&2
     exit 75
   fi
   if [ "$status" -eq 2 ]; then
@@ -106,5 +106,5 @@ fi
 
 
 def launch(members: int) -> str:
-    """The script of a sweep of so many members."""
+    """The script for a sweep with this number of members."""
     return (HEAD + BASH + WORK).format(count=members, last=members - 1, name="launch.sh", help=HELP)

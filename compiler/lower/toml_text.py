@@ -1,4 +1,4 @@
-"""Names, texts and numbers as TOML writes them."""
+"""Write names, texts and numbers as TOML."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from json.encoder import encode_basestring
 
 @lru_cache(4096)
 def key(name: str) -> str:
-    """A name, in quotes where it needs them."""
+    """A key, quoted if necessary."""
     return name if name.isascii() and name.replace("-", "a").replace("_", "a").isalnum() else value(name)
 
 
-def value(held: str | int) -> str:
-    """A number, or a basic string: JSON's escapes are TOML's, but for DEL."""
-    return encode_basestring(held).replace("\x7f", "\\u007f") if isinstance(held, str) else str(held).lower()
+def value(plain: str | int) -> str:
+    """A number or a basic string, with JSON's escapes, which are TOML's except for DEL."""
+    return encode_basestring(plain).replace("\x7f", "\\u007f") if isinstance(plain, str) else str(plain).lower()

@@ -66,7 +66,7 @@ def _refuse(problems: Problems, label: Label, why: str, help: str) -> AdapterFol
 def _no_adapter(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
     if workspace.kind(path.rstrip("/") + "/config.json"):
         return f"`{path[:80]}` contains a model, not an adapter", f'train the model: `train "{path}" on ...`'
-    near = None if workspace.kind(path) else workspace.resembling(path.rstrip("/"))
+    near = None if workspace.kind(path) else workspace.nearest_name(path.rstrip("/"))
     if near is not None:
         return f"{why}, so there is no adapter", f'name `"{near}"`, which is here'
     return f"{why}, so there is no adapter", f"name a folder with {CONFIG} and {WEIGHTS}"

@@ -68,7 +68,7 @@ class _Resolver:
         if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
             from xpc.compiler.resolve.method_settings import MethodCheck  # not loaded for plain sft
 
-            read, help_for = self.workspace.read_beside, self.workspace.help_for
+            read, help_for = self.workspace.read_relative, self.workspace.help_for
             MethodCheck(loaded, self.values, stack, read, help_for, self._bundle, self.problems).run()
         if "eval.tasks" in self.values:
             from xpc.compiler.resolve.tasks import resolve_tasks  # the table of tasks is large, and few specs name any
@@ -243,7 +243,7 @@ class _Resolver:
     def _read(self, path: str, node: String) -> Read | None:
         label = self.loaded.items[path].label
         base = label.source.name if self.loaded.kinds[path] != SPEC else ""
-        read = self.workspace.read_beside(node.value, base)
+        read = self.workspace.read_relative(node.value, base)
         if isinstance(read, str):
             self.problems.report("XP114", read, label, help=self.workspace.help_for(node.value, base))
             return None

@@ -138,7 +138,7 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
             f'train its base with `lora(from = "{folder}")`, or `"{folder}/merged"`, which its run leaves there with '
             "`save(merge)`",
         )
-    near = None if workspace.kind(folder) else workspace.resembling(folder)
+    near = None if workspace.kind(folder) else workspace.nearest_name(folder)
     if near is not None and workspace.kind(near + "/config.json"):
         help = f'name `"{near}"`, which is here'
     elif is_hub_id(path):

@@ -138,7 +138,7 @@ def _inside(name: str, task: str) -> str:
 def _read(name: str, base: str, workspace: Workspace, help: str) -> Read:
     if posixpath.isabs(name):
         raise Wrong("XP114", f"`{name[:60]}` is an absolute path", "the path is relative to the file that contains it")
-    read = workspace.read_beside(name, base, limit=MAX_DATA)
+    read = workspace.read_relative(name, base, limit=MAX_DATA)
     if isinstance(read, str):
         raise Wrong("XP114", read, help)
     return read

@@ -12,7 +12,7 @@ from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, owner_of
 from xpc.compiler.language.typed import plain, show
 from xpc.compiler.lower.arguments import arguments as stated
-from xpc.compiler.lower.drift import QUIET
+from xpc.compiler.lower.drift import UNCOMPARED
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
@@ -105,7 +105,7 @@ class Upgrade:
             name = one.name.removeprefix(ARGUMENTS)
             if name == one.name or "." in name or ABSENT in (one.before, one.after) or one.before == UNSET:
                 continue
-            if name in QUIET:
+            if name in UNCOMPARED:
                 continue
             try:
                 value = json.loads(one.before)
@@ -191,7 +191,7 @@ def _write(path: str, text: str, name: str) -> str:
 def _told(found: Difference, pins: Sequence[Pin], old: str, new: str) -> Iterator[str]:
     """What is printed."""
     moved = [one for one in found.arguments if ABSENT not in (one.before, one.after)]
-    changed = [one for one in moved if one.name.removeprefix(ARGUMENTS) not in QUIET]
+    changed = [one for one in moved if one.name.removeprefix(ARGUMENTS) not in UNCOMPARED]
     kept = f"{found.same_arguments} values stay"
     yield f"{old} -> {new}: {kept}" + (f", {len(changed)} change{'' if len(changed) > 1 else 's'}" if changed else "")
     sections = {

@@ -10,7 +10,7 @@ from typing import Any
 from xpc.compiler import __version__
 from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.files.workspace import read_whole
+from xpc.compiler.files.workspace import read_file
 from xpc.compiler.plan.calibration import Reading
 
 VERSION = 1
@@ -22,7 +22,7 @@ LIMIT = 64 * 2**20
 def read(path: str) -> tuple[Reading, ...]:
     """The readings of a file. Raises UsageError."""
     try:
-        found = json.loads(read_whole(path, LIMIT)[0])
+        found = json.loads(read_file(path, LIMIT))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

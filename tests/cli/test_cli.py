@@ -1,4 +1,4 @@
-"""The command line as its users meet it: exit codes, formats, standard input, the cache, and never a traceback."""
+"""The command line as its users meet it: exit codes, formats, standard input, and never a traceback."""
 
 import json
 import os
@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from case_support import ROW, spec
-from compile_support import CONFIG, SEED, SENTENCE, put, tree, xpc
+from case_support import spec
+from compile_support import SEED, SENTENCE, put, tree, xpc
 from patience import HUNG
 
 CLEAN = spec()
@@ -206,123 +206,6 @@ def test_a_working_directory_that_is_gone(tmp_path):
     done = subprocess.run(["sh", "-c", script, sys.executable], cwd=root, capture_output=True, check=False)
     assert b"Traceback" not in done.stderr
     assert done.returncode == 2
-
-
-# -- the cache ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cached(tmp_path):
-    """A folder with a spec that reads a base, a template and a config.json, and a checker with a cache of its own."""
-    root = put(
-        tmp_path / "work",
-        {
-            "t.xp": spec(
-                'model(chat_template=file("chat.jinja"))', train='"tiny" on "rows.jsonl" for 3 epochs'
-            ).replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n'),
-            "base.xp": "batch seq=512\n",
-            "chat.jinja": "{{ messages }}",
-            "tiny/config.json": json.dumps(CONFIG),
-            "rows.jsonl": ROW,
-        },
-    )
-
-    def check(*arguments, **env):
-        return xpc(
-            "check",
-            "t.xp",
-            *arguments,
-            cwd=root,
-            env={"XPC_CACHE": "", "XDG_CACHE_HOME": str(tmp_path / "cache"), **env},
-        )
-
-    return root, check
-
-
-def test_an_unchanged_file_is_answered_from_the_cache(cached, tmp_path):
-    root, check = cached
-    put(root, {"t.xp": WRONG})
-    first = check()
-    (entry,) = tree(tmp_path / "cache")
-    path = os.path.join(tmp_path, "cache", entry)
-    with open(path, encoding="utf-8") as handle:
-        kept = json.load(handle)
-    second = check()
-    assert (second.stdout, second.returncode) == (first.stdout, first.returncode)
-    assert first.returncode == 1
-    with open(path, "w", encoding="utf-8") as handle:
-        json.dump({**kept, "output": "from the cache\n", "status": 0}, handle)
-    third = check()
-    assert (third.stdout, third.returncode) == (b"from the cache\n", 0)
-    assert check("--format", "json").stdout != b"from the cache\n"
-    assert check(XPC_CACHE="off").stdout == first.stdout
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "code"),
-    [
-        ("t.xp", WRONG, b"XP201"),
-        ("base.xp", "schedule cosin\n", b"XP106"),
-        ("base.xp", None, b"XP114"),
-        ("chat.jinja", b"\xff", b"XP114"),
-        ("chat.jinja", None, b"XP114"),
-        ("tiny/config.json", "[]", b"XP118"),
-        ("tiny/config.json", None, b"XP118"),
-        ("rows.jsonl", '{"a": 1}\n', b"XP124"),
-        ("rows.jsonl", None, b"XP123"),
-    ],
-)
-def test_every_file_that_decides_the_answer_invalidates_it(cached, name, data, code):
-    root, check = cached
-    first = check()
-    assert first.returncode == 0, first.stdout
-    assert check().stdout == first.stdout
-    path = os.path.join(root, name)
-    with open(path, "rb") as handle:
-        before = handle.read()
-    if data is None:
-        os.unlink(path)
-    else:
-        put(root, {name: data})
-    assert code in check().stdout
-    put(root, {name: before})
-    assert check().stdout == first.stdout
-
-
-def test_a_file_that_appears_invalidates(cached):
-    root, check = cached
-    os.unlink(os.path.join(root, "base.xp"))
-    os.mkdir(os.path.join(root, "base.xp"))
-    assert b"is a folder" in check().stdout
-    os.rmdir(os.path.join(root, "base.xp"))
-    assert b"is not there" in check().stdout
-    put(root, {"base.xp": "batch seq=512\n"})
-    assert check().returncode == 0
-
-
-def test_a_cache_that_cannot_be_used_is_no_error(cached, tmp_path):
-    _, check = cached
-    first = check(XPC_CACHE="off")
-    put(tmp_path, {"file": "", "broken/xpc/check": ""})
-    for home in ("/proc/nowhere", str(tmp_path / "file"), "relative", "", str(tmp_path / "broken")):
-        again = check(XDG_CACHE_HOME=home, HOME="/proc/nowhere")
-        assert (again.stdout, again.stderr, again.returncode) == (first.stdout, b"", first.returncode)
-
-
-def test_a_broken_entry_is_checked_anew(cached, tmp_path):
-    _, check = cached
-    first = check()
-    (entry,) = tree(tmp_path / "cache")
-    for broken in ("", "null", "[]", "{}", '{"files": 1}', '{"files": {}, "output": 1}', "\0"):
-        put(tmp_path / "cache", {entry: broken})
-        again = check()
-        assert (again.stdout, again.stderr, again.returncode) == (first.stdout, b"", first.returncode), broken
-
-
-def test_off_writes_nothing(cached, tmp_path):
-    _, check = cached
-    check(XPC_CACHE="off")
-    assert not os.path.exists(tmp_path / "cache")
 
 
 # -- explain --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from jsonschema import Draft202012Validator
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from compile_support import codes, xpc  # noqa: E402
+from case_support import PLAIN, ROW, spec  # noqa: E402
+from compile_support import codes, put, xpc  # noqa: E402
 
 from xpc.compiler.commands import COMMANDS  # noqa: E402
 from xpc.compiler.commands.listing import KINDS  # noqa: E402
@@ -86,6 +87,15 @@ def test_every_recipe_can_be_copied_with_what_it_names(tmp_path):
         with open(path, "rb") as handle:
             first = check_text(handle.read(), "copy.xp", Workspace(os.path.dirname(path)))
         assert codes(copy) == codes(first), name
+
+
+def test_the_spec_of_a_bundle_is_copied_with_the_files_it_was_compiled_from(tmp_path):
+    text = spec('model(chat_template=file("chat.jinja"))', train='qwen2.5-3b on "rows.jsonl" for 3 epochs')
+    root = put(tmp_path / "first", {"run.xp": text, "chat.jinja": PLAIN, "rows.jsonl": ROW})
+    assert xpc("compile", "run.xp", "-o", "b", cwd=root).returncode == 0
+    assert xpc("new", "copy", "--from", "first/b/spec.xp", cwd=str(tmp_path)).returncode == 0
+    assert sorted(os.listdir(tmp_path)) == ["chat.jinja", "copy.xp", "first", "rows.jsonl"]
+    assert xpc("check", "copy.xp", cwd=str(tmp_path)).returncode == 0
 
 
 def test_a_recipe_that_is_none_gets_a_suggestion(tmp_path):

@@ -14,7 +14,8 @@ from compile_support import checked, errors, of, only, put, shown, xpc
 from run_features import read
 
 from xpc.compiler.data import contents as compiling
-from xpc.compiler.data import survey_cache as remembered
+from xpc.compiler.files import file_memory
+from xpc.compiler.files.file_memory import user_memory
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.spec import folders
@@ -138,8 +139,8 @@ def test_rows_of_each_file_are_looked_at(tmp_path: Path) -> None:
 def test_a_check_holds_until_a_file_of_the_folder_changes(
     large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer of `xpc check` is kept, and so is what each file's reading found; neither outlives a change."""
-    monkeypatch.setattr(remembered, "SETTLED", -3600.0)
+    """The survey of each file is remembered until the file changes."""
+    monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     if large:
         monkeypatch.setattr(compiling, "MAX_DATA", 700)
     root = put(tmp_path / "work", {**FILES, "t.xp": text()})
@@ -161,20 +162,16 @@ def test_a_check_holds_until_a_file_of_the_folder_changes(
 
 
 def test_what_is_remembered_of_a_file_is_checked_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "SETTLED", -3600.0)
+    monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("XPC_CACHE", raising=False)
     root = put(tmp_path / "work", {**FILES, "rows/train/b.jsonl": ROW + ROW.replace('"4"', '" "')})
-    answers, states = [], []
+    answers = []
     for _ in range(2):
-        workspace = Workspace(root, remembers=True, copies=False)
+        workspace = Workspace(root, memory=user_memory(), copies=False)
         answers.append(shown(check_text(text().encode(), "t.xp", workspace)))
-        states.append({os.path.relpath(path, root): state for path, (_, state) in workspace.seen.items()})
     assert "XP533" in answers[0]
     assert answers[0] == answers[1]
-    for each in states:
-        assert each["rows/train/b.jsonl"].startswith(("sha256:", "stat:"))
-        assert each["rows/train"].startswith("names:")
 
 
 def test_a_large_folder_waits_for_no_hash_in_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,4 +236,4 @@ def test_a_folder_that_holds_the_spec_is_refused(named: str, tmp_path: Path) -> 
     root = put(tmp_path / "home" / "specs", {"rows.jsonl": ROW, "sub/x": ""})
     put(tmp_path / "home", {"mine.json": "{}"})
     found = only(checked(spec(train=f'qwen2.5-3b on "{named}" for 3 epochs'), root), "XP114")
-    assert "holds the spec itself" in found.message
+    assert "contains the spec itself" in found.message

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -173,11 +172,3 @@ def test_rows_behind_eval_are_told_where_they_go(written: str, root: str) -> Non
     (one,) = of(checked(spec, root), "XP104")
     assert f"data = {written}" in (one.help or "")
     assert one.edits
-
-
-def test_an_evaluation_file_that_changed_is_another_answer(tmp_path: Path) -> None:
-    """The file is among those that a cached answer depends on."""
-    root = put(tmp_path, FILES)
-    workspace = Workspace(root)
-    compile_text(text('eval(data="eval.jsonl")').encode(), "run.xp", workspace)
-    assert os.path.join(root, "eval.jsonl") in workspace.seen

@@ -124,7 +124,7 @@ def test_what_is_there_and_no_file_of_rows_is_told(tmp_path):
     (tmp_path / "head.parquet").write_bytes(b"PAR1 and no foot")
     (tmp_path / "empty.parquet").write_bytes(b"")
     for name, why in (
-        ("gone.jsonl", "is a link to what is not there"),
+        ("gone.jsonl", "is a link to a missing file"),
         ("pipe.jsonl", "is not a regular file"),
         ("head.parquet", "is not a complete Parquet file"),
         ("empty.parquet", "is not a complete Parquet file"),
@@ -224,13 +224,13 @@ def test_which_rows_are_conversations():
         ("messages", {"messages": [{"role": "user", "content": None}]}, None),
         ("messages", {"messages": []}, "empty"),
         ("messages", {"messages": "?"}, "not a list"),
-        ("messages", {"messages": ["?"]}, "no message"),
+        ("messages", {"messages": ["?"]}, "not a message"),
         ("messages", {"messages": [{"role": "user"}]}, "a role and a content"),
         ("messages", {"messages": [{"role": "user", "content": 5}]}, "not a text: 5"),
         ("conversations", {"conversations": [{"from": "human", "value": True}]}, "not a text: true"),
         ("conversations", {"conversations": [{"from": "human", "value": "?"}]}, None),
         ("conversations", {"conversations": [{"from": "alien", "value": "?"}]}, "`alien` is no known speaker"),
-        ("conversations", {"conversations": [{"value": "?"}]}, "who speaks"),
+        ("conversations", {"conversations": [{"value": "?"}]}, "its speaker"),
         ("text", {"text": "?"}, None),
         ("text", {"text": None}, "not text"),
         ("prompt_completion", {"prompt": "?", "completion": "!"}, None),

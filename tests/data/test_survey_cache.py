@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from compile_support import codes, shown
+from compile_support import codes, put, shown, tree, xpc
 
-from xpc.compiler.data import survey_cache as remembered
+from xpc.compiler.data import survey_cache
+from xpc.compiler.files import file_memory, private_folder
+from xpc.compiler.files.file_memory import FileMemory, user_memory
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text, compile_text
 from xpc.compiler.spec.survey import Broken, Survey, Tally
@@ -28,7 +30,7 @@ LONG_AGO = time.time_ns() - 10**12
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("XPC_CACHE", raising=False)
-    monkeypatch.setattr(remembered, "SETTLED", -3600.0)
+    monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     (tmp_path / "spec").mkdir()
     file = tmp_path / "spec" / "rows.jsonl"
     file.write_text(GOOD + EMPTY)
@@ -44,7 +46,7 @@ class Counted(Workspace):
 
 
 def check(place: Path) -> tuple[Checked, int]:
-    workspace = Counted(str(place.parent), remembers=True, copies=False)
+    workspace = Counted(str(place.parent), memory=user_memory(), copies=False)
     found = check_text(SPEC, "t.xp", workspace)
     return found, workspace.__dict__.get("times", 0)
 
@@ -67,12 +69,12 @@ def test_an_unchanged_file_is_not_read_again(place: Path) -> None:
 
 def test_a_bundle_has_the_bytes_all_the_same(place: Path) -> None:
     check(place)
-    workspace = Workspace(str(place.parent), remembers=True)
+    workspace = Workspace(str(place.parent), memory=user_memory())
     files, found = compile_text(SPEC, "t.xp", workspace)
     assert files is not None, shown(found)
     assert (GOOD + EMPTY).encode() in files.values()
     place.write_text(GOOD * 2)
-    files, found = compile_text(SPEC, "t.xp", Workspace(str(place.parent), remembers=True))
+    files, found = compile_text(SPEC, "t.xp", Workspace(str(place.parent), memory=user_memory()))
     assert files is not None
     assert (GOOD * 2).encode() in files.values()
     assert "XP533" not in codes(found)
@@ -115,22 +117,23 @@ def test_a_file_that_changes_while_it_is_read_is_not_remembered(place: Path, mon
 
 
 def test_a_file_of_this_moment_is_not_remembered(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "SETTLED", 3600.0)
+    monkeypatch.setattr(file_memory, "SETTLED", 3600.0)
     check(place)
     assert not entries(place)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"stamp": 1}', "[" * 9999, '{"surveys": {"": 1}}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"stamp": 1}', "[" * 9999, '{"facts": {"": 1}}'])
 def test_a_damaged_entry_is_none(place: Path, text: str) -> None:
     first, _ = check(place)
     (entry,) = entries(place)
     kept = json.loads(entry.read_text())
     entry.write_text(text)
     assert shown(check(place)[0]) == shown(first)
-    kept["surveys"] = {name: {**one, "rows": "many"} for name, one in kept["surveys"].items()}
-    entry.write_text(json.dumps(kept))
-    again, times = check(place)
-    assert (shown(again), times) == (shown(first), 1)
+    facts = {name: {**one, "rows": "many"} for name, one in kept["facts"].items()}
+    for damaged in ({"facts": facts}, {"facts": dict.fromkeys(facts, 1)}, {"facts": 1}, {"sha256": None}):
+        entry.write_text(json.dumps({**kept, **damaged}))
+        again, times = check(place)
+        assert (shown(again), times) == (shown(first), 1), damaged
 
 
 def test_no_link_is_followed(place: Path, tmp_path: Path) -> None:
@@ -156,12 +159,12 @@ def test_pruning_leaves_what_is_not_ours(place: Path, monkeypatch: pytest.Monkey
     check(place)
     folder = entries(place)[0].parent
     (folder / "notes.txt").write_text("mine")
-    monkeypatch.setattr(remembered, "MOST", 1)
+    monkeypatch.setattr(private_folder, "MOST", 1)
     for name in ("a", "b"):
         other = place.with_name(f"{name}.jsonl")
         other.write_text(GOOD)
-        memory = remembered.Memory(str(folder))
-        memory.keep(str(other), memory.stamp(str(other)), "messages", ("messages",), "0", Survey())
+        memory = FileMemory(str(folder))
+        memory.keep(str(other), memory.stamp(str(other)), "1", "messages", "0", {})
     left = sorted(os.listdir(folder))
     assert len(left) == 2
     assert "notes.txt" in left
@@ -171,15 +174,36 @@ def test_a_survey_comes_back_as_it_was(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text(GOOD)
     os.utime(file, ns=(LONG_AGO, LONG_AGO))
-    memory = remembered.Memory(str(tmp_path / "data"))
+    memory = FileMemory(str(tmp_path / "data"))
     whole = Survey(
         7, ("a", "\udce9"), Broken(3, 4, "why", True), (2, "said"), True, {"same": Tally(1, 2)}, {"human": Tally(3, 4)},
         (5, 6), {3: 4},
     )  # fmt: skip
     monkey = pytest.MonkeyPatch()
     with monkey.context() as patched:
-        patched.setattr(remembered, "SETTLED", -3600.0)
-        memory.keep(str(file), memory.stamp(str(file)), "messages", ("m",), "abc", whole)
-    known = memory.recall(str(file), "messages", ("m",))
-    assert known == remembered.Known("abc", whole)
-    assert memory.recall(str(file), "messages", ("other",)) is None
+        patched.setattr(file_memory, "SETTLED", -3600.0)
+        known = survey_cache.Known("abc", whole)
+        survey_cache.keep(memory, str(file), memory.stamp(str(file)), "messages", ("m",), known)
+        assert survey_cache.recall(memory, str(file), "messages", ("m",)) == known
+        assert survey_cache.recall(memory, str(file), "messages", ("other",)) is None
+        patched.setattr(survey_cache, "_version", lambda: "another")
+        assert survey_cache.recall(memory, str(file), "messages", ("m",)) is None
+
+
+def test_a_memory_that_cannot_be_used_is_no_error(place: Path, tmp_path: Path) -> None:
+    root = put(place.parent, {"t.xp": SPEC})
+    put(tmp_path, {"file": "", "broken/xpc/data": ""})
+    first = xpc("check", "t.xp", cwd=root)
+    assert b"XP533" in first.stdout
+    for home in ("/proc/nowhere", str(tmp_path / "file"), "relative", "", str(tmp_path / "broken")):
+        environment = {"XPC_CACHE": "", "XDG_CACHE_HOME": home, "HOME": "/proc/nowhere"}
+        again = xpc("check", "t.xp", cwd=root, env=environment)
+        assert (again.stdout, again.stderr, again.returncode) == (first.stdout, b"", first.returncode)
+
+
+def test_off_writes_nothing(place: Path, tmp_path: Path) -> None:
+    root = put(place.parent, {"t.xp": SPEC})
+    xpc("check", "t.xp", cwd=root, env={"XPC_CACHE": "off"})
+    assert not (tmp_path / "cache").exists()
+    xpc("check", "t.xp", cwd=root, env={"XPC_CACHE": ""})
+    assert len(tree(tmp_path / "cache")) == 1

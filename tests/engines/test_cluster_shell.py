@@ -107,7 +107,7 @@ def test_no_bundle_or_another_one_is_refused(tmp_path: object):
     damaged = node(K8S["one"], "jobset.yaml", tmp_path)
     ends = (
         "/run.bundle is a bundle\n",
-        "/run.bundle is another than the one that was submitted: submit it anew\n",
+        "/run.bundle is not the one that was submitted: submit it again\n",
         "/run.bundle were changed since they were compiled: compile the spec again\n",
     )
     for done, end in zip((missing, other, damaged), ends, strict=True):

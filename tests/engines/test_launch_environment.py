@@ -81,7 +81,7 @@ def test_another_setup_than_the_compiled_one_is_not_read(tmp_path: Path) -> None
 
 def test_a_reviewer_is_told_of_the_setup(tmp_path: Path) -> None:
     readme = (written(tmp_path, ENVIRONMENT, **{"env.sh": SETUP}) / "README.md").read_text()
-    assert "- files/env-" in readme.partition("## How it is started")[0]
+    assert "- files/env-" in readme.partition("## How to start it")[0]
 
 
 def test_pods_are_placed() -> None:
@@ -164,7 +164,7 @@ def test_a_run_that_changed_while_the_job_waited_is_refused(tmp_path: Path) -> N
         (bundle / name).write_bytes((anew / name).read_bytes())
     done = submitted(bundle)
     assert done.returncode == 1
-    assert "is another than the one that was submitted: submit it anew" in done.stderr
+    assert "is not the one that was submitted: submit it again" in done.stderr
     assert not (tmp_path / "srun-words").exists()
 
 

@@ -72,8 +72,8 @@ def test_help_says_what_a_script_takes_and_reads(tmp_path: Path, name: str) -> N
 def test_what_is_said_is_what_the_run_reads(tmp_path: Path) -> None:
     """No variable of nodes where there is one, no server where none is asked."""
     one = helped(written(tmp_path / "1", spec())["launch.sh"], "--help")
-    assert "MASTER_PORT          a port of node 0 that is free (found where none is named)" in one
-    assert "XPC_RETRIES          how often a run that has lost a process is started again (3)" in one
+    assert "MASTER_PORT          a free port of node 0 (found if unset)" in one
+    assert "XPC_RETRIES          how often a run that has lost a process is restarted (3)" in one
     assert not re.search("NODE_RANK|MASTER_ADDR|XPC_NODE_WAIT|XPC_VLLM_HOST|OMP_NUM_THREADS", one)
     two = helped(written(tmp_path / "2", SPECS["two-nodes"])["launch.sh"], "--help")
     assert "NODE_RANK            the number of this node, 0 to 1" in two

@@ -30,7 +30,10 @@ echo "$NODE_RANK $PWD" >>said
 until [ -e go ]; do sleep 0.05; done
 exit "$(cat go)"
 """
-WORKER = "import sys; sys.path.insert(0, sys.argv[1]); import ray_job; print(ray_job.attended(sys.argv[1], '.', {env}))"
+WORKER = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import ray_job; "
+    "print(ray_job.run_supervised(sys.argv[1], '.', {env}))"
+)
 """What a Ray worker does: another process, which a test may kill."""
 
 

@@ -50,8 +50,8 @@ def test_it_is_started_as_the_page_says(tmp_path: Path, stack: str, more: str) -
 def test_the_page_says_whose_server_it_is() -> None:
     """By hand it is started first; where an engine starts it, the page says so."""
     by_hand = compiled(grpo())["README.md"].decode()
-    assert "is started before `launch.sh`" in by_hand
+    assert "Start\nit before `launch.sh`" in by_hand
     assert "its revision and the port, 8123:" in by_hand
     assert not re.search(r"vllm[ -]serve|MODEL", by_hand)
     slurm = compiled(grpo("launch slurm"))["README.md"].decode()
-    assert "One node more than the run has starts the vLLM server" in slurm
+    assert "one more node, which runs the vLLM server" in slurm

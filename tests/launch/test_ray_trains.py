@@ -112,7 +112,7 @@ def test_a_stop_is_no_failure_and_a_failure_is_tried_again(
     assert len(one) == len(other) == 3
     assert [line[1:] for line in one] == [line[1:] for line in other]
     assert {(line[1], line[4]) for line in one} == {(str(tmp_path), "a-token")}
-    assert log(tmp_path).count("started again, to go on from the newest checkpoint") == 1
+    assert log(tmp_path).count("restarting from the newest checkpoint") == 1
     assert "a-token" not in log(tmp_path)
 
 

@@ -143,7 +143,7 @@ def test_a_run_that_is_compiled_anew_while_the_job_waits_is_refused(cluster: Clu
     assert cluster.run("scontrol", "release", number).returncode == 0
     job = cluster.wait(number)
     assert (job["JobState"], job["ExitCode"]) == ("FAILED", "1:0"), log(str(tmp_path))
-    assert "is another than the one that was submitted: submit it anew" in log(str(tmp_path))
+    assert "is not the one that was submitted: submit it again" in log(str(tmp_path))
     assert not said(str(tmp_path), 0)
 
 
@@ -301,7 +301,7 @@ def test_a_server_that_cannot_start_ends_the_job(cluster: Cluster, tmp_path: Pat
     job = cluster.wait(cluster.submit(stand_in(str(tmp_path), served, "0"), cwd=str(tmp_path)))
     assert (job["JobState"], job["ExitCode"]) == ("FAILED", "1:0"), log(str(tmp_path))
     assert "no GPU here" in log(str(tmp_path))
-    assert "the vLLM server on node3 ended; its message stands above" in log(str(tmp_path))
+    assert "the vLLM server on node3 ended; its message is above" in log(str(tmp_path))
     assert not said(str(tmp_path), 0)
 
 

@@ -82,10 +82,10 @@ def test_the_readme_says_what_is_trained() -> None:
         return compiled(spec(*lines, **more))["README.md"].decode()
 
     assert "| adapters | rotations of 16 inputs, dropout 0, on all-linear |" in readme("oft(block_size=16)")
-    assert "lm\\_head trained whole; B matrices learn at 8 times the rate |" in readme(
+    assert "lm\\_head trained completely; B matrices have 8 times the learning rate |" in readme(
         "lora(modules_to_save=[lm_head], lr_ratio=8)", train=LLAMA
     )
-    assert "| trained are | the last 2 layers (mlp), norm |" in readme(
+    assert "| trained parts | the last 2 layers (mlp), norm |" in readme(
         "freeze(except_last=2, layer_modules=[mlp], except_modules=[norm])"
     )
 

@@ -112,8 +112,8 @@ def test_the_page_says_where_and_what_the_machine_needs() -> None:
     found = checked(spec("save(hub(name=me/model, revision=v1, checkpoint_branches))"))
     assert found.spec is not None
     (row,) = [line for line in readme(found.spec, arguments(found.spec), ()).splitlines() if line.startswith("| hub |")]
-    assert "pushes to me/model, branch v1; each checkpoint to a branch of its own" in row
-    assert "a token that may write (HF\\_TOKEN, or hf auth login)" in row
+    assert "pushes to me/model, branch v1; each checkpoint to its own branch" in row
+    assert "a token with write access (HF\\_TOKEN, or hf auth login)" in row
 
 
 @pytest.mark.parametrize(

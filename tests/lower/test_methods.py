@@ -192,7 +192,7 @@ def test_the_example_of_the_language(tmp_path: object) -> None:
     assert f'"rewards.py" = "sha256:{digest}"'.encode() in files["bundle.toml"]
     assert {b"numpy==2.3.5", b"transformers==5.23.0", b"vllm==0.30.0"} <= set(files["requirements.txt"].splitlines())
     assert b"math-verify==" in files["requirements.txt"]
-    assert b"128 completions a step = 8 prompts x 16" in files["README.md"]
+    assert b"128 completions per step = 8 prompts x 16" in files["README.md"]
     assert b"128 = 16 completions x 1 accumulation" in files["launch.sh"]
 
 

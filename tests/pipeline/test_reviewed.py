@@ -49,7 +49,7 @@ def test_the_page_begins_with_what_is_executed(tmp_path: Path) -> None:
         "model(chat_template", "model(trust_remote_code, pickle, chat_template"
     )
     told = executed(compiled(text, root))
-    assert "Python of the model's repository, org/x" in told
+    assert "Python code of the model's repository, org/x" in told
     assert f"commit {'a' * 40}" in told
     assert "pickled weights" in told
     assert "own" in told

@@ -278,11 +278,3 @@ def test_denied_warnings_write_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
     assert json.loads(xpc("compile", "--deny", "warnings", "a.xp", "-o", "out", "--format", "json", cwd=root).stdout)
     assert xpc("compile", "--deny", "warnings", "b.xp", "-o", "out", cwd=root).returncode == 0
-
-
-def test_the_cache_knows_what_is_denied(tmp_path):
-    root = put(tmp_path / "work", {"a.xp": WARNED})
-    env = {"XPC_CACHE": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    for _ in range(2):
-        assert xpc("check", "a.xp", cwd=root, env=env).returncode == 0
-        assert xpc("check", "--deny", "warnings", "a.xp", cwd=root, env=env).returncode == 1

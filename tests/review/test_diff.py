@@ -77,7 +77,7 @@ def test_findings_and_programs_that_come_and_go(tmp_path):
     old, new = spec(), spec(hardware="8 x v100-32gb", precision="fp32") + 'model(trust_remote_code, revision="main")\n'
     _, group = table(tmp_path, old, new)
     assert any("XP801" in one for one in group["new"])
-    assert any(one.startswith("Python of the model's repository") for one in group["runs_now"])
+    assert any(one.startswith("Python code of the model's repository") for one in group["runs_now"])
     _, back = table(tmp_path, new, old)
     assert (back["gone"], back["ran_before"]) == (group["new"], group["runs_now"])
     assert not back["new"]

@@ -125,7 +125,7 @@ def test_a_changed_copy_of_the_data(bundle):
 
 def test_files_that_are_gone_or_new(bundle):
     (bundle / "note.txt").write_text("x")
-    assert "holds note.txt, which the compiler did not write" in verified(bundle)[1]
+    assert "contains note.txt, which the compiler did not write" in verified(bundle)[1]
     os.remove(bundle / "note.txt")
     os.remove(bundle / "accelerate.yaml")
     assert (verified(bundle)[0], "lacks accelerate.yaml" in verified(bundle)[1]) == (1, True)

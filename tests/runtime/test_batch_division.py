@@ -61,20 +61,20 @@ def test_zero_goes_on_with_another_micro_batch() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "generates": ({"method.generates": True}, FOUR, "draws its completions"),
+    "generates": ({"method.generates": True}, FOUR, "generates its completions"),
     "kto": ({"method.unpaired": True, "method.name": "kto"}, FOUR, "KL term"),
-    "grouped": ({"arguments.train_sampling_strategy": "group_by_length"}, FOUR, "grouped by their length"),
-    "grouped, older": ({"arguments.group_by_length": True}, FOUR, "grouped by their length"),
+    "grouped": ({"arguments.train_sampling_strategy": "group_by_length"}, FOUR, "grouped by length"),
+    "grouped, older": ({"arguments.group_by_length": True}, FOUR, "grouped by length"),
     "drop": ({"arguments.dataloader_drop_last": True}, FOUR, "drop_last"),
-    "tokens": ({"arguments.average_tokens_across_devices": False}, FOUR, "weighs the tokens"),
+    "tokens": ({"arguments.average_tokens_across_devices": False}, FOUR, "weights the tokens"),
     "orpo": ({"method.name": "orpo"}, SMALLER, "write `micro = 4` in batch"),
     "dpo": ({**PREFERENCES, "arguments.loss_type": ["sigmoid", "sft"]}, SMALLER, "write `micro = 4` in batch"),
     "rpo": ({**PREFERENCES, "arguments.rpo_alpha": 1.0}, SMALLER, "write `micro = 4` in batch"),
     "router": ({"arguments.router_aux_loss_coef": 0.01}, SMALLER, "write `micro = 4` in batch"),
-    "zero, 8 bits": ({**ZERO, "arguments.optim": "adamw_bnb_8bit"}, FOUR, "adamw_bnb_8bit keeps states of whole"),
-    "zero, factored": ({**ZERO, "arguments.optim": "adafactor"}, FOUR, "adafactor keeps states of whole shards"),
+    "zero, 8 bits": ({**ZERO, "arguments.optim": "adamw_bnb_8bit"}, FOUR, "adamw_bnb_8bit keeps states per shard"),
+    "zero, factored": ({**ZERO, "arguments.optim": "adafactor"}, FOUR, "adafactor keeps states per shard"),
     "zero, nvme": (
-        {**ZERO, "deepspeed.json: zero_optimization.offload_optimizer.nvme_path": "/disk"}, FOUR, "nvme_path` was not",
+        {**ZERO, "deepspeed.json: zero_optimization.offload_optimizer.nvme_path": "/disk"}, FOUR, "nvme_path`",
     ),
     "fsdp1": ({**FSDP, "accelerate.yaml: fsdp_version": "1"}, FOUR, "FSDP1"),
     "context": ({**FSDP, "run.context_parallel": 2}, FOUR, "context_parallel"),

@@ -11,7 +11,7 @@ import pytest
 from case_support import PLAIN, ROW, spec
 from compile_support import checked, codes, compiled, errors, only, put, shown, tree, xpc, xpc_in_turn
 
-from xpc.compiler.files import cache
+from xpc.compiler.files import file_memory
 from xpc.compiler.files.bundle import BundleError, write
 
 KEY = "-----BEGIN OPENSSH KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAA\n"
@@ -110,7 +110,7 @@ def test_an_old_bundle_that_was_made_strange_is_not_read_for_ever(kind: str, tmp
         os.mkfifo(victim)
     else:
         victim.symlink_to("/dev/zero" if kind == "device" else "launch.sh")
-    with pytest.raises(BundleError, match="not a bundle" if kind == "manifest" else "no regular file"):
+    with pytest.raises(BundleError, match="not a bundle" if kind == "manifest" else "not a regular file"):
         write(compiled(spec()), str(out))
     assert write(compiled(spec()), str(out), force=True) is not None
 
@@ -180,31 +180,19 @@ def test_modes_of_what_is_written(tmp_path: Path) -> None:
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
-def test_the_cache_of_somebody_else_is_not_believed(tmp_path: Path) -> None:
-    """In a folder that others may write to, an entry could say that a wrong spec is right, or send escapes."""
-    put(tmp_path, {"a.xp": spec(batch="gbs=512 micro=11")})
+def test_the_memory_of_somebody_else_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder that others may write to, an entry could say that wrong rows are right."""
+    monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
+    put(tmp_path, {"a.xp": spec(train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), "rows.jsonl": ROW + "{}\n"})
     environment = {"XPC_CACHE": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     first = xpc("check", "a.xp", cwd=str(tmp_path), env=environment)
     assert first.returncode == 1
-    place = tmp_path / "cache" / "xpc" / "check"
+    place = tmp_path / "cache" / "xpc" / "data"
     (entry,) = place.iterdir()
-    assert stat.S_IMODE(place.stat().st_mode) == 0o700
     table = json.loads(entry.read_text())
-    entry.write_text(json.dumps({**table, "output": "\x1b[2Jfine\n", "status": 0}))
+    facts = {name: {**fact, "wrong": None} for name, fact in table["facts"].items()}
+    entry.write_text(json.dumps({**table, "facts": facts}))
     assert xpc("check", "a.xp", cwd=str(tmp_path), env=environment).returncode == 0  # one's own is believed
     place.chmod(0o777)
     again = xpc("check", "a.xp", cwd=str(tmp_path), env=environment)
     assert (again.returncode, again.stdout) == (1, first.stdout)
-    target = tmp_path / "victim"
-    target.write_text("mine")
-    for one in place.iterdir():
-        one.unlink()
-    os.symlink(target, place / f"{entry.name}.{os.getpid()}")
-    xpc("check", "a.xp", cwd=str(tmp_path), env=environment)
-    assert target.read_text() == "mine"
-    assert os.path.islink(place / f"{entry.name}.{os.getpid()}"), "what is not ours is not deleted"
-    place.chmod(0o700)
-    assert cache._ours(place.stat())
-    if os.getuid() == 0:
-        os.chown(place, 12345, 12345)
-        assert not cache._ours(place.stat())

@@ -1,4 +1,4 @@
-"""No secret of the machine, the user or the spec stands in a bundle, a cache entry or a diagnostic."""
+"""No secret of the machine, the user or the spec stands in a bundle, a remembered survey or a diagnostic."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from case_support import PLAIN, ROW, spec
-from compile_support import REPOSITORY, checked, codes, of, put, shown, xpc_in_turn
+from compile_support import REPOSITORY, checked, codes, of, put, shown, xpc, xpc_in_turn
 
+from xpc.compiler.files import file_memory
 from xpc.compiler.files.secrets import TOKENS, find, is_secret, masked, suspect
 from xpc.compiler.render import FORMATS, render
 
@@ -112,11 +113,13 @@ def test_nothing_that_is_planted_comes_out(name: str, home: Path, told: Mapping[
             assert secret.encode() not in data, (what, secret)
 
 
-def test_no_entry_of_the_cache_has_it(home: Path, told: Mapping[str, Mapping[str, bytes]]) -> None:
-    """What is planted in the environment and in files; an entry may name the folder, which the user alone reads."""
-    assert len(told) == len(SPECS)
-    entries = list((home / "xdg" / "xpc" / "check").iterdir())
-    assert len(entries) >= len(SPECS)
+def test_no_remembered_survey_has_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is planted in the environment and in files."""
+    monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
+    environment = {**PLANTED, "HOME": str(home), "XPC_CACHE": "", "XDG_CACHE_HOME": str(home / "xdg")}
+    assert xpc("check", "local.xp", cwd=str(home / "planted-folder" / "specs"), env=environment).returncode == 0
+    entries = list((home / "xdg" / "xpc" / "data").iterdir())
+    assert entries
     for entry in entries:
         data = entry.read_bytes()
         assert not [name for name, secret in PLANTED.items() if secret.encode() in data], entry
@@ -145,7 +148,7 @@ KINDS = {
     "a key of Google": "AIza" + "aB3-_" * 7,
     "a private key": "-----BEGIN RSA PRIVATE KEY-----",
     "a key of Weights & Biases": "wandb_v1_" + "aB3_" * 10,
-    "a password inside of a URL": "postgresql+psycopg://user:pass@host/db",
+    "a password in a URL": "postgresql+psycopg://user:pass@host/db",
 }
 """One of each kind, of letters that nobody was given."""
 

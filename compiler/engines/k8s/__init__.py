@@ -1,4 +1,4 @@
-"""`launch k8s`: `jobset.yaml` and `trainjob.yaml`, a pod a node on Kubernetes."""
+"""`launch k8s`: `jobset.yaml` and `trainjob.yaml`, one pod per node on Kubernetes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ class Kubernetes(Engine):
     volume = "a PersistentVolumeClaim"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """Both jobs; a pod knows its bundle by the digest of what runs."""
+        """Both jobs; a pod recognizes its bundle by `pin`."""
         from xpc.compiler.engines.k8s.manifests import files
 
         return files(spec, pin)
 
     def readme(self, spec: Spec) -> list[str]:
-        """Where the bundle lies, and which file is applied."""
+        """Where to put the bundle, and which file to apply."""
         from xpc.compiler.engines.k8s.manifests import place
 
         lines = [f"kubectl apply -f {JOBSET}"]
         if not spec.asks_server:
-            lines.append(f"kubectl apply -f {TRAINJOB}    # instead, where Kubeflow Trainer is installed")
+            lines.append(f"kubectl apply -f {TRAINJOB}    # instead, with Kubeflow Trainer")
         where = f"`/opt/{place(spec)}` in the image"
         if spec.get("launch.volume") is not None:
-            where = f"`{place(spec)}` on the volume, beside what the run reads, or {where}"
-        served = ["", "Its job `vllm` is the server; XPC_VLLM_HOST is set."] if spec.asks_server else []
-        return ["", f"On Kubernetes; the bundle lies as {where}:", "", "```", *lines, "```", *served]
+            where = f"`{place(spec)}` on the volume, next to what the run reads, or {where}"
+        served = ["", "Its job `vllm` is the server, and XPC_VLLM_HOST is set."] if spec.asks_server else []
+        return ["", f"On Kubernetes, put the bundle at {where}:", "", "```", *lines, "```", *served]
 
     def command(self, spec: Spec, out: str) -> str:
         """The JobSet, which every bundle has."""

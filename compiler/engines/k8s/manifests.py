@@ -1,7 +1,7 @@
-"""Spec to `jobset.yaml` and `trainjob.yaml`: pods that find the bundle, say who they are, and start launch.sh.
+"""Spec to `jobset.yaml` and `trainjob.yaml`: pods that find the bundle, set their rank, and start launch.sh.
 
-A pod's shell holds no text of the spec but the bundle's name, which has letters, digits, dots and dashes alone. It has
-no `$(` and no `$$` either: Kubernetes reads these in a container's arguments before the shell does.
+A pod's shell contains no text of the spec except the bundle's name, which has only letters, digits, dots and dashes.
+It has no `$(` and no `$$` either: Kubernetes expands these in a container's arguments before the shell does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xpc.compiler.stacks import Json
 
 PORT = 29500
 BACKOFF_LIMIT = 6
-"""Restarts of a Job's containers at which it fails, where nobody sets another number (Kubernetes `batch/v1`)."""
+"""Default number of container restarts at which a Job fails (Kubernetes `batch/v1`)."""
 
 FIND = """\
 set -eu
@@ -40,14 +40,14 @@ fi
 """
 NODE = """\
 export NODE_RANK="$PET_NODE_RANK" MASTER_ADDR="$PET_MASTER_ADDR" MASTER_PORT="$PET_MASTER_PORT"
-export XPC_NODE_WAIT="${XPC_NODE_WAIT:-1800}" # a pod may have a machine and an image to wait for
+export XPC_NODE_WAIT="${XPC_NODE_WAIT:-1800}" # a pod may wait for a machine and an image
 """
 UNSET = """\
 unset "${!PET_@}"
 """
 INDEX = """\
 export NODE_RANK="$JOB_COMPLETION_INDEX"
-export XPC_NODE_WAIT="${XPC_NODE_WAIT:-1800}" # a pod may have a machine and an image to wait for
+export XPC_NODE_WAIT="${XPC_NODE_WAIT:-1800}" # a pod may wait for a machine and an image
 """
 START = f"""\
 {ONCE}exec bash "$bundle/launch.sh"
@@ -57,21 +57,21 @@ exec "${{PYTHON:-python3}}" "$bundle/trainer/vllm_server.py" {options}
 """
 
 JOBSET_COMMENT = """\
-A JobSet (jobset.x-k8s.io/v1alpha2): {nodes}, each a pod that starts launch.sh of the bundle.
-Exit status {tempfail} (asked to stop, checkpoint written) and evictions: {again}
-The bundle lies in {folder} of the volume, or in /opt of the image, as {place}."""
+A JobSet (jobset.x-k8s.io/v1alpha2) for {nodes}, each a pod that starts launch.sh of the bundle.
+After exit status {tempfail} (asked to stop, checkpoint written) and evictions the run is {again}
+Put the bundle into {folder} of the volume, or into /opt of the image, as {place}."""
 TRAINJOB_COMMENT = """\
-A TrainJob of Kubeflow Trainer 2.2 or newer (trainer.kubeflow.org/v1alpha1): {nodes}, each a pod that starts launch.sh.
-The controller says who is who by PET_*; none of them stands here.
-With the published runtime a container that fails is started again in its pod, until the restarts of all pods together
-are six: {incidents}
-The bundle lies in {folder} of the volume, or in /opt of the image, as {place}."""
+A TrainJob of Kubeflow Trainer 2.2 or newer (trainer.kubeflow.org/v1alpha1) for {nodes}, each a pod that starts
+launch.sh. The controller sets PET_* in each pod; this file has none of them.
+With the published runtime a container that fails is restarted in its pod, until all pods together have been restarted
+six times: {failures}
+Put the bundle into {folder} of the volume, or into /opt of the image, as {place}."""
 
 
 def files(spec: Spec, digest: str) -> dict[str, str]:
-    """The two files by name; `digest` is that of what the bundle runs, by which a pod knows it.
+    """The two files by name; a pod recognizes the bundle by `digest` (`engines/pin.py`).
 
-    With a vLLM server there is a JobSet alone: a TrainJob has the jobs of its runtime, and no other.
+    With a vLLM server there is only a JobSet: a TrainJob has only the jobs of its runtime.
     """
     out = {JOBSET: document(_jobset(spec, digest), _comment(spec, JOBSET_COMMENT))}
     if not spec.asks_server:
@@ -80,31 +80,33 @@ def files(spec: Spec, digest: str) -> dict[str, str]:
 
 
 def place(spec: Spec) -> str:
-    """The bundle's folder; names of specs and of a sweep's members have no mark that a shell would read."""
+    """The bundle's folder; names of specs and members have no character that a shell would interpret."""
     return spec.folder or f"{spec.name}.bundle"
 
 
 def _comment(spec: Spec, text: str) -> str:
     nodes = spec.hardware.nodes
-    again = "started again." if requeues(spec) else "not started again."
+    again = "restarted." if requeues(spec) else "not restarted."
     return text.format(
         nodes=f"{nodes} node{'s' if nodes > 1 else ''}",
         tempfail=TEMPFAIL,
         again=again,
-        incidents=incidents(nodes),
+        failures=survived_failures(nodes),
         folder=FOLDER,
         place=place(spec),
     )
 
 
-def incidents(nodes: int) -> str:
-    """How many failures a TrainJob survives: each ends and restarts the container of every node, and a Job counts all.
+def survived_failures(nodes: int) -> str:
+    """How many failures a TrainJob survives: each restarts the container of every node, and a Job counts all restarts.
 
     Source: Kubernetes `pkg/controller/job/job_controller.go` (pastBackoffLimitOnFailure sums the restarts of all pods).
     """
     count = (BACKOFF_LIMIT - 1) // nodes
     return (
-        "none, of this many nodes." if count == 0 else f"{count} failure{'s' if count > 1 else ''} of a run like this."
+        "with this many nodes, at the first failure."
+        if count == 0
+        else f"a run like this survives {count} failure{'s' if count > 1 else ''}."
     )
 
 
@@ -117,10 +119,9 @@ def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START)
 
 
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
-    """The TrainJob. What its trainer cannot say of a pod is a patch of the runtime's one job, `node`."""
+    """The TrainJob. Parts of a pod that `trainer` cannot express are a patch of the runtime's only job, `node`."""
     hardware = spec.hardware
-    told = NODES.format(nodes=hardware.nodes)
-    steps = (told, NODE if hardware.nodes > 1 else "", UNSET)
+    steps = (NODES.format(nodes=hardware.nodes), NODE if hardware.nodes > 1 else "", UNSET)
     trainer: dict[str, Json] = {
         "image": spec.text("launch.image"),
         "command": ["bash", "-c", _script(spec, TRAINJOB, digest, *steps)],
@@ -139,7 +140,7 @@ def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
         "volumes": _volumes(spec),
         "containers": [{"name": "node", "volumeMounts": _mounts(spec)}],
     }
-    pod.update(_placed(spec))
+    pod.update(_node_placement(spec))
     patch: Json = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]}
     body: dict[str, Json] = {
         "runtimeRef": {"name": "torch-distributed"},
@@ -190,14 +191,14 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
         "failurePolicy": policy,
         "replicatedJobs": [_server(spec, digest), node] if server else [node],
     }
-    if server:  # the set is done when the training is, and the server ends with it
+    if server:  # the set is done when the training is, and then the server is ended
         body["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node"]}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": body}
 
 
 def _job(spec: Spec, nodes: int, container: dict[str, Json]) -> dict[str, Json]:
-    """An indexed job of `nodes` pods, which ends as soon as one of them does not succeed."""
-    asked: Json = {"containerName": container["name"], "operator": "In", "values": [TEMPFAIL]}
+    """An indexed job of `nodes` pods, which fails as soon as one of them does."""
+    stopped: Json = {"containerName": container["name"], "operator": "In", "values": [TEMPFAIL]}
     out: dict[str, Json] = {
         "completionMode": "Indexed",
         "parallelism": nodes,
@@ -205,7 +206,7 @@ def _job(spec: Spec, nodes: int, container: dict[str, Json]) -> dict[str, Json]:
         "backoffLimit": 0,
         "podFailurePolicy": {
             "rules": [
-                {"action": "FailJob", "onExitCodes": asked},
+                {"action": "FailJob", "onExitCodes": stopped},
                 {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
             ]
         },
@@ -217,7 +218,7 @@ def _job(spec: Spec, nodes: int, container: dict[str, Json]) -> dict[str, Json]:
         "terminationGracePeriodSeconds": grace(spec),
         "containers": [container],
         "volumes": _volumes(spec),
-        **_placed(spec),
+        **_node_placement(spec),
     }
     out["template"] = {"spec": pod}
     return out
@@ -239,7 +240,7 @@ def _container(spec: Spec, name: str, script: str, env: list[Json]) -> dict[str,
 
 
 def _server(spec: Spec, digest: str) -> dict[str, Json]:
-    """vLLM on a node of its own: ready when it answers, restarted with the set, ended with the training."""
+    """vLLM on its own node: ready when it answers, restarted with the set, ended with the training."""
     start = read(spec, "$bundle") + SERVER.format(options=server_options(spec))
     container = _container(spec, "vllm", _script(spec, JOBSET, digest, start=start), [])
     probe: Json = {"path": spec.stack.facts.vllm_health, "port": spec.integer("method.vllm.port")}
@@ -249,20 +250,20 @@ def _server(spec: Spec, digest: str) -> dict[str, Json]:
 
 
 def _resources(spec: Spec) -> dict[str, Json]:
-    """A GPU a process, or a core. Limits would do, but Trainer 2.0 takes a node without requests for one process."""
+    """A GPU or a core per process. Trainer 2.0 takes a node without requests, but with limits, for one process."""
     count: dict[str, Json] = {"cpu" if spec.on_cpu else "nvidia.com/gpu": spec.hardware.processes}
-    asked: dict[str, Json] = dict(count)
+    requests: dict[str, Json] = dict(count)
     if spec.get("launch.cpus") is not None:
-        asked["cpu"] = spec.integer("launch.cpus")
+        requests["cpu"] = spec.integer("launch.cpus")
         if spec.on_cpu:
             count["cpu"] = spec.integer("launch.cpus")
     if spec.get("launch.host_memory") is not None:
-        asked["memory"] = count["memory"] = f"{spec.integer('launch.host_memory')}Gi"
-    return {"requests": asked, "limits": count}
+        requests["memory"] = count["memory"] = f"{spec.integer('launch.host_memory')}Gi"
+    return {"requests": requests, "limits": count}
 
 
-def _placed(spec: Spec) -> dict[str, Json]:
-    """What a pod says of its nodes and of its image's registry."""
+def _node_placement(spec: Spec) -> dict[str, Json]:
+    """A pod's node selector, tolerations and pull secret."""
     out: dict[str, Json] = {}
     if spec.get("launch.node_selector") is not None:
         labels = (one.partition("=") for one in spec.names("launch.node_selector"))
@@ -275,7 +276,7 @@ def _placed(spec: Spec) -> dict[str, Json]:
 
 
 def _toleration(text: str) -> Json:
-    """`key=value:effect`, as kubectl writes a taint; without a value every one, without an effect every one."""
+    """A toleration for `key=value:effect`, as kubectl writes a taint. A missing value or effect matches every one."""
     taint, _, effect = text.partition(":")
     key, equals, value = taint.partition("=")
     out: dict[str, Json] = {"key": key, "operator": "Equal" if equals else "Exists"}
@@ -285,7 +286,7 @@ def _toleration(text: str) -> Json:
 
 
 def _volumes(spec: Spec) -> list[Json]:
-    """Shared memory for NCCL and data loaders, as much as the pod may use, and the claim."""
+    """Shared memory for NCCL and data loaders, without a limit of its own, and the claim."""
     out: list[Json] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     claim = spec.get("launch.volume")
     if isinstance(claim, str):

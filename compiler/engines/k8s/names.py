@@ -1,3 +1,3 @@
-"""The files that a bundle has for Kubernetes."""
+"""Names of a bundle's files for Kubernetes."""
 
 JOBSET, TRAINJOB = "jobset.yaml", "trainjob.yaml"

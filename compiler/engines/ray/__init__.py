@@ -10,10 +10,10 @@ from xpc.compiler.spec import Spec
 
 SCRIPT, NUMBERS = "ray_job.py", "ray.json"
 README = f"""
-On a Ray cluster (Ray 2.51 or newer) the same is one job, submitted in this folder, which Ray copies to every node. What
-requirements.txt lists is installed on the nodes; where it has an environment of its own there, PYTHON names its
-interpreter: `--runtime-env-json '{{"env_vars": {{"PYTHON": "/shared/venv/bin/python"}}}}'`. Tokens (HF_TOKEN,
-WANDB_API_KEY) are in the environment of the nodes.
+On a Ray cluster (Ray 2.51 or newer), submit the run as a job in this folder, which Ray copies to every node. The
+packages of requirements.txt must be installed on the nodes; if they have their own environment there, PYTHON names its
+interpreter: `--runtime-env-json '{{"env_vars": {{"PYTHON": "/shared/venv/bin/python"}}}}'`. Put tokens
+(HF_TOKEN, WANDB_API_KEY) into the environment of the nodes.
 
 ```
 ray job submit --working-dir . -- python {SCRIPT}
@@ -31,13 +31,13 @@ class Ray(Engine):
     volume = "an absolute folder that every node of the Ray cluster has"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The script, which is the same in every bundle, and its numbers."""
+        """The script, which is the same in every bundle, and its numbers in `ray.json`."""
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), SCRIPT), encoding="utf-8") as handle:
             script = handle.read()
         return {SCRIPT: script, NUMBERS: json.dumps(numbers(spec), indent=2) + "\n"}
 
     def readme(self, spec: Spec) -> list[str]:
-        """How the job is handed to Ray."""
+        """How to submit the job."""
         return README.replace("ray job submit --", f"ray job submit{words(spec)} --").splitlines()
 
     def command(self, spec: Spec, out: str) -> str:
@@ -45,14 +45,14 @@ class Ray(Engine):
         return f"ray job submit{words(spec)} --working-dir {quoted(out)} -- python {SCRIPT}"
 
     def sweep_command(self, spec: Spec, out: str) -> str:
-        """A job for each member; they wait for nodes in Ray."""
+        """A job for each member; Ray queues them until nodes are free."""
         members = quoted(out, MEMBERS)
         submit = f'ray job submit{words(spec)} --no-wait --working-dir "$member" -- python {SCRIPT}'
         return f"for member in {members}/*; do {submit}; done"
 
 
 def numbers(spec: Spec) -> dict[str, object]:
-    """What `ray_job.py` asks Ray for, and how often it starts the run again."""
+    """The resources that `ray_job.py` asks Ray for, and how often it restarts the run."""
     from xpc.compiler.engines.restarts import grace, requeues, retries
 
     again, hardware = requeues(spec), spec.hardware

@@ -1,10 +1,10 @@
-"""Runs this bundle on a Ray cluster, as a Ray Train job with a worker on each node that starts launch.sh there.
+"""Run this bundle on a Ray cluster, as a Ray Train job with one worker per node that starts launch.sh there.
 
-    ray job submit --working-dir . -- python ray_job.py    from this folder, which goes to every node
-    python ray_job.py                                      the same, typed on a machine of the cluster
+    ray job submit --working-dir . -- python ray_job.py    from this folder, which is copied to every node
+    python ray_job.py                                      the same, on a machine of the cluster
 
-ray.json beside this file has the numbers. PYTHON names the interpreter that trains, on every node (default: python3).
-The exit status is that of launch.sh: 0 when the run is done, 75 when it was asked to stop and was not started again.
+ray.json next to this file has the numbers. PYTHON names the interpreter that trains, on every node (default: python3).
+The exit status is that of launch.sh: 0 if the run is done, 75 if it was asked to stop and not restarted.
 For Ray 2.51 or newer.
 """
 
@@ -28,17 +28,17 @@ from typing import Any
 
 BUNDLE = os.path.dirname(os.path.abspath(__file__))
 TEMPFAIL = 75
-"""The status of a run that was asked to stop, and that goes on when it is started again."""
+"""Exit status of a run that was asked to stop; it resumes when it is started again."""
 FINAL = (0, 1, 2, TEMPFAIL)
-"""Those that are no failure, or one that another start would end in, too."""
+"""Exit statuses after which a retry is useless: no failure, or one that would happen again."""
 ENDED = "launch.sh ended with exit status"
 PASSED = ("PYTHON", "OMP_NUM_THREADS")
 PREFIXES = ("GLOO_", "HF_", "NCCL_", "PYTORCH_", "TOKENIZERS_", "TRACKIO_", "WANDB_", "XPC_")
-"""Variables of the job that go to every node: where they are not set there, or to another value."""
+"""Variables of the job that are passed to every node and override its own."""
 
 
 def main() -> int:
-    """Starts the job, waits for its end, and starts it again where it was asked to stop."""
+    """Start the job, wait for its end, and restart it if it was asked to stop."""
     os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"
     import ray
     from ray.train import FailureConfig, RunConfig, ScalingConfig
@@ -70,11 +70,11 @@ def main() -> int:
             return max(found, default=1)
         if status != TEMPFAIL or not job["again"]:
             return 1 if status is None else int(status)
-        say("stopped before its end; started again, to go on from the newest checkpoint")
+        say("stopped early; restarting from the newest checkpoint")
 
 
 def worker(expected: str | None, passed: dict[str, str]) -> Callable[[], int]:
-    """What Ray runs on each node. It is a closure, so that tokens among `passed` stand in no record of the job."""
+    """The function that Ray runs on each node. As a closure it keeps tokens in `passed` out of the job's records."""
 
     def node() -> int:
         import ray.train
@@ -84,13 +84,13 @@ def worker(expected: str | None, passed: dict[str, str]) -> Callable[[], int]:
         if bundle is None:
             raise RuntimeError(f"neither {os.getcwd()} nor {BUNDLE} is the bundle of this job")
         job, context = settings(bundle), ray.train.get_context()
-        said = {"XPC_NODE_WAIT": "1800", **inherited(bundle), **passed, "XPC_RETRIES": "0"}  # the job tries again
-        said["XPC_RAY_NODE"] = ray.get_runtime_context().get_node_id()
+        environment = {"XPC_NODE_WAIT": "1800", **inherited(bundle), **passed, "XPC_RETRIES": "0"}  # the job retries
+        environment["XPC_RAY_NODE"] = ray.get_runtime_context().get_node_id()
         if job["nodes"] > 1:
             first = context.get_world_rank() == 0
             address, port = broadcast_from_rank_zero((ray.util.get_node_ip_address(), free_port()) if first else None)
-            said.update(NODE_RANK=str(context.get_world_rank()), MASTER_ADDR=address, MASTER_PORT=str(port))
-        status = attended(bundle, job["folder"] or bundle, said)
+            environment.update(NODE_RANK=str(context.get_world_rank()), MASTER_ADDR=address, MASTER_PORT=str(port))
+        status = run_supervised(bundle, job["folder"] or bundle, environment)
         if status not in FINAL:
             raise RuntimeError(f"{ENDED} {status}")
         return status
@@ -105,7 +105,7 @@ def settings(bundle: str) -> Any:
 
 
 def digest(bundle: str) -> str | None:
-    """The SHA-256 of a bundle's table of digests, or None where no bundle lies."""
+    """The SHA-256 of a folder's bundle.toml, or None if it is not a bundle."""
     try:
         with open(os.path.join(bundle, "bundle.toml"), "rb") as handle:
             return hashlib.sha256(handle.read()).hexdigest()
@@ -114,7 +114,7 @@ def digest(bundle: str) -> str | None:
 
 
 def inherited(bundle: str) -> dict[str, str]:
-    """The worker's environment without what Ray has put there: a thread a core it reserved, and the bundle's folder."""
+    """The worker's environment without what Ray adds: a number of threads, and the bundle's folder in PYTHONPATH."""
     found = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     paths = [
         one
@@ -125,45 +125,45 @@ def inherited(bundle: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody holds."""
+    """A free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
 
 
 def say(text: str) -> None:
-    """A line of the job's log."""
+    """Print a line into the job's log."""
     print(f"ray_job.py: {text}", file=sys.stderr, flush=True)
 
 
-def attended(bundle: str, folder: str, environment: dict[str, str]) -> int:
-    """Runs launch.sh in the folder, and gives its exit status.
+def run_supervised(bundle: str, folder: str, environment: dict[str, str]) -> int:
+    """Run launch.sh in the folder and return its exit status.
 
-    Between the two stands a process of its own session that is no child of the worker, because Ray kills a worker with
-    its children: it hears of the worker's end by the end of a pipe, and asks launch.sh to stop.
+    Ray kills a worker together with its children. So a supervisor in its own session starts launch.sh: when the worker
+    ends, a pipe from it closes, and the supervisor asks launch.sh to stop.
     """
     alive, hold = os.pipe()
-    answer, told = os.pipe()
-    words = [sys.executable, os.path.join(bundle, "ray_job.py"), "--node", str(told)]
-    subprocess.run(words, stdin=alive, pass_fds=(told,), cwd=folder, env=environment, check=True)
+    status_in, status_out = os.pipe()
+    words = [sys.executable, os.path.join(bundle, "ray_job.py"), "--node", str(status_out)]
+    subprocess.run(words, stdin=alive, pass_fds=(status_out,), cwd=folder, env=environment, check=True)
     os.close(alive)
-    os.close(told)
-    with os.fdopen(answer) as handle:
+    os.close(status_out)
+    with os.fdopen(status_in) as handle:
         status = handle.read()
     os.close(hold)
     return int(status or 128 + signal.SIGKILL)
 
 
-def attend(told: int) -> None:
-    """The process between a worker and launch.sh. The next start on this node waits until it has ended."""
+def supervise(status_out: int) -> None:
+    """The supervisor between a worker and launch.sh. The next start on this node waits until it has ended."""
     if os.fork():
         os._exit(0)
     os.setsid()
     job, gone = settings(BUNDLE), threading.Event()
-    threading.Thread(target=tell_the_end, args=(gone,), daemon=True).start()
+    threading.Thread(target=wait_for_worker, args=(gone,), daemon=True).start()
     name = f"{digest(BUNDLE)}-{os.getuid()}-{os.environ['XPC_RAY_NODE']}"
     with open(os.path.join(tempfile.gettempdir(), f"xpc-{name}.lock"), "w", encoding="utf-8") as lock:
-        while not held(lock.fileno()):
+        while not is_locked(lock.fileno()):
             if gone.wait(0.2):
                 os._exit(0)
         child = subprocess.Popen(["bash", os.path.join(BUNDLE, "launch.sh")], stdin=subprocess.DEVNULL)
@@ -177,18 +177,18 @@ def attend(told: int) -> None:
                 time.sleep(0.2)
         status = -signal.SIGKILL if child.returncode is None else child.returncode
         with suppress(BrokenPipeError):  # the worker may have ended
-            os.write(told, str(128 - status if status < 0 else status).encode())
-        os.killpg(0, signal.SIGKILL)  # this process, and whatever the run has left
+            os.write(status_out, str(128 - status if status < 0 else status).encode())
+        os.killpg(0, signal.SIGKILL)  # this process, and all that the run has left
 
 
-def tell_the_end(gone: threading.Event) -> None:
-    """Waits for the end of the pipe that the worker holds."""
+def wait_for_worker(gone: threading.Event) -> None:
+    """Wait until the pipe from the worker closes."""
     sys.stdin.buffer.read()
     gone.set()
 
 
-def held(lock: int) -> bool:
-    """Whether the lock is this process's now."""
+def is_locked(lock: int) -> bool:
+    """Try to take the lock; whether this process has it now."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -198,5 +198,5 @@ def held(lock: int) -> bool:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--node"]:
-        attend(int(sys.argv[2]))
+        supervise(int(sys.argv[2]))
     sys.exit(main())

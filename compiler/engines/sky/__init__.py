@@ -1,4 +1,4 @@
-"""`launch sky`: `sky.yaml`, a task of SkyPilot on machines that it rents."""
+"""`launch sky`: `sky.yaml`, a SkyPilot task on rented machines."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class SkyPilot(Engine):
         return files(spec, pin)
 
     def readme(self, spec: Spec) -> list[str]:
-        """How the task is handed to SkyPilot."""
+        """How to submit the task."""
         from xpc.compiler.engines.sky.task import submit
 
-        return ["", "By SkyPilot, as a managed job; from this folder, which goes to every node:", "", "```",
+        return ["", "With SkyPilot, as a managed job, from this folder, which is copied to every node:", "", "```",
                 submit(spec), "```"]  # fmt: skip
 
     def command(self, spec: Spec, out: str) -> str:
@@ -35,7 +35,7 @@ class SkyPilot(Engine):
         return f"cd -- {quoted(out)} && {submit(spec)}"
 
     def sweep_command(self, spec: Spec, out: str) -> str:
-        """Each member's task, in the folder of the member."""
+        """Each member's task, submitted in the member's folder."""
         from xpc.compiler.engines.sky.task import submit
 
         members = quoted(out, MEMBERS)

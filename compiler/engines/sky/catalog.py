@@ -1,9 +1,9 @@
-"""What SkyPilot calls a GPU and a bucket."""
+"""SkyPilot's names of GPUs, and addresses of buckets."""
 
 from __future__ import annotations
 
 BUCKETS = ("s3://", "gs://", "r2://", "cos://", "oci://", "nebius://", "cw://", "https://")
-"""What a bucket's address begins with, as SkyPilot reads it."""
+"""Prefixes of bucket addresses in SkyPilot."""
 
 GPUS = {
     "p100-16gb": "P100",
@@ -40,10 +40,10 @@ GPUS = {
     "b200": "B200",
     "gb200": "GB200",
 }
-"""The registry's GPUs as SkyPilot names them: its catalog v8 (`common/accelerators.csv`) and, for what no cloud lists,
-`sky/utils/gpu_names.py` of 0.14.1."""
+"""SkyPilot's names of the registry's GPUs. Source: its catalog v8 (`common/accelerators.csv`) and, for GPUs that no
+cloud lists, `sky/utils/gpu_names.py` of 0.14.1."""
 
 
 def is_bucket(volume: str) -> bool:
-    """Whether a volume of SkyPilot is a bucket: storage of objects, and no shared file system."""
+    """Whether a volume of SkyPilot is a bucket, which is object storage and not a shared file system."""
     return volume.startswith(BUCKETS)

@@ -1,4 +1,4 @@
-"""Spec to `sky.yaml`: a task of SkyPilot that starts launch.sh on every node. Its shell holds no text of the spec."""
+"""Spec to `sky.yaml`: a SkyPilot task that starts launch.sh on every node. Its shell contains no text of the spec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.compiler.stacks import Json
 PORT = 8008
 
 COMMENT = """\
-A task of SkyPilot 0.12 or newer: {nodes}. Submitted in this folder, which goes to every node as it is:
+A task of SkyPilot 0.12 or newer for {nodes}. Submit it in this folder, which is copied to every node:
 {submit}
 Exit status {tempfail} (asked to stop, checkpoint written) {again}"""
 RANKS = """\
@@ -29,9 +29,9 @@ export NODE_RANK="$SKYPILOT_NODE_RANK" MASTER_ADDR="${{SKYPILOT_NODE_IPS%%[!0-9A
 
 
 def files(spec: Spec, pin: str) -> dict[str, str]:
-    """The file by its name."""
+    """The file by name."""
     nodes = spec.hardware.nodes
-    again = "and preemptions start it again." if requeues(spec) else "does not start it again; preemptions do."
+    again = "and preemptions restart it." if requeues(spec) else "does not restart it; preemptions do."
     comment = COMMENT.format(
         nodes=f"{nodes} node{'s' if nodes > 1 else ''}", submit=submit(spec), tempfail=TEMPFAIL, again=again
     )
@@ -51,7 +51,7 @@ def submit(spec: Spec) -> str:
 
 
 def _secrets(spec: Spec) -> list[str]:
-    """Environment variables that the run needs and that nobody writes down."""
+    """Environment variables with tokens that the run needs."""
     needed = {"HF_TOKEN": spec.flag("save.hub"), "WANDB_API_KEY": "wandb" in spec.names("track")}
     return [name for name, wanted in needed.items() if wanted]
 
@@ -94,7 +94,7 @@ def _resources(spec: Spec) -> dict[str, Json]:
 
 
 def _run(spec: Spec, pin: str) -> str:
-    """The shell of every node. SkyPilot lists the nodes' addresses a line each, the head's first."""
+    """The shell of every node. SkyPilot lists the nodes' addresses one per line, the head's first."""
     nodes = spec.hardware.nodes
     lines = ["set -eu\nbundle=$PWD\n", check(pin, "$bundle", "sky.yaml"), RANKS.format(nodes=nodes)]
     if nodes > 1:

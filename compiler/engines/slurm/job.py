@@ -1,7 +1,7 @@
 """Spec to `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
 
-`#SBATCH` lines are read before any shell, so that what stands in them is checked by rules (XP850, XP920); the script
-below them holds no text of the spec but an image and its mounts (XP912, XP921). Slurm is asked for the rest at the job.
+sbatch reads the `#SBATCH` lines before any shell, so rules check their contents (XP850, XP920). The script below them
+contains no text of the spec except an image and its mounts (XP912, XP921). It asks Slurm for everything else.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from xpc.compiler.engines.vllm_server import server_options
 from xpc.compiler.spec import Spec
 
 SHORTEST = 60
-"""Seconds before the limit that Slurm can still be asked for a signal; its clock counts minutes."""
+"""Shortest time in seconds between Slurm's signal and the limit, as its clock counts minutes."""
 
 HEAD = """\
 #!/usr/bin/env bash
 {options}
 # Starts launch.sh on {nodes} of a Slurm cluster.{server_head}
 #
-#   sbatch job.sbatch                        submit; relative folders of the run begin where this is typed
+#   sbatch job.sbatch                        submit; relative folders of the run begin in the current folder
 #   sbatch --qos=high --mem=200G job.sbatch  the same; options of sbatch go before the lines above
 #
-# The environment goes along: activate the virtual environment first, or set PYTHON. The bundle, the data and the output
-# lie in folders that every node sees.
+# The job gets your environment: activate the virtual environment first, or set PYTHON. The bundle, the data and the
+# output must be in folders that every node sees.
 #
-# A job that is asked to stop (near its limit, or for another job) saves a checkpoint, and {ending}
+# A job that is asked to stop (near its limit, or to make room for another job) saves a checkpoint, and {ending}
 """
 
 START = """\
 set -euo pipefail
 
 if [ -z "${SLURM_JOB_ID:-}" ]; then
-  echo "job.sbatch: this is a job for Slurm: sbatch job.sbatch" >&2
+  echo "job.sbatch: this is a Slurm job; submit it: sbatch job.sbatch" >&2
   exit 2
 fi
 say() { printf 'job.sbatch: %s\\n' "$*"; }
 
-# Runs a command to its end, hands USR1 and TERM on to it as USR1, and leaves its exit status in $status. USR1, because
-# srun kills the tasks at a TERM of its own. A shell waits in the foreground for it: when a signal ends the `wait` for a
-# command that ends at that moment, bash may lose its status.
+# Runs a command to its end, passes USR1 and TERM on to it as USR1, and puts its exit status into $status. It is USR1
+# because srun kills its tasks when it gets TERM itself. A subshell waits in the foreground: bash may lose the status of
+# a command that ends at the moment when a signal interrupts `wait`.
 asked="" own=""
 # shellcheck disable=SC2317,SC2329 # the traps call it
 pass_on() {
@@ -68,28 +68,28 @@ run() {
   rm -f -- "$own/child"
 }
 
-# Behind the traps: of a node that a signal ends, srun tells the signal, and not another node's failure behind it.
+# After the traps: for a node that a signal ends, srun reports the signal instead of a later failure of another node.
 own=$(mktemp -d)
 trap 'rm -rf -- "$own"' EXIT
 
-# What each node does: srun starts this script again on each, from the bundle. It gives the highest status of all nodes,
-# and ends the others at the first that is not 0, by a TERM that the run answers like any other.
+# The part of each node: srun starts this script again on every node. It returns the highest status of all nodes, and
+# at the first status that is not 0 it ends the other nodes with TERM, which the run handles as any request to stop.
 if [ "${1:-}" = node ]; then
-  export NODE_RANK=$SLURM_NODEID XPC_RETRIES=0 # the batch shell tries again, on all nodes
-  # Kernels are compiled once a job and node: a folder that several nodes share makes them wait for each other.
+  export NODE_RANK=$SLURM_NODEID XPC_RETRIES=0 # the batch shell retries, on all nodes
+  # Compile kernels once per job and node: in a shared folder the nodes would wait for each other.
   export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$own/triton}
   run "$XPC_JOB_BUNDLE/launch.sh"
-  # 138 and 143: the signal came before the run could answer it. 143 else is for a node whose shell it came before.
+  # 138 and 143: the signal came before the run could handle it. Else 143 is kept for a node whose shell got it first.
   if [ -n "$asked" ] && { [ "$status" = 138 ] || [ "$status" = 143 ]; }; then status=75; fi
   if [ "$status" = 143 ]; then status=137; fi
-  # A node that is slow to begin could not answer yet to the TERM that a failure brings it.
+  # A node that starts slowly could not yet handle the TERM that follows a failure.
   if [ "$status" != 0 ] && [ "$status" != 75 ] && ((SECONDS < 5)); then sleep $((5 - SECONDS)) || true; fi
   if [ "$status" = 75 ] && [ "$asked" = USR1 ]; then
-    # Asked through the batch shell, which runs on the first node, too, and learns of it there.
+    # The batch shell passed the request on; it also runs on the first node and finds the mark there.
     if [ "$NODE_RANK" = 0 ]; then touch "$XPC_JOB_STOPPED"; fi
     exit 0
   fi
-  # Asked by Slurm: the others leave first. A failure counts for more than the 75 of the others.
+  # Slurm asked: the others exit first. A failure counts more than their 75.
   if [ "$status" = 75 ]; then sleep 3 || true; fi
   if ((status > 0 && status < 55)); then status=$((200 + status)); fi
   exit "$status"
@@ -103,19 +103,19 @@ fi
 """
 
 BATCH = """
-# The batch shell, on the first node. Slurm runs a copy of this script, so that its place is asked for. Of an array, the
-# number of its last task alone would name the whole of it.
+# The batch shell, on the first node. Slurm runs a copy of this script, so ask for its original path. In an array the
+# id of the last task alone would name the complete array.
 id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 id=${id:-$SLURM_JOB_ID}
 job=$(scontrol show job "$id")
 script=$(sed -n '/^ *Command=/{s///p;q;}' <<<"$job")
-if [ -n "$script" ]; then script=$(realpath -ms -- "$script"); fi # as it was typed: a container mounts whole paths
+if [ -n "$script" ]; then script=$(realpath -ms -- "$script"); fi # a container mounts absolute paths
 here=${script%/*}
 """
 
 MEMBER = """\
 if ! printf '%s  %s\\n' {pin} "$here/runs.sha256" | sha256sum --check --status; then
-  say "the sweep in $here is another than the one that was submitted: submit it anew" >&2
+  say "the sweep in $here is not the one that was submitted: submit it again" >&2
   exit 1
 fi
 pin=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))s/ .*//p" "$here/runs.sha256")
@@ -125,7 +125,7 @@ here=$here/members/${{members[SLURM_ARRAY_TASK_ID]}}
 
 CHECK = """\
 if [ ! -f "$here/launch.sh" ]; then
-  say "no bundle in ${here:-the place of this job}: submit the file job.sbatch of a bundle, by its path" >&2
+  say "no bundle in ${here:-the folder of this job}: submit the job.sbatch of a bundle by its path" >&2
   exit 1
 fi
 """
@@ -136,7 +136,7 @@ if [ "$SLURM_JOB_NUM_NODES" != {nodes} ]; then
   exit 1
 fi
 
-# A node's name, or its address as Slurm knows it where the name means nothing to the others.
+# A node's name, or its address in Slurm if the other nodes cannot resolve the name.
 address() {{
   if getent ahosts "$1" >/dev/null 2>&1; then
     printf '%s\\n' "$1"
@@ -155,7 +155,7 @@ if [ -n "${{SLURM_CPUS_PER_TASK:-}}" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CP
 
 STEP = """\
 
-# One task a node; the processes of a node may use every core that the job has there.
+# One task per node; its processes may use every core that the job has there.
 step=(
   srun --nodes={train} --ntasks={train} --ntasks-per-node=1 --relative=0
   --wait=60 --kill-on-bad-exit=1 --cpu-bind=none --export=ALL
@@ -165,12 +165,12 @@ step=(
 
 SRUN = '"${container[@]}" '
 INSIDE = """\
-# The container's /tmp need not be the node's: the note that the run was stopped lies where the job was submitted.
+# The container's /tmp may not be the node's, so the mark of a stopped run is in the folder of the submission.
 XPC_JOB_STOPPED=$PWD/.xpc-stopped-$SLURM_JOB_ID-$restarts
 trap 'rm -rf -- "$own" "$XPC_JOB_STOPPED"' EXIT
 """
 PYXIS = """
-# By pyxis: a container on each node, which sees the bundle, the folder of the job and what the spec mounts.
+# pyxis starts a container on each node with the bundle, the folder of the job and the mounts of the spec.
 root=${{script%/*}}
 container=(
   --container-image={image} "--container-workdir=$PWD"
@@ -178,7 +178,7 @@ container=(
 )
 """
 APPTAINER = """
-# By apptainer: a container on each node, which sees the bundle, the folder of the job and what the spec mounts.
+# apptainer starts a container on each node with the bundle, the folder of the job and the mounts of the spec.
 root=${{script%/*}}
 container=(
   apptainer exec{gpu} --pwd "$PWD" --bind "$root:$root" --bind "$PWD:$PWD"{mounts} {image}
@@ -187,7 +187,7 @@ container=(
 
 SERVER = """\
 
-# The last node generates. It is waited for XPC_SERVER_WAIT seconds at most: it may have a model to download.
+# The last node generates completions. Wait up to XPC_SERVER_WAIT seconds: it may have to download a model.
 XPC_VLLM_HOST=$(address "${{hosts[{train}]}}")
 export XPC_VLLM_HOST
 serve() {{
@@ -196,7 +196,7 @@ serve() {{
   local last=$((SECONDS + ${{XPC_SERVER_WAIT:-1800}}))
   until [ -n "$asked" ] || "${{PYTHON:-python3}}" "$here/trainer/vllm_server.py" --answers "$XPC_VLLM_HOST"; do
     if ! kill -0 "$server" 2>/dev/null; then
-      say "the vLLM server on ${{hosts[{train}]}} ended; its message stands above" >&2
+      say "the vLLM server on ${{hosts[{train}]}} ended; its message is above" >&2
       exit 1
     fi
     if ((SECONDS > last)); then
@@ -216,7 +216,7 @@ WATCH = """\
   fi
 """
 WATCHED = """\
-# A server that ends takes the training with it, which would wait for it in vain.
+# If the server ends, end the training, which would wait for it forever.
 watch() {
   while kill -0 "$server" 2>/dev/null; do sleep 2; done
   local child
@@ -225,11 +225,11 @@ watch() {
 """
 
 ATTEMPTS = """
-# What failed for a reason that may pass is tried again on the same nodes: a process that was killed, a connection that
-# was lost. Not a run that said what is wrong, or that was asked to stop.
+# A run that failed for a temporary reason, such as a killed process or a lost connection, is retried on the same nodes.
+# A run that ended with an error message, or that was asked to stop, is not.
 attempts={attempts}
 for ((attempt = 1; attempt <= attempts; attempt++)); do
-  # Two jobs on one node have two ports; so has a job that comes back to a node before its last port is free.
+  # Two jobs on one node get different ports; so does a job that returns to a node before its old port is free.
   MASTER_PORT=$((10000 + (SLURM_JOB_ID + 1009 * restarts + 211 * (attempt - 1)) % 20000))
   XPC_ATTEMPT="$attempt of $attempts"
   export MASTER_PORT XPC_ATTEMPT
@@ -247,22 +247,22 @@ TEARDOWN = """\
     exit 1
   fi
   kill "$watcher" 2>/dev/null || true
-  kill -s TERM "$server" 2>/dev/null || true # the end of the job ends what is left of it
+  kill -s TERM "$server" 2>/dev/null || true # the end of the job ends the rest of it
 """
 
 LOST = """\
-  # A node that is lost ends the run on the others before Slurm notices. It starts no task any more.
+  # A lost node ends the run on the others before Slurm notices. Test whether all nodes still start tasks.
   if [ "$status" != 0 ] && [ "$status" != 75 ] && [ -z "$asked" ]; then
     timeout --kill-after=5 60 srun --nodes={nodes} --ntasks={nodes} --overlap true || again=true
   fi
-  # A node so slow to begin that the stop of another ended it: the highest status is that node's, not the stop's.
+  # A node that was still starting when another stopped: the highest status is its own, not that of the stop.
   if [ "$status" = 143 ]; then status=75; fi
 """
 
 NEXT = """\
   if [ -n "$asked" ] || [ "$again" = true ] || ((status != 76 && (status <= 131 || status > 200))); then break; fi
   if ((attempt < attempts)); then
-    say "started again, from the newest complete checkpoint where there is one: attempt $((attempt + 1)) of $attempts"
+    say "restarting from the newest complete checkpoint, if there is one: attempt $((attempt + 1)) of $attempts"
 {wait}  fi
 done
 """
@@ -273,17 +273,17 @@ WAIT = """\
 END = """\
 if ((status > 200 && status < 255)); then status=$((status - 200)); fi
 
-# Stopped before its end: by a signal to the job, in answer to which the run saved or before it could, or to its nodes.
+# Stopped early: by a signal to the job, before or after the run could save, or by one to its nodes.
 if [ -e "$XPC_JOB_STOPPED" ] || [ "$status" = 75 ] || { [ -n "$asked" ] && [ "$status" = 138 ]; }; then again=true; fi
 if [ "$again" = true ]; then
   job=$(scontrol show job "$id")
   case "$job" in
-    *JobState=COMPLETING*) ;; # Slurm has decided already, as of a job that is cancelled
+    *JobState=COMPLETING*) ;; # Slurm has decided already, as for a cancelled job
     *Requeue=1*)
-      say "stopped before its end; queued again, to go on from the newest checkpoint"
+      say "stopped early; queued again, to resume from the newest checkpoint"
       scontrol requeue "$id" && exit 0
       ;;
-    *) say "stopped before its end; submit it again to go on from the newest checkpoint" ;;
+    *) say "stopped early; submit it again to resume from the newest checkpoint" ;;
   esac
   exit 75
 fi
@@ -292,11 +292,11 @@ exit "$status"
 
 
 def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
-    """The script, for a job of this name; of a sweep with so many members, an array of jobs.
+    """The script for a job with this name; with `members`, for an array of jobs, one per member of a sweep.
 
-    `pin` is the digest of what runs, of a sweep that of the list of its members' digests.
+    `pin` is the digest of `run.sha256`; for a sweep, of the list of its members' digests.
 
-    A sweep's script lies beside its `launch.sh`, whose `--list` names the members one a line, in the order of the
+    A sweep's script lies next to its `launch.sh`, whose `--list` prints the members one per line, in the order of the
     array; each is a bundle in `members/`.
     """
     train = spec.hardware.nodes
@@ -305,10 +305,10 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
     head = HEAD.format(
         options="\n".join(f"#SBATCH --{one}" for one in options(spec, name, members)),
         nodes=f"{train} {'node' if train == 1 else 'nodes'}",
-        server_head=" One more runs the vLLM server." if served else "",
-        ending="is queued again.\n# So is one that loses a node."
+        server_head=" One more node runs the vLLM server." if served else "",
+        ending="is queued again.\n# So is a job that loses a node."
         if requeues(spec)
-        else "ends with exit\n# status 75: submit it again, and it goes on.",
+        else "ends with exit\n# status 75: submit it again, and it resumes.",
     )
     start = START.replace("#watch#", WATCH if served else "")
     parts = [head, start]
@@ -328,7 +328,7 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
 
 
 def container(spec: Spec) -> str:
-    """What starts the container of each node; empty without one. XP912 and XP921 say what its words may be."""
+    """Shell lines that start the container of each node; empty without one. XP912 and XP921 check their words."""
     image = spec.get("launch.image")
     if not isinstance(image, str):
         return ""
@@ -340,17 +340,17 @@ def container(spec: Spec) -> str:
             mounts="".join(f" --bind {shlex.quote(one)}" for one in mounts),
             image=shlex.quote(address),
         )
-    return PYXIS.format(image=shlex.quote(of_enroot(image)), mounts="".join(f",{one}" for one in mounts))
+    return PYXIS.format(image=shlex.quote(enroot_image(image)), mounts="".join(f",{one}" for one in mounts))
 
 
-def of_enroot(image: str) -> str:
-    """An image as pyxis takes it: `host#name:tag`; a path of a squashed one stays."""
+def enroot_image(image: str) -> str:
+    """An image in the form of pyxis, `host#name:tag`; the path of a squashed image stays."""
     host, slash, rest = image.partition("/")
     return f"{host}#{rest}" if slash and host and ("." in host or ":" in host or host == "localhost") else image
 
 
 def options(spec: Spec, name: str, members: int = 0) -> list[str]:
-    """The words of `sbatch`, without their dashes. Free texts among them are those that XP850 lets through."""
+    """The options of sbatch, without their dashes. XP850 checks the free texts among them."""
     hardware = spec.hardware
     log = "%x-%A_%a" if members else "%x-%j"
     words = [
@@ -369,8 +369,8 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
     if spec.get("launch.host_memory") is not None and not spec.flag("launch.exclusive"):
         words.append(f"mem={spec.integer('launch.host_memory')}G")
     for path in ("launch.partition", "launch.account", "launch.qos", "launch.constraint"):
-        asked = spec.get(path)
-        words += [] if asked is None else [f"{path.rpartition('.')[2]}={asked}"]
+        text = spec.get(path)
+        words += [] if text is None else [f"{path.rpartition('.')[2]}={text}"]
     time = spec.get("launch.time")
     if isinstance(time, int):
         words += [f"time={limit(time)}", f"signal=B:USR1@{lead(spec, time)}"]
@@ -380,14 +380,14 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
 
 
 def cores(spec: Spec) -> int:
-    """Cores of a node: as written, else one for each process on the CPU, and eight, which nodes have, for each GPU."""
+    """Cores of a node: as written, else one per process on the CPU, and eight per GPU."""
     if spec.get("launch.cpus") is not None:
         return spec.integer("launch.cpus")
     return spec.hardware.processes * (1 if spec.on_cpu else 8)
 
 
 def limit(seconds: int) -> str:
-    """A time as sbatch reads it, in whole minutes, which is how Slurm counts: `1-06:30:00`."""
+    """A time in the format of sbatch, rounded up to the minutes in which Slurm counts: `1-06:30:00`."""
     minutes = -(-seconds // 60)
     return f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:00"
 
@@ -395,6 +395,6 @@ def limit(seconds: int) -> str:
 def lead(spec: Spec, seconds: int) -> int:
     """Seconds before the limit at which the run is asked to stop: enough for a step and a checkpoint.
 
-    At most half of the time, and never less than a minute, the resolution of Slurm's clock.
+    At most half of the time, and at least a minute, the resolution of Slurm's clock.
     """
     return max(SHORTEST, min(grace(spec), seconds // 2, 65535))

@@ -68,7 +68,7 @@ def test_another_shell_is_told_so(bundle: str) -> None:
 def test_an_interpreter_that_is_none_is_named(bundle: str) -> None:
     done = subprocess.run([os.path.join(bundle, "launch.sh")], env={**os.environ, "PYTHON": "/no/python"},
                           capture_output=True, text=True, check=False)  # fmt: skip
-    told = "launch.sh: there is no program /no/python; PYTHON names the interpreter of the run\n"
+    told = "launch.sh: no program /no/python; set PYTHON to the interpreter of the run\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
 
 

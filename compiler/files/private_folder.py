@@ -1,0 +1,135 @@
+"""Small JSON files that xpc keeps for itself, in a folder that only the user can write to.
+
+The folder is held open while it is used. Links in its place or in it are not followed, only the user's own regular
+files are read, and nothing but entries is deleted. No command needs an entry: any failure to read or write one is
+treated as if there were none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MOST = 256
+"""Entries that a folder keeps."""
+LARGEST = 2**20
+"""Size limit of an entry, in bytes."""
+
+
+def private_folder(kind: str) -> str | None:
+    """The folder for entries of a kind, `~/.cache/xpc/KIND`; None if XPC_CACHE=off or there is no absolute home."""
+    if os.environ.get("XPC_CACHE") == "off":
+        return None
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "xpc", kind) if os.path.isabs(base) else None
+
+
+def read(folder: str, name: str) -> dict[str, Any] | None:
+    """An entry, or None if it cannot be read or is not a JSON object."""
+    try:
+        held = _opened(folder)
+        if held is None:
+            return None
+        try:
+            entry = _read(name, held)
+        finally:
+            os.close(held)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def write(folder: str, name: str, text: str) -> None:
+    """Write an entry and delete the oldest above MOST. One above LARGEST is not written, and nothing is raised."""
+    if len(text) > LARGEST:
+        return
+    try:
+        held = _opened(folder, make=True)
+        if held is None:
+            return
+        try:
+            _write(name, text, held)
+            _prune(held)
+        finally:
+            os.close(held)
+    except (OSError, ValueError):
+        pass
+
+
+def _opened(folder: str, make: bool = False) -> int | None:
+    """The opened folder, or None if others can write to it.
+
+    The folders above `xpc` may be links, as people make them of `~/.cache`; `xpc` and the folders in it may not.
+    """
+    above, kind = os.path.split(folder)
+    base, ours = os.path.split(above)
+    if make:
+        os.makedirs(base, mode=0o700, exist_ok=True)
+    held = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+    for name in (ours, kind):
+        if make:
+            try:  # noqa: SIM105 - importing contextlib costs more than reading an entry
+                os.mkdir(name, 0o700, dir_fd=held)
+            except FileExistsError:
+                pass
+        outer = held
+        try:
+            held = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
+        finally:
+            os.close(outer)
+    if _is_private(os.fstat(held)):
+        return held
+    os.close(held)
+    return None
+
+
+def _is_private(found: os.stat_result) -> bool:
+    """Whether only the user can write to it."""
+    return found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+def _read(name: str, folder: int) -> Any:
+    held = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    with open(held, encoding="utf-8") as handle:
+        found = os.fstat(held)
+        if not stat.S_ISREG(found.st_mode) or not _is_private(found) or found.st_size > LARGEST:
+            raise ValueError("not an entry")
+        return json.loads(handle.read(LARGEST))
+
+
+def _write(name: str, text: str, folder: int) -> None:
+    temporary = f"{name}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        with open(os.open(temporary, flags, 0o600, dir_fd=folder), "w", encoding="utf-8") as handle:
+            handle.write(text)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        _remove(temporary, folder)  # half an entry, of this process or of a killed one with the same number
+        raise
+
+
+def _remove(name: str, folder: int) -> None:
+    if stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=folder)
+
+
+def _prune(folder: int) -> None:
+    """Delete the oldest entries, and half entries of killed processes; other files stay."""
+    with os.scandir(folder) as inside:
+        names = [one.name for one in inside if _is_entry(one.name) and one.is_file(follow_symlinks=False)]
+    if len(names) > MOST:
+        kept = sorted((os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime_ns, name) for name in names)
+        for _, name in kept[:-MOST]:
+            os.unlink(name, dir_fd=folder)
+
+
+def _is_entry(name: str) -> bool:
+    """Whether a name is that of an entry: 64 hexadecimal digits, and while it is written `.` and a process number."""
+    hexadecimal, _, number = name.partition(".")
+    return len(hexadecimal) == 64 and not hexadecimal.strip("0123456789abcdef") and (not number or number.isdecimal())
