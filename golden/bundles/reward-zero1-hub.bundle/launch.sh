@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
-# Starts this run. README.md says what it trains; the files beside this script hold every value that it uses.
+# Starts this run. README.md describes it; the files next to this script contain every value that it uses.
 #
 #   global batch   64 = 4 pairs x 4 accumulation x 4 processes
 #   processes      4 = 1 node x 4
 #   strategy       zero1, bf16, on 4 x h100-80gb
 #   target         trl-1.16
 #
-#   ./launch.sh                          train, or go on from the newest complete checkpoint
+#   ./launch.sh                          train, or resume from the newest complete checkpoint
 #   ./launch.sh --preflight              check this machine against the bundle, and stop
 #   ./launch.sh --dry-run                print the command, and stop
 #   ./launch.sh --stage DIR [--wheels]   fetch models and rows (and packages) for machines without a network
 #   ./launch.sh --help                   print this, and stop
 #
-# Nothing else is accepted. Read from the environment:
+# It takes no other arguments. Read from the environment:
 #
 #   PYTHON               the interpreter of the run (python3)
-#   XPC_STAGED           a folder that --stage has filled: models and rows are read from there, and no hub is asked
-#   XPC_DATA_ROOT        where data files and model folders that are not in the bundle are looked for first
-#   XPC_RETRIES          how often a run that has lost a process is started again (3)
-#   MASTER_PORT          a port of node 0 that is free (found where none is named)
-#   PYTORCH_ALLOC_CONF   settings of torch's memory of GPUs (expandable_segments:True)
+#   XPC_STAGED           a folder filled by --stage: models and rows are read from it instead of the hub
+#   XPC_DATA_ROOT        the first place to look for data files and model folders that are not in the bundle
+#   XPC_RETRIES          how often a run that has lost a process is restarted (3)
+#   MASTER_PORT          a free port of node 0 (found if unset)
+#   PYTORCH_ALLOC_CONF   settings of torch's GPU allocator (expandable_segments:True)
 #
-# Exit status: 0 trained, now or before; 75 asked to stop, the same command goes on; 1 something is wrong, and a message
-# says what; 2 used wrongly; 76, 128 and more: a process was lost, or what it needs, and the same command goes on.
+# Exit status: 0 trained, now or before; 1 an error, with a message; 2 used wrongly; 75 asked to stop; 76, 128 and more:
+# a process, or something that it needs, was lost. After 75, 76 and 128 the same command resumes.
 if [ -z "${BASH_VERSION:-}" ]; then
   echo "launch.sh: this is a script for bash: bash launch.sh" >&2
   exit 2
@@ -37,7 +37,7 @@ only_preflight=false
 only_stage=false
 
 if [ "${1:-}" != --stage ] && [ "$#" -gt 1 ]; then
-  echo "launch.sh: one argument at most; what is trained is decided by the bundle, not by flags" >&2
+  echo "launch.sh: at most one argument; the bundle decides what is trained, not flags" >&2
   exit 2
 fi
 case "${1:-}" in
@@ -68,14 +68,14 @@ number() {
   esac
 }
 
-# Times that a run is started again whose process has died, from its newest checkpoint; not one that says what is wrong.
+# How often a run is restarted from its newest checkpoint after a process died. One that ends with an error is not.
 export XPC_RETRIES="${XPC_RETRIES:-3}"
 number XPC_RETRIES "$XPC_RETRIES"
 
 port=${MASTER_PORT:-0}
 number MASTER_PORT "$port"
 
-# Segments that grow leave fewer gaps in a GPU's memory where rows have many lengths.
+# Growing segments leave fewer gaps in a GPU's memory if the rows have many lengths.
 if [ -z "${PYTORCH_ALLOC_CONF:-}${PYTORCH_CUDA_ALLOC_CONF:-}" ]; then
     export PYTORCH_ALLOC_CONF=expandable_segments:True
 fi
@@ -93,19 +93,19 @@ if [ "$dry_run" = true ]; then
   exit 0
 fi
 if ! command -v "$python" >/dev/null; then
-  printf '%s: there is no program %q; PYTHON names the interpreter of the run\n' "${script##*/}" "$python" >&2
+  printf '%s: no program %q; set PYTHON to the interpreter of the run\n' "${script##*/}" "$python" >&2
   exit 2
 fi
 
-# A folder that launch.sh --stage has filled: models and rows are read from there, and no hub is asked.
+# A folder filled by launch.sh --stage: models and rows are read from it instead of the hub.
 if [ -n "${XPC_STAGED:-}" ]; then
   "$python" "$here/stage.py" "$XPC_STAGED" --missing
   XPC_STAGED=$(readlink -f -- "$XPC_STAGED")
   export XPC_STAGED HF_HUB_CACHE="$XPC_STAGED/hub" HF_HUB_OFFLINE=1
-  unset TRANSFORMERS_CACHE # which transformers before 5 prefers
+  unset TRANSFORMERS_CACHE # transformers before 5 prefers it
 fi
 
-# All checks in one plain process; the launcher makes those before a launch itself.
+# All checks in one plain process; before a launch the launcher itself runs them.
 if [ "$only_preflight" = true ]; then
   exec "$python" "$here/trainer/main.py" --preflight
 fi

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Evaluates the trained model by lm-evaluation-harness 0.4.13. evaluation.json beside this script names the tasks.
+# Evaluates the trained model with lm-evaluation-harness 0.4.13. evaluation.json next to it names the tasks.
 #
 #   processes      8
 #   results        eval/results.json in the output folder of the run
 #
-#   ./evaluate.sh             evaluate; started in the folder that launch.sh was started in
+#   ./evaluate.sh             evaluate; start it in the folder where launch.sh was started
 #   ./evaluate.sh --dry-run   print the command, and stop
 #   ./evaluate.sh --help      print this, and stop
 #
-# Nothing else is accepted. Read from the environment:
+# It takes no other arguments. Read from the environment:
 #
 #   PYTHON       the interpreter (python3)
-#   XPC_STAGED   a folder that launch.sh --stage has filled: no hub is asked
+#   XPC_STAGED   a folder filled by launch.sh --stage, which is read instead of the hub
 #
-# Exit status: 0 evaluated; 1 something is wrong, and a message says what; 2 used wrongly.
+# Exit status: 0 evaluated; 1 an error, with a message; 2 used wrongly.
 if [ -z "${BASH_VERSION:-}" ]; then
   echo "evaluate.sh: this is a script for bash: bash evaluate.sh" >&2
   exit 2
@@ -26,7 +26,7 @@ python=${PYTHON:-python3}
 dry_run=false
 
 if [ "$#" -gt 1 ]; then
-  echo "evaluate.sh: one argument at most; what is evaluated is decided by the bundle, not by flags" >&2
+  echo "evaluate.sh: at most one argument; the bundle decides what is evaluated, not flags" >&2
   exit 2
 fi
 case "${1:-}" in
@@ -53,15 +53,15 @@ if [ "$dry_run" = true ]; then
   exit 0
 fi
 if ! command -v "$python" >/dev/null; then
-  printf '%s: there is no program %q; PYTHON names the interpreter of the run\n' "${script##*/}" "$python" >&2
+  printf '%s: no program %q; set PYTHON to the interpreter of the run\n' "${script##*/}" "$python" >&2
   exit 2
 fi
 
-# A folder that launch.sh --stage has filled: models and rows are read from there, and no hub is asked.
+# A folder filled by launch.sh --stage: models and rows are read from it instead of the hub.
 if [ -n "${XPC_STAGED:-}" ]; then
   "$python" "$here/stage.py" "$XPC_STAGED" --missing
   XPC_STAGED=$(readlink -f -- "$XPC_STAGED")
   export XPC_STAGED HF_HUB_CACHE="$XPC_STAGED/hub" HF_HUB_OFFLINE=1
-  unset TRANSFORMERS_CACHE # which transformers before 5 prefers
+  unset TRANSFORMERS_CACHE # transformers before 5 prefers it
 fi
 exec "${command[@]}"
