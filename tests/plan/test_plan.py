@@ -19,7 +19,7 @@ import utilisation
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.lower.disk import _kept
+from xpc.compiler.lower.disk import _checkpoints
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import GIB, coefficients
 from xpc.compiler.plan.experiment import _saves as saved
@@ -173,7 +173,7 @@ def test_the_last_step_is_saved_too(every, steps, saves):
     text = text.replace('save "out"', f'save "out" every={every}')
     spec = check_text(text.encode(), "run.xp", Workspace(ROOT)).spec
     assert saved(spec, steps) == saves
-    assert every.endswith("%") or _kept(spec) == saves
+    assert every.endswith("%") or _checkpoints(spec) == saves
 
 
 @pytest.mark.parametrize(("more", "kept"), [("", 3), ("eval(every=4, patience=2)\ndata(holdout=5%)", 4)])
@@ -185,7 +185,7 @@ def test_the_best_checkpoint_stands_beside_those_that_are_kept(more, kept):
         .replace('save "out"', 'save "out" every=4 keep=2')
     )
     spec = check_text(f"{text}{more}\n".encode(), "run.xp", Workspace(ROOT)).spec
-    assert _kept(spec) == kept
+    assert _checkpoints(spec) == kept
 
 
 @pytest.mark.parametrize("words", ["8 h100", "0 x h100-80gb", "x", ""])
