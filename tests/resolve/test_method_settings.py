@@ -19,18 +19,7 @@ from xpc.compiler.language.methods import METHODS
 # -- adapters ---------------------------------------------------------------------------------------------------------
 
 
-def test_lora_has_trls_defaults() -> None:
-    assert plan("lora")["lora"] == {
-        "kind": "lora", "rslora": False, "dora": False, "parameters": None, "modules_to_save": None, "lr_ratio": None,
-        "embedding_lr": None, "rank": 16, "alpha": 32, "dropout": 0.05, "targets": "all-linear",
-        "bits": None, "adapter_dtype": "float32", "compute_dtype": "bfloat16",
-        "storage_dtype": "uint8", "double_quant": True, "quant_type": "nf4",
-    }  # fmt: skip
-    assert plan()["lora"] is None
-    assert plan("lora(rank=8, alpha=16, dropout=0, targets=[q_proj, v_proj])")["lora"]["targets"] == [
-        "q_proj",
-        "v_proj",
-    ]
+def test_requirements_name_peft_where_a_run_has_an_adapter() -> None:
     assert "peft==0.21.2" in compiled(spec("lora"))["requirements.txt"].decode().splitlines()
     assert "peft" not in compiled(spec())["requirements.txt"].decode()
 
