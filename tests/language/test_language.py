@@ -21,6 +21,7 @@ from compile_support import (
     shown,
     value,
 )
+from extra_arguments import NUMBER
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.render import render
@@ -190,11 +191,11 @@ def test_extra_refuses(escape, line, code):
 
 def test_extra_is_passed_on():
     text = spec(
-        "extra trl {\n  neftune_noise_alpha = 5\n}",
+        f"extra trl {{\n  {NUMBER} = 5\n}}",
         "extra deepspeed {\n  wall_clock_breakdown\n  zero_optimization {\n    sub_group_size = 1M\n  }\n}",
     )
     files = compiled(text)
-    assert b'"neftune_noise_alpha": 5' in files["trainer_args.json"]
+    assert f'"{NUMBER}": 5'.encode() in files["trainer_args.json"]
     assert b'"wall_clock_breakdown": true' in files["deepspeed.json"]
     assert b'"sub_group_size": 1000000' in files["deepspeed.json"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from case_support import data, spec, trained
 from compile_support import REPOSITORY, checked, codes, compiled, errors, only, put, shown, value
+from extra_arguments import DPO_NUMBER, GRPO_NUMBER, SFT_TEXT
 from method_support import ON, PAIRS, PROMPTS, arguments, of, plan, some
 
 from xpc.compiler.data.shapes import SHAPES
@@ -118,15 +119,14 @@ def test_the_escape_has_the_names_of_the_methods_class() -> None:
     def extra(method: str, line: str) -> list[str]:
         return errors(checked(spec(of(method), "extra trl {", f"  {line}", "}", train=ON.get(method, PAIRS))))
 
-    assert extra("dpo", "f_divergence_type = js_divergence") == []
-    assert extra("sft", "f_divergence_type = js_divergence") == ["XP121"]
-    assert extra("dpo", "packing_strategy = bfd") == ["XP121"]
+    assert extra("dpo", f"{DPO_NUMBER} = 4") == []
+    assert extra("sft", f"{DPO_NUMBER} = 4") == ["XP121"]
+    assert extra("dpo", f"{SFT_TEXT} = text") == ["XP121"]
     assert extra("dpo", "beta = 0.1") == ["XP120"]
     assert extra("sft", "beta = 0.1") == ["XP121"]
-    assert extra("grpo", "importance_sampling_level = sequence") == []
+    assert extra("grpo", f"{GRPO_NUMBER} = 4") == []
     assert extra("grpo", "num_generations = 4") == ["XP120"]
-    assert extra("grpo", "vllm_server_host = host") == []
-    assert arguments("method dpo", "extra trl {", "  ld_alpha = 0.5", "}", train=PAIRS)["ld_alpha"] == 0.5
+    assert arguments("method dpo", "extra trl {", f"  {DPO_NUMBER} = 4", "}", train=PAIRS)[DPO_NUMBER] == 4
 
 
 # -- data -------------------------------------------------------------------------------------------------------------

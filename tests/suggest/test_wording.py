@@ -2,6 +2,7 @@
 
 import pytest
 from compile_support import HEAD, checked, codes, errors, put, shown
+from extra_arguments import NUMBER
 
 from xpc.compiler.explain.texts import explain
 from xpc.compiler.render import render
@@ -80,7 +81,7 @@ def test_in_the_header(written, message, help):
         ("optimizer {\n  beta = [0.9, 0.95]\n}", "`beta` is not", "write `betas`"),
         ("optimizer {\n  nesterov = true\n}", "`nesterov` is not", "`optimizer` has lr, betas"),
         ("data {\n  take = 5\n}", "`take` belongs to a source", "write `SOURCE(take=5)`"),
-        ("extra {\n  neftune_noise_alpha = 5\n}", "`extra` goes to", "write `extra trl {`"),
+        (f"extra {{\n  {NUMBER} = 5\n}}", "`extra` goes to", "write `extra trl {`"),
         ("warmup 3%", "`warmup` takes its value behind `=`", "write `warmup=3%`"),
         ('"gbs": 4', "lines of JSON are settings here, with `=`", "write `gbs=4`"),
     ],
@@ -113,9 +114,9 @@ def test_the_forms_that_helps_name_are_legal(fix):
 def test_extra_as_a_call():
     found = checked(f"{LINE} with extra(trl)\n")
     assert found.spec is not None, shown(found)
-    found = checked(f"xpc 1\n{LINE}\nextra trl(neftune_noise_alpha=5)\n")
+    found = checked(f"xpc 1\n{LINE}\nextra trl({NUMBER}=5)\n")
     assert found.spec is not None, shown(found)
-    assert found.spec.extra["trl"]["neftune_noise_alpha"].value == 5
+    assert found.spec.extra["trl"][NUMBER].value == 5
 
 
 def test_a_block_that_a_syntax_error_took_is_no_second_mistake():
