@@ -43,11 +43,11 @@ def test_every_row_is_a_question_and_an_answer() -> None:
 
 
 def test_a_heldout_number_is_in_the_training_set_in_neither_direction() -> None:
-    def said(name: str) -> set[str]:
+    def contents(name: str) -> set[str]:
         return {message["content"] for row in rows(name) for message in row}
 
-    assert not said("data.jsonl") & said("heldout.jsonl")
-    assert len(said("data.jsonl")) == 4 * 400
+    assert not contents("data.jsonl") & contents("heldout.jsonl")
+    assert len(contents("data.jsonl")) == 4 * 400
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def alone(warm: Forks, place: str, tmp_path_factory: pytest.TempPathFactory) -> 
     """The losses of the same run with both processes on one machine."""
     bundle = compiled(spec(strategy="zero2", hardware="2 x cpu", length="4 steps"), place, f"{place}/one.bundle")
     run = launch(bundle, str(tmp_path_factory.mktemp("one")), PYTHON=warm.python)
-    assert run.done.returncode == 0, run.said
+    assert run.done.returncode == 0, run.output
     return run.losses
 
 

@@ -26,13 +26,13 @@ SCRIPTS = {
 }
 
 
-def told(text: str, root: str = "") -> dict[str, object]:
+def evaluation(text: str, root: str = "") -> dict[str, object]:
     """evaluation.json of a spec."""
     return dict(json.loads((compiled(text, root) if root else compiled(text))["evaluation.json"]))
 
 
 def names(text: str) -> list[str]:
-    found = told(text)["tasks"]
+    found = evaluation(text)["tasks"]
     assert isinstance(found, list)
     return [task["name"] for task in found]
 
@@ -86,7 +86,7 @@ def test_no_text_of_the_spec_stands_in_the_script(tmp_path):
 
 
 def test_what_the_harness_is_told():
-    assert told(spec(asks("gsm8k", "mmlu"))) == {
+    assert evaluation(spec(asks("gsm8k", "mmlu"))) == {
         "format": 1,
         "harness": harness.version(),
         "tasks": [{"name": "gsm8k", "file": None}, {"name": "mmlu", "file": None}],
@@ -96,14 +96,14 @@ def test_what_the_harness_is_told():
         "processes": 8,
         "parallelize": False,
     }
-    found = told(spec("eval(tasks=[humaneval], allow_code_execution, micro=4, every=10)", "data(holdout=5%)"))
+    found = evaluation(spec("eval(tasks=[humaneval], allow_code_execution, micro=4, every=10)", "data(holdout=5%)"))
     assert (found["allow_code_execution"], found["batch_size"]) == (True, 4)
 
 
 def test_a_model_larger_than_a_gpu_is_spread():
-    found = told(spec(asks("gsm8k"), "lora", train=BIG, strategy="zero3"))
+    found = evaluation(spec(asks("gsm8k"), "lora", train=BIG, strategy="zero3"))
     assert (found["processes"], found["parallelize"]) == (1, True)
-    assert [told(SCRIPTS[name])["parallelize"] for name in ("one-gpu", "cpu")] == [False, False]
+    assert [evaluation(SCRIPTS[name])["parallelize"] for name in ("one-gpu", "cpu")] == [False, False]
 
 
 def test_the_leaderboard_is_its_groups_but_one():
@@ -178,7 +178,7 @@ def test_a_task_file_is_copied_with_what_it_names(tmp_path):
 
 def test_the_bundles_own_spec_compiles_again(tmp_path):
     made = compiled(spec(asks('"tasks/mine.yaml"', "gsm8k")), put(tmp_path, {"tasks/mine.yaml": OWN, **ROWS}))
-    again = told(made["spec.xp"].decode(), put(tmp_path / "bundle", made))
+    again = evaluation(made["spec.xp"].decode(), put(tmp_path / "bundle", made))
     tasks = again["tasks"]
     assert isinstance(tasks, list)
     assert tasks[1] == {"name": "gsm8k", "file": None}
@@ -190,7 +190,7 @@ def test_a_file_of_a_base_is_beside_the_base(tmp_path):
         "base/all.xp": "xpc 1\n" + asks('"mine.yaml"') + "\n", "base/mine.yaml": OWN, "base/rows.jsonl": "{}\n",
     })  # fmt: skip
     text = spec().replace("xpc 1\n", 'xpc 1\nextends "base/all.xp"\n')
-    found = told(text, root)["tasks"]
+    found = evaluation(text, root)["tasks"]
     assert isinstance(found, list)
     assert found[0]["file"].endswith("/mine.yaml")
 
@@ -213,7 +213,7 @@ def test_a_task_file_that_cannot_be_copied_is_an_error(files, code, tmp_path):
 
 def test_data_of_the_hub_is_not_looked_for(tmp_path):
     text = OWN.replace("dataset_path: json", "dataset_path: org/name")
-    assert told(spec(asks('"tasks/mine.yaml"')), put(tmp_path, {"tasks/mine.yaml": text}))["tasks"]
+    assert evaluation(spec(asks('"tasks/mine.yaml"')), put(tmp_path, {"tasks/mine.yaml": text}))["tasks"]
 
 
 def test_words_of_a_list_stand_below_their_key_or_as_deep():

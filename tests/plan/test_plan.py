@@ -68,10 +68,10 @@ def test_the_verdicts_of_measured_runs():
     rows = accuracy.kept()
     died, ran = [row for row in rows if row["oom"]], [row for row in rows if not row["oom"]]
     assert len(died) >= 40
-    assert not [row for row in died if accuracy.said(row) == "fits"]
-    assert sum(accuracy.said(row) == "no" for row in ran) <= 0.03 * len(ran)
+    assert not [row for row in died if accuracy.judged(row) == "fits"]
+    assert sum(accuracy.judged(row) == "no" for row in ran) <= 0.03 * len(ran)
     low = [row for row in ran if (row["measured_peak_gib"] or 1e9) < 0.75 * row["capacity_gib"]]
-    assert sum(accuracy.said(row) in ("tight", "no") for row in low) <= 0.1 * len(low)
+    assert sum(accuracy.judged(row) in ("tight", "no") for row in low) <= 0.1 * len(low)
 
 
 def test_the_fused_head_is_within_a_tenth():
@@ -88,12 +88,12 @@ def test_the_fused_head_is_within_a_tenth():
 
 
 def test_speeds_are_predicted_from_other_models():
-    off = sorted(abs(value / row["tok_s_gpu"] - 1) for row, value in utilisation.left_out())
+    off = sorted(abs(value / row["tok_s_gpu"] - 1) for row, value in utilisation.excluded())
     assert len(off) > 100
     assert statistics.mean(off) <= 0.10
     assert off[int(0.9 * len(off))] <= 0.25
     low, high = range_of(())
-    assert sum(low <= value / row["tok_s_gpu"] <= high for row, value in utilisation.left_out()) >= 0.9 * len(off)
+    assert sum(low <= value / row["tok_s_gpu"] <= high for row, value in utilisation.excluded()) >= 0.9 * len(off)
     assert high - low <= 2 * 0.2
 
 

@@ -35,7 +35,7 @@ def pushed(
 
 def test_it_trains_and_tells_where_the_model_is(pushed: tuple[Hub, Run]) -> None:
     hub, run = pushed
-    assert run.done.returncode == 0, run.said
+    assert run.done.returncode == 0, run.output
     assert f"pushed     {hub.url}/me/model (branches " in run.done.stdout
     assert run.steps == [1, 2, 3, 4]
     assert "Traceback" not in run.done.stderr
