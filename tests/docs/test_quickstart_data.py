@@ -177,7 +177,7 @@ def test_the_table_counts_all_and_prints_nothing_raw() -> None:
     assert shown.endswith("right answers to 40 questions that it never saw: 0 before, 39 after")
 
 
-def test_a_run_that_left_nothing_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_without_output_is_distinguished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert script("show").main([str(tmp_path)]) == 2
     assert "metrics.jsonl is missing" in capsys.readouterr().err
 

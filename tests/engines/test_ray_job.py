@@ -99,7 +99,7 @@ def test_the_status_of_launch_sh_comes_back(bundle: str, tmp_path: Path, status:
 
 
 @pytest.mark.slow
-def test_when_the_worker_is_killed_the_run_is_asked_to_stop(bundle: str):
+def test_killed_worker_stops_the_run(bundle: str):
     """As Ray kills one: with SIGKILL, of it and of its children."""
     one = worker(bundle)
     until(lambda: launched_lines(bundle))

@@ -66,7 +66,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_whoever_is_asked_the_run_saves_and_exits_75(runs: Callable[[str], Runs], tmp_path: object, way: str) -> None:
+def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], tmp_path: object, way: str) -> None:
     source, who, numbers = WAYS[way]
     here = runs(DEFAULT)
     bundle = here.compiled(source, way.replace(" ", "-"))
@@ -150,7 +150,7 @@ def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs
         assert checkpoints(run.out) == []
 
 
-def test_the_second_node_is_asked(runs: Callable[[str], Runs], tmp_path: object) -> None:
+def test_signal_to_the_second_node_saves(runs: Callable[[str], Runs], tmp_path: object) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(text("nodes 2", world=1, **LONG), "nodes")  # type: ignore[arg-type]
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}

@@ -79,7 +79,7 @@ def test_a_constructor_takes_its_fields_alone(made):
         made()
 
 
-def test_a_copy_differs_in_what_is_said():
+def test_copy_differs_in_the_stated_fields():
     before = Place(1, label="a")
     assert evolve(before, y=3) == Place(1, 3, before.names, label="a")
     assert before.y == 0

@@ -122,7 +122,7 @@ def test_a_bare_choice_takes_the_settings_of_its_clause():
     assert value(HEAD + 'wandb(name="x")\n', "track.name") == "x"
 
 
-def test_settings_behind_a_name_of_the_sentence_are_its_own_as_in_the_body():
+def test_settings_after_a_name_of_the_sentence_belong_to_it():
     """`with lora rank=8` is `lora rank=8`; what the body has no setting of ends there."""
     lines = [
         'track wandb name="x" every=5',

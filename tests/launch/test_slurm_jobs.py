@@ -69,7 +69,7 @@ def test_the_last_of_two_options_wins(cluster: Cluster, tmp_path: Path) -> None:
     assert held(cluster, tmp_path / "more", "--nodes=3")["NumNodes"].split("-")[0] == "3"
 
 
-def test_a_whole_node_is_held_for_a_few_cores(cluster: Cluster, tmp_path: Path) -> None:
+def test_exclusive_node_is_allocated_for_a_few_cores(cluster: Cluster, tmp_path: Path) -> None:
     """XP922: the cores of the task are 2, and nobody else gets the others."""
     (tmp_path / "part").write_text("#!/bin/sh\nsleep 60\n")
     number = cluster.submit("--exclusive", "--cpus-per-task=2", str(tmp_path / "part"), cwd=str(tmp_path))
@@ -92,7 +92,7 @@ def running(folder: Path, start: int = 0) -> bool:
     return all(sum(line.startswith("rank") for line in node_lines(str(folder), rank)) > start for rank in (0, 1))
 
 
-def test_each_node_is_told_its_place(cluster: Cluster, tmp_path: Path) -> None:
+def test_each_node_gets_its_rank(cluster: Cluster, tmp_path: Path) -> None:
     # The bundle's folder has a space, and the job is submitted from beside it
     script = stand_in(str(tmp_path), spec(), "0")
     number = cluster.submit(script, cwd=str(tmp_path))
@@ -114,7 +114,7 @@ exec "$@"
 """
 
 
-def test_a_container_mounts_whole_paths(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_mounts_complete_paths(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job is submitted by a relative path; apptainer 1.4.5 refuses one as the place of a mount."""
     script = Path(stand_in(str(tmp_path), spec(more='launch slurm(image="/shared/a.sif", container=apptainer)'), "0"))
     (tmp_path / "bin").mkdir()
@@ -147,7 +147,7 @@ def test_a_run_that_is_compiled_anew_while_the_job_waits_is_refused(cluster: Clu
     assert not node_lines(str(tmp_path), 0)
 
 
-def test_asked_to_stop_it_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:
+def test_stopped_job_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")
     assert cluster.run("scancel", "--signal=USR1", "--batch", number).returncode == 0  # what --signal=B:USR1@300 sends

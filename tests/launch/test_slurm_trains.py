@@ -46,7 +46,7 @@ def job_report(cluster: Cluster, job: dict[str, str], cwd: Path) -> str:
     return f"{job}\n{log(cwd)}\n{cluster.logs()}"
 
 
-def test_asked_to_stop_it_goes_on_where_it_was(
+def test_stopped_job_continues_where_it_was(
     trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
     """The signal that Slurm sends before the limit; no step is lost, and none is done twice."""

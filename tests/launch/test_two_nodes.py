@@ -101,7 +101,7 @@ def test_two_nodes_train_as_one_does(
     assert len(alone) == 4
 
 
-def test_what_is_wrong_is_told_once_and_in_time(pair: Nodes, place: str, tmp_path: object) -> None:
+def test_findings_are_reported_once_and_in_time(pair: Nodes, place: str, tmp_path: object) -> None:
     pair.name(True)
     cwd, bundle = str(tmp_path), two(place, "wrong")
     # the other node is missing

@@ -96,7 +96,7 @@ def test_the_spec_file_says_it_again(line: str) -> None:
     assert json.loads(again["trainer_args.json"])["freeze"] == json.loads(files["trainer_args.json"])["freeze"]
 
 
-def test_whole_modules_take_room() -> None:
+def test_fully_trained_modules_need_memory() -> None:
     def micro(line: str) -> int:
         text = f"xpc 1\ntrain llama-3.1-8b-instruct on infinity-instruct for 1 epochs\nhardware 1 x h100-80gb\n{line}\n"
         found = checked(text + "batch(gbs=256, seq=512)\nmodel(dtype=bf16)\nmemory(checkpointing)\n")

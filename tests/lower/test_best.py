@@ -15,7 +15,7 @@ from xpc.compiler.language.methods import METHODS
 TARGETS = pytest.mark.parametrize("target", stacks.names())
 
 
-def test_an_interval_in_error_is_told_of_once() -> None:
+def test_wrong_interval_is_reported_once() -> None:
     for wrong in ("0", "2.5", "100%", "often"):
         found = checked(spec(HELD, f"eval(every={wrong})", *extra(BEST)))
         assert len(codes(found)) == 1, (wrong, codes(found))

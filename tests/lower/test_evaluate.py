@@ -85,7 +85,7 @@ def test_no_text_of_the_spec_stands_in_the_script(tmp_path):
     assert b"zq7" not in files["evaluate.sh"]
 
 
-def test_what_the_harness_is_told():
+def test_harness_gets_these_settings():
     assert evaluation(spec(asks("gsm8k", "mmlu"))) == {
         "format": 1,
         "harness": harness.version(),
@@ -185,7 +185,7 @@ def test_the_bundles_own_spec_compiles_again(tmp_path):
     assert tasks[0]["file"].endswith("/mine.yaml")
 
 
-def test_a_file_of_a_base_is_beside_the_base(tmp_path):
+def test_file_of_a_base_is_relative_to_the_base(tmp_path):
     root = put(tmp_path, {
         "base/all.xp": "xpc 1\n" + asks('"mine.yaml"') + "\n", "base/mine.yaml": OWN, "base/rows.jsonl": "{}\n",
     })  # fmt: skip
@@ -224,7 +224,7 @@ def test_words_of_a_list_stand_below_their_key_or_as_deep():
     assert _listed("data_files: [a, b]\nother:\n- c\n", "data_files") == ["a", "b"]
 
 
-def test_a_task_that_names_python_functions_is_told_so(tmp_path):
+def test_task_with_python_functions_is_refused(tmp_path):
     plain = {"mine.yaml": "task: mine\ndataset_path: json\ndataset_kwargs:\n  data_files: rows.jsonl\n"}
     named = {"mine.yaml": plain["mine.yaml"] + "process_docs: !function helpers.f\n", "helpers.py": "f = None\n"}
     for files, said in ((plain, False), (named, True)):

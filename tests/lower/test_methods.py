@@ -239,7 +239,7 @@ def test_gbs_counts_completions() -> None:
     ]
 
 
-def test_evaluation_holds_whole_groups() -> None:
+def test_evaluation_batch_has_complete_groups() -> None:
     got = arguments("method grpo(rewards=format, generations=16)", "data(holdout=64)", "eval(every=10)", train=PROMPTS,
                     batch="gbs=128 micro=1", hardware="8 x h100-80gb")  # fmt: skip
     assert got["per_device_eval_batch_size"] * 8 % 16 == 0

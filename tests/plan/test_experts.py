@@ -137,7 +137,7 @@ def test_adapters_of_a_stack_of_experts_hold_a_copy_of_it() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["qwen3_moe", "mixtral"])
 @pytest.mark.parametrize("precision", ["bf16", "amp"])
-def test_what_a_layer_of_experts_with_adapters_keeps_beside_its_tokens(family: str, precision: str) -> None:
+def test_adapted_experts_keep_what_the_plan_counts(family: str, precision: str) -> None:
     """The copy of the stack to the byte, and at most what is counted for the copies of the adapters."""
     oracle = pytest.importorskip("oracle")
     mode, known = f"lora-all/{precision}/sdpa", stacks.load(DEFAULT)

@@ -271,7 +271,7 @@ SHARDED: dict[str, tuple[int | None, object, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHARDED)
-def test_fsdp_is_told_what_the_strategy_means(answers: Mapping[str, Mapping[str, Any]], name: str) -> None:
+def test_fsdp_arguments_follow_the_strategy(answers: Mapping[str, Mapping[str, Any]], name: str) -> None:
     fsdp = answer(answers, name)["fsdp"]
     version, how, state_dict = SHARDED[name]
     assert fsdp["fsdp_version"] == version
@@ -291,7 +291,7 @@ def test_hybrid_strategies_get_their_mesh(answers: Mapping[str, Mapping[str, Any
 
 
 @pytest.mark.slow
-def test_offload_is_told_apart(answers: Mapping[str, Mapping[str, Any]]) -> None:
+def test_offload_of_optimizer_and_parameters_is_distinguished(answers: Mapping[str, Mapping[str, Any]]) -> None:
     assert "CPUOffloadPolicy" in answer(answers, "fsdp-offload")["fsdp"]["cpu_offload"]
     assert "CPUOffloadPolicy" not in answers["fsdp"]["fsdp"]["cpu_offload"]
 

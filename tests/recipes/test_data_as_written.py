@@ -100,7 +100,7 @@ def test_a_split_of_its_own_is_evaluated_on(hub: Path) -> None:
     assert (plan["eval_split"], plan["holdout"]) == ("validation", None)
 
 
-def test_a_split_that_is_not_there_is_told(hub: Path) -> None:
+def test_missing_split_is_reported(hub: Path) -> None:
     with pytest.raises(RunError, match=r"cannot read org/chat \(validation\)"):
         built(hub, "eval(every=epoch, split=validation)", train="org/chat:long")
 

@@ -127,7 +127,7 @@ def test_a_share_is_the_number_that_its_digits_say(tenths: int) -> None:
     assert take.value == float(f"{tenths}e-3")
 
 
-def test_a_whole_dataset_goes_to_the_trainer_in_its_order(tmp_path: Path) -> None:
+def test_complete_dataset_reaches_the_trainer_in_its_order(tmp_path: Path) -> None:
     """As in the handbook and Open-R1 for a dataset_name; the sampler shuffles."""
     train, _ = by_the_bundle(tmp_path, [("a", None)], 0, None)
     assert first_turns(train) == [f"a{i}" for i in range(SIZES["a"])]
@@ -165,7 +165,7 @@ def test_columns_that_are_not_named_are_left_out(tmp_path: Path, columns: str, l
         ("prompt = problem\n  format = prompt", ["answer", "level", "prompt"]),
     ],
 )
-def test_rewards_are_given_the_columns_beside_the_prompt(tmp_path: Path, written: str, left: list[str]) -> None:
+def test_rewards_get_the_columns_next_to_the_prompt(tmp_path: Path, written: str, left: list[str]) -> None:
     """As in Open-R1's grpo.py, which leaves out `messages` alone."""
     row = {"problem": "1 + 1?", "answer": "2", "level": 3, "messages": rows("a")[0]["messages"]}
     put(tmp_path, {"math.jsonl": json.dumps(row) + "\n"})

@@ -63,7 +63,7 @@ def test_the_first_line(change, line, tmp_path):
     assert out.split("\n")[0] == line or (line == "same" and "tokens" not in out.split("\n")[0])
 
 
-def test_steps_of_unknown_rows_are_told_as_a_ratio(tmp_path):
+def test_steps_of_unknown_rows_are_a_ratio(tmp_path):
     text = spec(train="qwen2.5-3b on someone/data for 3 epochs")
     out = difference(diff(tmp_path, text, text.replace("gbs=128", "gbs=256")))
     assert out.startswith("gbs 128 -> 256: half the steps, same tokens\n")
@@ -119,7 +119,7 @@ data mixed {
          {f"data me/{each}[train]": ("messages", "text") for each in "abc"}),
     ],
 )  # fmt: skip
-def test_sources_are_told_one_by_one(old, new, settings, follows, tmp_path):
+def test_changed_sources_are_listed_one_by_one(old, new, settings, follows, tmp_path):
     _, group = table(tmp_path, MIXED, MIXED.replace(old, new))
     assert (named(group["settings"]), named(group["follows"])) == (settings, follows)
     keys = [one["name"] for one in group["arguments"] if " data.sources" in one["name"]]
@@ -294,7 +294,7 @@ def test_members_of_two_sweeps_are_compared_by_name(tmp_path):
     assert difference(diff(tmp_path, SWEEP, SWEEP.replace("lr =", "lr  ="), "--exit-code")) == "the same 4 runs\n"
 
 
-def test_a_run_beside_a_sweep(tmp_path):
+def test_run_against_a_sweep(tmp_path):
     found, group = table(tmp_path, spec(), SWEEP.replace("gbs=128", "gbs=256"))
     assert {one["name"]: one["after"] for one in found["swept"]} == {"optimizer.lr": "1e-06, 2e-06", "seed": "1, 2"}
     assert named(group["settings"]) == {"batch.gbs": ("128", "256"), "save": ('"out/run"', '"out/run/MEMBER"')}
@@ -321,7 +321,7 @@ def test_markdown_has_no_markup_of_the_spec(tmp_path):
     assert "### Settings" in out
 
 
-def test_a_terminal_is_told_no_escapes(tmp_path):
+def test_terminal_gets_no_escapes(tmp_path):
     out = diff(tmp_path, SEED, SEED.replace("my-second", "my\\u001bsecond"))
     assert b"\x1b" not in out.stdout + out.stderr
 
@@ -348,7 +348,7 @@ def test_a_spec_is_compared_with_its_base(before, after, line, tmp_path):
 KEPT = "memory(checkpointing=false)"
 
 
-def test_memory_hours_and_a_verdict_that_changes_are_told(tmp_path):
+def test_changed_memory_hours_and_verdict_are_shown(tmp_path):
     before, after = (spec(KEPT, batch=f"gbs=128 micro={micro} seq=1536") for micro in (4, 8))
     out = difference(diff(tmp_path, before, after))
     assert re.match(r"micro 4 -> 8; memory [\d.]+ -> [\d.]+ GiB: tight, was fits\n", out)

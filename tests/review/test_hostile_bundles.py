@@ -60,7 +60,7 @@ def test_a_forged_manifest_is_none(what, bundle):
     assert tree(secret)
 
 
-def test_damaged_bundles_are_told_in_a_sentence(bundle):
+def test_damaged_bundle_is_one_sentence(bundle):
     draw = random.Random(7)
     kept = bundle + ".kept"
     shutil.copytree(bundle, kept)

@@ -174,7 +174,7 @@ def test_nothing_is_loaded_from_elsewhere_and_no_name_is_markup(page, tmp_path):
     assert "<b>&." not in where.read_text()
 
 
-def test_what_is_not_known_is_said(page):
+def test_unknown_numbers_are_reported(page):
     text, told = page(SPEC.format(model="qwen2.5-7b-instruct", micro=2).replace("8 x h100-80gb", "8 x cpu")
                       .replace("precision bf16", "precision fp32"))  # fmt: skip
     assert told["verdict"] == "unknown"
@@ -182,7 +182,7 @@ def test_what_is_not_known_is_said(page):
     read(text)
 
 
-def test_a_page_that_cannot_be_written_is_said(tmp_path):
+def test_unwritable_page_is_reported(tmp_path):
     (tmp_path / "run.xp").write_text(SPEC.format(model="qwen2.5-7b-instruct", micro=2))
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):

@@ -66,7 +66,7 @@ def test_specs_cover_the_language(accepted: tuple[list[Spec], int]) -> None:
 
 
 @pytest.mark.slow
-def test_every_setting_is_drawn() -> None:
+def test_every_setting_is_generated() -> None:
     written: set[str] = set()
     for number in range(1500):
         source, _ = decode(generator.spec(f"words-{number}").encode(), "t.xp")

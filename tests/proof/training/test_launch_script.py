@@ -42,7 +42,7 @@ def test_by_its_path_from_elsewhere(bundle: str, tmp_path: object) -> None:
     assert runs(done.stdout, bundle)
 
 
-def test_as_a_word_of_bash_beside_it(bundle: str) -> None:
+def test_arguments_are_quoted_as_bash_does(bundle: str) -> None:
     assert runs(dry(["bash", "launch.sh"], bundle).stdout, bundle)
     # A folder that begins with a dash, and a CDPATH that makes `cd` print
     above = os.path.dirname(bundle)
@@ -59,7 +59,7 @@ def test_through_a_link_and_through_the_path(bundle: str, tmp_path: object) -> N
 
 
 @pytest.mark.skipif(shutil.which("dash") is None, reason="there is no other shell here")
-def test_another_shell_is_told_so(bundle: str) -> None:
+def test_other_shell_is_refused(bundle: str) -> None:
     done = dry(["dash", "launch.sh"], bundle)
     assert done.returncode == 2
     assert done.stderr == "launch.sh: this is a script for bash: bash launch.sh\n"

@@ -46,7 +46,7 @@ def ended(warm: Warm, text: str, name: str, cwd: str, *words: str) -> tuple[int,
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_rows_that_are_cut_are_told_and_kept(warm: Warm, tmp_path: Path, target: str) -> None:
+def test_truncated_rows_are_reported_and_kept(warm: Warm, tmp_path: Path, target: str) -> None:
     text = spec(length="1 step", target=target, sizes="gbs=8 micro=4 seq=16")
     run = warm.train(text, f"cut-{target}", target, str(tmp_path))
     found = run.summary["data"]

@@ -71,7 +71,7 @@ def test_the_specimens() -> None:
     assert "zero3(offload=" in messages("llama-3.1-70b-instruct", "8 x a100-80gb")
 
 
-def test_of_a_strategy_that_nobody_wrote_nothing_is_said_before_the_spec_is_right() -> None:
+def test_chosen_strategy_has_no_finding_while_the_spec_has_errors() -> None:
     header = "train qwen2.5-7b-instruct on no-robots with"
     assert codes(checked(f"{header} attn=flsh2\n"), "error") == ["XP106"]
     assert codes(checked(f"{header} zero1 attn=flsh2 8 x t4\n"), "error") == ["XP106", "XP480"]
