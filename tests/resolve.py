@@ -49,7 +49,7 @@ taken to need torch and einops, as its setup.py says. Whether it builds is not a
 """
 
 
-def beside(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
+def additions(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
     """What a set has beside the packages and versions of every bundle of its stack, in words."""
     base = stack.requirements()
     return ", ".join(f"{name} {pins[name]}" for name in sorted(pins) if base.get(name) != pins[name]) or "nothing"
@@ -62,7 +62,7 @@ def sets() -> dict[tuple[str, str], str]:
         stack = stacks.load(name)
         assert stack is not None
         pins = dict(line.split("==") for line in text.splitlines())
-        found[name, beside(stack, pins)] = text
+        found[name, additions(stack, pins)] = text
     return dict(sorted(found.items()))
 
 

@@ -38,7 +38,7 @@ def installed(tmp_path_factory):
     return folder / "env" / "bin" / "xpc"
 
 
-def ran(program, *words, cwd, **more):
+def completed(program, *words, cwd, **more):
     environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), **more}
     return subprocess.run([program, *words], cwd=cwd, capture_output=True, text=True, check=False, env=environment)
 
@@ -69,28 +69,28 @@ def test_every_command_works_outside_of_the_clone(installed, tmp_path):
             "torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name a/b",
         ),
     ):
-        done = ran(installed, *words, cwd=tmp_path)
+        done = completed(installed, *words, cwd=tmp_path)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
 
 
 def test_what_it_compiles_is_what_the_clone_compiles(installed, tmp_path):
     (tmp_path / "sentence.xp").write_text(SENTENCE)
-    assert ran(installed, "compile", "sentence.xp", "-o", "wheel.bundle", cwd=tmp_path).returncode == 0
+    assert completed(installed, "compile", "sentence.xp", "-o", "wheel.bundle", cwd=tmp_path).returncode == 0
     here = os.path.join(os.path.dirname(sys.executable), "xpc")
-    assert ran(here, "compile", "sentence.xp", "-o", "clone.bundle", cwd=tmp_path).returncode == 0
+    assert completed(here, "compile", "sentence.xp", "-o", "clone.bundle", cwd=tmp_path).returncode == 0
     assert subprocess.run(["diff", "-r", "wheel.bundle", "clone.bundle"], cwd=tmp_path, check=False).returncode == 0
 
 
 def test_without_a_home_and_on_a_file_system_that_cannot_be_written(installed, tmp_path):
     (tmp_path / "sentence.xp").write_text(SENTENCE)
     for home in ("/nonexistent", "/proc"):
-        done = ran(installed, "check", "sentence.xp", cwd=tmp_path, HOME=home)
+        done = completed(installed, "check", "sentence.xp", cwd=tmp_path, HOME=home)
         assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_language_server_says_what_it_needs_and_answers_once_it_is_there(installed, tmp_path):
-    done = ran(installed, "lsp", cwd=tmp_path)
+    done = completed(installed, "lsp", cwd=tmp_path)
     assert (done.returncode, "pip install 'xpc[lsp]'" in done.stderr) == (2, True), done.stderr
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as handle:
         (needed,) = tomllib.load(handle)["project"]["optional-dependencies"]["lsp"]

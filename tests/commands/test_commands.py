@@ -38,7 +38,7 @@ def test_every_list_is_the_same_in_both_forms(kind, tmp_path):
     assert [line.split()[0] for line in lines[1:]] == [row["name"] for row in rows]
 
 
-def test_words_narrow_a_list_and_a_word_without_a_match_is_told(tmp_path):
+def test_words_filter_a_list_and_an_unmatched_word_is_reported(tmp_path):
     found = json.loads(xpc("list", "models", "qwen2.5", "instruct", "--format", "json", cwd=str(tmp_path)).stdout)
     assert found
     assert all("qwen2.5" in row["name"] and "instruct" in row["name"] for row in found)

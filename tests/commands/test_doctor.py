@@ -36,7 +36,7 @@ def fake(tmp_path: object, text: str) -> str:
     return path
 
 
-def test_packages_that_are_missing_are_each_told(
+def test_each_missing_package_is_reported(
     interpreter: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", SECRET)
@@ -63,7 +63,7 @@ def test_json_is_for_programs(interpreter: str, capsys: pytest.CaptureFixture[st
     assert any("trl 0.18" in one["says"] for one in answer["entries"])
 
 
-def test_what_cannot_be_asked_is_the_tools_failure(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_interpreter_is_a_failure_of_the_tool(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor", "--python", "/no/python"]) == 2
     assert "there is no interpreter /no/python" in capsys.readouterr().err
     assert cli.main(["doctor", "--python", fake(tmp_path, "#!/bin/sh\necho broken >&2\nexit 3\n")]) == 2
@@ -92,7 +92,7 @@ def test_nothing_of_the_stack_is_imported_here() -> None:
     assert subprocess.run([sys.executable, "-c", checked], capture_output=True, text=True).stdout == "False\n"
 
 
-def test_a_full_disk_or_one_that_is_read_only_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_full_or_read_only_disk_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     from xpc.runtime import doctor as asked
 
     monkeypatch.setenv("HF_HOME", os.path.join(str(tmp_path), "not", "there"))

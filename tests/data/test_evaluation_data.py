@@ -92,7 +92,7 @@ def test_a_list_names_its_sets(root: str) -> None:
     assert sets[2]["sources"][0]["split"] == "test"
 
 
-def test_two_sets_of_one_name_are_told_apart_by_blocks(root: str) -> None:
+def test_two_sets_of_one_name_need_blocks(root: str) -> None:
     found = checked(text('eval(data=["eval.jsonl", "far/eval.jsonl"])'), root)
     assert errors(found) == ["XP103"], shown(found)
     block = 'data eval_2 {\n  "far/eval.jsonl"\n}'
@@ -167,7 +167,7 @@ def test_a_bad_row_of_an_evaluation_file_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", ['"eval.jsonl"', "hard", "oasst-guanaco", "org/name[test]"])
-def test_rows_behind_eval_are_told_where_they_go(written: str, root: str) -> None:
+def test_rows_after_eval_get_their_right_place(written: str, root: str) -> None:
     spec = text('data hard {\n  "hard.jsonl"\n}', f"eval {written}")
     (one,) = of(checked(spec, root), "XP104")
     assert f"data = {written}" in (one.help or "")

@@ -117,7 +117,7 @@ def test_the_library_reads_the_same(path, content, rows, tmp_path):
         assert list(found) == rows
 
 
-def test_what_is_there_and_no_file_of_rows_is_told(tmp_path):
+def test_path_that_is_not_a_file_of_rows_is_reported(tmp_path):
     """A link to nowhere, a pipe, and what begins or ends as no Parquet file: each is refused, and says what it is."""
     (tmp_path / "gone.jsonl").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe.jsonl")

@@ -43,11 +43,11 @@ def test_every_row_is_a_question_and_an_answer() -> None:
 
 
 def test_a_heldout_number_is_in_the_training_set_in_neither_direction() -> None:
-    def said(name: str) -> set[str]:
+    def contents(name: str) -> set[str]:
         return {message["content"] for row in rows(name) for message in row}
 
-    assert not said("data.jsonl") & said("heldout.jsonl")
-    assert len(said("data.jsonl")) == 4 * 400
+    assert not contents("data.jsonl") & contents("heldout.jsonl")
+    assert len(contents("data.jsonl")) == 4 * 400
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_the_table_counts_all_and_prints_nothing_raw() -> None:
     assert shown.endswith("right answers to 40 questions that it never saw: 0 before, 39 after")
 
 
-def test_a_run_that_left_nothing_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_without_output_is_distinguished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert script("show").main([str(tmp_path)]) == 2
     assert "metrics.jsonl is missing" in capsys.readouterr().err
 

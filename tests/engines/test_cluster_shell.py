@@ -73,7 +73,7 @@ PETS = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "8", "PET_NODE_RANK": "1", "PET
 SKYPILOT = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}
 
 
-def test_a_node_is_told_who_it_is_and_its_status_goes_out(tmp_path: object):
+def test_node_gets_its_rank_and_returns_its_status(tmp_path: object):
     lay(K8S["two"], tmp_path)
     done = node(K8S["two"], "trainjob.yaml", tmp_path, **PETS)
     assert (done.stdout, done.returncode) == (f"1|run-node-0-0.run|29500|{tmp_path}|1800|", 75), done.stderr

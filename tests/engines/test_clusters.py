@@ -67,7 +67,7 @@ def known(part: object, read_back: object) -> object:
 
 
 @pytest.mark.parametrize("name", K8S)
-def test_the_types_of_kubernetes_take_it_whole(name: str):
+def test_types_of_kubernetes_accept_the_complete_job(name: str):
     from kubeflow_trainer_api import models
 
     files = compiled(K8S[name])
@@ -337,7 +337,7 @@ SWEPT = "sweep {\n  lr = [1e-5, 2e-5]\n}"
     ],
     ids=["k8s", "sky", "k8s-sweep", "sky-sweep"],
 )
-def test_the_command_is_told(text: str, command: str, tmp_path: object):
+def test_submit_command_is_printed(text: str, command: str, tmp_path: object):
     done = xpc("compile", "run.xp", "-o", "./a b", cwd=put(tmp_path, {"run.xp": text}))
     assert done.returncode == 0, done.stderr
     assert done.stdout.decode().splitlines()[-1] == f"  {command}"

@@ -56,7 +56,7 @@ SHOWN = '#!/bin/sh\necho "${PYTORCH_ALLOC_CONF-unset} ${PYTORCH_CUDA_ALLOC_CONF-
     (spec(), {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}, "unset max_split_size_mb:64"),
     (on_cpu(""), {}, "unset unset"),
 ])  # fmt: skip
-def test_memory_segments_expand_on_gpus_unless_the_allocator_is_told_otherwise(
+def test_memory_segments_expand_on_gpus_unless_the_allocator_is_configured(
     tmp_path: Path, text: str, given: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
@@ -79,7 +79,7 @@ def test_another_setup_than_the_compiled_one_is_not_read(tmp_path: Path) -> None
     assert not (tmp_path / "pwned").exists()
 
 
-def test_a_reviewer_is_told_of_the_setup(tmp_path: Path) -> None:
+def test_setup_is_shown_to_the_reviewer(tmp_path: Path) -> None:
     readme = (written(tmp_path, ENVIRONMENT, **{"env.sh": SETUP}) / "README.md").read_text()
     assert "- files/env-" in readme.partition("## How to start it")[0]
 

@@ -52,7 +52,7 @@ def worker(bundle: str, node: str = "n") -> subprocess.Popen[str]:
     return subprocess.Popen(words, cwd=os.path.dirname(bundle), stdout=subprocess.PIPE, text=True)
 
 
-def said(bundle: str) -> list[str]:
+def launched_lines(bundle: str) -> list[str]:
     return whole_lines(os.path.join(os.path.dirname(bundle), "said"))
 
 
@@ -95,17 +95,17 @@ def test_the_status_of_launch_sh_comes_back(bundle: str, tmp_path: Path, status:
     (tmp_path / "go").write_text(str(status))
     out, _ = worker(bundle).communicate(timeout=HUNG)
     assert out == f"{status}\n"
-    assert said(bundle) == [f"1 {tmp_path}"]
+    assert launched_lines(bundle) == [f"1 {tmp_path}"]
 
 
 @pytest.mark.slow
-def test_when_the_worker_is_killed_the_run_is_asked_to_stop(bundle: str):
+def test_killed_worker_stops_the_run(bundle: str):
     """As Ray kills one: with SIGKILL, of it and of its children."""
     one = worker(bundle)
-    until(lambda: said(bundle))
+    until(lambda: launched_lines(bundle))
     one.kill()
     one.wait()
-    until(lambda: said(bundle)[1:] == ["asked"])
+    until(lambda: launched_lines(bundle)[1:] == ["asked"])
 
 
 @pytest.mark.slow
@@ -113,14 +113,14 @@ def test_a_node_starts_the_run_again_when_the_last_one_has_left(bundle: str, tmp
     """Of two on one node the second waits; on another node it starts at once."""
     first, second = worker(bundle), None
     try:
-        until(lambda: said(bundle))
+        until(lambda: launched_lines(bundle))
         second, other = worker(bundle), worker(bundle, "other")
-        until(lambda: len(said(bundle)) == 2)
+        until(lambda: len(launched_lines(bundle)) == 2)
         time.sleep(0.3)
-        assert len(said(bundle)) == 2
+        assert len(launched_lines(bundle)) == 2
         (tmp_path / "go").write_text("0")
         assert [one.wait(600) for one in (first, second, other)] == [0, 0, 0]
-        assert len(said(bundle)) == 3
+        assert len(launched_lines(bundle)) == 3
     finally:
         (tmp_path / "go").write_text("0")
 

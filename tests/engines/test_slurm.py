@@ -148,7 +148,7 @@ def test_an_array_finds_its_members():
 
 
 @given(st.integers(60, 366 * 86400))
-def test_a_limit_is_never_shorter_than_asked(seconds):
+def test_limit_is_never_shorter_than_requested(seconds):
     days, _, rest = limit(seconds).partition("-")
     hours, minutes, zero = map(int, rest.split(":"))
     asked = int(days) * 86400 + hours * 3600 + minutes * 60
@@ -163,7 +163,7 @@ def test_the_signal_leaves_time_to_train_and_to_save(seconds, before):
     assert lead(found.spec, seconds) == before
 
 
-def test_a_larger_model_is_asked_earlier():
+def test_larger_model_gets_its_signal_earlier():
     seventy = spec(
         slurm("time=2d"),
         train="qwen2.5-72b on infinity-instruct for 3 epochs",

@@ -64,7 +64,7 @@ def test_what_is_explained(name, text):
     assert text in (explain(name) or "")
 
 
-def test_a_misspelt_command_names_those_that_are_there(capsys):
+def test_misspelled_command_lists_the_commands(capsys):
     assert main(["chek", "x.xp"]) == 2
     told = capsys.readouterr().err
     assert "did you mean `xpc check`?" in told
@@ -72,7 +72,7 @@ def test_a_misspelt_command_names_those_that_are_there(capsys):
     assert all(name in told for name in COMMANDS)
 
 
-def test_a_name_of_two_things_is_told_as_both_and_a_choice_as_what_it_does() -> None:
+def test_ambiguous_name_explains_both_meanings() -> None:
     told = {name: explain(name) or "" for name in ("cosine", "kto", "full_shard", "fp8_config")}
     assert "a choice of `schedule`" in told["cosine"]
     assert "a reward function" in told["cosine"]
@@ -81,7 +81,7 @@ def test_a_name_of_two_things_is_told_as_both_and_a_choice_as_what_it_does() -> 
     assert "a mapping, which `extra accelerate` cannot write" in told["fp8_config"]
 
 
-def test_a_clause_is_told_by_its_settings_though_another_setting_has_its_name() -> None:
+def test_clause_is_explained_by_its_settings() -> None:
     for clause in schema.CLAUSES:
         if clause not in schema.BY_PATH:
             told = explain(clause) or ""
@@ -98,13 +98,13 @@ def test_the_example_of_a_source_is_one_that_check_takes(name, tmp_path) -> None
     assert main(["check", str(tmp_path / "x.xp")]) == 0
 
 
-def test_a_setting_that_is_another_ones_name_in_the_library_is_told_as_both() -> None:
+def test_setting_named_like_a_library_argument_explains_both() -> None:
     told = explain("max_length") or ""
     assert "`batch.seq` decides it" in told
     assert "method.vllm.max_length: " in told
 
 
-def test_words_of_the_language_stacks_and_amounts_are_told() -> None:
+def test_words_stacks_and_amounts_are_explained() -> None:
     assert [name for name in (*names.WORDS, *names.AMOUNTS, *stacks.names()) if not explain(name)] == []
     assert "save.every" in (explain("never") or "")
     assert "transformers" in (explain("trl-0.18") or "")

@@ -6,7 +6,7 @@ import generated
 import pytest
 from case_support import spec
 from compile_support import REPOSITORY, SEED, checked, put, xpc
-from test_diff_pairs import pairs
+from test_diff_pairs import changed_settings
 
 from xpc.compiler.review.compare import compare
 from xpc.compiler.review.operands import Run
@@ -110,7 +110,7 @@ def test_a_spec_with_errors_says_so(tmp_path):
 def test_what_changes_with_a_setting_is_what_it_became(place):
     """The keys that differ between two texts are those of the setting and of what follows from it."""
     seen = 0
-    for path, (one, other) in pairs(place):
+    for path, (one, other) in changed_settings(place):
         found = compare(Run("", one), Run("", other))
         trace = Trace(one)
         paths = [path, *(each.name for each in found.follows if each.name in one.values)]

@@ -54,7 +54,7 @@ def test_each_process_seals_what_it_wrote(tmp_path: object) -> None:
         assert checkpoint_integrity._writer(f"folder/{name}") == process
 
 
-def test_it_has_its_name_when_it_is_whole(tmp_path: object) -> None:
+def test_checkpoint_gets_its_name_when_it_is_complete(tmp_path: object) -> None:
     out = str(tmp_path)
     path = finished(out)
     assert os.listdir(out) == ["checkpoint-2"]
@@ -139,7 +139,7 @@ def test_one_micro_batch_without_a_number_is_enough(losses: tuple[float, ...], w
         trainer.agree()
 
 
-def test_losses_that_were_not_logged_are_told_by_the_next_log() -> None:
+def test_unlogged_losses_are_in_the_next_log() -> None:
     first, second = Trainer(0.1, 0.2, 0.3), Trainer(0.4)
     total = first.training_step() + first.training_step() + first.training_step()
     first.windows, first._globalstep_last_logged = [float(first.window)], 5

@@ -40,20 +40,20 @@ class Launched:
     def until(self, true: Callable[[], bool]) -> None:
         end = time.monotonic() + HANGS
         while not true():
-            assert time.monotonic() < end, self.said
-            assert self.process.poll() is None, self.said
+            assert time.monotonic() < end, self.output
+            assert self.process.poll() is None, self.output
             time.sleep(0.05)
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         with open(self.log, encoding="utf-8", errors="replace") as handle:
             return handle.read()
 
     def stopped(self) -> None:
         """Has saved, and asks to be started again."""
-        assert self.process.wait(HANGS) == 75, self.said
-        assert "Traceback" not in self.said, self.said
-        assert self.said.count("launch.sh: stopped as asked") == 1, self.said
+        assert self.process.wait(HANGS) == 75, self.output
+        assert "Traceback" not in self.output, self.output
+        assert self.output.count("launch.sh: stopped as asked") == 1, self.output
 
 
 WAYS = {
@@ -66,7 +66,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_whoever_is_asked_the_run_saves_and_exits_75(runs: Callable[[str], Runs], tmp_path: object, way: str) -> None:
+def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], tmp_path: object, way: str) -> None:
     source, who, numbers = WAYS[way]
     here = runs(DEFAULT)
     bundle = here.compiled(source, way.replace(" ", "-"))
@@ -79,7 +79,7 @@ def test_whoever_is_asked_the_run_saves_and_exits_75(runs: Callable[[str], Runs]
     run.stopped()
     saved = checkpoints(run.out)
     assert len(saved) == 1
-    assert f"[run] stopped as asked: {saved[0]} is whole; the same command goes on from it" in run.said
+    assert f"[run] stopped as asked: {saved[0]} is whole; the same command goes on from it" in run.output
     assert not any(map(alive, ranks))
     again = here.start(bundle, str(tmp_path))
     again.until_step(int(saved[0].split("-")[1]) + 1)
@@ -97,11 +97,11 @@ def test_a_process_that_is_killed_is_tried_again(
     run = Launched(here, bundle, str(tmp_path))
     run.until(lambda: bool(events(run.out)) and events(run.out)[-1]["step"] >= step)
     signalled(children(run.process.pid)[-1], signal.SIGKILL)
-    assert run.process.wait(HANGS) == 0, run.said
+    assert run.process.wait(HANGS) == 0, run.output
     told = "launch.sh: process 1 was ended by SIGKILL; the machine may have run out of memory (attempt 1 of 4); started"
-    assert run.said.count("launch.sh: ") == run.said.count(told) == 1, run.said
-    assert run.said.count("first rows have") == 2, run.said
-    assert "Traceback" not in run.said, run.said
+    assert run.output.count("launch.sh: ") == run.output.count(told) == 1, run.output
+    assert run.output.count("first rows have") == 2, run.output
+    assert "Traceback" not in run.output, run.output
     found = differences(result(run.out), expected)
     assert not found, "\n".join(found)
 
@@ -113,18 +113,18 @@ def test_it_is_tried_as_often_as_the_spec_says_and_not_where_that_cannot_help(
     bundle = here.compiled(text("launch local(retries=1)", world=1, **LONG), "again-once")  # type: ignore[arg-type]
     run = Launched(here, bundle, str(tmp_path / "killed"))
     for attempt in (1, 2):
-        run.until(lambda attempt=attempt: run.said.count("first rows have") == attempt)  # type: ignore[misc]
+        run.until(lambda attempt=attempt: run.output.count("first rows have") == attempt)  # type: ignore[misc]
         signalled(children(run.process.pid)[-1], signal.SIGKILL)
-    assert run.process.wait(HANGS) == 137, run.said
-    ends = [line for line in run.said.splitlines() if line.startswith("launch.sh: the process was ended by SIGKILL")]
-    assert [line.partition("(attempt ")[2][:6] for line in ends] == ["1 of 2", "2 of 2"], run.said
+    assert run.process.wait(HANGS) == 137, run.output
+    ends = [line for line in run.output.splitlines() if line.startswith("launch.sh: the process was ended by SIGKILL")]
+    assert [line.partition("(attempt ")[2][:6] for line in ends] == ["1 of 2", "2 of 2"], run.output
     assert ["started again" in line for line in ends] == [True, False]
     (tmp_path / "refused" / "out").mkdir(parents=True)
     (tmp_path / "refused" / "out" / "model.safetensors").write_text("")
     refused = Launched(here, bundle, str(tmp_path / "refused"))
-    assert refused.process.wait(HANGS) == 1, refused.said
-    assert "holds no run of a bundle" in refused.said
-    assert "attempt" not in refused.said
+    assert refused.process.wait(HANGS) == 1, refused.output
+    assert "holds no run of a bundle" in refused.output
+    assert "attempt" not in refused.output
 
 
 def hears(pid: int) -> bool:
@@ -140,7 +140,7 @@ def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs
     bundle = here.compiled(text("launch local(launcher=torchrun)", **LONG), "torchrun")  # type: ignore[arg-type]
     begun = {
         signal.SIGTERM: lambda run: hears(run.process.pid),
-        signal.SIGUSR1: lambda run: "first rows have" in run.said,
+        signal.SIGUSR1: lambda run: "first rows have" in run.output,
     }
     for number, true in begun.items():
         run = Launched(here, bundle, str(tmp_path))
@@ -150,7 +150,7 @@ def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs
         assert checkpoints(run.out) == []
 
 
-def test_the_second_node_is_asked(runs: Callable[[str], Runs], tmp_path: object) -> None:
+def test_signal_to_the_second_node_saves(runs: Callable[[str], Runs], tmp_path: object) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(text("nodes 2", world=1, **LONG), "nodes")  # type: ignore[arg-type]
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}

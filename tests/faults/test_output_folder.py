@@ -50,7 +50,7 @@ DISKS = {
 
 
 @pytest.mark.parametrize("kind", DISKS)
-def test_a_full_disk_is_told_and_the_same_command_goes_on(
+def test_full_disk_is_reported_and_the_same_command_continues(
     runs: Callable[[str], Runs], chance: random.Random, small: str, kind: str
 ) -> None:
     wanted, source = DISKS[kind]
@@ -118,7 +118,7 @@ def test_a_second_run_is_refused_at_every_moment_of_the_first(
             hit[f"{moment}, {'still' if still else 'running'}, second ended with {other}"] += 1
 
 
-def test_a_second_run_does_the_first_no_harm(
+def test_second_run_leaves_the_first_intact(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
 ) -> None:
     here = runs(DEFAULT)

@@ -40,7 +40,7 @@ def test_stopped_runs_end_as_one_that_was_left_alone(
 
 
 @pytest.mark.parametrize("kind", LAUNCHED)
-def test_a_launcher_that_is_asked_passes_it_on(
+def test_launcher_forwards_a_signal(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
     wanted, source = LAUNCHED[kind]

@@ -26,7 +26,7 @@ def is_executable(path):
 # -- whole or not at all --------------------------------------------------------------------------------------------
 
 
-def test_written_whole(tmp_path):
+def test_bundle_is_written_completely(tmp_path):
     assert write(FILES, str(tmp_path / "new")) is None
     assert tree(tmp_path / "new") == FILES
     assert is_executable(tmp_path / "new" / "launch.sh")

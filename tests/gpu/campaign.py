@@ -49,7 +49,7 @@ def pieces(place: machine.Machine) -> Iterator[Piece]:
     yield Piece("run killed", "run", lambda: runs.killed(place))
     for shape in memory.shapes(place.rehearsal):
         yield Piece(f"memory {shape.name}", "memory", lambda shape=shape: memory.read(shape, place))  # type: ignore[misc]
-    for pair in throughput.pairs(place):
+    for pair in throughput.comparisons(place):
         yield Piece(f"throughput {pair.name}", "throughput", lambda pair=pair: throughput.read(pair, place))  # type: ignore[misc]
     for one in choices.choices(place):
         yield Piece(f"choice {one.name}", "choice", lambda one=one: choices.read(one, place))  # type: ignore[misc]
@@ -113,7 +113,7 @@ def main() -> int:
     parser.add_argument("--rehearse", action="store_true", help="on a CPU, with small shapes")
     parser.add_argument("--only", default="", metavar="WORD", help="pieces whose name has the word")
     options = parser.parse_args()
-    place = machine.look(os.path.abspath(options.out), options.rehearse)
+    place = machine.find_machine(os.path.abspath(options.out), options.rehearse)
     began = time.monotonic()  # a call takes one piece at least
     readings = Readings(options.out, place)
     wanted = [one for one in pieces(place) if options.only in one.name]

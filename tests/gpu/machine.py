@@ -79,7 +79,7 @@ class Machine:
         return "bf16" if not self.rehearsal and tuple(self.facts["capability"]) >= (8, 0) else "fp32"
 
 
-def look(folder: str, rehearsal: bool) -> Machine:
+def find_machine(folder: str, rehearsal: bool) -> Machine:
     """Looks at the card and the packages, and makes the model and the rows. Exits where there is no card."""
     facts = json.loads(output([sys.executable, "-c", LOOK]))
     if rehearsal:

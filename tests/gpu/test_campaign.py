@@ -38,7 +38,7 @@ def test_a_card_has_its_name_in_the_registry(card, gib, name):
     assert machine.card_name(card, int(gib * 2**30)) == name
 
 
-def test_a_card_that_nobody_knows_is_said():
+def test_unknown_card_is_reported():
     with pytest.raises(SystemExit, match="no card like"):
         machine.card_name("Voodoo 2", 2**30)
 

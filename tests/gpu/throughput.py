@@ -28,7 +28,7 @@ class Pair:
         return self.case.name
 
 
-def pairs(place: Machine) -> Iterator[Pair]:
+def comparisons(place: Machine) -> Iterator[Pair]:
     """What is compared."""
     yield Pair(Case("plain", f"strategy ddp\n{PLAIN}"))
     yield Pair(Case("recomputed", "strategy ddp\nmemory(checkpointing)"))

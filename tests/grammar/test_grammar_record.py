@@ -65,12 +65,12 @@ def test_each_instance_has_its_own_default_where_it_is_made():
 
 def test_a_field_may_have_any_name():
     @record
-    class Said:
+    class Message:
         held: int
         scope: int = 1
         make_held: list[int] = field(factory=list)
 
-    assert Said(0, make_held=[2]) == Said(held=0, scope=1, make_held=[2])
+    assert Message(0, make_held=[2]) == Message(held=0, scope=1, make_held=[2])
 
 
 @pytest.mark.parametrize("made", [lambda: Point(), lambda: Point(1, z=2), lambda: Place(1, 2, [], "a")])
@@ -79,7 +79,7 @@ def test_a_constructor_takes_its_fields_alone(made):
         made()
 
 
-def test_a_copy_differs_in_what_is_said():
+def test_copy_differs_in_the_stated_fields():
     before = Place(1, label="a")
     assert evolve(before, y=3) == Place(1, 3, before.names, label="a")
     assert before.y == 0

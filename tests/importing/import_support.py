@@ -79,7 +79,7 @@ def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str =
 def imported(text: str, *arguments: str, name: str = "recipe.yaml", root: str = REPOSITORY) -> Imported:
     """A text imported and compiled; its own files lie in no folder, so they are put beside it."""
     draft, spec = convert(text, *arguments, name=name, folder=root)
-    workspace = _Beside(root)
+    workspace = _FilesNextTo(root)
     workspace.beside.update(draft.files)
     workspace.allow_oom = True  # the hardware is the tests', and no publisher's
     files, checked = compile_text(spec.encode(), "recipe.xp", workspace)
@@ -87,7 +87,7 @@ def imported(text: str, *arguments: str, name: str = "recipe.yaml", root: str = 
     return Imported(draft, spec, errors, files or {})
 
 
-class _Beside(Workspace):  # type: ignore[misc]
+class _FilesNextTo(Workspace):  # type: ignore[misc]
     """A workspace in which some files lie that are on no disk."""
 
     def __init__(self, root: str) -> None:

@@ -6,6 +6,7 @@ import json
 
 from case_support import PLAIN, ROW, Case, data, spec, trained
 from compile_support import CONFIG
+from extra_arguments import NUMBER
 
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 PROMPTS = trained("qwen2.5-3b on deepmath-103k")
@@ -100,9 +101,7 @@ CASES: tuple[Case, ...] = (
         spec("extra trl {", "  train_sampling_strategy = group_by_length", "}"),
         variant="renamed",
     ),
-    Case(
-        "XP121", spec("extra trl {", "  neftune_noise = 5", "}"), spec("extra trl {", "  neftune_noise_alpha = 5", "}")
-    ),
+    Case("XP121", spec("extra trl {", f"  {NUMBER[:-1]} = 5", "}"), spec("extra trl {", f"  {NUMBER} = 5", "}")),
     Case(
         "XP122",
         spec("model(revision=v2)", train=trained("qwen2.5-3b@main on infinity-instruct")),

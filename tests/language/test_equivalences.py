@@ -3,6 +3,7 @@
 import pytest
 from case_support import spec
 from compile_support import HEAD, checked, edited, shown, value
+from extra_arguments import NUMBER
 
 from xpc.compiler.language import schema
 
@@ -121,7 +122,7 @@ def test_a_bare_choice_takes_the_settings_of_its_clause():
     assert value(HEAD + 'wandb(name="x")\n', "track.name") == "x"
 
 
-def test_settings_behind_a_name_of_the_sentence_are_its_own_as_in_the_body():
+def test_settings_after_a_name_of_the_sentence_belong_to_it():
     """`with lora rank=8` is `lora rank=8`; what the body has no setting of ends there."""
     lines = [
         'track wandb name="x" every=5',
@@ -129,14 +130,14 @@ def test_settings_behind_a_name_of_the_sentence_are_its_own_as_in_the_body():
         "lora rank=8 alpha=16",
         "zero2 overlap_comm=false",
         'save "out/x" every=100 keep=2',
-        "extra trl neftune_noise_alpha=5",
+        f"extra trl {NUMBER}=5",
         "packing isolate=mask",
         "gbs=64",
     ]
     header = "train qwen2.5-3b on infinity-instruct"
     body, inline = ("\n".join([header, *lines]) + "\n"), f"{header} with {' '.join(lines)}\n"
     assert values(inline) == values(body)
-    assert checked(inline).spec.extra["trl"]["neftune_noise_alpha"].value == 5
+    assert checked(inline).spec.extra["trl"][NUMBER].value == 5
     swept = (f"{header} with sweep lr=[1e-6, 2e-6] gbs=64\n", f"{header}\nsweep lr=[1e-6, 2e-6]\ngbs = 64\n")
     assert [[one.name for one in checked(text).members] for text in swept] == [["lr=1e-06", "lr=2e-06"]] * 2
     # A bare `strategy` is the clause; `micro` behind `eval` may be either, and is neither.

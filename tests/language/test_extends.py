@@ -41,7 +41,7 @@ def test_a_child_replaces_setting_by_setting(tmp_path):
     assert (seed.value, seed.origin.describe()) == (7, "base.xp:14")
 
 
-def test_lists_replace_whole(tmp_path):
+def test_lists_replace_lists(tmp_path):
     root = put(tmp_path, {"base.xp": BASE_TEXT})
     found = checked('xpc 1\nextends "base.xp"\noptimizer(betas=[0.8, 0.9])\ndata mix {\n  openhermes-2.5\n}\n', root)
     assert found.spec is not None, shown(found)

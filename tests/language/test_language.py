@@ -21,6 +21,7 @@ from compile_support import (
     shown,
     value,
 )
+from extra_arguments import NUMBER
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.render import render
@@ -190,11 +191,11 @@ def test_extra_refuses(escape, line, code):
 
 def test_extra_is_passed_on():
     text = spec(
-        "extra trl {\n  neftune_noise_alpha = 5\n}",
+        f"extra trl {{\n  {NUMBER} = 5\n}}",
         "extra deepspeed {\n  wall_clock_breakdown\n  zero_optimization {\n    sub_group_size = 1M\n  }\n}",
     )
     files = compiled(text)
-    assert b'"neftune_noise_alpha": 5' in files["trainer_args.json"]
+    assert f'"{NUMBER}": 5'.encode() in files["trainer_args.json"]
     assert b'"wall_clock_breakdown": true' in files["deepspeed.json"]
     assert b'"sub_group_size": 1000000' in files["deepspeed.json"]
 
@@ -207,7 +208,7 @@ def test_nested_extra_says_the_same_in_every_form():
     assert made == made[:1] * 4
 
 
-def test_an_owned_name_of_a_nested_call_is_told_its_setting():
+def test_owned_name_of_a_nested_call_gets_its_setting():
     found = only(checked(spec("extra deepspeed {\n  tensorboard(enabled=true)\n}")), "XP121")
     assert "`track=tensorboard`" in found.help
 
@@ -255,7 +256,7 @@ def test_names_of_other_tools_are_understood(written, meant):
         ("grpo(rewards=[accuracy])", "", None),
     ],
 )
-def test_a_length_that_is_not_written_is_told(method, batch, words):
+def test_assumed_length_is_reported(method, batch, words):
     """What becomes of longer rows is said; nothing where the target cuts none, or the method has no length."""
     text = spec(f"method {method}", batch=f"gbs=128 micro=16{batch}").replace(" seq=1024", "")
     notes = [one for one in of(checked(text), "XP190") if "longest sequence" in one.message]

@@ -207,7 +207,7 @@ def test_the_default_length_is_cut_to_a_short_context(tmp_path):
 
 
 @pytest.mark.parametrize("written", ["memory 8", 'memory "fast"'])
-def test_a_value_without_a_setting_is_told(written):
+def test_value_without_a_setting_is_reported(written):
     one = only(checked(spec(written)), "XP104")
     assert "is a value without a setting" in one.message
     assert one.help == "write `name=value`"

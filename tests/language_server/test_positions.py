@@ -33,7 +33,7 @@ def test_units_are_those_of_the_encoding() -> None:
     assert [position(source, 5, units) for units in UNITS.values()] == [(1, 7), (1, 4), (1, 3)]
 
 
-def test_a_place_behind_the_end_is_the_end() -> None:
+def test_position_after_the_end_is_the_end() -> None:
     source = as_source("a b\nc")
     assert offset(source, 0, 99, len) == 3
     assert offset(source, 99, 0, len) == len(source.text)

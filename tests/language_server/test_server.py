@@ -63,13 +63,13 @@ def where(text: str, needle: str) -> types.Position:
     return types.Position(before.count("\n"), len(line.encode("utf-16-le")) // 2)
 
 
-def told(client: LanguageClient, uri: str) -> dict[str, types.Diagnostic]:
+def diagnostics_of(client: LanguageClient, uri: str) -> dict[str, types.Diagnostic]:
     return {str(one.code): one for one in client.diagnostics[uri]}
 
 
 @pytest.mark.asyncio
 async def test_findings_stand_where_they_are(client: LanguageClient, tmp_path):
-    found = told(client, await opened(client, tmp_path, WRONG))
+    found = diagnostics_of(client, await opened(client, tmp_path, WRONG))
     assert found["XP101"].severity == types.DiagnosticSeverity.Error
     assert found["XP101"].range.end.line == 3
     begin = WRONG.splitlines()[3].index("lerning_rate")
@@ -80,7 +80,7 @@ async def test_findings_stand_where_they_are(client: LanguageClient, tmp_path):
 @pytest.mark.asyncio
 async def test_typing_is_checked_and_a_quick_fix_mends(client: LanguageClient, tmp_path):
     uri = await opened(client, tmp_path, WRONG)
-    wrong = told(client, uri)["XP101"]
+    wrong = diagnostics_of(client, uri)["XP101"]
     fixes = await client.text_document_code_action_async(
         types.CodeActionParams(types.TextDocumentIdentifier(uri), wrong.range, types.CodeActionContext([wrong]))
     )
@@ -95,7 +95,7 @@ async def test_typing_is_checked_and_a_quick_fix_mends(client: LanguageClient, t
         )
     )
     await client.wait_for_notification(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
-    assert "XP101" not in told(client, uri)
+    assert "XP101" not in diagnostics_of(client, uri)
 
 
 @pytest.mark.asyncio
@@ -195,7 +195,7 @@ async def test_any_text_is_answered(client: LanguageClient, tmp_path):
 async def test_a_file_of_windows_keeps_its_line_ends(client: LanguageClient, tmp_path):
     text = (RIGHT + "\noptimizer adamw(lerning=1)\n").replace("\n", "\r\n")
     uri = await opened(client, tmp_path, text)
-    assert told(client, uri)["XP101"].range.start == types.Position(6, len("optimizer adamw("))
+    assert diagnostics_of(client, uri)["XP101"].range.start == types.Position(6, len("optimizer adamw("))
     options = types.FormattingOptions(tab_size=2, insert_spaces=True)
     (edit,) = await client.text_document_formatting_async(
         types.DocumentFormattingParams(types.TextDocumentIdentifier(uri), options)
@@ -210,7 +210,7 @@ async def test_a_lock_and_the_spec_of_a_bundle_are_read_as_check_reads_them(clie
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
     (tmp_path / "mine.xp.lock").write_text("broken")
     uri = await opened(client, tmp_path, (tmp_path / "mine.xp").read_text(), "mine.xp")
-    assert "is not a lock of xpc" in told(client, uri)["XP114"].message
+    assert "is not a lock of xpc" in diagnostics_of(client, uri)["XP114"].message
     (tmp_path / "mine.xp.lock").unlink()
     assert xpc("compile", "mine.xp", cwd=str(tmp_path)).returncode == 0
     inside = tmp_path / "mine.bundle"

@@ -146,7 +146,7 @@ def replaced(path: str, text: str) -> dict[str, str]:
     return {old: sha256(text.encode()).hexdigest()}
 
 
-def said(folder: str, rank: int) -> list[str]:
+def node_lines(folder: str, rank: int) -> list[str]:
     """The lines of the stand-in of a node."""
     return whole_lines(os.path.join(folder, f"said-{rank}"))
 

@@ -98,7 +98,7 @@ def stand_in(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Popen
     return start
 
 
-def said(folder: Path, node: int) -> list[list[str]]:
+def node_lines(folder: Path, node: int) -> list[list[str]]:
     return [line.split() for line in whole_lines(folder / f"said-{node}")]
 
 
@@ -108,7 +108,7 @@ def test_a_stop_is_no_failure_and_a_failure_is_tried_again(
 ) -> None:
     """Of one failure that is borne, the stop before it counts for nothing. The status of the second comes back."""
     assert stand_in("75", "fail", "fail", "0").wait(900) == 3, log(tmp_path)
-    one, other = said(tmp_path, 0), said(tmp_path, 1)
+    one, other = node_lines(tmp_path, 0), node_lines(tmp_path, 1)
     assert len(one) == len(other) == 3
     assert [line[1:] for line in one] == [line[1:] for line in other]
     assert {(line[1], line[4]) for line in one} == {(str(tmp_path), "a-token")}
@@ -121,7 +121,7 @@ def test_the_end_of_the_job_asks_the_run_to_stop(
 ) -> None:
     """`ray job stop` sends SIGTERM to ray_job.py; the workers end with it."""
     started = stand_in("wait")
-    until(lambda: said(tmp_path, 0) and said(tmp_path, 1), "both nodes start")
+    until(lambda: node_lines(tmp_path, 0) and node_lines(tmp_path, 1), "both nodes start")
     started.send_signal(signal.SIGTERM)
     until(lambda: len(whole_lines(tmp_path / "said")) == 2, "asked")
     assert started.wait(600) != 0

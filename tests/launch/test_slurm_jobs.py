@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from emitted import FILES, compiled, cpu, one, put
-from jobs import SERVER, log, said, spec, stand_in, until
+from jobs import SERVER, log, node_lines, spec, stand_in, until
 from ports import free_port
 from slurm import Cluster
 
@@ -69,7 +69,7 @@ def test_the_last_of_two_options_wins(cluster: Cluster, tmp_path: Path) -> None:
     assert held(cluster, tmp_path / "more", "--nodes=3")["NumNodes"].split("-")[0] == "3"
 
 
-def test_a_whole_node_is_held_for_a_few_cores(cluster: Cluster, tmp_path: Path) -> None:
+def test_exclusive_node_is_allocated_for_a_few_cores(cluster: Cluster, tmp_path: Path) -> None:
     """XP922: the cores of the task are 2, and nobody else gets the others."""
     (tmp_path / "part").write_text("#!/bin/sh\nsleep 60\n")
     number = cluster.submit("--exclusive", "--cpus-per-task=2", str(tmp_path / "part"), cwd=str(tmp_path))
@@ -89,10 +89,10 @@ def test_without_pyxis_srun_knows_no_container(cluster: Cluster) -> None:
 
 def running(folder: Path, start: int = 0) -> bool:
     """Whether both nodes have begun."""
-    return all(sum(line.startswith("rank") for line in said(str(folder), rank)) > start for rank in (0, 1))
+    return all(sum(line.startswith("rank") for line in node_lines(str(folder), rank)) > start for rank in (0, 1))
 
 
-def test_each_node_is_told_its_place(cluster: Cluster, tmp_path: Path) -> None:
+def test_each_node_gets_its_rank(cluster: Cluster, tmp_path: Path) -> None:
     # The bundle's folder has a space, and the job is submitted from beside it
     script = stand_in(str(tmp_path), spec(), "0")
     number = cluster.submit(script, cwd=str(tmp_path))
@@ -101,7 +101,7 @@ def test_each_node_is_told_its_place(cluster: Cluster, tmp_path: Path) -> None:
     port = 10000 + int(number) % 20000
     for rank in (0, 1):
         line = f"rank {rank} of 2 on node{rank + 1} at 127.0.0.1:{port} start 0"
-        assert said(str(tmp_path), rank) == [line, "bundle the job.bundle"]
+        assert node_lines(str(tmp_path), rank) == [line, "bundle the job.bundle"]
     assert f"job {number}, restart 0, nodes node[1-2], rendezvous 127.0.0.1:{port}" in log(str(tmp_path))
 
 
@@ -114,7 +114,7 @@ exec "$@"
 """
 
 
-def test_a_container_mounts_whole_paths(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_mounts_complete_paths(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job is submitted by a relative path; apptainer 1.4.5 refuses one as the place of a mount."""
     script = Path(stand_in(str(tmp_path), spec(more='launch slurm(image="/shared/a.sif", container=apptainer)'), "0"))
     (tmp_path / "bin").mkdir()
@@ -132,7 +132,7 @@ def test_a_container_mounts_whole_paths(cluster: Cluster, tmp_path: Path, monkey
 def test_a_node_that_fails_ends_the_job(cluster: Cluster, tmp_path: Path) -> None:
     job = cluster.wait(cluster.submit(stand_in(str(tmp_path), spec(), "fail"), cwd=str(tmp_path)))
     assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("FAILED", "3:0", "0"), log(str(tmp_path))
-    assert len([line for line in said(str(tmp_path), 1) if line.startswith("rank")]) == 1, log(str(tmp_path))
+    assert len([line for line in node_lines(str(tmp_path), 1) if line.startswith("rank")]) == 1, log(str(tmp_path))
 
 
 def test_a_run_that_is_compiled_anew_while_the_job_waits_is_refused(cluster: Cluster, tmp_path: Path) -> None:
@@ -144,17 +144,17 @@ def test_a_run_that_is_compiled_anew_while_the_job_waits_is_refused(cluster: Clu
     job = cluster.wait(number)
     assert (job["JobState"], job["ExitCode"]) == ("FAILED", "1:0"), log(str(tmp_path))
     assert "is not the one that was submitted: submit it again" in log(str(tmp_path))
-    assert not said(str(tmp_path), 0)
+    assert not node_lines(str(tmp_path), 0)
 
 
-def test_asked_to_stop_it_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:
+def test_stopped_job_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")
     assert cluster.run("scancel", "--signal=USR1", "--batch", number).returncode == 0  # what --signal=B:USR1@300 sends
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
     for rank in (0, 1):
-        lines = said(str(tmp_path), rank)
+        lines = node_lines(str(tmp_path), rank)
         starts = [line for line in lines if line.startswith("rank")]
         assert f"asked {rank}" in lines
         assert [line[-7:] for line in starts] == ["start 0", "start 1"]
@@ -169,7 +169,7 @@ def test_a_node_that_leaves_late_is_waited_for(cluster: Cluster, tmp_path: Path)
     cluster.run("scancel", "--signal=USR1", "--batch", number)
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
-    assert "left 1" in said(str(tmp_path), 1)
+    assert "left 1" in node_lines(str(tmp_path), 1)
 
 
 def test_without_requeue_it_ends_with_75(cluster: Cluster, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_stop_is_one_where_another_node_had_not_begun(
     job = cluster.wait(cluster.submit(stand_in(str(tmp_path), text, "75"), cwd=str(tmp_path)))
     assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("FAILED", "75:0", "0"), log(str(tmp_path))
     assert "submit it again" in log(str(tmp_path))
-    assert not said(str(tmp_path), 1)
+    assert not node_lines(str(tmp_path), 1)
 
 
 def test_a_cancelled_job_stays_cancelled(cluster: Cluster, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_cancelled_job_stays_cancelled(cluster: Cluster, tmp_path: Path) -> No
     cluster.run("scancel", number)
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"]) == ("CANCELLED", "0"), log(str(tmp_path))
-    until(lambda: "asked 0" in said(str(tmp_path), 0), "the run hears of it")
+    until(lambda: "asked 0" in node_lines(str(tmp_path), 0), "the run hears of it")
 
 
 def test_preempted_it_comes_back(cluster: Cluster, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_preempted_it_comes_back(cluster: Cluster, tmp_path: Path) -> None:
     assert other.returncode == 0, other.stderr
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
-    assert "asked 0" in said(str(tmp_path), 0)
+    assert "asked 0" in node_lines(str(tmp_path), 0)
 
 
 def test_the_loss_of_the_first_node_queues_the_job_again(cluster: Cluster, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_member_of_a_sweep_is_queued_again_alone(cluster: Cluster, tmp_path: P
     number = cluster.submit(stand_in(str(tmp_path), text, "wait", "0"), cwd=str(tmp_path))
 
     def begun() -> list[str]:
-        return sorted(line for line in said(str(tmp_path), 1) if line.startswith("bundle"))
+        return sorted(line for line in node_lines(str(tmp_path), 1) if line.startswith("bundle"))
 
     until(lambda: len(begun()) == 2, "both members run")
     assert begun() == ["bundle lr=0.001", "bundle lr=0.002"]
@@ -287,9 +287,9 @@ def test_the_last_node_runs_the_server(cluster: Cluster, tmp_path: Path, served:
     assert words[:2] == ["serve", str(tmp_path / "tiny")]
     assert words[-3:] == ["node3", "1", ""]
     for rank in (0, 1):
-        until(lambda rank=rank: len(said(str(tmp_path), rank)) > 1, "a node says its second line")
-        assert said(str(tmp_path), rank)[0].startswith(f"rank {rank} of 2 on node{rank + 1} ")
-        assert said(str(tmp_path), rank)[1] == "server 127.0.0.1"
+        until(lambda rank=rank: len(node_lines(str(tmp_path), rank)) > 1, "a node says its second line")
+        assert node_lines(str(tmp_path), rank)[0].startswith(f"rank {rank} of 2 on node{rank + 1} ")
+        assert node_lines(str(tmp_path), rank)[1] == "server 127.0.0.1"
     cluster.run("scancel", "--signal=USR1", "--batch", number)
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"], job["NumNodes"]) == ("COMPLETED", "1", "3"), log(str(tmp_path))
@@ -302,7 +302,7 @@ def test_a_server_that_cannot_start_ends_the_job(cluster: Cluster, tmp_path: Pat
     assert (job["JobState"], job["ExitCode"]) == ("FAILED", "1:0"), log(str(tmp_path))
     assert "no GPU here" in log(str(tmp_path))
     assert "the vLLM server on node3 ended; its message is above" in log(str(tmp_path))
-    assert not said(str(tmp_path), 0)
+    assert not node_lines(str(tmp_path), 0)
 
 
 def test_a_server_that_never_answers_is_not_waited_for_in_vain(

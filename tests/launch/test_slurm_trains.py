@@ -42,11 +42,11 @@ def log(cwd: Path) -> str:
     return "".join(path.read_text(errors="replace") for path in cwd.glob("*.log"))
 
 
-def told(cluster: Cluster, job: dict[str, str], cwd: Path) -> str:
+def job_report(cluster: Cluster, job: dict[str, str], cwd: Path) -> str:
     return f"{job}\n{log(cwd)}\n{cluster.logs()}"
 
 
-def test_asked_to_stop_it_goes_on_where_it_was(
+def test_stopped_job_continues_where_it_was(
     trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
     """The signal that Slurm sends before the limit; no step is lost, and none is done twice."""
@@ -55,7 +55,7 @@ def test_asked_to_stop_it_goes_on_where_it_was(
         reaches(tmp_path, step)
         trains.run("scancel", "--signal=USR1", "--batch", number)
     job = trains.wait(number)
-    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "2"), told(trains, job, tmp_path)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "2"), job_report(trains, job, tmp_path)
     assert log(tmp_path).count("going on from checkpoint-") == 2
     same(tmp_path, alone("zero2"))
 
@@ -76,7 +76,7 @@ def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     finally:
         for node in lost:
             trains.start_node(node)
-    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "2"), told(trains, job, tmp_path)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "2"), job_report(trains, job, tmp_path)
     assert not set(nodes(trains, job)) & set(lost)
     assert log(tmp_path).count("Task launch for StepId=") == 2
     assert log(tmp_path).count("going on from checkpoint-") >= 1  # the first may have come before there was one
@@ -92,10 +92,10 @@ def test_a_killed_process_costs_the_steps_since_the_checkpoint(
         reaches(tmp_path, step)
         os.kill(process(number, rank), signal.SIGKILL)
     job = trains.wait(number)
-    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "0"), told(trains, job, tmp_path)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "0"), job_report(trains, job, tmp_path)
     for attempt in (1, 2):
         line = f"launch.sh: process {attempt - 1} was ended by SIGKILL; the machine may have run out of memory"
-        assert f"{line} (attempt {attempt} of 4)" in log(tmp_path), told(trains, job, tmp_path)
+        assert f"{line} (attempt {attempt} of 4)" in log(tmp_path), job_report(trains, job, tmp_path)
         assert log(tmp_path).count(f"where there is one: attempt {attempt + 1} of 4") == 1
     same(tmp_path, alone("zero2"))
 
@@ -123,5 +123,5 @@ def again(cluster: Cluster, number: str, restarts: int, cwd: Path) -> None:
     try:
         until(lambda: cluster.job(number).get("Restarts") == str(restarts), "the job queues itself again", 150)
     except TimeoutError:
-        pytest.fail(told(cluster, cluster.job(number), cwd))
+        pytest.fail(job_report(cluster, cluster.job(number), cwd))
     time.sleep(2)  # a node starts no job whose credential is of the second in which it ended the job's last run

@@ -57,7 +57,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> str:
     return found
 
 
-def asked(command: str, word: str) -> tuple[int, dict[str, Any]]:
+def submitted(command: str, word: str) -> tuple[int, dict[str, Any]]:
     """The status of the command with a word in the place of `--verbose`, and what it asks of the cluster."""
     if missing():
         pytest.skip(missing())
@@ -75,7 +75,7 @@ def asked(command: str, word: str) -> tuple[int, dict[str, Any]]:
 def test_an_option_of_the_command_reaches_the_cluster(command: str) -> None:
     word = "--address=http://head:8265"
     assert not refused(word)
-    assert asked(command, word) == (0, {**PLAIN, "address": "http://head:8265"})
+    assert submitted(command, word) == (0, {**PLAIN, "address": "http://head:8265"})
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_an_option_of_the_command_reaches_the_cluster(command: str) -> None:
 )
 def test_what_is_refused_goes_wrong_in_silence(command: str, word: str, differs: dict[str, Any]) -> None:
     assert refused(word)
-    assert asked(command, word) == (0, {**PLAIN, **differs})
+    assert submitted(command, word) == (0, {**PLAIN, **differs})

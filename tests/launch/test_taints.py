@@ -31,25 +31,28 @@ def takes(kind: str, text: str) -> bool:
     return refused
 
 
-def pairs(keys: tuple[str, ...], values: tuple[str, ...]) -> list[str]:
+def combinations(keys: tuple[str, ...], values: tuple[str, ...]) -> list[str]:
     """Each key with the first value, and the first key with each value."""
     return [*(f"{key}={values[0]}" for key in keys), *(f"{keys[0]}={value}" for value in values)]
 
 
 def test_labels_are_those_of_kubectl() -> None:
-    for label in pairs(KEYS, VALUES):
+    for label in combinations(KEYS, VALUES):
         assert (label_fault(label), takes("label", label)) == ("", True), label
-    for label in ("a100", *pairs(KEYS[:1], WRONG_VALUES)[1:]):  # it leaves the keys of labels to the server
+    for label in ("a100", *combinations(KEYS[:1], WRONG_VALUES)[1:]):  # it leaves the keys of labels to the server
         assert label_fault(label), label
         assert not takes("label", label), label
 
 
 def test_taints_are_those_of_kubectl() -> None:
     """Whose keys are written as those of labels are."""
-    for taint in ("gpu:NoSchedule", *(f"{one}:{effect}" for effect in EFFECTS for one in pairs(KEYS, VALUES))):
+    for taint in ("gpu:NoSchedule", *(f"{one}:{effect}" for effect in EFFECTS for one in combinations(KEYS, VALUES))):
         assert (taint_fault(taint), takes("taint", taint)) == ("", True), taint
     wrong = [f"gpu:{one}" for one in WRONG_EFFECTS]
-    wrong += [f"{one}:NoSchedule" for one in (*pairs(WRONG_KEYS, VALUES[:1])[:-1], *pairs(KEYS[:1], WRONG_VALUES)[1:])]
+    wrong += [
+        f"{one}:NoSchedule"
+        for one in (*combinations(WRONG_KEYS, VALUES[:1])[:-1], *combinations(KEYS[:1], WRONG_VALUES)[1:])
+    ]
     for taint in wrong:
         assert taint_fault(taint), taint
         assert not takes("taint", taint), taint

@@ -71,7 +71,7 @@ def alone(warm: Forks, place: str, tmp_path_factory: pytest.TempPathFactory) -> 
     """The losses of the same run with both processes on one machine."""
     bundle = compiled(spec(strategy="zero2", hardware="2 x cpu", length="4 steps"), place, f"{place}/one.bundle")
     run = launch(bundle, str(tmp_path_factory.mktemp("one")), PYTHON=warm.python)
-    assert run.done.returncode == 0, run.said
+    assert run.done.returncode == 0, run.output
     return run.losses
 
 
@@ -101,7 +101,7 @@ def test_two_nodes_train_as_one_does(
     assert len(alone) == 4
 
 
-def test_what_is_wrong_is_told_once_and_in_time(pair: Nodes, place: str, tmp_path: object) -> None:
+def test_findings_are_reported_once_and_in_time(pair: Nodes, place: str, tmp_path: object) -> None:
     pair.name(True)
     cwd, bundle = str(tmp_path), two(place, "wrong")
     # the other node is missing

@@ -145,7 +145,7 @@ def test_rows_of_a_registered_dataset_are_those_of_the_pinned_commit(tmp_path, s
     assert "steps: 10," in run(tmp_path, served, "plan", "x.xp")[1]
 
 
-def test_nobody_is_asked_without_update(locked, served):
+def test_no_request_without_update(locked, served):
     served.asked.clear()
     for words in (["lock", "x.xp"], ["check", "x.xp"], ["compile", "x.xp", "--locked"], ["verify", "x.bundle"],
                   ["diff", "x.xp", "x.bundle"]):  # fmt: skip
@@ -262,7 +262,7 @@ def test_a_lock_that_cannot_be_read_is_an_error(locked, served, text):
     assert run(locked, served, "lock", "x.xp")[0] == 1  # written anew; what is not pinned is told
 
 
-def test_requirements_that_do_not_resolve_are_told_with_pip(tmp_path, served):
+def test_unresolvable_requirements_are_reported_with_pips_words(tmp_path, served):
     put(tmp_path, {"x.xp": SPEC})
     served.packages["trl", stacks.load(stacks.DEFAULT).pins["trl"]] = ("triton<3",)
     status, told = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)

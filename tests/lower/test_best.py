@@ -1,11 +1,10 @@
 """What the classes would fill in by themselves is stated, and what was written in error is not spoken of twice."""
 
 import json
-from typing import Any
 
 import pytest
 from case_support import spec
-from cases_best import BEST, EPOCHS, HELD
+from cases_best import BEST, HELD
 from cases_numerics import extra
 from compile_support import checked, codes, compiled, errors
 
@@ -16,51 +15,7 @@ from xpc.compiler.language.methods import METHODS
 TARGETS = pytest.mark.parametrize("target", stacks.names())
 
 
-def arguments(*lines: str, target: str) -> dict[str, Any]:
-    """The trainer's arguments of a spec without errors."""
-    files = compiled(spec(*lines, f"target {target}"))
-    return dict(json.loads(files["trainer_args.json"])["arguments"])
-
-
-@TARGETS
-@pytest.mark.parametrize(
-    ("written", "stated"),
-    [
-        (('torch_compile_mode = "default"',), ("default", "inductor", True)),
-        (('torch_compile_backend = "aot_eager"',), (None, "aot_eager", True)),
-        (("torch_compile = true",), (None, "inductor", True)),
-        (("torch_compile = false",), (None, None, False)),
-        (("full_determinism = false",), (None, None, False)),
-    ],
-)
-def test_what_switches_compilation_on_is_stated(target: str, written: tuple[str, ...], stated: tuple[Any, ...]) -> None:
-    found = arguments(*extra(*written), target=target)
-    assert (found["torch_compile_mode"], found["torch_compile_backend"], found["torch_compile"]) == stated
-
-
-@TARGETS
-@pytest.mark.parametrize(
-    ("written", "stated"),
-    [
-        ((BEST,), ("loss", False)),
-        ((BEST, 'metric_for_best_model = "eval_loss"'), ("eval_loss", False)),
-        ((BEST, 'metric_for_best_model = "eval_runtime"'), ("eval_runtime", True)),
-        (('metric_for_best_model = "runtime"', "greater_is_better = false"), ("runtime", False)),
-        (("greater_is_better = true",), (None, True)),
-    ],
-)
-def test_the_direction_of_a_metric_is_stated(target: str, written: tuple[str, ...], stated: tuple[Any, ...]) -> None:
-    found = arguments(HELD, EPOCHS, *extra(*written), target=target)
-    assert (found["metric_for_best_model"], found["greater_is_better"]) == stated
-
-
-@TARGETS
-def test_a_schedule_that_steps_with_a_metric_states_it(target: str) -> None:
-    found = arguments(HELD, EPOCHS, "schedule reduce_lr_on_plateau", target=target)
-    assert (found["metric_for_best_model"], found["greater_is_better"]) == ("loss", False)
-
-
-def test_an_interval_in_error_is_told_of_once() -> None:
+def test_wrong_interval_is_reported_once() -> None:
     for wrong in ("0", "2.5", "100%", "often"):
         found = checked(spec(HELD, f"eval(every={wrong})", *extra(BEST)))
         assert len(codes(found)) == 1, (wrong, codes(found))

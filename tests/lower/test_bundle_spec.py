@@ -3,6 +3,7 @@
 import pytest
 from case_support import spec
 from compile_support import checked, compiled
+from extra_arguments import NUMBER
 from rule_cases import CASES
 from tiers import every_fourth
 
@@ -20,7 +21,7 @@ def test_the_spec_of_a_bundle_compiles_to_the_same_run(case):
 
 def test_the_spec_of_a_bundle_keeps_extras_and_revisions():
     text = spec(
-        "extra trl {\n  neftune_noise_alpha = 5\n}",
+        f"extra trl {{\n  {NUMBER} = 5\n}}",
         "extra deepspeed {\n  zero_optimization {\n    sub_group_size = 1M\n  }\n}",
         'model(revision="v 1 @ #2")',
     )

@@ -26,13 +26,13 @@ SCRIPTS = {
 }
 
 
-def told(text: str, root: str = "") -> dict[str, object]:
+def evaluation(text: str, root: str = "") -> dict[str, object]:
     """evaluation.json of a spec."""
     return dict(json.loads((compiled(text, root) if root else compiled(text))["evaluation.json"]))
 
 
 def names(text: str) -> list[str]:
-    found = told(text)["tasks"]
+    found = evaluation(text)["tasks"]
     assert isinstance(found, list)
     return [task["name"] for task in found]
 
@@ -85,8 +85,8 @@ def test_no_text_of_the_spec_stands_in_the_script(tmp_path):
     assert b"zq7" not in files["evaluate.sh"]
 
 
-def test_what_the_harness_is_told():
-    assert told(spec(asks("gsm8k", "mmlu"))) == {
+def test_harness_gets_these_settings():
+    assert evaluation(spec(asks("gsm8k", "mmlu"))) == {
         "format": 1,
         "harness": harness.version(),
         "tasks": [{"name": "gsm8k", "file": None}, {"name": "mmlu", "file": None}],
@@ -96,14 +96,14 @@ def test_what_the_harness_is_told():
         "processes": 8,
         "parallelize": False,
     }
-    found = told(spec("eval(tasks=[humaneval], allow_code_execution, micro=4, every=10)", "data(holdout=5%)"))
+    found = evaluation(spec("eval(tasks=[humaneval], allow_code_execution, micro=4, every=10)", "data(holdout=5%)"))
     assert (found["allow_code_execution"], found["batch_size"]) == (True, 4)
 
 
 def test_a_model_larger_than_a_gpu_is_spread():
-    found = told(spec(asks("gsm8k"), "lora", train=BIG, strategy="zero3"))
+    found = evaluation(spec(asks("gsm8k"), "lora", train=BIG, strategy="zero3"))
     assert (found["processes"], found["parallelize"]) == (1, True)
-    assert [told(SCRIPTS[name])["parallelize"] for name in ("one-gpu", "cpu")] == [False, False]
+    assert [evaluation(SCRIPTS[name])["parallelize"] for name in ("one-gpu", "cpu")] == [False, False]
 
 
 def test_the_leaderboard_is_its_groups_but_one():
@@ -178,19 +178,19 @@ def test_a_task_file_is_copied_with_what_it_names(tmp_path):
 
 def test_the_bundles_own_spec_compiles_again(tmp_path):
     made = compiled(spec(asks('"tasks/mine.yaml"', "gsm8k")), put(tmp_path, {"tasks/mine.yaml": OWN, **ROWS}))
-    again = told(made["spec.xp"].decode(), put(tmp_path / "bundle", made))
+    again = evaluation(made["spec.xp"].decode(), put(tmp_path / "bundle", made))
     tasks = again["tasks"]
     assert isinstance(tasks, list)
     assert tasks[1] == {"name": "gsm8k", "file": None}
     assert tasks[0]["file"].endswith("/mine.yaml")
 
 
-def test_a_file_of_a_base_is_beside_the_base(tmp_path):
+def test_file_of_a_base_is_relative_to_the_base(tmp_path):
     root = put(tmp_path, {
         "base/all.xp": "xpc 1\n" + asks('"mine.yaml"') + "\n", "base/mine.yaml": OWN, "base/rows.jsonl": "{}\n",
     })  # fmt: skip
     text = spec().replace("xpc 1\n", 'xpc 1\nextends "base/all.xp"\n')
-    found = told(text, root)["tasks"]
+    found = evaluation(text, root)["tasks"]
     assert isinstance(found, list)
     assert found[0]["file"].endswith("/mine.yaml")
 
@@ -213,7 +213,7 @@ def test_a_task_file_that_cannot_be_copied_is_an_error(files, code, tmp_path):
 
 def test_data_of_the_hub_is_not_looked_for(tmp_path):
     text = OWN.replace("dataset_path: json", "dataset_path: org/name")
-    assert told(spec(asks('"tasks/mine.yaml"')), put(tmp_path, {"tasks/mine.yaml": text}))["tasks"]
+    assert evaluation(spec(asks('"tasks/mine.yaml"')), put(tmp_path, {"tasks/mine.yaml": text}))["tasks"]
 
 
 def test_words_of_a_list_stand_below_their_key_or_as_deep():
@@ -224,7 +224,7 @@ def test_words_of_a_list_stand_below_their_key_or_as_deep():
     assert _listed("data_files: [a, b]\nother:\n- c\n", "data_files") == ["a", "b"]
 
 
-def test_a_task_that_names_python_functions_is_told_so(tmp_path):
+def test_task_with_python_functions_is_refused(tmp_path):
     plain = {"mine.yaml": "task: mine\ndataset_path: json\ndataset_kwargs:\n  data_files: rows.jsonl\n"}
     named = {"mine.yaml": plain["mine.yaml"] + "process_docs: !function helpers.f\n", "helpers.py": "f = None\n"}
     for files, said in ((plain, False), (named, True)):

@@ -8,7 +8,6 @@ import pytest
 from case_support import spec
 from compile_support import checked, codes, errors, put, shown
 
-from xpc.compiler import stacks
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.repository_names import fault, nearest_name
 from xpc.compiler.lower.arguments import arguments
@@ -16,8 +15,6 @@ from xpc.compiler.lower.payload import payload
 from xpc.compiler.lower.readme import readme
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.stacks import Json
-
-UNSET = {"push_to_hub": False, "hub_model_id": None, "hub_strategy": "every_save", "hub_private_repo": None}
 
 
 def stated(text: str) -> tuple[dict[str, Json], Json]:
@@ -28,34 +25,6 @@ def stated(text: str) -> tuple[dict[str, Json], Json]:
     arguments = plan["arguments"]
     assert isinstance(arguments, dict)
     return {name: value for name, value in arguments.items() if "hub" in name}, plan["hub"]
-
-
-def names_branches(target: str) -> bool:
-    """Whether the arguments have a branch; else the runtime reads it elsewhere."""
-    stack = stacks.load(target)
-    assert stack is not None
-    return "hub_revision" in stack.fields()
-
-
-@pytest.mark.parametrize("target", stacks.names())
-def test_nothing_is_pushed_unless_asked(target: str) -> None:
-    new = {"hub_revision": None} if names_branches(target) else {}
-    for more in ((), ("save(hub=false)",)):
-        arguments, section = stated(spec(f"target {target}", *more))
-        assert arguments == {**UNSET, "hub_always_push": False, **new}
-        assert section is None
-
-
-@pytest.mark.parametrize("target", stacks.names())
-def test_a_bundle_states_where_and_what_is_pushed(target: str) -> None:
-    text = "save(hub(name=me/model, private, revision=v1, strategy=checkpoint, checkpoint_branches))"
-    arguments, section = stated(spec(text, f"target {target}"))
-    assert section == {"revision": "v1", "checkpoint_branches": True}
-    assert arguments.pop("hub_revision", None) == ("v1" if names_branches(target) else None)
-    assert arguments == {
-        "push_to_hub": True, "hub_model_id": "me/model", "hub_strategy": "checkpoint", "hub_private_repo": True,
-        "hub_always_push": False,
-    }  # fmt: skip
 
 
 FORMS = [

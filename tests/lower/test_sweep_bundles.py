@@ -85,7 +85,7 @@ def written(folder, text=UNBATCHED + TWO):
     return files
 
 
-def test_written_whole_with_one_copy_of_the_trainer(tmp_path):
+def test_sweep_is_written_completely_with_one_trainer(tmp_path):
     files = written(tmp_path / "s")
     assert tree(tmp_path / "s") == files
     inodes = {os.stat(tmp_path / "s" / name).st_ino for name in files if name.endswith("trainer/main.py")}
@@ -153,7 +153,7 @@ def test_what_somebody_else_wrote_is_not_replaced(tmp_path, change):
     assert tree(tmp_path / "s") == before
 
 
-def test_a_copy_of_one_member_is_whole(tmp_path):
+def test_copy_of_one_member_is_complete(tmp_path):
     files = written(tmp_path / "s")
     name = files["members.txt"].decode().split()[2]
     shutil.copytree(tmp_path / "s" / "members" / name, tmp_path / "alone", symlinks=True)

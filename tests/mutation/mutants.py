@@ -134,7 +134,7 @@ def files() -> dict[str, list[str]]:
             for group, likes in GROUPS.items()}  # fmt: skip
 
 
-def drawn(places: int, seed: int, known: Map, slow: bool) -> list[Mutation]:
+def chosen_mutations(places: int, seed: int, known: Map, slow: bool) -> list[Mutation]:
     """As many lines of each group, at random, and one mutation of each line."""
     out: list[Mutation] = []
     for group, names in files().items():
@@ -311,7 +311,7 @@ def main() -> int:
         with open(results, encoding="utf-8") as handle:
             before = {named(one): one for one in map(json.loads, handle)}
     known = None if options.again else Map(made_map(options.out))
-    chosen = survivors(before) if known is None else drawn(options.places, options.seed, known, options.slow)
+    chosen = survivors(before) if known is None else chosen_mutations(options.places, options.seed, known, options.slow)
     copies, found = Copies(), []
 
     def one(mutation: Mutation) -> dict[str, object]:
@@ -334,10 +334,10 @@ def main() -> int:
             found = list(pool.map(one, chosen))
     finally:
         copies.close()
-    return told(found)
+    return report(found)
 
 
-def told(found: list[dict[str, object]]) -> int:
+def report(found: list[dict[str, object]]) -> int:
     """Print the counts by group and what survived."""
     for group, names in files().items():
         here = [one for one in found if one["file"] in names]

@@ -18,7 +18,7 @@ def kept(case):
 
 
 @pytest.mark.parametrize("hundred", sorted({case.code[:3] for case in EVERY}))
-def test_every_golden_is_what_is_said(hundred):
+def test_every_golden_is_the_printed_diagnostic(hundred):
     cases = [case for case in EVERY if case.code.startswith(hundred)]
     assert not [case.title for case in cases if case.code not in kept(case).partition(f"\n{SEPARATOR}\n")[2]]
     other = {case.title: said for case in cases if (said := golden(case)) != kept(case)}

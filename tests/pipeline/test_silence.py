@@ -68,7 +68,7 @@ def test_a_silence_elsewhere_does_not(text):
     assert not found.silenced
 
 
-def test_a_comment_that_ends_a_block_holds_for_nothing_behind_it():
+def test_silence_at_the_end_of_a_block_covers_nothing_after_it():
     found = checked(
         warned().replace("strategy fsdp1", f"optimizer adamw {{\n  lr = 1e-5\n  {SAID}\n}}\nstrategy fsdp1")
     )
@@ -149,7 +149,7 @@ def test_an_error_cannot_be_silenced():
     assert found.spec is None
 
 
-def test_while_an_error_stands_nothing_is_said_of_idle_silences():
+def test_idle_silences_are_not_reported_next_to_an_error():
     assert codes(checked(spec("seed -1", strategy=f"zero2  {SAID}"))) == ["XP107"]
 
 
@@ -169,7 +169,7 @@ def test_while_an_error_stands_nothing_is_said_of_idle_silences():
         ("# xpc: alow XP410 because", "`alow` is not a silence", "write `allow`"),
     ],
 )
-def test_a_malformed_silence_is_told_and_silences_nothing(comment, message, help):
+def test_malformed_silence_is_reported_and_silences_nothing(comment, message, help):
     found = checked(warned(strategy=f"fsdp1  {comment}"))
     assert "XP410" in codes(found)
     said = only(found, "XP902")

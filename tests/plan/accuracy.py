@@ -70,7 +70,7 @@ def line(name: str, found: Sequence[float]) -> str:
     )
 
 
-def said(row: Row) -> str:
+def judged(row: Row) -> str:
     """The verdict of a row."""
     found = memory(points.load(row))
     return "unknown" if isinstance(found, str) else verdict(found.peak, row["capacity_gib"] * GIB, found.low)
@@ -129,7 +129,7 @@ NOTES = (
 
 def _time() -> list[str]:
     """The section on speeds."""
-    speeds = utilisation.left_out()
+    speeds = utilisation.excluded()
     off = sorted(abs(value / row["tok_s_gpu"] - 1) for row, value in speeds)
     low, high = range_of(())
     inside = sum(low <= value / row["tok_s_gpu"] <= high for row, value in speeds) / len(speeds)
@@ -181,9 +181,9 @@ def page() -> str:
     table.append(line("all", errors(rows)))
     ran, died = [row for row in rows if not row["oom"]], [row for row in rows if row["oom"]]
     low = [row for row in ran if (row["measured_peak_gib"] or 1e9) < 0.75 * row["capacity_gib"]]
-    counts = {name: sum(said(row) == name for row in died) for name in ("fits", "tight", "no", "unknown")}
-    wrong = sum(said(row) == "no" for row in ran)
-    tight = sum(said(row) in ("tight", "no") for row in low)
+    counts = {name: sum(judged(row) == name for row in died) for name in ("fits", "tight", "no", "unknown")}
+    wrong = sum(judged(row) == "no" for row in ran)
+    tight = sum(judged(row) in ("tight", "no") for row in low)
     left = [
         f"| {row['group']} | {row['model']} | {row['seq_len']:,} x {row['micro_batch']} | {points.contradicts(row)} |"
         for row in points.rows("memory_points.jsonl")

@@ -100,7 +100,7 @@ def memory_error(row: Row) -> float | None:
     return None if found is None or measured is None else found / measured - 1
 
 
-def said(row: Row) -> str:
+def judged(row: Row) -> str:
     """The verdict of a row on its card."""
     found, gpu = memory(load(row)), find_gpu(row["gpu"])
     assert gpu is not None, row["gpu"]
@@ -139,7 +139,7 @@ RUNS = {
 
 def section() -> list[str]:
     """The page's section."""
-    died = [said(row) for row in memory_rows() if row["peak_gib"] is None]
+    died = [judged(row) for row in memory_rows() if row["peak_gib"] is None]
     return [
         "## Held out",
         "",

@@ -90,7 +90,7 @@ def apart() -> list[Row]:
 
 def runs() -> list[Run]:
     """Every measured run that has a prediction."""
-    found = [Run("llm-foundry", "base", value / row["tok_s_gpu"]) for row, value in utilisation.left_out()]
+    found = [Run("llm-foundry", "base", value / row["tok_s_gpu"]) for row, value in utilisation.excluded()]
     for row, work, kind in utilisation.tuned():
         told = speed(work, 8, "bf16", kind)
         assert told is not None

@@ -45,7 +45,7 @@ for family, keys, targets, parameters in json.load(sys.stdin):
 """
 
 
-def asked() -> list[tuple[str, object, tuple[str, ...]]]:
+def families_to_adapt() -> list[tuple[str, object, tuple[str, ...]]]:
     """Families with targets and parameters that some stack can adapt."""
     found: list[tuple[str, object, tuple[str, ...]]] = [(family, "all-linear", ()) for family in CONFIGS]
     found += [(family, ("q_proj", *names), ()) for family, names in LAYERS.items()]
@@ -59,7 +59,7 @@ def test_adapters_have_the_parameters_that_peft_makes(stack: str) -> None:
     """Of a stack of experts the pair of gate and up has one of twice the rank, where targets name its layers."""
     lines = [
         (family, CONFIGS[family], targets if isinstance(targets, str) else list(targets), list(named))
-        for family, targets, named in asked()
+        for family, targets, named in families_to_adapt()
     ]
     done = subprocess.run(
         [interpreter(stack), "-c", PROGRAM], input=json.dumps(lines), capture_output=True, text=True, check=False
@@ -69,7 +69,7 @@ def test_adapters_have_the_parameters_that_peft_makes(stack: str) -> None:
     assert len(real) == len(lines)
     known, seen = stacks.load(stack), 0
     assert known is not None
-    for (family, targets, named), trained in zip(asked(), real, strict=True):
+    for (family, targets, named), trained in zip(families_to_adapt(), real, strict=True):
         facts = facts_from_config({"model_type": family, **CONFIGS[family]}, family, family)
         assert not isinstance(facts, str), facts
         if isinstance(trained, str):
@@ -137,7 +137,7 @@ def test_adapters_of_a_stack_of_experts_hold_a_copy_of_it() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["qwen3_moe", "mixtral"])
 @pytest.mark.parametrize("precision", ["bf16", "amp"])
-def test_what_a_layer_of_experts_with_adapters_keeps_beside_its_tokens(family: str, precision: str) -> None:
+def test_adapted_experts_keep_what_the_plan_counts(family: str, precision: str) -> None:
     """The copy of the stack to the byte, and at most what is counted for the copies of the adapters."""
     oracle = pytest.importorskip("oracle")
     mode, known = f"lora-all/{precision}/sdpa", stacks.load(DEFAULT)

@@ -214,7 +214,7 @@ def test_a_micro_batch_that_nobody_wrote_is_one_that_fits() -> None:
     assert chosen.origin.why in notes[0]
 
 
-def test_states_beyond_the_card_are_told_once() -> None:
+def test_states_beyond_the_card_are_reported_once() -> None:
     found = [one.code for one in checked(written(**SHORT["ddp"])).problems if one.severity == "error"]
     assert found == ["XP480"]
 
@@ -296,7 +296,7 @@ def test_the_states_of_zero3_are_stepped_in_sub_groups() -> None:
     assert memory.phases["step"]["step temporaries"] <= 4e9
 
 
-def test_one_family_is_read_as_the_whole_table_has_it() -> None:
+def test_one_family_is_read_as_in_the_complete_table() -> None:
     for name, rows in coefficients.families().items():
         assert coefficients.family(name) == rows
     for name in ("", "llam", "families", "versions", *coefficients.differences()):

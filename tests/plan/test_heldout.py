@@ -35,10 +35,10 @@ def test_other_models_of_a_trainer_are_within_the_bounds() -> None:
     assert sorted(found)[-2] <= 0.08
 
 
-def test_what_ran_out_of_memory_elsewhere_does_not_fit() -> None:
+def test_measured_out_of_memory_runs_do_not_fit() -> None:
     died = [row for row in heldout.memory_rows() if row["peak_gib"] is None]
     assert len(died) >= 7
-    assert not [row for row in died if heldout.said(row) == "fits"]
+    assert not [row for row in died if heldout.judged(row) == "fits"]
 
 
 def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:

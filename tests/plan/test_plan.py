@@ -68,10 +68,10 @@ def test_the_verdicts_of_measured_runs():
     rows = accuracy.kept()
     died, ran = [row for row in rows if row["oom"]], [row for row in rows if not row["oom"]]
     assert len(died) >= 40
-    assert not [row for row in died if accuracy.said(row) == "fits"]
-    assert sum(accuracy.said(row) == "no" for row in ran) <= 0.03 * len(ran)
+    assert not [row for row in died if accuracy.judged(row) == "fits"]
+    assert sum(accuracy.judged(row) == "no" for row in ran) <= 0.03 * len(ran)
     low = [row for row in ran if (row["measured_peak_gib"] or 1e9) < 0.75 * row["capacity_gib"]]
-    assert sum(accuracy.said(row) in ("tight", "no") for row in low) <= 0.1 * len(low)
+    assert sum(accuracy.judged(row) in ("tight", "no") for row in low) <= 0.1 * len(low)
 
 
 def test_the_fused_head_is_within_a_tenth():
@@ -88,12 +88,12 @@ def test_the_fused_head_is_within_a_tenth():
 
 
 def test_speeds_are_predicted_from_other_models():
-    off = sorted(abs(value / row["tok_s_gpu"] - 1) for row, value in utilisation.left_out())
+    off = sorted(abs(value / row["tok_s_gpu"] - 1) for row, value in utilisation.excluded())
     assert len(off) > 100
     assert statistics.mean(off) <= 0.10
     assert off[int(0.9 * len(off))] <= 0.25
     low, high = range_of(())
-    assert sum(low <= value / row["tok_s_gpu"] <= high for row, value in utilisation.left_out()) >= 0.9 * len(off)
+    assert sum(low <= value / row["tok_s_gpu"] <= high for row, value in utilisation.excluded()) >= 0.9 * len(off)
     assert high - low <= 2 * 0.2
 
 
@@ -150,7 +150,7 @@ def test_json_keeps_its_contract(planned):
     assert max(one["phases"].values()) == pytest.approx(one["peak_allocated_bytes"]["value"], rel=1e-6)
 
 
-def test_other_hardware_is_planned_beside(planned):
+def test_other_hardware_is_planned_next_to_the_stated(planned):
     both = ("--on", "8 x a100-40gb", "--on", "16 x h100-80gb")
     text, status, _ = planned(*both, "--rows", "64000", "--format", "json", more="zero3\nmemory(checkpointing)")
     small, large = json.loads(text)
@@ -177,7 +177,7 @@ def test_the_last_step_is_saved_too(every, steps, saves):
 
 
 @pytest.mark.parametrize(("more", "kept"), [("", 3), ("eval(every=4, patience=2)\ndata(holdout=5%)", 4)])
-def test_the_best_checkpoint_stands_beside_those_that_are_kept(more, kept):
+def test_best_checkpoint_is_counted_besides_the_kept_ones(more, kept):
     """As the runtime keeps it (runtime/features/saving/rotation.py)."""
     text = (
         SPEC.format(**WRITTEN)
@@ -253,7 +253,7 @@ SWEPT = """sweep {
 }"""
 
 
-def test_a_long_name_of_a_member_goes_on_in_the_next_line_whole(planned):
+def test_long_member_name_continues_on_the_next_line(planned):
     text, status, _ = planned("--rows", "64000", more=f"zero3\n{SWEPT}")
     names = [
         one["spec"] for one in json.loads(planned("--rows", "64000", "--format", "json", more=f"zero3\n{SWEPT}")[0])
@@ -266,7 +266,7 @@ def test_a_long_name_of_a_member_goes_on_in_the_next_line_whole(planned):
     assert not [line for line in text.splitlines() if line.startswith(("run-", "  _")) and len(line) > 80]
 
 
-def test_specs_stand_behind_options_too(planned, tmp_path):
+def test_specs_may_follow_options(planned, tmp_path):
     planned()
     one = str(tmp_path / "run.xp")
     text, status, _ = planned("--rows", "64000", "--compare", one)

@@ -91,7 +91,7 @@ def fit(rows: list[Row]) -> list[float]:
     return [*(matrix[i][count] / matrix[i][i] for i in range(count)), 1.0]
 
 
-def left_out() -> list[tuple[Row, float]]:
+def excluded() -> list[tuple[Row, float]]:
     """Each row of llm-foundry with what the others' models predict of it, tokens/s a GPU."""
     found = []
     rows, middle = foundry(), speeds()["middle"]

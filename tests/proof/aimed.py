@@ -19,7 +19,7 @@ import tempfile
 from typing import Any
 
 from attrs import evolve
-from prove import Proof, Prover, aimed, codes, every, failure, sides
+from prove import Proof, Prover, aimed, both_jobs, codes, every, failure
 
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
@@ -57,7 +57,7 @@ def main(words: list[str]) -> int:
             one = evolve(one, text=aimed(proof.text, stack), legal=aimed(proof.legal, stack))
             place = os.path.join(folder, str(number))
             try:
-                both = sides(one, place)
+                both = both_jobs(one, place)
                 facts[one.title] = (one, both, *refused(one, os.path.join(place, "files")))
                 jobs += both
             except Exception as error:

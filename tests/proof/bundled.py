@@ -19,44 +19,44 @@ sys.path += [ROOT, os.path.join(ROOT, "tests", "support")]
 import run_features  # noqa: E402
 
 
-def bundle(scene: Any) -> Any:
-    """The runtime's view of the scene's plan."""
+def bundle(run: Any) -> Any:
+    """The runtime's view of the run's plan."""
     from runtime.core.feature import Bundle
 
-    return Bundle(scene.folder, scene.plan, "", {}, run_features.enabled(scene.plan, "runtime").FEATURES)
+    return Bundle(run.folder, run.plan, "", {}, run_features.enabled(run.plan, "runtime").FEATURES)
 
 
-def load(scene: Any) -> Any:
+def load(run: Any) -> Any:
     """The tiny model, over a base of 4 or 8 bits where the plan has one."""
     from runtime.features.model.adapters import quantization
     from runtime.features.model.weight_dtypes import WeightDtypes
 
-    read = bundle(scene)
-    made = tiny_models.load(scene.family, scene.plan["model"], scene.kind, quantization(read))
+    read = bundle(run)
+    made = tiny_models.load(run.family, run.plan["model"], run.kind, quantization(read))
     WeightDtypes().model_loaded(read, made, None)
     return made
 
 
-def trainer(scene: Any) -> Any:
-    """The trainer that runtime/core/trainer.py builds, on the scene's model and rows."""
-    read = bundle(scene)
+def trainer(run: Any) -> Any:
+    """The trainer that runtime/core/trainer.py builds, on the run's model and rows."""
+    read = bundle(run)
     from runtime.core import trainer
     from runtime.features.method import rewards
     from runtime.features.method import teacher as teachers
 
-    teachers.teacher = lambda _: teacher(scene)
+    teachers.teacher = lambda _: teacher(run)
     functions = rewards.functions
     rewards.functions = lambda given: [telling(i, one) for i, one in enumerate(functions(given))]
-    kind = run_features.enabled(scene.plan, "runtime").trainer_class
+    kind = run_features.enabled(run.plan, "runtime").trainer_class
     return trainer.build(
-        read, kind, scene.model, lambda: load(scene), args=scene.args, train_dataset=scene.rows,
-        eval_dataset=scene.held, processing_class=scene.tokenizer, callbacks=[],
+        read, kind, run.model, lambda: load(run), args=run.args, train_dataset=run.rows,
+        eval_dataset=run.held, processing_class=run.tokenizer, callbacks=[],
     )  # fmt: skip
 
 
-def teacher(scene: Any) -> Any:
+def teacher(run: Any) -> Any:
     """The student once more, more certain of everything: of one that is alike nothing is learned."""
-    model = tiny_models.load(scene.family, scene.plan["model"], scene.kind)
+    model = tiny_models.load(run.family, run.plan["model"], run.kind)
 
     def certain(_: Any, __: Any, out: Any) -> Any:
         out.last_hidden_state = 2 * out.last_hidden_state

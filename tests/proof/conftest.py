@@ -85,7 +85,7 @@ def train(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[...,
     def run(text: str, name: str, cold: bool = False) -> Run:
         bundle, cwd = warm.compiled(text, name), str(tmp_path_factory.mktemp(name))
         finished = launch(bundle, cwd) if cold else warm.launch(bundle, cwd)
-        assert finished.done.returncode == 0, finished.said
+        assert finished.done.returncode == 0, finished.output
         return finished
 
     return run

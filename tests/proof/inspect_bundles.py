@@ -40,11 +40,11 @@ def environment(**variables: str) -> Iterator[None]:
         os.environ.update(before)
 
 
-def parallelism(scene: Any) -> Any:
+def parallelism(run: Any) -> Any:
     """accelerate's own reading of how the launched processes share the work."""
     from accelerate.parallelism_config import ParallelismConfig
 
-    with environment(**scene.launched["environment"]):
+    with environment(**run.launched["environment"]):
         return ParallelismConfig()
 
 
@@ -260,7 +260,7 @@ def same(name: str, stated: Any, seen: Any) -> bool:
     return bool(seen == stated or one or (name in SPELLINGS and SPELLINGS[name].get(stated) == seen))
 
 
-def look(folder: str, brief: bool = False) -> dict[str, Any]:
+def inspect_bundle(folder: str, brief: bool = False) -> dict[str, Any]:
     """Everything about one bundle; what deviates is in `problems`. `brief` leaves out the rates and the optimizer."""
     plan, problems = read(folder), []
     run = plan["run"]
@@ -325,7 +325,7 @@ def many(folders: list[str]) -> dict[str, list[str]]:
     for folder in folders:
         with listening() as said:
             try:
-                answers[folder] = list(look(folder, brief=True)["problems"])
+                answers[folder] = list(inspect_bundle(folder, brief=True)["problems"])
             except (Exception, SystemExit) as error:
                 answers[folder] = [f"{type(error).__name__}: {error}"]
         answers[folder] += [one for one in said if any(word in one.lower() for word in TELLING)]
@@ -341,7 +341,7 @@ def main() -> None:
     answers: dict[str, Any] = {}
     for folder in json.load(sys.stdin):
         try:
-            answers[folder] = look(folder)
+            answers[folder] = inspect_bundle(folder)
         except Exception as error:
             answers[folder] = {"problems": [f"{type(error).__name__}: {error}"]}
     print("\n" + json.dumps(answers))

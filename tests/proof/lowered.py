@@ -77,7 +77,7 @@ def lowered_files(spec: Spec) -> dict[str, bytes]:
     return {**{name: text.encode() for name, text in texts.items()}, **spec.bundled}
 
 
-def whole(spec: Spec) -> dict[str, bytes]:
+def complete_bundle(spec: Spec) -> dict[str, bytes]:
     """The same files from the compiler's own end, which writes all the others too."""
     return {name: data for name, data in lower(CheckedSpec.of(spec)).items() if not name.startswith(LEFT_OUT)}
 

@@ -16,7 +16,7 @@ the legal text instead, for texts that cannot be lowered at all. `common` are ar
 What is seen. Exactly one of: `raises` (type name, or a base class of it) with `match` (regular expression on the
 message); `warns` (regular expression on a Python warning or log record); `expect` (a dict of facts that must hold, or a
 predicate) of what `measure` answers; `needs` (why it cannot be seen here: "a GPU of compute capability 9.0"). A
-`measure` is "file.function" below measures/, called with a scene.Scene after stage `at`; beside `raises` it is what
+`measure` is "file.function" below measures/, called with a run.Scene after stage `at`; beside `raises` it is what
 raises. The legal side goes the same way and must not show it: no exception whatever was claimed, no such warning for
 `warns`, and `expect` must not hold. The exception must come from stage `at`, not from an earlier one.
 
@@ -263,7 +263,7 @@ def failure(proof: Proof, illegal: Mapping[str, Any], legal: Mapping[str, Any]) 
     return ""
 
 
-def sides(proof: Proof, folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def both_jobs(proof: Proof, folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Both jobs of a proof, lowered below a folder."""
     return job(proof, False, folder), job(proof, True, folder)
 
@@ -285,7 +285,7 @@ def main(words: list[str]) -> int:
             continue
         with tempfile.TemporaryDirectory() as folder:
             try:
-                both = sides(proof, folder)
+                both = both_jobs(proof, folder)
                 target = both[0]["target"]
                 prover = provers[target] if target in provers else provers.setdefault(target, Prover(target))
                 seen = prover.answers(both)

@@ -46,9 +46,9 @@ def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]
 class Watch:
     """What a trainer was before, during and after its steps."""
 
-    def __init__(self, scene: Any, trainer: Any) -> None:
-        self.scene, self.trainer, self.plan = scene, trainer, scene.plan
-        self.made = {name: inspect_bundles.plain(getattr(trainer.args, name, None)) for name in scene.plan["arguments"]}
+    def __init__(self, run: Any, trainer: Any) -> None:
+        self.run, self.trainer, self.plan = run, trainer, run.plan
+        self.made = {name: inspect_bundles.plain(getattr(trainer.args, name, None)) for name in run.plan["arguments"]}
         self.losses: list[float] = []
         self.rate = 0.0
         self.packed = {name for name, one in trainer.model.named_parameters() if type(one).__name__ in PACKED}
@@ -56,16 +56,16 @@ class Watch:
         self.trained: set[str] = set()
         self.moving: set[str] = set()
         self.found: list[str] = []
-        self.scale = silent_effect_loss.Scale(scene, trainer)
+        self.scale = silent_effect_loss.Scale(run, trainer)
         self.step, trainer.training_step = trainer.training_step, self._step
         if self.made.get("eval_strategy") not in (None, "no") and trainer.eval_dataset is not None:
-            trainer.add_callback(self._evaluated(scene.job["steps"]))
+            trainer.add_callback(self._evaluated(run.job["steps"]))
 
     @property
     def method(self) -> str:
         return str((self.plan.get("method") or {}).get("name", "sft"))
 
-    def _whole(self) -> dict[str, Any]:
+    def _gathered_weights(self) -> dict[str, Any]:
         """Every weight by its name, also where processes hold a part each."""
         import torch
 
@@ -89,7 +89,7 @@ class Watch:
         inputs = given[1] if len(given) > 1 else named["inputs"]
         first = not self.trainer.state.global_step
         if first and not self.before:
-            self.before = self._whole()
+            self.before = self._gathered_weights()
             self.trained = {name for name, one in self.trainer.model.named_parameters() if one.requires_grad}
         if first:
             self.scale.before(inputs)
@@ -131,7 +131,7 @@ class Watch:
         out = [*self.found, *self._numbers(), *self._kinds(), *self._states(), *self._set(), *self._arguments()]
         if not out:
             out += self.scale.problems()
-        return [*out, *silent_effect_packing.problems(self.scene, self.trainer)]
+        return [*out, *silent_effect_packing.problems(self.run, self.trainer)]
 
     @property
     def _unscaled(self) -> bool:
@@ -150,12 +150,12 @@ class Watch:
 
     def _kinds(self) -> list[str]:
         """Dtypes of weights: the base as `model.dtype` says, adapters as the bundle does. DeepSpeed trains in half."""
-        values, seen = self.scene.stated, {}
+        values, seen = self.run.stated, {}
         base = self.plan["model"]["dtype"]
         zero = bool(self.plan["arguments"].get("deepspeed"))
         half = {"bfloat16"} if values["bf16"] else {"float16"} if values["fp16"] else set()
         lora = self.plan.get("lora") or {}
-        zeroed = zero and self.scene.job.get("unpacked") and self.plan["run"]["zero_stage"] == 3
+        zeroed = zero and self.run.job.get("unpacked") and self.plan["run"]["zero_stage"] == 3
         if zeroed:  # no bitsandbytes here: the base that stands in is of ZeRO-3's type (XP573), and packed ones are not
             base = "float32" if not half else next(iter(half))
         quantized, stated = lora.get("bits"), lora.get("adapter_dtype")
@@ -163,7 +163,7 @@ class Watch:
             kind = str(one.dtype).removeprefix("torch.")
             adapted = any(part in name for part in ADAPTED)
             allowed = {base} | (half if zero else set())
-            allowed |= {"float32"} if self.scene.sharded and half else set()  # accelerate widens them (docs/casts.md)
+            allowed |= {"float32"} if self.run.sharded and half else set()  # accelerate widens them (docs/casts.md)
             allowed |= {"float32"} if zero and base == "float16" else set()  # zero.Init's type where fp16 is left out
             if adapted:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
@@ -219,7 +219,7 @@ class Watch:
             wrong = [name for name in names if name not in self.trained]
         if wrong or not self.trained:
             out.append(f"other weights are trained than stated: {sorted(wrong)[:3] or 'none'}")
-        after = self._whole()
+        after = self._gathered_weights()
         # bitsandbytes packs 4-bit weights in another order for its kernels on the CPU
         compared = [name for name in names if name in after and name not in self.packed]
         changed = {name for name in compared if bool((after[name] != self.before[name]).any())}

@@ -18,17 +18,17 @@ BY_ROWS = ("dpo", "kto", "orpo", "reward")
 class Scale:
     """Sums of what a step should be, kept beside those of what it is."""
 
-    def __init__(self, scene: Any, trainer: Any) -> None:
-        self.scene, self.trainer = scene, trainer
+    def __init__(self, run: Any, trainer: Any) -> None:
+        self.run, self.trainer = run, trainer
         self.total = self.count = self.seen = 0.0
         self.gradient: dict[str, Any] = {}
         self.taken: dict[str, Any] = {}
         self.steps = 0
-        values = scene.plan["arguments"]
-        self.method = str((scene.plan.get("method") or {}).get("name", "sft"))
+        values = run.plan["arguments"]
+        self.method = str((run.plan.get("method") or {}).get("name", "sft"))
         self.tokens = self.method == "sft"
-        zero = scene.plan["run"]["zero_stage"] if values.get("deepspeed") else 0
-        self.loss = zero < 3 and not scene.sharded and self._plain(values)
+        zero = run.plan["run"]["zero_stage"] if values.get("deepspeed") else 0
+        self.loss = zero < 3 and not run.sharded and self._plain(values)
         self.slope = self.loss and not zero and not self._quantized()
 
     def _plain(self, values: dict[str, Any]) -> bool:
@@ -37,7 +37,7 @@ class Scale:
             return False
         config = self.trainer.model.config
         chances = [value for name, value in vars(config).items() if ("drop" in name or "jitter" in name) and value]
-        if chances or (self.scene.plan.get("lora") or {}).get("dropout"):
+        if chances or (self.run.plan.get("lora") or {}).get("dropout"):
             return False
         if not self.tokens:
             return True
@@ -77,7 +77,7 @@ class Scale:
         logits = self.trainer.model(**row, use_cache=False).logits[:, :-1].float()
         labels = given["labels"][:, 1:]
         # transformers 4 counts the first token of a row, which nothing predicts (Trainer.get_batch_samples)
-        counted = given["labels"] if self.scene.job["all_tokens"] else labels
+        counted = given["labels"] if self.run.job["all_tokens"] else labels
         if "shift_labels" in given:
             counted = labels = given["shift_labels"]
             logits = self.trainer.model(**row, use_cache=False).logits.float()
@@ -101,7 +101,7 @@ class Scale:
 
         if not self.loss or not self.count:
             return []
-        values = self.scene.plan["arguments"]
+        values = self.run.plan["arguments"]
         many = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
         world = torch.distributed.get_world_size() if many else 1
         across = self.tokens and values.get("average_tokens_across_devices", False)
@@ -110,7 +110,7 @@ class Scale:
             torch.distributed.all_reduce(numbers)
         total, count, each, seen = numbers.tolist()
         wanted, seen = total / count if across else each / world, seen / world
-        half = values.get("bf16") or self.scene.plan["model"]["dtype"] != "float32" or self._quantized()
+        half = values.get("bf16") or self.run.plan["model"]["dtype"] != "float32" or self._quantized()
         limit = LOOSE if half else TIGHT
         out = []
         if abs(seen - wanted) > limit * max(abs(wanted), 1e-3):
@@ -131,4 +131,4 @@ class Scale:
         return out
 
     def _quantized(self) -> bool:
-        return bool((self.scene.plan.get("lora") or {}).get("bits"))
+        return bool((self.run.plan.get("lora") or {}).get("bits"))

@@ -9,9 +9,9 @@ LEAK = 1e-5
 """A change of a logit that is more than arithmetic."""
 
 
-def problems(scene: Any, trainer: Any) -> list[str]:
+def problems(run: Any, trainer: Any) -> list[str]:
     """A token of the first document of a packed row is exchanged: nothing behind its end may change."""
-    values = scene.plan["arguments"]
+    values = run.plan["arguments"]
     packed = bool(values.get("packing"))
     evaluated = packed if values.get("eval_packing") is None else bool(values["eval_packing"])
     out = []
@@ -20,9 +20,9 @@ def problems(scene: Any, trainer: Any) -> list[str]:
     ):  # fmt: skip
         if rows is None or not (is_packed or values.get("padding_free")):
             continue
-        if is_packed and values.get("packing_strategy", "wrapped") == "wrapped" and not scene.job.get("isolate"):
+        if is_packed and values.get("packing_strategy", "wrapped") == "wrapped" and not run.job.get("isolate"):
             continue  # documents that are cut anywhere are one text (XP312 warns of it), and nothing else is stated
-        leaks = _leaks(scene, trainer, rows, is_packed)
+        leaks = _leaks(run, trainer, rows, is_packed)
         if leaks:
             out.append(f"packed {name} rows attend to each other: {leaks}")
     return out
@@ -33,16 +33,16 @@ def _first(rows: Any) -> Any:
     return next(iter(rows.values())) if isinstance(rows, dict) else rows
 
 
-def _leaks(scene: Any, trainer: Any, given: Any, packed: bool) -> str:
+def _leaks(run: Any, trainer: Any, given: Any, packed: bool) -> str:
     import torch
 
-    batch, ends = _batch(scene, trainer, given, packed)
+    batch, ends = _batch(run, trainer, given, packed)
     if batch is None:
         return ""
     model = trainer.accelerator.unwrap_model(trainer.model).eval()
-    if scene.sharded or any(hasattr(one, "ds_id") for one in model.parameters()):
+    if run.sharded or any(hasattr(one, "ds_id") for one in model.parameters()):
         return ""
-    if (scene.plan.get("lora") or {}).get("bits") == 8:  # which columns are multiplied whole is decided by all tokens
+    if (run.plan.get("lora") or {}).get("bits") == 8:  # which columns are multiplied whole is decided by all tokens
         return ""
     torch.manual_seed(0)
     for weights in model.parameters():
@@ -60,12 +60,12 @@ def _leaks(scene: Any, trainer: Any, given: Any, packed: bool) -> str:
     return f"a logit of a later document changes by {behind:.3g}" if behind > LEAK else ""
 
 
-def _batch(scene: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list[int]]:
+def _batch(run: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list[int]]:
     """A batch of one row with two documents or more, and where they end; None where there is no such row."""
     chosen = None
     for number in range(min(len(rows), 16) if packed else 0):
         row = rows[number]
-        lengths = row.get("seq_lengths") or _ended(scene, row["input_ids"])
+        lengths = row.get("seq_lengths") or _ended(run, row["input_ids"])
         if len(lengths) > 1:
             chosen = [row]
             break
@@ -76,12 +76,12 @@ def _batch(scene: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list
         lengths = [len(one.get("input_ids", ())) for one in chosen]
     batch = trainer.data_collator(chosen)
     if "input_ids" not in batch:
-        return _pairs(trainer, batch)
+        return _pair_in_one_row(trainer, batch)
     names = ("input_ids", "attention_mask", "position_ids")
     return {name: value for name, value in batch.items() if name in names}, list(accumulate(lengths))
 
 
-def _pairs(trainer: Any, batch: dict[str, Any]) -> tuple[Any, list[int]]:
+def _pair_in_one_row(trainer: Any, batch: dict[str, Any]) -> tuple[Any, list[int]]:
     """What dpo's trainer of the older stacks makes of two pairs: their texts in one row, as the model gets it."""
     import torch
 
@@ -100,8 +100,8 @@ def _pairs(trainer: Any, batch: dict[str, Any]) -> tuple[Any, list[int]]:
     return {name: seen[name] for name in names if name in seen}, [*begun[1:], seen["input_ids"].shape[1]]
 
 
-def _ended(scene: Any, ids: list[int]) -> list[int]:
+def _ended(run: Any, ids: list[int]) -> list[int]:
     """Lengths of documents that end with the end token."""
-    ends = [i + 1 for i, one in enumerate(ids) if one == scene.tokenizer.eos_token_id]
+    ends = [i + 1 for i, one in enumerate(ids) if one == run.tokenizer.eos_token_id]
     ends += [len(ids)] if ends and ends[-1] < len(ids) else []
     return [last - first for first, last in zip([0, *ends], ends, strict=False)]

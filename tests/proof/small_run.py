@@ -27,7 +27,7 @@ STAGES = ("launch", "config", "deepspeed", "load", "init", "train", "save")
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-class Scene:
+class SmallRun:
     """A bundle, and what the libraries make of it, each part made when it is asked for.
 
     `plan` is trainer_args.json, `job` what prove.py sent. Measures get this object.
@@ -275,10 +275,10 @@ class Heard(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said: list[str] = []
+        self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(f"{record.name}: {record.getMessage()}")
+        self.lines.append(f"{record.name}: {record.getMessage()}")
 
 
 LOGGERS = ("", "transformers", "accelerate", "trl", "deepspeed", "DeepSpeed", "peft", "datasets")
@@ -296,11 +296,11 @@ def listening() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            yield heard.said
+            yield heard.lines
         finally:
             for name in LOGGERS:
                 logging.getLogger(name).removeHandler(heard)
-            heard.said += [f"{one.category.__name__}: {one.message}" for one in caught]
+            heard.lines += [f"{one.category.__name__}: {one.message}" for one in caught]
 
 
 def way(job: dict[str, Any]) -> tuple[str, ...]:
@@ -320,32 +320,32 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
         torch.compiler.set_stance("force_eager")
     raised: dict[str, Any] | None = None
     measured: dict[str, Any] = {}
-    harms: list[str] = []
+    effects: list[str] = []
     spent: dict[str, float] = {}
     at = "prepare"
     with listening() as warned:
         try:
-            scene = Scene(job)
-            if (scene.own_cpu or scene.sharded) and job["at"] not in ("launch", "config", "deepspeed"):
-                os.environ.update(scene.launched["environment"])
-                os.environ.update(QUIET if scene.sharded else {})
+            run = SmallRun(job)
+            if (run.own_cpu or run.sharded) and job["at"] not in ("launch", "config", "deepspeed"):
+                os.environ.update(run.launched["environment"])
+                os.environ.update(QUIET if run.sharded else {})
             for at in way(job):
                 begun = time.monotonic()
-                scene.run(at)
+                run.run(at)
                 spent[at] = round(time.monotonic() - begun, 2)
-            if scene.watch is not None:
+            if run.watch is not None:
                 at = "compare"
-                harms = scene.watch.problems()
+                effects = run.watch.problems()
             if job["measure"]:
                 at = "measure"
                 module, _, name = job["measure"].rpartition(".")
-                measured = dict(getattr(importlib.import_module(f"measures.{module}"), name)(scene))
+                measured = dict(getattr(importlib.import_module(f"measures.{module}"), name)(run))
         except (Exception, SystemExit) as error:
             traceback.print_exc()
             names = [one.__name__ for one in type(error).__mro__ if one not in (object, BaseException)]
             raised = {"type": names[0], "types": names, "message": str(error), "at": at}
     return {"raised": raised, "warned": list(dict.fromkeys(warned)), "measured": look_plain(measured), "seconds": spent,
-            "harms": harms}  # fmt: skip
+            "silent_effects": effects}  # fmt: skip
 
 
 def _unpacked_for_the_cpu() -> None:
@@ -420,5 +420,5 @@ def ranks(job: dict[str, Any]) -> dict[str, Any]:
             mine["raised"]["message"] += " (the other process died without a word)"
         if theirs:
             mine.setdefault("others", []).append(theirs["measured"])
-            mine["harms"] = list(dict.fromkeys([*mine["harms"], *theirs["harms"]]))
+            mine["silent_effects"] = list(dict.fromkeys([*mine["silent_effects"], *theirs["silent_effects"]]))
     return mine

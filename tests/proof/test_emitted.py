@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from emitted import FILES, SPECS, compiled, put
+from extra_arguments import FLAG, NUMBER
 from patience import HUNG
 from stacks import REPOSITORY, looked_at
 
@@ -208,7 +209,7 @@ MEANINGS: dict[str, dict[str, object]] = {
     "weights-only": {"save_only_model": True, "save_steps": 50, "logging_strategy": "no", "seed": 7, "report_to": []},
     "trl-0.18-every": {
         "eval_steps": 20, "save_steps": 0.05, "save_total_limit": 1, "average_tokens_across_devices": True},
-    "extras": {"neftune_noise_alpha": 5, "dataloader_num_workers": 4},
+    "extras": {NUMBER: 5, FLAG: True},
     "mixture": {"dataset_num_proc": 4, "assistant_only_loss": True, "num_train_epochs": 1.0},
     "pairs": {"completion_only_loss": True, "num_train_epochs": 2.0},
     "text": {"completion_only_loss": False, "num_train_epochs": 0.5, "train_sampling_strategy": "sequential"},
@@ -270,7 +271,7 @@ SHARDED: dict[str, tuple[int | None, object, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHARDED)
-def test_fsdp_is_told_what_the_strategy_means(answers: Mapping[str, Mapping[str, Any]], name: str) -> None:
+def test_fsdp_arguments_follow_the_strategy(answers: Mapping[str, Mapping[str, Any]], name: str) -> None:
     fsdp = answer(answers, name)["fsdp"]
     version, how, state_dict = SHARDED[name]
     assert fsdp["fsdp_version"] == version
@@ -290,7 +291,7 @@ def test_hybrid_strategies_get_their_mesh(answers: Mapping[str, Mapping[str, Any
 
 
 @pytest.mark.slow
-def test_offload_is_told_apart(answers: Mapping[str, Mapping[str, Any]]) -> None:
+def test_offload_of_optimizer_and_parameters_is_distinguished(answers: Mapping[str, Mapping[str, Any]]) -> None:
     assert "CPUOffloadPolicy" in answer(answers, "fsdp-offload")["fsdp"]["cpu_offload"]
     assert "CPUOffloadPolicy" not in answers["fsdp"]["fsdp"]["cpu_offload"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import prove
 import pytest
 from compile_support import checked, codes, errors, placed
-from prove import Proof, Prover, every, failure, sides
+from prove import Proof, Prover, both_jobs, every, failure
 
 PROOFS = every()
 SHOWN = [one for one in PROOFS if not one.needs]
@@ -46,7 +46,7 @@ def test_the_code_answers_the_text(code: str, tmp_path_factory: pytest.TempPathF
 @pytest.mark.slow
 @pytest.mark.parametrize("proof", SHOWN, ids=[one.title for one in SHOWN])
 def test_it_goes_wrong_in_the_libraries(proof: Proof, provers: dict[str, Prover], tmp_path: Any) -> None:
-    both = sides(proof, os.path.join(str(tmp_path)))
+    both = both_jobs(proof, os.path.join(str(tmp_path)))
     target = both[0]["target"]
     if target not in provers:
         provers[target] = Prover(target)

@@ -30,9 +30,9 @@ pytestmark = pytest.mark.slow
 
 def sentence(run: Run) -> str:
     """The one sentence of a refused run."""
-    assert run.done.returncode == 1, run.said
-    assert run.done.stderr.startswith("error: "), run.said
-    assert run.done.stderr.count("\n") == 1, run.said
+    assert run.done.returncode == 1, run.output
+    assert run.done.stderr.startswith("error: "), run.output
+    assert run.done.stderr.count("\n") == 1, run.output
     assert "Traceback" not in run.done.stdout
     assert not os.path.exists(os.path.join(run.out, "metrics.jsonl"))
     return run.done.stderr
@@ -73,7 +73,7 @@ def test_another_version_of_a_package(bundle: Callable[..., str], warm: Warm, tm
     assert "trl 1.16.0 is installed, and this bundle is for 1.15.0" in run.done.stderr
     assert "no-such-package 2 is not installed" in run.done.stderr  # everything that is wrong, in one go
     assert "pip install -r requirements.txt" in run.done.stderr
-    assert "Traceback" not in run.said
+    assert "Traceback" not in run.output
 
 
 def test_data_that_is_gone(bundle: Callable[..., str], tmp_path: Any) -> None:
@@ -182,6 +182,6 @@ def test_an_unknown_word(bundle: Callable[..., str], tmp_path: Any) -> None:
 
 def test_the_preflight_alone_passes_and_writes_nothing(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     run = warm.launch(bundle(spec(hardware="2 x cpu", strategy="zero2")), str(tmp_path), "--preflight")
-    assert run.done.returncode == 0, run.said
+    assert run.done.returncode == 0, run.output
     assert "preflight passed" in run.done.stdout
     assert os.listdir(tmp_path) == []

@@ -127,7 +127,7 @@ def _put(folder: str, arguments: dict[str, float]) -> None:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return put(str(tmp_path_factory.mktemp("harm")), generated.FILES)
+    return put(str(tmp_path_factory.mktemp("silent")), generated.FILES)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_a_step_tells_what_is_other_than_stated(specimen: Specimen, answers: dic
         pytest.skip("no interpreter of the target")
     answer = answers[specimen.name]
     raised = answer["raised"]
-    said = [*answer["harms"], *([raised["message"]] if raised else [])]
+    said = [*answer["silent_effects"], *([raised["message"]] if raised else [])]
     if not specimen.says:
         assert said == [], answer["output"]
     else:

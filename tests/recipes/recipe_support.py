@@ -196,7 +196,7 @@ HOW: Mapping[str, Callable[[View], Any]] = {
 """The values that do not stand in one place of a bundle, by the word of `names.toml`."""
 
 
-def said(key: str, found: View, target: str) -> Any:
+def bundle_value(key: str, found: View, target: str) -> Any:
     """What the bundle says for a published key, in the published unit."""
     entry = NAMES.get(key, {})
     if "how" in entry:
@@ -281,7 +281,7 @@ def unlike(
     found, keys = found or view(recipe, target), keys or published(recipe)
     out: dict[str, tuple[Any, Any]] = {}
     for key, wanted in keys.items():
-        stated = said(key, found, target)
+        stated = bundle_value(key, found, target)
         if wanted == "auto":
             wanted = at(found, NAMES[key]["auto"])
         if not same(key, wanted, stated):

@@ -14,7 +14,7 @@ def turn(role: str, content: str | None, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
-def asked(name: str, **arguments: Any) -> dict[str, Any]:
+def call(name: str, **arguments: Any) -> dict[str, Any]:
     """A call of a tool, in the form that templates read."""
     return {"type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -45,11 +45,11 @@ PLAIN: dict[str, list[dict[str, Any]]] = {
     "a system prompt later": [Q, A, turn("system", "Be brief."), Q2, A2],
 }
 TOOLS: dict[str, list[dict[str, Any]]] = {
-    "a tool": [Q, turn("assistant", "", tool_calls=[asked("sum", a=2, b=2)]), turn("tool", "4"), A],
-    "a thought before a tool": [Q, turn("assistant", "Let me add.", tool_calls=[asked("sum")]), turn("tool", "4"), A],
+    "a tool": [Q, turn("assistant", "", tool_calls=[call("sum", a=2, b=2)]), turn("tool", "4"), A],
+    "a thought before a tool": [Q, turn("assistant", "Let me add.", tool_calls=[call("sum")]), turn("tool", "4"), A],
     "two tools": [
         turn("system", "Use tools."), Q,
-        turn("assistant", "", tool_calls=[asked("sum", a="2"), asked("weather", city="Ulm")]),
+        turn("assistant", "", tool_calls=[call("sum", a="2"), call("weather", city="Ulm")]),
         turn("tool", "4"), turn("tool", "rain"), A, Q2,
     ],
     "a tool first and last": [turn("tool", "4"), A, Q2, turn("tool", "6")],

@@ -65,7 +65,7 @@ def built(folder: Path, *lines: str, train: str = "rows", method: str = "") -> t
     return (*data.build(bundle), bundle.data)
 
 
-def asked(rows: Any) -> list[str]:
+def first_prompts(rows: Any) -> list[str]:
     return [one[0]["content"] for one in rows["messages"]]
 
 
@@ -86,7 +86,7 @@ def test_configs_splits_and_slices_of_a_dataset(hub: Path) -> None:
         hub, "data rows {", "  org/chat:short[train:50%] {", "    columns = [messages]", "  }",
         "  org/chat:long[train] {", "    columns = [messages]", "    take = 3", "  }", "  shuffle = false", "}",
     )  # fmt: skip
-    assert asked(train) == [*(f"s{i}" for i in range(10)), "l0", "l1", "l2"]
+    assert first_prompts(train) == [*(f"s{i}" for i in range(10)), "l0", "l1", "l2"]
     assert held is None
     assert [(one["config"], one["split"], one["slice"]) for one in plan["sources"]] == [
         ("short", "train", "50%"), ("long", "train", None),
@@ -96,11 +96,11 @@ def test_configs_splits_and_slices_of_a_dataset(hub: Path) -> None:
 def test_a_split_of_its_own_is_evaluated_on(hub: Path) -> None:
     train, held, plan = built(hub, "eval(every=epoch, split=validation)", train="org/chat:short")
     assert len(train) == 20
-    assert asked(held) == ["v0", "v1", "v2", "v3"]
+    assert first_prompts(held) == ["v0", "v1", "v2", "v3"]
     assert (plan["eval_split"], plan["holdout"]) == ("validation", None)
 
 
-def test_a_split_that_is_not_there_is_told(hub: Path) -> None:
+def test_missing_split_is_reported(hub: Path) -> None:
     with pytest.raises(RunError, match=r"cannot read org/chat \(validation\)"):
         built(hub, "eval(every=epoch, split=validation)", train="org/chat:long")
 
@@ -111,7 +111,10 @@ def test_seeds_and_holdouts(hub: Path, seed: int) -> None:
                            "eval(every=epoch)")  # fmt: skip
     stored = datasets.Dataset.from_list([json.loads(line) for line in turns("s", 20).splitlines()])
     wanted = stored.shuffle(seed=seed).train_test_split(test_size=0.25, seed=seed)
-    assert (asked(train), asked(held)) == (asked(wanted["train"]), asked(wanted["test"]))
+    assert (first_prompts(train), first_prompts(held)) == (
+        first_prompts(wanted["train"]),
+        first_prompts(wanted["test"]),
+    )
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -179,7 +182,7 @@ def test_repeated_rows_are_left_out_before_the_holdout_is_split_off(
         train="mix",
     )  # fmt: skip
     assert plan["unique"] is True
-    assert sorted([*asked(train), *asked(held)]) == [f"a{i}" for i in range(6)]
+    assert sorted([*first_prompts(train), *first_prompts(held)]) == [f"a{i}" for i in range(6)]
     assert "4 of 10 rows are left out: they are the same as earlier ones" in capsys.readouterr().out
 
 

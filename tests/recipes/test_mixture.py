@@ -81,7 +81,7 @@ def by_the_bundle(folder: Path, parts: list[Part], seed: int, holdout: int | flo
     return runtime.build(read(str(folder / "mix.bundle")))
 
 
-def said(found: Any) -> Any:
+def first_turns(found: Any) -> Any:
     return None if found is None else [turns[0]["content"] for turns in found["messages"]]
 
 
@@ -104,7 +104,7 @@ def test_the_rows_are_those_of_the_published_rule(
 ) -> None:
     train, held = by_the_bundle(tmp_path, parts, seed, holdout)
     wanted, wanted_held = by_the_rule(parts, seed, holdout)
-    assert (said(train), said(held)) == (said(wanted), said(wanted_held))
+    assert (first_turns(train), first_turns(held)) == (first_turns(wanted), first_turns(wanted_held))
     assert train.column_names == ["messages"]
 
 
@@ -112,8 +112,8 @@ def test_another_rule_gives_other_rows(tmp_path: Path) -> None:
     """Neither the first rows of each part nor a mixture without its last shuffle is the same."""
     train, _ = by_the_bundle(tmp_path, [("a", 0.5), ("b", 0.25)], 0, None)
     first = [f"a{i}" for i in range(50)] + [f"b{i}" for i in range(14)]
-    assert sorted(said(train)) != sorted(first)
-    assert said(train)[:50] != [one for one in said(train) if one.startswith("a")]
+    assert sorted(first_turns(train)) != sorted(first)
+    assert first_turns(train)[:50] != [one for one in first_turns(train) if one.startswith("a")]
 
 
 @pytest.mark.parametrize("tenths", range(1, 1000, 7))
@@ -127,10 +127,10 @@ def test_a_share_is_the_number_that_its_digits_say(tenths: int) -> None:
     assert take.value == float(f"{tenths}e-3")
 
 
-def test_a_whole_dataset_goes_to_the_trainer_in_its_order(tmp_path: Path) -> None:
+def test_complete_dataset_reaches_the_trainer_in_its_order(tmp_path: Path) -> None:
     """As in the handbook and Open-R1 for a dataset_name; the sampler shuffles."""
     train, _ = by_the_bundle(tmp_path, [("a", None)], 0, None)
-    assert said(train) == [f"a{i}" for i in range(SIZES["a"])]
+    assert first_turns(train) == [f"a{i}" for i in range(SIZES["a"])]
 
 
 @pytest.mark.parametrize(("split", "warned"), [("test_sft", True), ("test", True), ("Test", True), ("train", False)])
@@ -141,8 +141,8 @@ def test_training_on_a_split_called_test_is_warned_of(split: str, warned: bool) 
 
 def test_nothing_of_the_made_data_is_shared_between_runs(tmp_path: Path) -> None:
     """The cache of datasets knows the seed: another one gives other rows."""
-    one = said(by_the_bundle(tmp_path / "one", [("a", 0.5)], 0, None)[0])
-    two = said(by_the_bundle(tmp_path / "two", [("a", 0.5)], 1, None)[0])
+    one = first_turns(by_the_bundle(tmp_path / "one", [("a", 0.5)], 0, None)[0])
+    two = first_turns(by_the_bundle(tmp_path / "two", [("a", 0.5)], 1, None)[0])
     assert one != two
     assert os.path.exists(tmp_path / "one" / "mix.bundle" / "bundle.toml")
 
@@ -165,7 +165,7 @@ def test_columns_that_are_not_named_are_left_out(tmp_path: Path, columns: str, l
         ("prompt = problem\n  format = prompt", ["answer", "level", "prompt"]),
     ],
 )
-def test_rewards_are_given_the_columns_beside_the_prompt(tmp_path: Path, written: str, left: list[str]) -> None:
+def test_rewards_get_the_columns_next_to_the_prompt(tmp_path: Path, written: str, left: list[str]) -> None:
     """As in Open-R1's grpo.py, which leaves out `messages` alone."""
     row = {"problem": "1 + 1?", "answer": "2", "level": 3, "messages": rows("a")[0]["messages"]}
     put(tmp_path, {"math.jsonl": json.dumps(row) + "\n"})

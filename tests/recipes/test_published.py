@@ -147,7 +147,7 @@ def test_a_base_says_what_the_accelerate_configuration_says(base: str, target: s
     stated: dict[str, Any] = {}
     for key in wanted:
         path = f"accelerate.{key}" if key.startswith("fsdp_config") else ""
-        stated[key] = support.at(found, path) if path else support.said(f"accelerate:{key}", found, target)
+        stated[key] = support.at(found, path) if path else support.bundle_value(f"accelerate:{key}", found, target)
     assert {key for key in wanted if stated[key] != wanted[key]} <= READ_BY_NOBODY
 
 

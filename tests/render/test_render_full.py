@@ -134,7 +134,7 @@ def test_order_and_duplicates() -> None:
 
 
 @pytest.mark.parametrize("format", ["full", "concise"])
-def test_color_only_when_asked_and_nothing_but_color(format: str) -> None:
+def test_color_only_on_request_and_nothing_but_color(format: str) -> None:
     found = [divide(), conflict(), assumed()]
     plain, colored = render(found, format), render(found, format, color=True)
     assert "\x1b" not in plain
@@ -147,7 +147,7 @@ def test_an_unknown_format_is_the_callers_mistake() -> None:
         render([], "xml")
 
 
-def test_formats_are_imported_when_asked_for() -> None:
+def test_formats_are_imported_on_first_use() -> None:
     code = (
         "import sys; from xpc.compiler.render import render; assert 'json' not in sys.modules, 'json';"
         "from xpc.grammar.diagnostic import Diagnostic; render([Diagnostic('XP000', 'x', 'error', 'm')], 'full');"

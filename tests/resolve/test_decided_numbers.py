@@ -41,16 +41,6 @@ def test_a_length_below_zero_is_refused(length: str) -> None:
     assert errors(checked(spec(train=f"qwen2.5-3b on infinity-instruct for {length}")))
 
 
-def test_the_seed_of_the_data_is_the_seed_of_the_run() -> None:
-    def seeds(*more: str) -> tuple[int, int]:
-        plan = json.loads(compiled(spec(*more))["trainer_args.json"])
-        return plan["arguments"]["seed"], plan["data"]["seed"]
-
-    assert seeds("seed 7") == (7, 7)
-    assert seeds("seed 8") == (8, 8)
-    assert seeds("seed 7", "data(seed=3)") == (7, 3)
-
-
 @pytest.mark.parametrize(
     ("model", "hidden"), [("qwen2.5-3b", 2048), ("qwen2.5-0.5b", 896), ("llama-3.1-8b-instruct", 4096)]
 )

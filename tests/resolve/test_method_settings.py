@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from case_support import data, spec, trained
 from compile_support import REPOSITORY, checked, codes, compiled, errors, only, put, shown, value
+from extra_arguments import DPO_NUMBER, GRPO_NUMBER, SFT_TEXT
 from method_support import ON, PAIRS, PROMPTS, arguments, of, plan, some
 
 from xpc.compiler.data.shapes import SHAPES
@@ -19,18 +20,7 @@ from xpc.compiler.language.methods import METHODS
 # -- adapters ---------------------------------------------------------------------------------------------------------
 
 
-def test_lora_has_trls_defaults() -> None:
-    assert plan("lora")["lora"] == {
-        "kind": "lora", "rslora": False, "dora": False, "parameters": None, "modules_to_save": None, "lr_ratio": None,
-        "embedding_lr": None, "rank": 16, "alpha": 32, "dropout": 0.05, "targets": "all-linear",
-        "bits": None, "adapter_dtype": "float32", "compute_dtype": "bfloat16",
-        "storage_dtype": "uint8", "double_quant": True, "quant_type": "nf4",
-    }  # fmt: skip
-    assert plan()["lora"] is None
-    assert plan("lora(rank=8, alpha=16, dropout=0, targets=[q_proj, v_proj])")["lora"]["targets"] == [
-        "q_proj",
-        "v_proj",
-    ]
+def test_requirements_name_peft_where_a_run_has_an_adapter() -> None:
     assert "peft==0.21.2" in compiled(spec("lora"))["requirements.txt"].decode().splitlines()
     assert "peft" not in compiled(spec())["requirements.txt"].decode()
 
@@ -129,15 +119,14 @@ def test_the_escape_has_the_names_of_the_methods_class() -> None:
     def extra(method: str, line: str) -> list[str]:
         return errors(checked(spec(of(method), "extra trl {", f"  {line}", "}", train=ON.get(method, PAIRS))))
 
-    assert extra("dpo", "f_divergence_type = js_divergence") == []
-    assert extra("sft", "f_divergence_type = js_divergence") == ["XP121"]
-    assert extra("dpo", "packing_strategy = bfd") == ["XP121"]
+    assert extra("dpo", f"{DPO_NUMBER} = 4") == []
+    assert extra("sft", f"{DPO_NUMBER} = 4") == ["XP121"]
+    assert extra("dpo", f"{SFT_TEXT} = text") == ["XP121"]
     assert extra("dpo", "beta = 0.1") == ["XP120"]
     assert extra("sft", "beta = 0.1") == ["XP121"]
-    assert extra("grpo", "importance_sampling_level = sequence") == []
+    assert extra("grpo", f"{GRPO_NUMBER} = 4") == []
     assert extra("grpo", "num_generations = 4") == ["XP120"]
-    assert extra("grpo", "vllm_server_host = host") == []
-    assert arguments("method dpo", "extra trl {", "  ld_alpha = 0.5", "}", train=PAIRS)["ld_alpha"] == 0.5
+    assert arguments("method dpo", "extra trl {", f"  {DPO_NUMBER} = 4", "}", train=PAIRS)[DPO_NUMBER] == 4
 
 
 # -- data -------------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_names_are_the_values_in_one_spelling(line, wanted):
         assert names(text) == wanted
 
 
-def test_settings_of_one_name_are_told_apart_by_their_paths():
+def test_settings_of_one_name_are_distinguished_by_their_paths():
     text = spec("lora", swept("lora.rank = [8]", "optimizer.rank = [4]"), "optimizer galore_adamw(targets=[q_proj])")
     assert checked(text).problems  # galore beside lora is refused; the names are what is looked at
     grid = read(load(Source("t.xp", text), Workspace("/no-such-folder")))
@@ -154,7 +154,7 @@ def test_a_value_knows_its_place_in_the_list():
 # -- findings ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_value_is_refused_for_is_said_once_at_the_value():
+def test_refused_value_is_reported_once_at_the_value():
     text = UNBATCHED + swept("micro = [16, 17]", "lr = [1e-6, 2e-6, 3e-6]", before="batch gbs=128\n")
     found = checked(text)
     one = only(found, "XP201")
@@ -208,7 +208,7 @@ def test_the_same_words_at_two_places_are_two_findings(tmp_path):
     assert first.primary.span != second.primary.span
 
 
-def test_a_note_of_every_member_is_said_once():
+def test_note_of_every_member_is_reported_once():
     found = checked(spec(swept("lr = [1e-6, 2e-6, 3e-6]"), save=""))
     assert codes(found) == ["XP190"]
     assert "member" not in only(found, "XP190").message
@@ -230,7 +230,7 @@ def test_an_edit_of_the_length_writes_a_number():
     assert "[3, 3]" in edited(text, only(checked(text), "XP202"))
 
 
-def test_all_that_is_wrong_is_said_in_one_run():
+def test_all_errors_are_reported_in_one_run():
     found = checked(
         spec(
             swept(
@@ -248,7 +248,7 @@ def test_all_that_is_wrong_is_said_in_one_run():
     assert sorted(errors(found)) == ["XP101", "XP101", "XP103", "XP104", "XP880", "XP880", "XP882"]
 
 
-def test_values_in_error_are_told_once_and_make_no_member():
+def test_wrong_values_are_reported_once_and_make_no_member():
     found = checked(spec(swept("lr = [fast, slow]", "zip {\n    gbs = [128, half]\n    micro = [big, 8]\n  }")))
     assert errors(found) == ["XP104"] * 4, shown(found)
 
@@ -282,7 +282,7 @@ def test_hostile_bodies_are_refused_and_break_nothing():
         assert found.spec is not None or errors(found), body
 
 
-def test_what_a_broken_line_would_have_said_is_not_assumed():
+def test_settings_of_a_broken_line_are_not_assumed():
     found = checked(UNBATCHED + swept("zip {", "  gbs = [128, 256]", "  micro = [16]", "}"))
     assert codes(found) == ["XP881"], shown(found)
     assert only(found, "XP881").message.endswith("these have 2 and 1 value")
@@ -293,7 +293,7 @@ def test_what_a_broken_line_would_have_said_is_not_assumed():
 BASE = {"base.xp": spec("seed 7", swept("lr = [1e-6, 2e-6]", "weight_decay = [0, 0.1]"))}
 
 
-def test_a_sweep_over_what_a_base_states_is_not_told(tmp_path):
+def test_sweep_over_a_setting_of_the_base_has_no_finding(tmp_path):
     root = put(tmp_path, {"base.xp": spec("seed 7")})
     found = checked('xpc 1\nextends "base.xp"\nsweep {\n  seed = [1, 2]\n}\n', root)
     assert [get(one, "seed") for one in found.members] == [1, 2]
@@ -315,7 +315,7 @@ def test_a_child_that_states_all_of_it_is_one_run(tmp_path):
     assert (found.members, found.spec.get("save")) == ((), "out/run")
 
 
-def test_a_childs_sweep_replaces_its_bases_whole(tmp_path):
+def test_childs_sweep_replaces_the_complete_sweep_of_its_base(tmp_path):
     root = put(tmp_path, BASE)
     found = checked('xpc 1\nextends "base.xp"\nsweep {\n  lr = [3e-6]\n}\n', root)
     assert [one.name for one in found.members] == ["lr=3e-06"]

@@ -7,9 +7,9 @@ from xpc.grammar.diagnostic import Diagnostic
 
 
 def test_a_teacher_of_which_something_else_is_wrong_keeps_its_help() -> None:
-    def told(code: str, help: str | None) -> str | None:
+    def help_of(code: str, help: str | None) -> str | None:
         return _help(Diagnostic(code, "slug", "error", "message", help=help))
 
-    assert told("XP106", "write `a`, or `b`") == "write `a`, or `b`"
-    assert told("XP118", "write `a`, or `b`") == "write `a`"
-    assert told("XP118", None) is None
+    assert help_of("XP106", "write `a`, or `b`") == "write `a`, or `b`"
+    assert help_of("XP118", "write `a`, or `b`") == "write `a`"
+    assert help_of("XP118", None) is None

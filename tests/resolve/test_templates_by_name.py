@@ -83,7 +83,7 @@ def test_nothing_near_lists_them_all():
     assert all(name in only(checked(chat("nonesuch")), "XP106").help for name in TEMPLATES)
 
 
-def test_tokens_that_are_new_are_told_and_can_be_added():
+def test_new_tokens_are_reported_and_can_be_added():
     one = only(checked(chat("chatml", on="llama-3.1-8b")), "XP560")
     assert one.severity == "warning"
     assert '`tokens = ["<|im_start|>", "<|im_end|>"]`' in one.help
@@ -119,7 +119,7 @@ def test_a_base_model_is_offered_the_template_of_its_family(model, name):
     assert one.help == f"write `chat_template = {name}`, the template of its family"
 
 
-def test_another_base_model_is_told_that_the_tokens_are_new():
+def test_new_tokens_are_reported_for_another_base_model():
     one = only(checked(spec(train=trained("gpt2 on infinity-instruct"))), "XP505")
     assert "`chat_template = chatml`" in one.help
     assert '`tokens = ["<|im_start|>", "<|im_end|>"]`' in one.help

@@ -10,7 +10,7 @@ from case_support import ROW, spec
 from compile_support import REPOSITORY, SEED, put, tree, xpc
 
 
-def told(done):
+def difference(done):
     assert b"Traceback" not in done.stderr, done.stderr
     assert b"broke the compiler" not in done.stderr, done.stderr
     return done.stdout.decode()
@@ -23,7 +23,7 @@ def diff(tmp_path, before, after, *options):
 
 def table(tmp_path, before, after):
     """The one group of a diff as JSON says it."""
-    found = json.loads(told(diff(tmp_path, before, after, "--format", "json")))
+    found = json.loads(difference(diff(tmp_path, before, after, "--format", "json")))
     (group,) = found["groups"]
     return found, group
 
@@ -36,7 +36,7 @@ def named(changes):
 
 
 def test_half_the_batch_is_twice_the_steps_and_the_same_tokens(tmp_path):
-    out = told(diff(tmp_path, SEED, SEED.replace("528", "264")))
+    out = difference(diff(tmp_path, SEED, SEED.replace("528", "264")))
     assert out.startswith("gbs 528 -> 264: 7,500 steps instead of 3,750, same tokens\n")
     found, group = table(tmp_path, SEED, SEED.replace("528", "264"))
     assert named(group["settings"]) == {"batch.gbs": ("528", "264")}
@@ -59,16 +59,16 @@ def test_half_the_batch_is_twice_the_steps_and_the_same_tokens(tmp_path):
     ],
 )
 def test_the_first_line(change, line, tmp_path):
-    out = told(diff(tmp_path, SEED, SEED.replace(*change)))
+    out = difference(diff(tmp_path, SEED, SEED.replace(*change)))
     assert out.split("\n")[0] == line or (line == "same" and "tokens" not in out.split("\n")[0])
 
 
-def test_steps_of_unknown_rows_are_told_as_a_ratio(tmp_path):
+def test_steps_of_unknown_rows_are_a_ratio(tmp_path):
     text = spec(train="qwen2.5-3b on someone/data for 3 epochs")
-    out = told(diff(tmp_path, text, text.replace("gbs=128", "gbs=256")))
+    out = difference(diff(tmp_path, text, text.replace("gbs=128", "gbs=256")))
     assert out.startswith("gbs 128 -> 256: half the steps, same tokens\n")
     steps = spec(train="qwen2.5-3b on someone/data for 100 steps")
-    assert told(diff(tmp_path, steps, steps.replace("gbs=128", "gbs=256"))).startswith(
+    assert difference(diff(tmp_path, steps, steps.replace("gbs=128", "gbs=256"))).startswith(
         "gbs 128 -> 256: twice the tokens"
     )
 
@@ -91,7 +91,7 @@ def test_data_whose_bytes_changed(tmp_path):
     )
     done = xpc("diff", os.path.join(before, "t.xp"), os.path.join(after, "t.xp"), "--exit-code")
     assert done.returncode == 1
-    assert "rows.jsonl" in told(done).split("\n")[0]
+    assert "rows.jsonl" in difference(done).split("\n")[0]
 
 
 MIXED = """\
@@ -119,7 +119,7 @@ data mixed {
          {f"data me/{each}[train]": ("messages", "text") for each in "abc"}),
     ],
 )  # fmt: skip
-def test_sources_are_told_one_by_one(old, new, settings, follows, tmp_path):
+def test_changed_sources_are_listed_one_by_one(old, new, settings, follows, tmp_path):
     _, group = table(tmp_path, MIXED, MIXED.replace(old, new))
     assert (named(group["settings"]), named(group["follows"])) == (settings, follows)
     keys = [one["name"] for one in group["arguments"] if " data.sources" in one["name"]]
@@ -128,7 +128,7 @@ def test_sources_are_told_one_by_one(old, new, settings, follows, tmp_path):
 
 
 def test_the_first_line_counts_sources(tmp_path):
-    out = told(diff(tmp_path, MIXED, MIXED.replace("  me/c\n", "").replace("me/a", "me/d")))
+    out = difference(diff(tmp_path, MIXED, MIXED.replace("  me/c\n", "").replace("me/a", "me/d")))
     assert out.startswith("data (2 sources change)")
 
 
@@ -146,22 +146,22 @@ SAME = (
 def test_defaults_spellings_and_forms_are_no_difference(tmp_path):
     for other in SAME:
         done = diff(tmp_path, spec(), other, "--exit-code")
-        assert (done.returncode, told(done).split("\n")[0]) == (0, "the same run"), other
+        assert (done.returncode, difference(done).split("\n")[0]) == (0, "the same run"), other
 
 
 def test_a_base_that_says_the_same_is_no_difference(tmp_path):
     child = spec().replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n').replace("strategy zero2\n", "")
     root = put(tmp_path, {"a.xp": spec(), "base.xp": "xpc 1\n\nstrategy zero2\nprecision bf16\n", "b.xp": child})
     done = xpc("diff", "a.xp", "b.xp", "--exit-code", cwd=root)
-    assert (done.returncode, told(done)) == (0, "the same run\n")
+    assert (done.returncode, difference(done)) == (0, "the same run\n")
 
 
 def test_a_spec_and_its_bundle_are_the_same_run(tmp_path):
     root = put(tmp_path, {"t.xp": SEED})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
-    assert told(xpc("diff", "t.xp", "t.bundle", "--exit-code", cwd=root)) == "the same run\n"
+    assert difference(xpc("diff", "t.xp", "t.bundle", "--exit-code", cwd=root)) == "the same run\n"
     put(tmp_path, {"t.xp": SEED.replace("528", "264")})
-    assert told(xpc("diff", "t.bundle", "t.xp", cwd=root)).startswith("gbs 528 -> 264: ")
+    assert difference(xpc("diff", "t.bundle", "t.xp", cwd=root)).startswith("gbs 528 -> 264: ")
     name = os.path.join(root, "t.bundle", "trainer_args.json")
     with open(name, encoding="utf-8") as handle:
         text = handle.read()
@@ -169,7 +169,7 @@ def test_a_spec_and_its_bundle_are_the_same_run(tmp_path):
         tmp_path,
         {"t.bundle/trainer_args.json": text.replace('"max_grad_norm": 1.0', '"max_grad_norm": 2.0'), "t.xp": SEED},
     )
-    found = told(xpc("diff", "t.xp", "t.bundle", cwd=root))
+    found = difference(xpc("diff", "t.xp", "t.bundle", cwd=root))
     assert "max_grad_norm  1.0 -> 2.0" in found
 
 
@@ -187,7 +187,7 @@ def test_across_stacks_names_move_and_numbers_stay(tmp_path):
         assert f"trainer_args.json arguments.{name}" not in moved
     assert moved["trainer_args.json arguments.optim"] == ("adamw_torch", "adamw_torch_fused")
     assert found["headline"].startswith("target trl-0.18 -> trl-1.16: ")
-    out = told(diff(tmp_path, SEED + "target trl-0.18\n", SEED + "target trl-1.16\n"))
+    out = difference(diff(tmp_path, SEED + "target trl-0.18\n", SEED + "target trl-1.16\n"))
     assert "\nOnly on trl-0.18\n" in out
     assert "\nOnly on trl-1.16\n" in out
 
@@ -196,7 +196,7 @@ def test_the_page_shows_what_the_tool_prints(tmp_path):
     with open(os.path.join(REPOSITORY, "docs", "review.md"), encoding="utf-8") as handle:
         shown = handle.read().partition("$ xpc diff")[2].partition("\n")[2].partition("```")[0]
     assert shown.count("\n") > 8
-    assert told(diff(tmp_path, SEED, SEED.replace("528", "264"))).startswith(shown)
+    assert difference(diff(tmp_path, SEED, SEED.replace("528", "264"))).startswith(shown)
 
 
 # -- commits --------------------------------------------------------------------------------------------------------
@@ -229,16 +229,16 @@ def repository(tmp_path):
 
 def test_a_commit_has_its_bases_and_templates_and_the_data_that_git_does_not_know(repository):
     done = xpc("diff", "HEAD:specs/t.xp", "specs/t.xp", "--exit-code", cwd=repository)
-    assert (done.returncode, told(done)) == (0, "the same run\n")
+    assert (done.returncode, difference(done)) == (0, "the same run\n")
     put(repository, {"base.xp": "xpc 1\n\nstrategy zero3\n", "templates/chat.jinja": "{{ messages }}!"})
     done = xpc("diff", "HEAD:t.xp", "t.xp", "--exit-code", cwd=os.path.join(repository, "specs"))
     assert done.returncode == 1
-    out = told(done)
+    out = difference(done)
     assert "strategy             zero2 -> zero3" in out
     assert "model.chat_template" in out
     assert set(tree(repository)) >= {"base.xp"}
     git(repository, "commit", "-qam", "two")
-    out = told(xpc("diff", "HEAD~1:specs/t.xp", "HEAD:specs/t.xp", cwd=repository))
+    out = difference(xpc("diff", "HEAD~1:specs/t.xp", "HEAD:specs/t.xp", cwd=repository))
     assert "zero2 -> zero3" in out.split("\n")[0]
 
 
@@ -248,9 +248,9 @@ def test_the_members_of_a_sweep_have_the_files_of_the_commit(repository):
     git(repository, "add", ".")
     git(repository, "commit", "-qm", "a sweep")
     done = xpc("diff", "HEAD:specs/s.xp", "specs/s.xp", "--exit-code", cwd=repository)
-    assert (done.returncode, told(done)) == (0, "the same 2 runs\n")
+    assert (done.returncode, difference(done)) == (0, "the same 2 runs\n")
     put(repository, {"templates/chat.jinja": "{{ messages }}!"})
-    assert "model.chat_template" in told(xpc("diff", "HEAD:specs/s.xp", "specs/s.xp", cwd=repository))
+    assert "model.chat_template" in difference(xpc("diff", "HEAD:specs/s.xp", "specs/s.xp", cwd=repository))
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_sides_that_are_none(side, says, repository):
 def test_a_side_that_does_not_compile(tmp_path):
     done = diff(tmp_path, SEED, SEED.replace("gbs = 528", "gbs = 512"))
     assert done.returncode == 1
-    assert "b.xp does not compile" in told(done)
+    assert "b.xp does not compile" in difference(done)
     assert b"XP201" in done.stderr
     assert b"b.xp" in done.stderr
 
@@ -291,10 +291,10 @@ def test_members_of_two_sweeps_are_compared_by_name(tmp_path):
     assert group["members"] == ["lr=2e-06,seed=1", "lr=2e-06,seed=2"]
     assert named(group["settings"]) == {"batch.gbs": ("128", "256")}
     assert "in 2 of 4 runs; 2 new; 2 gone" in found["headline"]
-    assert told(diff(tmp_path, SWEEP, SWEEP.replace("lr =", "lr  ="), "--exit-code")) == "the same 4 runs\n"
+    assert difference(diff(tmp_path, SWEEP, SWEEP.replace("lr =", "lr  ="), "--exit-code")) == "the same 4 runs\n"
 
 
-def test_a_run_beside_a_sweep(tmp_path):
+def test_run_against_a_sweep(tmp_path):
     found, group = table(tmp_path, spec(), SWEEP.replace("gbs=128", "gbs=256"))
     assert {one["name"]: one["after"] for one in found["swept"]} == {"optimizer.lr": "1e-06, 2e-06", "seed": "1, 2"}
     assert named(group["settings"]) == {"batch.gbs": ("128", "256"), "save": ('"out/run"', '"out/run/MEMBER"')}
@@ -305,9 +305,9 @@ def test_the_folder_of_a_sweep(tmp_path):
     root = put(tmp_path, {"t.xp": SWEEP})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     done = xpc("diff", "t.xp", "t.bundle", "--exit-code", cwd=root)
-    assert (done.returncode, told(done)) == (0, "the same 4 runs\n")
+    assert (done.returncode, difference(done)) == (0, "the same 4 runs\n")
     put(tmp_path, {"t.xp": SWEEP.replace("gbs=128", "gbs=256")})
-    assert told(xpc("diff", "t.bundle", "t.xp", cwd=root)).startswith("gbs 128 -> 256: ")
+    assert difference(xpc("diff", "t.bundle", "t.xp", cwd=root)).startswith("gbs 128 -> 256: ")
 
 
 # -- forms ----------------------------------------------------------------------------------------------------------
@@ -315,13 +315,13 @@ def test_the_folder_of_a_sweep(tmp_path):
 
 def test_markdown_has_no_markup_of_the_spec(tmp_path):
     after = SEED.replace("my-second-sft-exp", "<img src=x> | **bold** ![](x)")
-    out = told(diff(tmp_path, SEED, after, "--format", "markdown"))
+    out = difference(diff(tmp_path, SEED, after, "--format", "markdown"))
     assert "<img" not in out
     assert "**bold**" not in out
     assert "### Settings" in out
 
 
-def test_a_terminal_is_told_no_escapes(tmp_path):
+def test_terminal_gets_no_escapes(tmp_path):
     out = diff(tmp_path, SEED, SEED.replace("my-second", "my\\u001bsecond"))
     assert b"\x1b" not in out.stdout + out.stderr
 
@@ -330,7 +330,7 @@ def test_the_recipes_of_the_repository_differ_from_each_other(tmp_path):
     one, other = (
         os.path.join(REPOSITORY, "specs", f"mistral-7b-ultrachat-{way}.xp") for way in ("8xh100", "qlora-1xa100")
     )
-    out = told(xpc("diff", one, other))
+    out = difference(xpc("diff", one, other))
     assert "qlora" in out
     assert "hardware" in out
 
@@ -340,7 +340,7 @@ def test_the_recipes_of_the_repository_differ_from_each_other(tmp_path):
 )
 def test_a_spec_is_compared_with_its_base(before, after, line, tmp_path):
     root = put(tmp_path, {"a.xp": SEED, "b.xp": 'xpc 1\n\nextends "a.xp"\n\nbatch gbs=264\n'})
-    assert line in told(xpc("diff", before, after, cwd=root))
+    assert line in difference(xpc("diff", before, after, cwd=root))
 
 
 # -- what the plan says of both sides ---------------------------------------------------------------------------------
@@ -348,9 +348,9 @@ def test_a_spec_is_compared_with_its_base(before, after, line, tmp_path):
 KEPT = "memory(checkpointing=false)"
 
 
-def test_memory_hours_and_a_verdict_that_changes_are_told(tmp_path):
+def test_changed_memory_hours_and_verdict_are_shown(tmp_path):
     before, after = (spec(KEPT, batch=f"gbs=128 micro={micro} seq=1536") for micro in (4, 8))
-    out = told(diff(tmp_path, before, after))
+    out = difference(diff(tmp_path, before, after))
     assert re.match(r"micro 4 -> 8; memory [\d.]+ -> [\d.]+ GiB: tight, was fits\n", out)
     _, group = table(tmp_path, before, after)
     follows = named(group["follows"])
@@ -361,8 +361,8 @@ def test_memory_hours_and_a_verdict_that_changes_are_told(tmp_path):
 
 def test_other_cards_change_the_verdict_and_what_does_not_weigh_changes_nothing(tmp_path):
     before = spec("memory(liger)", hardware="8 x a100-80gb")
-    assert "memory" not in told(diff(tmp_path, before, before + "seed 7\n"))
-    assert "hours" not in told(diff(tmp_path, before, before + "seed 7\n"))
-    out = told(diff(tmp_path, before, before.replace("a100-80gb", "h100-80gb")))
+    assert "memory" not in difference(diff(tmp_path, before, before + "seed 7\n"))
+    assert "hours" not in difference(diff(tmp_path, before, before + "seed 7\n"))
+    out = difference(diff(tmp_path, before, before.replace("a100-80gb", "h100-80gb")))
     assert re.search(r"^  hours ", out, re.M)
     assert "memory" not in out.split("\n", 1)[0]

@@ -79,7 +79,7 @@ def flat(value, prefix=""):
     return {prefix: json.dumps(value)}
 
 
-def pairs(place):
+def changed_settings(place):
     """Two specs that state another value of one setting, where both compile."""
     draw = random.Random(4)
     for text in bases(place, 14):
@@ -98,7 +98,7 @@ def pairs(place):
 
 def test_pairs_that_differ_in_one_setting_show_it_and_what_follows(place):
     seen = set()
-    for path, (one, other) in pairs(place):
+    for path, (one, other) in changed_settings(place):
         before, after = Run("", one), Run("", other)
         found = compare(before, after)
         assert [change.name for change in found.settings] == [path]

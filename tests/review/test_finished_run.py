@@ -46,7 +46,7 @@ def verified(place, **changes):
     return done.returncode, done.stdout.decode() + done.stderr.decode()
 
 
-def test_a_run_that_did_as_it_was_asked(place):
+def test_run_that_matches_its_bundle_has_no_finding(place):
     assert verified(place) == (0, "out is what x.bundle asks for: 10 steps, 80 sequences, 640 tokens\n")
 
 

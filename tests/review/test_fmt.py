@@ -78,11 +78,11 @@ def test_spacing_is_not_kept():
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6))
-def test_drawn_specs_keep_their_meaning(place, seed):
+def test_generated_specs_keep_their_meaning(place, seed):
     canonical(generator.spec(f"fmt-{seed}"), place)
 
 
-def test_comments_of_drawn_specs_stay():
+def test_comments_of_generated_specs_stay():
     for seed in range(100):
         lines = generator.spec(f"comments-{seed}").rstrip("\n").split("\n")
         noted = [f"{line}  # note {number}" for number, line in enumerate(lines)]
@@ -146,7 +146,7 @@ def test_line_ends_and_a_byte_order_mark_are_normalized(tmp_path):
     assert tree(root)["a.xp"] == canonical(spec(), root).encode()
 
 
-def test_syntax_errors_are_told_and_the_file_is_left_alone(tmp_path):
+def test_syntax_error_is_reported_and_the_file_stays(tmp_path):
     root = put(tmp_path, {"wrong.xp": "train a on\nbatch {\n", "a.xp": MESSY})
     done = xpc("fmt", "wrong.xp", "a.xp", cwd=root)
     assert (done.returncode, done.stdout) == (1, b"formatted a.xp\n")

@@ -30,7 +30,7 @@ def bundle(tmp_path):
     return os.path.join(root, "t.bundle")
 
 
-def asked(bundle):
+def commands_on(bundle):
     """Every command that reads a bundle; none may fail otherwise than with a sentence."""
     lines = (["check", "t.bundle/spec.xp"], ["diff", "t.bundle", "t.xp"], ["diff", "t.xp", "t.bundle"],
              ["verify", "t.bundle"], ["explain", "t.bundle/spec.xp:lr"])  # fmt: skip
@@ -54,13 +54,13 @@ def test_a_forged_manifest_is_none(what, bundle):
     forged = text[: text.rstrip("\n").rfind("\n") + 1].replace(*FORGED[what])
     with open(path, "wb") as handle:
         handle.write(sealed(forged.encode()))
-    found = asked(bundle)
+    found = commands_on(bundle)
     assert not [one for one in found if b"the secret" in one[2]]
     assert [status for name, status, _ in found if name in ("diff", "verify")] == [2, 2, 2]
     assert tree(secret)
 
 
-def test_damaged_bundles_are_told_in_a_sentence(bundle):
+def test_damaged_bundle_is_one_sentence(bundle):
     draw = random.Random(7)
     kept = bundle + ".kept"
     shutil.copytree(bundle, kept)
@@ -83,7 +83,7 @@ def test_damaged_bundles_are_told_in_a_sentence(bundle):
             data = data[:at]
         with open(path, "wb") as handle:
             handle.write(data)
-        asked(bundle)
+        commands_on(bundle)
 
 
 def test_a_sweep_that_names_no_member(tmp_path):

@@ -144,7 +144,7 @@ def test_new_gone_and_broken_specs_are_named(repository):
     assert text.startswith(f"{MARKER}\n**3 specs change, 1 of them do not compile**")
 
 
-def test_a_revision_that_is_not_there_is_said(repository, capsys):
+def test_missing_revision_is_reported(repository, capsys):
     with pytest.raises(UsageError, match="fetch-depth"):
         list(entries(".", "0" * 40))
 

@@ -60,7 +60,7 @@ def test_bundles_of_recipes_compile_to_the_same_bytes_again(name, tmp_path):
     assert (status, "is what its spec compiles to" in told) == (0, True), told
 
 
-def test_drawn_bundles_compile_to_the_same_bytes_again(place):
+def test_generated_bundles_compile_to_the_same_bytes_again(place):
     for text, files, _ in accepted(place, 12):
         out = os.path.join(place, "v.bundle")
         shutil.rmtree(out, ignore_errors=True)
@@ -131,7 +131,7 @@ def test_files_that_are_gone_or_new(bundle):
     assert (verified(bundle)[0], "lacks accelerate.yaml" in verified(bundle)[1]) == (1, True)
 
 
-def test_another_version_is_told_from_a_change(bundle, monkeypatch):
+def test_another_version_is_distinguished_from_a_change(bundle, monkeypatch):
     with open(bundle / "bundle.toml", "rb") as handle:
         written = tomllib.load(handle)["bundle"]["xpc"]
     monkeypatch.setattr(verify, "__version__", "9.9.9")
@@ -151,7 +151,7 @@ def test_a_sweep_and_one_member_of_it(tmp_path):
     assert (status, "members/lr=2e-06/trainer_args.json" in told) == (1, True)
 
 
-def test_a_model_beside_a_sweep_is_found_from_everywhere(tmp_path):
+def test_model_next_to_a_sweep_is_found_from_every_member(tmp_path):
     config = {"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
     config |= {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 4096}
     swept = spec("sweep {\n  lr = [1e-6, 2e-6]\n}", train='"tiny" on capybara for 1 epochs')
@@ -205,7 +205,7 @@ def test_the_packages_of_an_interpreter(tmp_path):
     assert verified("t.bundle", "--env", "--python", "/no/python", cwd=root)[0] == 2
 
 
-def test_the_packages_of_vllm_are_asked_for_too(tmp_path):
+def test_packages_of_vllm_are_checked_too(tmp_path):
     out = tmp_path / "x.bundle"
     path = os.path.join(REPOSITORY, "specs", "qwen2.5-1.5b-openr1-math-grpo-8xh100.xp")
     assert xpc("compile", path, "-o", str(out)).returncode == 0

@@ -31,7 +31,7 @@ def test_templates(name: str, tmp_path: Path) -> None:
             assert checked(spec(*more, method), root).problems is not None
 
 
-def test_a_token_behind_the_mark_is_still_found(tmp_path: Path) -> None:
+def test_token_after_the_mark_is_found(tmp_path: Path) -> None:
     """What the pattern was for, in one go through the text."""
     wrong = MARKED.replace("{% endgeneration %}", "{% endgeneration %}<|im_end|>")
     inside = MARKED.replace("{% endgeneration %}", "<|im_end|>{% endgeneration %}<|im_end|>")

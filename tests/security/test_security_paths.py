@@ -67,7 +67,7 @@ def test_a_file_of_somebody_elses_is_not_read(name: str, way: str, specs: Path) 
         assert not [line for line in text.splitlines() if len(line) > 8 and line in told]
 
 
-def test_what_lies_beside_the_specs_folder_is_read(specs: Path) -> None:
+def test_files_next_to_the_specs_folder_are_read(specs: Path) -> None:
     for path in ("../shared/chat.jinja", "../.cache/shared/chat.jinja"):
         files = compiled(spec(f'model(chat_template=file("{path}"))'), str(specs))
         assert [data for name, data in files.items() if name.startswith("files/")] == [PLAIN.encode()]
@@ -78,7 +78,7 @@ def test_what_lies_beside_the_specs_folder_is_read(specs: Path) -> None:
     compiled(spec('model(chat_template=file("chat.jinja"))'), str(specs))
 
 
-def test_data_of_a_hidden_folder_is_told(specs: Path) -> None:
+def test_data_of_a_hidden_folder_is_reported(specs: Path) -> None:
     put(specs, {"../.cache/rows.jsonl": ROW, ".mine/rows.jsonl": ROW})
     told = checked(spec(train='qwen2.5-3b on "../.cache/rows.jsonl" for 3 epochs'), str(specs))
     assert "hidden folder" in only(told, "XP590").message
@@ -132,7 +132,7 @@ def evil_bundle(folder: Path, bundled: str, path: str = "rows.jsonl") -> None:
         "data/./x", "files/../spec.xp", "~/x", "data", "",
     ],
 )  # fmt: skip
-def test_a_bundle_that_is_imported_writes_beside_the_spec_alone(bundled: str, tmp_path: Path) -> None:
+def test_imported_bundle_writes_next_to_the_spec_alone(bundled: str, tmp_path: Path) -> None:
     evil_bundle(tmp_path, bundled)
     (tmp_path / "work" / "here").mkdir(parents=True)
     before = tree(tmp_path)

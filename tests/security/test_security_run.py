@@ -67,7 +67,7 @@ def test_a_bundle_as_it_was_compiled(made: Bundle, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     "name", ["trainer_args.json", "accelerate.yaml", "deepspeed.json", "launch.sh", "trainer/core/run.py", "spec.xp"]
 )
-def test_what_was_changed_by_hand_is_told_and_runs(name: str, made: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_changed_by_hand_is_reported_and_runs(name: str, made: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     edit(made, name)
     assert bundle_integrity.problems(made) == []
     assert capsys.readouterr().out == f"[run] changed since the bundle was compiled: {name}\n"
@@ -75,14 +75,14 @@ def test_what_was_changed_by_hand_is_told_and_runs(name: str, made: Bundle, caps
     assert bundle_integrity.differing(made.folder, bundle_integrity.stated(made.folder)) == [name]
 
 
-def test_a_module_that_somebody_put_there_is_told(made: Bundle) -> None:
+def test_foreign_module_is_reported(made: Bundle) -> None:
     names = ("trainer/torch.py", "trainer/core/own.py", "trainer/__pycache__/run.cpython-311.pyc", "notes.txt")
     put(made.folder, dict.fromkeys(names, ""))
     found = bundle_integrity.differing(made.folder, bundle_integrity.stated(made.folder))
     assert found == ["trainer/core/own.py (new)", "trainer/torch.py (new)"]
 
 
-def test_a_folder_in_the_place_of_the_hub_is_told(
+def test_folder_in_place_of_the_hub_is_reported(
     made: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_path, {"cwd/org/x/data.jsonl": ROW})
@@ -213,7 +213,7 @@ def test_what_is_pinned_is_what_is_loaded(tmp_path: Path) -> None:
     assert (told["revision"], told["trust_remote_code"], told["pickle"]) == (commit, True, False)
 
 
-def test_no_service_is_asked_to_convert_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_service_converts_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "TOKENIZERS_PARALLELISM", "TRL_EXPERIMENTAL_SILENCE",
                  "DISABLE_SAFETENSORS_CONVERSION"):  # fmt: skip
         monkeypatch.setenv(name, os.environ.get(name, ""))

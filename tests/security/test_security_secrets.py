@@ -79,7 +79,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(home: Path) -> Mapping[str, Mapping[str, bytes]]:
+def outputs(home: Path) -> Mapping[str, Mapping[str, bytes]]:
     """What each spec's commands said, by the command: from one process that has all of it in its environment."""
     environment = {**PLANTED, "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "XPC_CACHE": "",
                    "XDG_CACHE_HOME": str(home / "xdg")}  # fmt: skip
@@ -95,8 +95,8 @@ def told(home: Path) -> Mapping[str, Mapping[str, bytes]]:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_nothing_that_is_planted_comes_out(name: str, home: Path, told: Mapping[str, Mapping[str, bytes]]) -> None:
-    seen = dict(told[name])
+def test_nothing_that_is_planted_comes_out(name: str, home: Path, outputs: Mapping[str, Mapping[str, bytes]]) -> None:
+    seen = dict(outputs[name])
     assert len(seen) == (4 if name == "wrong" else 2)
     for where, _, names in os.walk(home / "out" / name):
         seen |= {os.path.join(where, one): (Path(where) / one).read_bytes() for one in names}
@@ -175,10 +175,10 @@ def test_a_text_that_is_no_spec_shows_none_either(tmp_path: Path) -> None:
     secret = KINDS["a token of GitHub"]
     put(tmp_path, {"a.xp": f"train }} # {secret}\n"})
     for result in xpc_in_turn([[command, "a.xp"] for command in ("check", "fmt", "compile")], cwd=str(tmp_path)):
-        told = (result.stdout + result.stderr).decode()
+        text = (result.stdout + result.stderr).decode()
         assert result.returncode == 1, result
-        assert "*" * len(secret) in told, result
-        assert secret not in told, result
+        assert "*" * len(secret) in text, result
+        assert secret not in text, result
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def spec(tmp_path_factory):
 
 
 @pytest.mark.parametrize("getter", ["get", "written", "label", "place", "flag", "integer", "text", "names"])
-def test_a_misspelt_path_is_no_setting_without_a_value(spec, getter):
+def test_misspelled_path_is_an_error_and_not_an_unset_value(spec, getter):
     with pytest.raises(KeyError):
         getattr(spec, getter)("memory.chekpointing")
 

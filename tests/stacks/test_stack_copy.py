@@ -48,7 +48,7 @@ def test_a_spec_is_compiled_for_the_copy(package: Path) -> None:
         "rules/core/test_rules.py",
         "language/test_language.py",
         "language/test_equivalences.py",
-        "lower/test_best.py",
+        "lower/test_arguments.py",
         "lower/test_hub.py",
     ],
 )

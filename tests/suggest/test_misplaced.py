@@ -46,7 +46,7 @@ def valued(name: str) -> str:
     return "true" if rows[0] is None or rows[0].kind in (FLAG, BLOCK) else example(rows[0])
 
 
-def said(name: str, clause: str | None) -> Said:
+def typed_name(name: str, clause: str | None) -> Said:
     value = valued(name)
     file, problems = parse(Source("t.xp", f"train qwen2.5-3b on alpaca\nprobe = {value}\n"))
     assert not problems, (name, value)
@@ -61,9 +61,9 @@ def stands(name: str, clause: str | None) -> bool:
     return f"{clause}.{name}" in schema.BY_PATH
 
 
-def told(name: str, clause: str | None) -> str:
+def first_suggestion(name: str, clause: str | None) -> str:
     """The first thing that is told for a name."""
-    found = misnamed(said(name, clause))
+    found = misnamed(typed_name(name, clause))
     first = re.search(r"`([^`]*)`", found.help.partition("write ")[2]) if "write " in found.help else None
     return first[1] if first else found.help
 
@@ -72,7 +72,7 @@ def astray(name: str, clause: str | None) -> str:
     """What is told instead of the setting's own place, or an empty text."""
     if stands(name, clause) or clause == name:
         return ""
-    first = told(name, clause)
+    first = first_suggestion(name, clause)
     wanted = {name, MEANT.get(name, name), MEANT.get(f"{name} in {clause}", name)}
     right = any(re.search(rf"\b{re.escape(one)}\b", first) for one in wanted)
     return "" if right else f"{name} in {clause}: {first}"
@@ -107,4 +107,4 @@ def test_a_setting_in_any_wrong_clause_is_told_its_own(clause):
     ],
 )
 def test_what_was_told_wrongly(clause, name, words):
-    assert words in misnamed(said(name, clause)).help
+    assert words in misnamed(typed_name(name, clause)).help

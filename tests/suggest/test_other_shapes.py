@@ -84,7 +84,7 @@ MORE = [
 ]  # fmt: skip
 
 
-def whole(text: str) -> str:
+def completed(text: str) -> str:
     return text if text.startswith(("xpc", "train ", "qwen")) else HEAD + text
 
 
@@ -95,11 +95,11 @@ def test_counts_of_gpus_arithmetic_and_marks_are_told_as_what_they_mean() -> Non
 
 @pytest.mark.parametrize(("typed", "right"), CASES)
 def test_another_shape_is_told_as_what_it_means(typed: str, right: str) -> None:
-    text = whole(typed)
+    text = completed(typed)
     told = [one for one in checked(text).problems if one.edits and one.severity != NOTE]
     assert len(told) == 1, told
     after = edited(text, told[0])
-    assert after == whole(right)
+    assert after == completed(right)
     assert not [one for one in checked(after).problems if one.code[:3] in ("XP0", "XP1") and one.severity != NOTE
                 and one.code not in ("XP114", "XP125")]  # fmt: skip
 
@@ -146,7 +146,7 @@ def test_another_shape_is_told_as_what_it_means(typed: str, right: str) -> None:
     ],
 )
 def test_where_nothing_certain_is_meant_there_is_no_edit(typed: str, says: str) -> None:
-    found = [one for one in checked(whole(typed)).problems if one.severity != NOTE]
+    found = [one for one in checked(completed(typed)).problems if one.severity != NOTE]
     told = [one for one in found if says in (one.help or "")]
     assert told, found
     assert not told[0].edits

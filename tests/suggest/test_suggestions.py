@@ -14,6 +14,7 @@ import zlib
 
 import pytest
 from compile_support import checked
+from extra_arguments import NUMBER
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand import expand
@@ -240,7 +241,7 @@ def test_a_file_of_misspelt_names_alone_is_answered():
         ('lr="1e-5"', "lr=1e-5"),
         ("liger=yes", "liger=true"),
         ("resume=never", "save(resume=never)"),
-        ("neftune_noise_alpha=5", "extra(trl, neftune_noise_alpha=5)"),
+        (f"{NUMBER}=5", f"extra(trl, {NUMBER}=5)"),
         ("adam_beta2=0.95", "betas=[0.9, 0.95]"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import pytest
 from compile_support import HEAD, checked, codes, errors, put, shown
+from extra_arguments import NUMBER
 
 from xpc.compiler.explain.texts import explain
 from xpc.compiler.render import render
@@ -9,7 +10,7 @@ from xpc.compiler.render import render
 LINE = "train qwen2.5-3b on infinity-instruct"
 
 
-def said(text, root=None):
+def message_and_help(text, root=None):
     """The message and the help of the only error."""
     found = checked(text, root) if root else checked(text)
     wrong = [one for one in found.problems if one.severity == "error"]
@@ -64,7 +65,7 @@ def test_a_clause_takes_the_value_behind_its_name_in_with(written, path, value):
     ],
 )
 def test_in_the_header(written, message, help):
-    found = said(f"{LINE} with {written}\n")
+    found = message_and_help(f"{LINE} with {written}\n")
     assert found[0].startswith(message)
     assert help in found[1]
 
@@ -80,20 +81,20 @@ def test_in_the_header(written, message, help):
         ("optimizer {\n  beta = [0.9, 0.95]\n}", "`beta` is not", "write `betas`"),
         ("optimizer {\n  nesterov = true\n}", "`nesterov` is not", "`optimizer` has lr, betas"),
         ("data {\n  take = 5\n}", "`take` belongs to a source", "write `SOURCE(take=5)`"),
-        ("extra {\n  neftune_noise_alpha = 5\n}", "`extra` goes to", "write `extra trl {`"),
+        (f"extra {{\n  {NUMBER} = 5\n}}", "`extra` goes to", "write `extra trl {`"),
         ("warmup 3%", "`warmup` takes its value behind `=`", "write `warmup=3%`"),
         ('"gbs": 4', "lines of JSON are settings here, with `=`", "write `gbs=4`"),
     ],
 )
 def test_in_the_body(body, message, help):
-    found = said(f"xpc 1\n{LINE}\n{body}\n")
+    found = message_and_help(f"xpc 1\n{LINE}\n{body}\n")
     assert found[0].startswith(message)
     assert help in found[1]
 
 
 @pytest.mark.parametrize(("budget", "help"), [("2h", "for 2 epochs"), ("1.5 steps", "for 2 steps")])
 def test_a_length_is_answered_with_a_length(budget, help):
-    assert said(f"{LINE} for {budget}\n")[1] == f"write `{help}`"
+    assert message_and_help(f"{LINE} for {budget}\n")[1] == f"write `{help}`"
 
 
 @pytest.mark.parametrize(
@@ -113,9 +114,9 @@ def test_the_forms_that_helps_name_are_legal(fix):
 def test_extra_as_a_call():
     found = checked(f"{LINE} with extra(trl)\n")
     assert found.spec is not None, shown(found)
-    found = checked(f"xpc 1\n{LINE}\nextra trl(neftune_noise_alpha=5)\n")
+    found = checked(f"xpc 1\n{LINE}\nextra trl({NUMBER}=5)\n")
     assert found.spec is not None, shown(found)
-    assert found.spec.extra["trl"]["neftune_noise_alpha"].value == 5
+    assert found.spec.extra["trl"][NUMBER].value == 5
 
 
 def test_a_block_that_a_syntax_error_took_is_no_second_mistake():
@@ -127,7 +128,7 @@ def test_a_block_that_a_syntax_error_took_is_no_second_mistake():
 
 def test_a_data_block_under_another_name_or_without_a_source_is_one_mistake():
     assert errors(checked("xpc 1\ntrain qwen2.5-3b on mix\ndata mixx {\n  smoltalk\n}\n")) == ["XP119"]
-    message, _ = said("xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  workers = 4\n}\n")
+    message, _ = message_and_help("xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  workers = 4\n}\n")
     assert message == "the data block `mix` names no source"
 
 
@@ -196,7 +197,10 @@ def test_explain_knows_clauses_choices_and_settings_of_sources():
 
 
 def test_a_source_without_rows():
-    assert said("xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  smoltalk(take=0)\n}\n")[0] == "`take` keeps no rows"
+    assert (
+        message_and_help("xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  smoltalk(take=0)\n}\n")[0]
+        == "`take` keeps no rows"
+    )
 
 
 def test_notes_of_one_place_draw_it_once():

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from attrs import frozen
+from extra_arguments import FLAG, NUMBER
 from interpreters import OTHERS, sharded
 
 from xpc.compiler.files.bundle import write
@@ -119,7 +120,7 @@ DEFAULTS = (
     one("every-epoch", "eval(every=epoch, split=test)", 'save "out/a" every=never',
         'track wandb trackio tensorboard (name="a $(b) \\"c\\"", project="p", every=epoch)'),
     one("weights-only", 'save "out/a" every=50 full_state=false resume=never', "track(every=never)", "seed 7"),
-    one("extras", "extra trl {", "  neftune_noise_alpha = 5", "  dataloader_num_workers = 4", "}",
+    one("extras", "extra trl {", f"  {NUMBER} = 5", f"  {FLAG} = true", "}",
         "extra accelerate {", "  debug = true", "}",
         "extra deepspeed {", "  zero_optimization.sub_group_size = 1000", "  steps_per_print = 10", "}",
         strategy="zero3"),

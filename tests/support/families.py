@@ -36,7 +36,7 @@ def refusal(found: Exception) -> str:
     return f"{type(found).__name__}: {found}"
 
 
-def drawn(model_type: str, std: float, **options: Any) -> Any:
+def random_model(model_type: str, std: float, **options: Any) -> Any:
     """The family's tiny model in evaluation, with weights so large that what a token sees shows in its logits."""
     import tiny_models
     import torch
@@ -56,7 +56,7 @@ def error(model_type: str, attention: str) -> float | str:
     from trl.trainer import sft_trainer
 
     try:
-        model = drawn(model_type, 0.1, attn_implementation=NAMES[attention])
+        model = random_model(model_type, 0.1, attn_implementation=NAMES[attention])
     except (ValueError, ImportError) as found:
         return refusal(found)
     generator = torch.Generator().manual_seed(0)
@@ -127,16 +127,16 @@ def forgets(model_type: str) -> bool | None:
     seen: nothing is recomputed, or the tiny model writes nothing at all."""
     import torch
 
-    if not drawn(model_type, 0.2).supports_gradient_checkpointing:
+    if not random_model(model_type, 0.2).supports_gradient_checkpointing:
         return None
     try:
-        plain = completed(drawn(model_type, 0.2), False)
+        plain = completed(random_model(model_type, 0.2), False)
     except (IndexError, RuntimeError, ValueError, AttributeError, TypeError):
         return None
     if not torch.equal(*plain):
         return None
     try:
-        return not torch.equal(*completed(drawn(model_type, 0.2), True))
+        return not torch.equal(*completed(random_model(model_type, 0.2), True))
     except (IndexError, RuntimeError):
         return True
 

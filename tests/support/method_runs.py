@@ -147,7 +147,7 @@ class Trained:
     folder: str
     out: str
     status: list[int]
-    said: str
+    output: str
     complained: str
     events: list[dict[str, Any]]
 
@@ -220,7 +220,7 @@ class Warm:
         shutil.copytree(whole, first.out)
         cut(first)
         again = self.run(first.folder, cwd, target, world, XPC_PREFLIGHT="passed")
-        return [Trained(first.folder, whole, first.status, first.said, first.complained, first.events), again]
+        return [Trained(first.folder, whole, first.status, first.output, first.complained, first.events), again]
 
     def close(self) -> None:
         """Ends the interpreters."""

@@ -54,7 +54,7 @@ class Run:
     out: str
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """Both streams, for messages of failed assertions."""
         return f"{self.done.stdout[-3000:]}\n{self.done.stderr[-3000:]}"
 

@@ -37,7 +37,7 @@ def leaves_out(help: str | None) -> str:
     return "" if match is None else match[1] or match[2] or "it"
 
 
-def _left_out(text: str, found: Diagnostic, before: dict[str, Item]) -> str | None:
+def _without_excluded(text: str, found: Diagnostic, before: dict[str, Item]) -> str | None:
     """The spec without what the help says to leave out."""
     assert found.primary is not None
     name = leaves_out(found.help)
@@ -47,7 +47,7 @@ def _left_out(text: str, found: Diagnostic, before: dict[str, Item]) -> str | No
         if named is None:
             return None
         start, end = named.span()
-    return _cut(text, [_whole(text, start, end)]) if name else None
+    return _cut(text, [_setting_cut(text, start, end)]) if name else None
 
 
 def _is_bare(form: str) -> bool:
@@ -65,15 +65,15 @@ def typed_in(text: str, found: Diagnostic) -> str | None:
     before = expand(parse(Source("t.xp", text))[0]).items
     part = way_out(found.help)
     if part is None:
-        return _left_out(text, found, before)
+        return _without_excluded(text, found, before)
     cuts: list[Cut] = []
     added = ""
     if "outside of" in part or "instead" in part:
-        cuts.append(_whole(text, found.primary.span.start, found.primary.span.end))
+        cuts.append(_setting_cut(text, found.primary.span.start, found.primary.span.end))
     for word, form in re.findall(r"(write(?: it as)?|with|and|without) `([^`]+)`", part):
         block = re.search(r"in `(extra \w+|\w+)[^`]*`", part)
         if word == "without":
-            cuts += [_whole(text, one.label.span.start, one.label.span.end) for path, one in before.items()
+            cuts += [_setting_cut(text, one.label.span.start, one.label.span.end) for path, one in before.items()
                      if path.rpartition(".")[2] == form]  # fmt: skip
         elif "next to it" in part or "beside it" in part:
             end = found.primary.span.end
@@ -93,7 +93,7 @@ def _cut(text: str, cuts: list[Cut]) -> str:
     return re.sub(r"\(\s*,\s*", "(", re.sub(r",\s*(?=[,)])", "", text))
 
 
-def _whole(text: str, start: int, end: int) -> Cut:
+def _setting_cut(text: str, start: int, end: int) -> Cut:
     """The cut that takes a setting out, with its value or block; a line that holds nothing else goes too."""
     value = re.match(r"\([^)]*\)|\s*=\s*[^,)\n]+", text[end:])
     end += value.end() if value else 0

@@ -42,7 +42,7 @@ const early = "<script>window.onerror = (m) => { parent.errors.push(String(m)); 
 function numbers(table, column) {
   return [...table.tBodies[0].rows].map((row) => row.cells[column].dataset.value).filter((one) => one);
 }
-function look(width) {
+function measured_page(width) {
   return new Promise((done) => {
     const frame = document.createElement("iframe");
     frame.style.cssText = `width:${width}px;height:800px;border:0`;
@@ -65,7 +65,7 @@ function look(width) {
   });
 }
 (async () => {
-  for (const width of %s) await look(width);
+  for (const width of %s) await measured_page(width);
   found.errors = window.errors;
   document.getElementById("found").textContent = JSON.stringify(found);
 })();
@@ -174,7 +174,7 @@ def test_nothing_is_loaded_from_elsewhere_and_no_name_is_markup(page, tmp_path):
     assert "<b>&." not in where.read_text()
 
 
-def test_what_is_not_known_is_said(page):
+def test_unknown_numbers_are_reported(page):
     text, told = page(SPEC.format(model="qwen2.5-7b-instruct", micro=2).replace("8 x h100-80gb", "8 x cpu")
                       .replace("precision bf16", "precision fp32"))  # fmt: skip
     assert told["verdict"] == "unknown"
@@ -182,7 +182,7 @@ def test_what_is_not_known_is_said(page):
     read(text)
 
 
-def test_a_page_that_cannot_be_written_is_said(tmp_path):
+def test_unwritable_page_is_reported(tmp_path):
     (tmp_path / "run.xp").write_text(SPEC.format(model="qwen2.5-7b-instruct", micro=2))
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
@@ -198,7 +198,7 @@ def test_a_page_that_cannot_be_written_is_said(tmp_path):
 def test_in_a_browser(page, tmp_path, text, dark):
     """Loads at a phone's and a desk's width, sorts by a click, is never wider than its window, and has no error."""
     assert BROWSER is not None
-    found = look(page(text)[0], tmp_path, dark)
+    found = measured_page(page(text)[0], tmp_path, dark)
     assert found["errors"] == []
     for width in map(str, WIDTHS):
         seen = found[width]
@@ -214,7 +214,7 @@ def test_in_a_browser(page, tmp_path, text, dark):
         assert seen["sort"] == "ascending"
 
 
-def look(text, folder, dark):
+def measured_page(text, folder, dark):
     """What a browser finds of a page at each width, in frames of that width."""
     quoted = json.dumps(text).replace("</", "<\\/").replace("<!--", "<\\!--")
     (folder / "look.html").write_text(CHECK % (quoted, json.dumps(WIDTHS)), encoding="utf-8")

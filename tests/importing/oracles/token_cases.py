@@ -63,7 +63,7 @@ LLAMAFACTORY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def said(*turns: str, who: tuple[str, str] = ("role", "content"), names: tuple[str, ...] = ("user", "assistant"),
+def talk(*turns: str, who: tuple[str, str] = ("role", "content"), names: tuple[str, ...] = ("user", "assistant"),
          system: str = "") -> list[Row]:  # fmt: skip
     """Turns of a user and an assistant in the words of a data set."""
     begun = [{who[0]: "system", who[1]: system}] if system else []
@@ -72,15 +72,15 @@ def said(*turns: str, who: tuple[str, str] = ("role", "content"), names: tuple[s
 
 TALK = ("What is in the user's box?", "The box has a toy.\n\nAnother: none.", "And here?", " Nothing: I looked.")
 CHAT = [
-    {"messages": said(*TALK[:2])},
-    {"messages": said(*TALK)},
-    {"messages": said(*TALK, system="Be brief:\nuse few words.")},
-    {"messages": said("Hi", "\nHello.\n")},
+    {"messages": talk(*TALK[:2])},
+    {"messages": talk(*TALK)},
+    {"messages": talk(*TALK, system="Be brief:\nuse few words.")},
+    {"messages": talk("Hi", "\nHello.\n")},
 ]
 """Conversations of one turn and of two, with a system prompt, and with an answer between ends of lines."""
 SHAREGPT = [
-    {"conversations": said(*TALK[:2], who=("from", "value"), names=("human", "gpt"))},
-    {"conversations": said(*TALK, who=("from", "value"), names=("human", "gpt"), system="Be brief.")},
+    {"conversations": talk(*TALK[:2], who=("from", "value"), names=("human", "gpt"))},
+    {"conversations": talk(*TALK, who=("from", "value"), names=("human", "gpt"), system="Be brief.")},
 ]
 INSTRUCTIONS = [
     {"instruction": "Name the toy.", "input": "", "output": "The toy is a car.\n"},
@@ -90,7 +90,7 @@ BEGUN = [{**INSTRUCTIONS[1], "output": "\nIn the box."}]
 """An answer that begins with the end of a line."""
 WITH_SYSTEM = [{**row, "system": system} for row, system in zip(INSTRUCTIONS, ("Be brief.", ""), strict=True)]
 TEXTS = [{"text": "The toy is in the box.\n\nThe user has it."}, {"text": "Another: none. " * 40}, {"text": "Hi\n"}]
-LONG = [{"messages": said("Hi", "Hello. " * size)} for size in (2, 4, 60)]
+LONG = [{"messages": talk("Hi", "Hello. " * size)} for size in (2, 4, 60)]
 PAIRS = [
     {
         "prompt": "Name the toy.",
@@ -102,7 +102,7 @@ PAIRS = [
         "instruction": "Name the toy.",
     },
 ]
-PAIRS_OF_TURNS = [{"chosen": said("Name the toy.", "A car."), "rejected": said("Name the toy.", "A box.")}]
+PAIRS_OF_TURNS = [{"chosen": talk("Name the toy.", "A car."), "rejected": talk("Name the toy.", "A box.")}]
 JUDGED = [
     {"prompt": "Name the toy.", "completion": "A car.", "label": True, "instruction": "Name the toy."},
     {"prompt": "Name the toy.", "completion": "A box.", "label": False, "instruction": "Name the toy."},
@@ -152,24 +152,24 @@ ASKED_OF_AXOLOTL = [
          message_property_mappings={"role": "from", "content": "value"}),
     chat("from and value, older keys", rows=SHAREGPT, field_messages="conversations", message_field_role="from",
          message_field_content="value"),
-    chat("other keys of a message", rows=[{"messages": said(*TALK[:2], who=("who", "what"))}],
+    chat("other keys of a message", rows=[{"messages": talk(*TALK[:2], who=("who", "what"))}],
          message_property_mappings={"role": "who", "content": "what"}),
-    chat("other speakers", rows=[{"messages": said(*TALK[:2], names=("ask", "answer"))}],
+    chat("other speakers", rows=[{"messages": talk(*TALK[:2], names=("ask", "answer"))}],
          roles={"user": ["ask"], "assistant": ["answer"]}),
     chat("other speakers of from and value", field_messages="conversations",
-         rows=[{"conversations": said(*TALK[:2], who=("from", "value"), names=("human", "model"))}],
+         rows=[{"conversations": talk(*TALK[:2], who=("from", "value"), names=("human", "model"))}],
          message_property_mappings={"role": "from", "content": "value"},
          roles={"user": ["human"], "assistant": ["system", "model", "assistant"]}),
     chat("a column of system prompts", rows=[{**row, "system": "Be kind."} for row in CHAT]),
     chat("message_field_training", message_field_training="train",
-         rows=[{"messages": [{**turn, "train": index == 1} for index, turn in enumerate(said(*TALK))]}]),
+         rows=[{"messages": [{**turn, "train": index == 1} for index, turn in enumerate(talk(*TALK))]}]),
     chat("drop_system_message", drop_system_message=True),
     chat("default_system_message", keys={**TEMPLATE, "default_system_message": "Be kind."}),
     chat("rows that are too long", rows=LONG, keys={**TEMPLATE, "sequence_len": 64}),
     chat("rows that are too long are cut", rows=LONG,
          keys={**TEMPLATE, "sequence_len": 64, "excess_length_strategy": "truncate"}),
     chat("rows that come twice", rows=[*CHAT, *CHAT[:2]], keys={**TEMPLATE, "dataset_exact_deduplication": True}),
-    chat("rows that end with a question", rows=[*CHAT, {"messages": said(*TALK[:3])}]),
+    chat("rows that end with a question", rows=[*CHAT, {"messages": talk(*TALK[:3])}]),
     Case("alpaca", INSTRUCTIONS, dataset={"type": "alpaca"}),
     Case("alpaca, an answer that begins with the end of a line", BEGUN, dataset={"type": "alpaca"}),
     Case("alpaca after a first token", INSTRUCTIONS, "plain", dataset={"type": "alpaca"}),
@@ -211,10 +211,10 @@ ASKED_OF_AXOLOTL = [
           ("llama3.prompt_pairs", PAIRS, "llama3", {}),
           ("chatml.argilla_chat", PAIRS_OF_TURNS, "chatml", {}),
           ("chat_template.argilla_chat", PAIRS_OF_TURNS, "chatml", TEMPLATE),
-          ("chat_template.default", [{"messages": said("Name it."), "chosen": said("", "A car.")[1],
-                                      "rejected": said("", "A box.")[1]}], "chatml", TEMPLATE),
-          ("chat_template.default", [{"messages": said("Name it."), "chosen": said("", "A car.")[1],
-                                      "rejected": said("", "A box.")[1]}], "llama3", {"chat_template": "llama3"}),
+          ("chat_template.default", [{"messages": talk("Name it."), "chosen": talk("", "A car.")[1],
+                                      "rejected": talk("", "A box.")[1]}], "chatml", TEMPLATE),
+          ("chat_template.default", [{"messages": talk("Name it."), "chosen": talk("", "A car.")[1],
+                                      "rejected": talk("", "A box.")[1]}], "llama3", {"chat_template": "llama3"}),
       )),
     Case("dpo passthrough of texts", [{key: PAIRS[0][key] for key in ("prompt", "chosen", "rejected")}], "plain",
          {"rl": "dpo"}, {**FILE, "type": "passthrough"}),
@@ -241,7 +241,7 @@ OF_SHAREGPT = {"formatting": "sharegpt"}
 OF_OPENAI = {"formatting": "sharegpt", "columns": {"messages": "messages"}, "tags": {
     "role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant",
     "system_tag": "system"}}  # fmt: skip
-THOUGHT = [{"messages": said("Hi", "<think>\nI see.\n</think>\n\nHello.")}, *CHAT[:2]]
+THOUGHT = [{"messages": talk("Hi", "<think>\nI see.\n</think>\n\nHello.")}, *CHAT[:2]]
 ASKED_OF_LLAMAFACTORY = [
     *(factory(f"alpaca by {template}", INSTRUCTIONS, family, template=template)
       for template, family in (("qwen", "chatml"), ("qwen3", "chatml"), ("qwen3_nothink", "chatml"),
@@ -255,7 +255,7 @@ ASKED_OF_LLAMAFACTORY = [
     factory("qwen over a base model's end", SHAREGPT, "chatml-base", OF_SHAREGPT),
     factory("no template", SHAREGPT, about=OF_SHAREGPT, template=None),
     factory("messages with tags", CHAT[:3], about=OF_OPENAI),
-    factory("other speakers", [{"messages": said(*TALK[:2], names=("ask", "answer"))}], about={
+    factory("other speakers", [{"messages": talk(*TALK[:2], names=("ask", "answer"))}], about={
         **OF_OPENAI, "tags": {**OF_OPENAI["tags"], "user_tag": "ask", "assistant_tag": "answer"}}),
     factory("an answer that begins with the end of a line", BEGUN, template="chatml"),
     factory("openai", CHAT, about={**OF_OPENAI, "formatting": "openai"}),
@@ -275,7 +275,7 @@ ASKED_OF_LLAMAFACTORY = [
     factory("train_on_prompt", SHAREGPT, about=OF_SHAREGPT, train_on_prompt=True),
     factory("default_system", SHAREGPT, about=OF_SHAREGPT, default_system="Be kind."),
     factory("rows that are too long", [
-        {"conversations": said("Hi. " * size, "Hello. " * size, who=("from", "value"), names=("human", "gpt"))}
+        {"conversations": talk("Hi. " * size, "Hello. " * size, who=("from", "value"), names=("human", "gpt"))}
         for size in (2, 20)
     ], about=OF_SHAREGPT, template="chatml", cutoff_len=100),
     factory("max_samples", SHAREGPT, about=OF_SHAREGPT, max_samples=1),
@@ -285,7 +285,7 @@ ASKED_OF_LLAMAFACTORY = [
     factory("pretraining", TEXTS, "plain", {"columns": {"prompt": "text"}}, stage="pt", template=None, cutoff_len=64),
     factory("pretraining without packing", TEXTS, "plain", {"columns": {"prompt": "text"}}, stage="pt", template=None,
             packing=False, cutoff_len=64),
-    *(factory(f"pairs, {stage}", [{"conversations": said("Hi", who=("from", "value"), names=("human", "gpt")),
+    *(factory(f"pairs, {stage}", [{"conversations": talk("Hi", who=("from", "value"), names=("human", "gpt")),
                                    "chosen": {"from": "gpt", "value": "A car."},
                                    "rejected": {"from": "gpt", "value": "A box."}}], about={
         "formatting": "sharegpt", "ranking": True, "columns": {"messages": "conversations", "chosen": "chosen",
@@ -304,8 +304,8 @@ ASKED_OF_LLAMAFACTORY = [
     factory("judged answers with an input", [{**row, "input": "a box"} for row in JUDGED], about={"columns": {
         "prompt": "instruction", "query": "input", "response": "completion", "kto_tag": "label"}}, stage="kto",
             per_device_train_batch_size=2),
-    factory("judged turns", [{"messages": said("Name it.", "A car."), "label": True},
-                             {"messages": said("Name it.", "A box."), "label": False}], about={
+    factory("judged turns", [{"messages": talk("Name it.", "A car."), "label": True},
+                             {"messages": talk("Name it.", "A box."), "label": False}], about={
         **OF_OPENAI, "columns": {"messages": "messages", "kto_tag": "label"}}, stage="kto",
             per_device_train_batch_size=2),
 ]  # fmt: skip

@@ -34,10 +34,10 @@ put_on_path()
 
 import generated  # noqa: E402
 from differential_draw import UNLOWERED, One  # noqa: E402
-from differential_draw import drawn as specs  # noqa: E402
+from differential_draw import generated_specs as specs  # noqa: E402
 from differential_refusals import claims  # noqa: E402
-from differential_report import ENDS, Report, page, published, told  # noqa: E402
-from differential_steps import Drawn, chosen, ran, step  # noqa: E402
+from differential_report import ENDS, Report, page, published, report_text  # noqa: E402
+from differential_steps import Candidate, chosen, step, step_options  # noqa: E402
 from emitted import put  # noqa: E402
 from inspectors import Looker  # noqa: E402
 from interpreters import installed, interpreter  # noqa: E402
@@ -70,7 +70,7 @@ class Differential:
         self.waiting: dict[str, list[str]] = defaultdict(list)
         self.warned_of: dict[str, frozenset[str]] = {}
         self.chunks = 0
-        self.candidates: list[Drawn] = []
+        self.candidates: list[Candidate] = []
         self.lone: dict[str, list[str]] = defaultdict(list)
         proofs = every()
         self.claims = claims(proofs)
@@ -129,7 +129,7 @@ class Differential:
         report.by_strategy[one.strategy] += 1
         report.written.update(one.written)
         if one.kind:
-            self.candidates.append(Drawn(one.name, one.text, one.kind))
+            self.candidates.append(Candidate(one.name, one.text, one.kind))
         self._queue(one)
 
     def _queue(self, one: One) -> None:
@@ -186,11 +186,11 @@ class Differential:
             target, job = step(one.name, one.text, self.place, number)
             job["eager"] = True
             jobs[one.name], sent[one.name] = one.text, job
-            report.steps_of.update(ran(resolved(one.text, self.place), job))
+            report.steps_of.update(step_options(resolved(one.text, self.place), job))
             self.lookers[target].send(job, most=4)
         for target, answer in self._answers(sent):
             report.stepped += 1
-            problems = list(answer.get("harms", []))
+            problems = list(answer.get("silent_effects", []))
             raised = answer.get("raised")
             if raised:
                 problems = [f"{raised['type']} at {raised['at']}: {raised['message'][:500]}"]
@@ -278,7 +278,7 @@ def main() -> int:
     words = parser.parse_args()
     report = Differential(words.accepted, words.steps, words.seed, words.jobs, minutes=words.minutes).run()
     os.makedirs(words.out, exist_ok=True)
-    texts = {"report.json": json.dumps(published(report), indent=1) + "\n", "report.txt": told(report)}
+    texts = {"report.json": json.dumps(published(report), indent=1) + "\n", "report.txt": report_text(report)}
     for name, text in {**texts, "report.md": page(published(report))}.items():
         with open(os.path.join(words.out, name), "w", encoding="utf-8") as out:
             out.write(text)

@@ -16,7 +16,7 @@ import generator
 from attrs import define, field
 from differential_refusals import Claim
 from differential_steps import kind, trainable
-from lowered import lowered_files, resolved, whole, write
+from lowered import complete_bundle, lowered_files, resolved, write
 
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
@@ -69,7 +69,7 @@ def one(name: str, text: str, place: str, claims: Mapping[tuple[str, str], Claim
         out.method, out.strategy = spec.text("method"), spec.text("strategy")
         out.written = tuple(path for path in spec.values if spec.written(path))
         out.folder = os.path.join(place, "out", name)
-        write(whole(spec), out.folder)
+        write(complete_bundle(spec), out.folder)
         out.kind = kind(spec) if trainable(spec) else ()
     except Exception as error:
         out.crash = f"{type(error).__name__}: {error}"
@@ -103,7 +103,7 @@ def _block(start: int, seed: str, place: str, claims: Any, targets: tuple[str, .
     return [one(name, generator.spec(name), place, claims, targets) for name in names]
 
 
-def drawn(
+def generated_specs(
     seed: str, wanted: int, place: str, claims: Any, targets: tuple[str, ...], jobs: int, until: float
 ) -> Iterator[One]:  # fmt: skip
     """Specs in the order of their numbers, until as many are accepted or the time is over. Raises RuntimeError."""

@@ -54,7 +54,7 @@ class Report:
     crashes: list[dict[str, Any]] = Factory(list)
 
 
-def told(report: Report) -> str:
+def report_text(report: Report) -> str:
     """The report in words, with an example of each kind of finding."""
     lines = [
         f"{report.drawn:,} specs drawn, {report.accepted:,} accepted, {report.rejected:,} rejected"

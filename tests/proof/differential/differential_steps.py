@@ -29,7 +29,7 @@ MEMORY = 6
 
 
 @frozen
-class Drawn:
+class Candidate:
     """An accepted spec that may train: its text, and what it is as far as the choice of steps is concerned."""
 
     name: str
@@ -63,9 +63,9 @@ def trainable(spec: Spec) -> bool:
     return not spec.on_cpu or spec.text("optimizer") in TORCH
 
 
-def chosen(drawn: Iterable[Drawn], number: int, seed: str) -> list[Drawn]:
+def chosen(drawn: Iterable[Candidate], number: int, seed: str) -> list[Candidate]:
     """As many, one kind after the other, so that rare kinds train as well as frequent ones."""
-    kinds: dict[tuple[str, ...], list[Drawn]] = defaultdict(list)
+    kinds: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
     for one in drawn:
         kinds[one.kind].append(one)
     draw = Random(seed)
@@ -73,7 +73,7 @@ def chosen(drawn: Iterable[Drawn], number: int, seed: str) -> list[Drawn]:
     draw.shuffle(members)
     for one in members:
         draw.shuffle(one)
-    out: list[Drawn] = []
+    out: list[Candidate] = []
     while len(out) < number and any(members):
         out += [one.pop() for one in members if one]
     return out[:number]
@@ -128,7 +128,7 @@ def of_the_stand_in(deepspeed: bytes) -> bytes:
     return json.dumps(stated).encode()
 
 
-def ran(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:
+def step_options(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:
     """How a step ran, as the report counts it."""
     own = spec.on_cpu or job["zero"]
     strategy = "fsdp2" if "fsdp" in job["keep"] else spec.text("strategy") if own else "ddp"

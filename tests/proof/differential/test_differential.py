@@ -10,10 +10,10 @@ from typing import Any
 import generated
 import generator
 import pytest
-from differential import Differential, told
+from differential import Differential, report_text
 from differential_refusals import claims
 from differential_report import FOUND, page
-from differential_steps import Drawn, chosen
+from differential_steps import Candidate, chosen
 from emitted import put
 from prove import every
 from stacks import REPOSITORY, interpreter
@@ -66,7 +66,7 @@ def test_specs_cover_the_language(accepted: tuple[list[Spec], int]) -> None:
 
 
 @pytest.mark.slow
-def test_every_setting_is_drawn() -> None:
+def test_every_setting_is_generated() -> None:
     written: set[str] = set()
     for number in range(1500):
         source, _ = decode(generator.spec(f"words-{number}").encode(), "t.xp")
@@ -82,7 +82,9 @@ def test_values_of_pools_are_those_of_settings() -> None:
 
 
 def test_steps_are_spread_over_kinds() -> None:
-    drawn_ones = [Drawn(f"often-{i}", "", ("ddp", "sft")) for i in range(50)] + [Drawn("once", "", ("zero3", "rloo"))]
+    drawn_ones = [Candidate(f"often-{i}", "", ("ddp", "sft")) for i in range(50)] + [
+        Candidate("once", "", ("zero3", "rloo"))
+    ]
     names = [one.name for one in chosen(drawn_ones, 4, "seed")]
     assert "once" in names
     assert len(set(names)) == 4
@@ -117,6 +119,6 @@ def test_accepted_specs_are_accepted_by_the_libraries(tmp_path: Any) -> None:
     report = Differential(wanted=400, steps=12, seed="ci", jobs=1).run()
     assert report.accepted == 400
     assert report.stepped == 12
-    assert not report.crashes, told(report)
-    assert not report.false_accepts, told(report)
-    assert not report.false_refusals, told(report)
+    assert not report.crashes, report_text(report)
+    assert not report.false_accepts, report_text(report)
+    assert not report.false_refusals, report_text(report)

@@ -8,74 +8,74 @@ from typing import Any
 import tiny_models
 
 
-def absent(scene: Any) -> dict[str, Any]:
+def absent(run: Any) -> dict[str, Any]:
     """Targets that no adapter stands on once the trainer is made."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    model = scene.trainer.model
+    model = run.trainer.model
     found = {name.rpartition(".")[2] for name, part in model.named_modules() if isinstance(part, BaseTunerLayer)}
-    targets = scene.plan["lora"]["targets"]
+    targets = run.plan["lora"]["targets"]
     return {"absent": [one for one in targets if one not in found] if isinstance(targets, list) else []}
 
 
-def packed(scene: Any) -> dict[str, Any]:
+def packed(run: Any) -> dict[str, Any]:
     """The trainer over a base of 4 bits, with the bundle's adapter or none."""
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
     from trl import SFTTrainer
 
     plan = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.float32)
-    model = AutoModelForCausalLM.from_pretrained(tiny_models.model(scene.family), quantization_config=plan)
-    more = {"peft_config": tiny_models.adapters(scene.plan["lora"], "sft")} if scene.plan["lora"] else {}
-    SFTTrainer(model=model, args=scene.args, train_dataset=scene.rows, processing_class=scene.tokenizer, **more)
+    model = AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family), quantization_config=plan)
+    more = {"peft_config": tiny_models.adapters(run.plan["lora"], "sft")} if run.plan["lora"] else {}
+    SFTTrainer(model=model, args=run.args, train_dataset=run.rows, processing_class=run.tokenizer, **more)
     return {"trains": True}
 
 
-def _in_four_bits(scene: Any) -> Any:
+def _in_four_bits(run: Any) -> Any:
     """The tiny model, loaded with 4 bits asked for."""
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     asked = BitsAndBytesConfig(load_in_4bit=True)
-    return AutoModelForCausalLM.from_pretrained(tiny_models.model(scene.family), quantization_config=asked)
+    return AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family), quantization_config=asked)
 
 
-def unpacked(scene: Any) -> dict[str, Any]:
+def unpacked(run: Any) -> dict[str, Any]:
     """How many weights are packed where 4 bits are asked for."""
-    return {"packed": sum(type(one).__name__ == "Params4bit" for one in _in_four_bits(scene).parameters())}
+    return {"packed": sum(type(one).__name__ == "Params4bit" for one in _in_four_bits(run).parameters())}
 
 
-def experts(scene: Any) -> dict[str, Any]:
+def experts(run: Any) -> dict[str, Any]:
     """Whether the weights of the MLP are packed, be they one or a mixture's; its router aside."""
     import torch
 
-    model = _in_four_bits(scene)
+    model = _in_four_bits(run)
     found = {one.dtype for name, one in model.named_parameters() if ".mlp." in name and ".gate." not in name}
     return {"packed": found == {torch.uint8}}
 
 
-def merged(scene: Any) -> dict[str, Any]:
+def merged(run: Any) -> dict[str, Any]:
     """transformers' merge of the base's own quantization with the one that the bundle asks for."""
     from transformers import BitsAndBytesConfig
     from transformers.quantizers.auto import AutoHfQuantizer
 
-    plan = scene.plan["lora"]
+    plan = run.plan["lora"]
     asked = BitsAndBytesConfig(load_in_4bit=True) if plan and plan["bits"] == 4 else None
     own = {"quant_method": "gptq", "bits": 4, "dataset": "c4"}
     AutoHfQuantizer.merge_quantization_configs(own, asked)
     return {"merged": True}
 
 
-def cast(scene: Any) -> dict[str, Any]:
+def cast(run: Any) -> dict[str, Any]:
     """Whether a base of 4 bits is the same once DeepSpeed has cast it to the half precision of the run."""
     import deepspeed
     import torch
     from bitsandbytes.functional import dequantize_4bit
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-    plan = scene.plan["lora"]
+    plan = run.plan["lora"]
     asked = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=getattr(torch, plan["storage_dtype"]))
     model = AutoModelForCausalLM.from_pretrained(
-        tiny_models.model(scene.family), quantization_config=asked, dtype=getattr(torch, scene.plan["model"]["dtype"])
+        tiny_models.model(run.family), quantization_config=asked, dtype=getattr(torch, run.plan["model"]["dtype"])
     )
     weight = model.model.layers[0].self_attn.q_proj.weight
     before = dequantize_4bit(weight.data, weight.quant_state)
@@ -89,24 +89,24 @@ def cast(scene: Any) -> dict[str, Any]:
     return {"same": torch.equal(before.float(), after.float())}
 
 
-def quantized(scene: Any) -> dict[str, Any]:
+def quantized(run: Any) -> dict[str, Any]:
     """A step over the base that the bundle asks for, and whether its packed weights are spread over the processes."""
     import torch
     from torch.distributed.tensor import DTensor
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-    plan = scene.plan["lora"]
+    plan = run.plan["lora"]
     asked = BitsAndBytesConfig(load_in_8bit=True)
     if plan["bits"] == 4:
         storage = getattr(torch, plan["storage_dtype"])
         asked = BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16, bnb_4bit_quant_storage=storage
         )
-    dtype = getattr(torch, scene.plan["model"]["dtype"])
-    scene.__dict__["model"] = AutoModelForCausalLM.from_pretrained(
-        tiny_models.model(scene.family), quantization_config=asked, dtype=dtype
+    dtype = getattr(torch, run.plan["model"]["dtype"])
+    run.__dict__["model"] = AutoModelForCausalLM.from_pretrained(
+        tiny_models.model(run.family), quantization_config=asked, dtype=dtype
     )
-    trainer = scene.trainer
+    trainer = run.trainer
     trainer.train()
     packed = [part for name, part in trainer.model.named_parameters() if "base_layer.weight" in name]
     kept = [
@@ -127,37 +127,35 @@ def _share(part: Any) -> int:
     return int(part.numel() if own is None else own.numel())
 
 
-def beside(scene: Any) -> dict[str, Any]:
+def outside_adapters(run: Any) -> dict[str, Any]:
     """How many trained weights are none of an adapter's."""
-    others = [
-        name for name, one in scene.trainer.model.named_parameters() if one.requires_grad and ".lora_" not in name
-    ]
+    others = [name for name, one in run.trainer.model.named_parameters() if one.requires_grad and ".lora_" not in name]
     return {"others": len(others)}
 
 
-def stepped(scene: Any) -> dict[str, Any]:
+def stepped(run: Any) -> dict[str, Any]:
     """Whether the optimizer's groups hold the weights that are trained."""
-    optimizer = scene.trainer.create_optimizer()
+    optimizer = run.trainer.create_optimizer()
     held = {id(one) for group in optimizer.param_groups for one in group["params"]}
-    trained = [one for one in scene.trainer.model.parameters() if one.requires_grad]
+    trained = [one for one in run.trainer.model.parameters() if one.requires_grad]
     return {"held": all(id(one) in held for one in trained)}
 
 
-def left(scene: Any) -> dict[str, Any]:
+def left(run: Any) -> dict[str, Any]:
     """Whether a run moves a weight, of those that `freeze` leaves."""
     from xpc.runtime.features.model.frozen_weights import _layers
 
-    plan, model = scene.plan["freeze"], scene.trainer.model
+    plan, model = run.plan["freeze"], run.trainer.model
     home, _ = _layers(model)
     kept = plan["modules"] or []
     for name, weight in model.named_parameters():
         weight.requires_grad_(not name.startswith(home) and any(f".{one}." in name for one in kept))
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    scene.trainer.train()
+    run.trainer.train()
     return {"moves": any(not weight.equal(before[name]) for name, weight in model.named_parameters())}
 
 
-def tied(scene: Any) -> dict[str, Any]:
+def tied(run: Any) -> dict[str, Any]:
     """Whether a model of tied embeddings computes after a merge of what was trained as it did before, once reloaded."""
     import tempfile
 
@@ -165,10 +163,10 @@ def tied(scene: Any) -> dict[str, Any]:
     from peft import get_peft_model
     from transformers import AutoModelForCausalLM
 
-    settings = tiny_models.config(scene.family)
+    settings = tiny_models.config(run.family)
     settings.tie_word_embeddings = True
     model = get_peft_model(
-        AutoModelForCausalLM.from_config(settings), tiny_models.adapters(scene.plan["lora"], "sft")
+        AutoModelForCausalLM.from_config(settings), tiny_models.adapters(run.plan["lora"], "sft")
     ).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -182,29 +180,29 @@ def tied(scene: Any) -> dict[str, Any]:
     return {"kept": bool((after - before).abs().max() < 1e-2)}
 
 
-def merges(scene: Any) -> dict[str, Any]:
+def merges(run: Any) -> dict[str, Any]:
     """Whether a run with this trainer_args.json has the part of the trainer that merges."""
     from xpc.runtime.core.conditions import uses
 
-    return {"merges": uses(scene.plan)["merged_adapters"]}
+    return {"merges": uses(run.plan)["merged_adapters"]}
 
 
-def folded(scene: Any) -> dict[str, Any]:
+def folded(run: Any) -> dict[str, Any]:
     """Whether the trainer's model computes after a merge as it did before, over the base that the bundle asks for."""
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-    if scene.plan["lora"]["bits"] == 4:
+    if run.plan["lora"]["bits"] == 4:
         asked = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.float32)
-        scene.__dict__["model"] = AutoModelForCausalLM.from_pretrained(
-            tiny_models.model(scene.family), quantization_config=asked
+        run.__dict__["model"] = AutoModelForCausalLM.from_pretrained(
+            tiny_models.model(run.family), quantization_config=asked
         )
-    model = scene.trainer.model.eval()
+    model = run.trainer.model.eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if ".lora_B." in name:
                 weight.add_(0.1 * torch.randn_like(weight))
-        if scene.plan["run"]["zero_stage"] == 3:  # there is no forward pass without DeepSpeed's engine
+        if run.plan["run"]["zero_stage"] == 3:  # there is no forward pass without DeepSpeed's engine
             model.merge_and_unload(safe_merge=True)
             return {"kept": True}
         ids = torch.arange(3, 40)[None]
@@ -213,18 +211,18 @@ def folded(scene: Any) -> dict[str, Any]:
     return {"kept": bool((after - before).abs().max() < 1e-3)}
 
 
-def patterns(scene: Any) -> dict[str, Any]:
+def patterns(run: Any) -> dict[str, Any]:
     """The patterns of `freeze`, read by Python."""
     import re
 
-    return {"read": len([re.compile(one) for one in scene.plan["freeze"]["parameters"] or []])}
+    return {"read": len([re.compile(one) for one in run.plan["freeze"]["parameters"] or []])}
 
 
-def trained(scene: Any) -> dict[str, Any]:
+def trained(run: Any) -> dict[str, Any]:
     """The steps of a bundle's own trainer, over a base of the bits that it states."""
     import bundled
 
-    scene.model = bundled.load(scene)
-    trainer = bundled.trainer(scene)
+    run.model = bundled.load(run)
+    trainer = bundled.trainer(run)
     trainer.train()
     return {"steps": trainer.state.global_step}

@@ -12,14 +12,14 @@ CONTEXT = 32768
 """Tokens of the context of the model that the case of long sequences names."""
 
 
-def soft_cap(scene: Any) -> dict[str, Any]:
+def soft_cap(run: Any) -> dict[str, Any]:
     """The largest difference of a logit to eager attention, with a soft cap that bites."""
     import torch
 
     ids = torch.randint(3, 1000, (1, 24), generator=torch.Generator().manual_seed(0))
     found = []
-    for name in (scene.plan["model"]["attn_implementation"], "eager"):
-        model = tiny_models.load(scene.family, {"dtype": "float32", "attn_implementation": name}).eval()
+    for name in (run.plan["model"]["attn_implementation"], "eager"):
+        model = tiny_models.load(run.family, {"dtype": "float32", "attn_implementation": name}).eval()
         torch.manual_seed(0)
         for part in model.modules():
             if hasattr(part, "attn_logit_softcapping"):
@@ -32,35 +32,35 @@ def soft_cap(scene: Any) -> dict[str, Any]:
     return {"error": float((found[0] - found[1]).abs().max())}
 
 
-def past(scene: Any) -> dict[str, Any]:
+def past(run: Any) -> dict[str, Any]:
     """A row as long beside the tiny model's context as the spec's is beside its model's, and the loss of it."""
     import torch
 
-    limit = scene.model.config.max_position_embeddings
-    length = limit * scene.plan["run"]["seq"] // CONTEXT
+    limit = run.model.config.max_position_embeddings
+    length = limit * run.plan["run"]["seq"] // CONTEXT
     ids = torch.randint(3, 1000, (1, length), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        loss = scene.model(input_ids=ids, labels=ids).loss
+        loss = run.model(input_ids=ids, labels=ids).loss
     return {"beyond": length > limit, "finite": bool(loss.isfinite())}
 
 
-def one_more(scene: Any) -> dict[str, Any]:
+def one_more(run: Any) -> dict[str, Any]:
     """A row that passes the tiny model's context by as many tokens as the spec's rows pass that of its model."""
     import torch
 
-    limit = scene.model.config.max_position_embeddings
-    length = limit + scene.plan["run"]["seq"] - 1024
+    limit = run.model.config.max_position_embeddings
+    length = limit + run.plan["run"]["seq"] - 1024
     with torch.no_grad():
-        scores = scene.model(input_ids=torch.full((1, length), 3)).logits
+        scores = run.model(input_ids=torch.full((1, length), 3)).logits
     return {"tokens": scores.shape[1]}
 
 
-def dispatch(scene: Any) -> dict[str, Any]:
+def dispatch(run: Any) -> dict[str, Any]:
     """transformers' check of a flash version against the model's configuration, as if its package were installed."""
-    with open(os.path.join(scene.folder, "..", "files", "model", "config.json"), encoding="utf-8") as handle:
+    with open(os.path.join(run.folder, "..", "files", "model", "config.json"), encoding="utf-8") as handle:
         share = json.load(handle)["attention_dropout"]
-    model = tiny_models.load(scene.family, {"dtype": "bfloat16", "attn_implementation": "eager"})
+    model = tiny_models.load(run.family, {"dtype": "bfloat16", "attn_implementation": "eager"})
     model.config.attention_dropout = share
     model._flash_attn_import_error = lambda **_: None
-    version = int(scene.plan["model"]["attn_implementation"][-1])
+    version = int(run.plan["model"]["attn_implementation"][-1])
     return {"passed": model._flash_attn_can_dispatch(version, is_init_check=True)}

@@ -6,20 +6,20 @@ import contextlib
 from typing import Any
 
 
-def product(scene: Any) -> dict[str, Any]:
+def product(run: Any) -> dict[str, Any]:
     """Sequences in an optimizer step as the trainer's arguments multiply them, and those that the spec asked for."""
-    args = scene.args
-    trained = args.per_device_train_batch_size * args.gradient_accumulation_steps * scene.plan["run"]["world_size"]
-    asked = scene.plan["run"]["gbs"]
+    args = run.args
+    trained = args.per_device_train_batch_size * args.gradient_accumulation_steps * run.plan["run"]["world_size"]
+    asked = run.plan["run"]["gbs"]
     return {"trained": trained, "asked": asked, "same": trained == asked}
 
 
-def steps(scene: Any) -> dict[str, Any]:
+def steps(run: Any) -> dict[str, Any]:
     """Rows in the largest optimizer step of a run, over all processes, and those that the spec asked for."""
     import torch
     import torch.distributed as dist
 
-    trainer, rows = scene.trainer, [0]
+    trainer, rows = run.trainer, [0]
     step = trainer.training_step
 
     def training_step(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -32,25 +32,25 @@ def steps(scene: Any) -> dict[str, Any]:
     trainer.train()
     largest = torch.tensor(max(rows))
     dist.all_reduce(largest)
-    return {"largest": largest.item(), "asked": scene.plan["run"]["gbs"]}
+    return {"largest": largest.item(), "asked": run.plan["run"]["gbs"]}
 
 
-def served(scene: Any) -> dict[str, Any]:
+def served(run: Any) -> dict[str, Any]:
     """Rows that the processes are handed in one epoch, and the rows that there are."""
     import torch
     import torch.distributed as dist
 
-    loader = scene.trainer.get_train_dataloader()
+    loader = run.trainer.get_train_dataloader()
     handed = torch.tensor(sum(len(batch["input_ids"]) for batch in loader))
     dist.all_reduce(handed)
-    return {"served": handed.item(), "rows": len(scene.rows)}
+    return {"served": handed.item(), "rows": len(run.rows)}
 
 
-def shrunk(scene: Any) -> dict[str, Any]:
+def shrunk(run: Any) -> dict[str, Any]:
     """Which batches are smaller after the first step of training has run out of memory."""
     import torch
 
-    trainer, args = scene.trainer, scene.args
+    trainer, args = run.trainer, run.args
     train, evaluation = trainer._train_batch_size, args.per_device_eval_batch_size
     step, calls = trainer.training_step, []
 
@@ -70,15 +70,15 @@ def shrunk(scene: Any) -> dict[str, Any]:
     }
 
 
-def readers(scene: Any) -> dict[str, Any]:
+def readers(run: Any) -> dict[str, Any]:
     """Readers of data as the sampler counts them, and as the batch does."""
-    args, run = scene.args, scene.plan["run"]
-    counted = scene.trainer._get_train_sampler().dp_size
-    true = run["gbs"] // (args.per_device_train_batch_size * args.gradient_accumulation_steps)
+    args, facts = run.args, run.plan["run"]
+    counted = run.trainer._get_train_sampler().dp_size
+    true = facts["gbs"] // (args.per_device_train_batch_size * args.gradient_accumulation_steps)
     return {"counted": counted, "true": true, "same": counted == true}
 
 
-def sums(scene: Any) -> dict[str, Any]:
+def sums(run: Any) -> dict[str, Any]:
     """The sum of as many equal gradients as a step has, in the dtype that DeepSpeed's engine says it sums in."""
     import json
     import os
@@ -87,7 +87,7 @@ def sums(scene: Any) -> dict[str, Any]:
     import torch
     from deepspeed.runtime.engine import DeepSpeedEngine
 
-    with open(os.path.join(scene.folder, "deepspeed.json"), encoding="utf-8") as file:
+    with open(os.path.join(run.folder, "deepspeed.json"), encoding="utf-8") as file:
         table = json.load(file)
     told = table.get("data_types", {}).get("grad_accum_dtype")
     engine = SimpleNamespace(

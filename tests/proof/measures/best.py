@@ -7,12 +7,12 @@ import sys
 from typing import Any
 
 
-def _checkpoints(scene: Any) -> list[str]:
-    folder = scene.plan["arguments"]["output_dir"]
+def _checkpoints(run: Any) -> list[str]:
+    folder = run.plan["arguments"]["output_dir"]
     return sorted(name for name in os.listdir(folder) if name.startswith("checkpoint-"))
 
 
-def kept(scene: Any) -> dict[str, Any]:
+def kept(run: Any) -> dict[str, Any]:
     """The most checkpoints that lie in the folder at once while the run trains, and those that it leaves."""
     from transformers import TrainerCallback
 
@@ -20,49 +20,49 @@ def kept(scene: Any) -> dict[str, Any]:
 
     class Count(TrainerCallback):
         def on_save(self, *_: Any, **__: Any) -> None:
-            seen.append(len(_checkpoints(scene)))
+            seen.append(len(_checkpoints(run)))
 
-    scene.trainer.add_callback(Count())
-    scene.trainer.train()
-    return {"most": max(seen), "left": len(_checkpoints(scene))}
+    run.trainer.add_callback(Count())
+    run.trainer.train()
+    return {"most": max(seen), "left": len(_checkpoints(run))}
 
 
-def patient(scene: Any) -> dict[str, Any]:
+def patient(run: Any) -> dict[str, Any]:
     """Training with transformers' own callback for an early end."""
     from transformers import EarlyStoppingCallback
 
-    scene.trainer.add_callback(EarlyStoppingCallback(2))
-    scene.trainer.train()
-    return {"steps": scene.trainer.state.global_step}
+    run.trainer.add_callback(EarlyStoppingCallback(2))
+    run.trainer.train()
+    return {"steps": run.trainer.state.global_step}
 
 
-def evaluated(scene: Any) -> dict[str, Any]:
+def evaluated(run: Any) -> dict[str, Any]:
     """How often a run evaluates, and which checkpoint it loads as the best."""
-    scene.trainer.train()
-    state = scene.trainer.state
+    run.trainer.train()
+    state = run.trainer.state
     return {"evaluations": sum("eval_loss" in one for one in state.log_history), "best": state.best_model_checkpoint}
 
 
-def deterministic(scene: Any) -> dict[str, Any]:
+def deterministic(run: Any) -> dict[str, Any]:
     """Whether kernels are launched one by one, and only deterministic ones are taken."""
     import torch
 
-    scene.trainer  # noqa: B018  # its constructor sets them
+    run.trainer  # noqa: B018  # its constructor sets them
     return {
         "blocking": os.environ.get("CUDA_LAUNCH_BLOCKING") == "1",
         "deterministic": torch.are_deterministic_algorithms_enabled(),
     }
 
 
-def resumable(scene: Any) -> dict[str, Any]:
+def resumable(run: Any) -> dict[str, Any]:
     """What keeps the first checkpoint from being gone on from, as a bundle's own program sees it."""
-    import small_run as scenes
+    import small_run
 
-    sys.path.append(scenes.REPOSITORY)
+    sys.path.append(small_run.REPOSITORY)
     from runtime.core.checkpoints import missing
     from runtime.features.saving.transformers_checkpoints import TransformersCheckpoints
 
-    folder = os.path.join(scene.plan["arguments"]["output_dir"], "checkpoint-1")
+    folder = os.path.join(run.plan["arguments"]["output_dir"], "checkpoint-1")
     return {
         "files": sorted(os.listdir(folder)),
         "missing": missing(folder, 1, 1, TransformersCheckpoints().check_checkpoint),

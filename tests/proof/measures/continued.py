@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 
-def loaded(scene: Any) -> dict[str, Any]:
+def loaded(run: Any) -> dict[str, Any]:
     """The weights of an adapter of rank 4, as peft saves them, put into the trainer's adapter."""
     import tiny_models
     from peft import get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
     from transformers import AutoModelForCausalLM
 
-    plan = {**scene.plan["lora"], "rank": 4}
-    base = AutoModelForCausalLM.from_pretrained(tiny_models.model(scene.family))
+    plan = {**run.plan["lora"], "rank": 4}
+    base = AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family))
     saved = get_peft_model_state_dict(get_peft_model(base, tiny_models.adapters(plan, "sft")))
-    told = set_peft_model_state_dict(scene.trainer.model, saved)
+    told = set_peft_model_state_dict(run.trainer.model, saved)
     return {"unexpected": list(told.unexpected_keys)}
 
 
-def reference(scene: Any) -> dict[str, Any]:
+def reference(run: Any) -> dict[str, Any]:
     """Whether the policy and its reference, the model without adapters, are apart before the first step.
 
     A continued adapter has B matrices that are no zeros.
     """
     import torch
 
-    model = scene.trainer.model
-    if (scene.plan["lora"] or {}).get("continued"):
+    model = run.trainer.model
+    if (run.plan["lora"] or {}).get("continued"):
         with torch.no_grad():
             for name, weight in model.named_parameters():
                 if ".lora_B.default." in name:

@@ -7,29 +7,29 @@ from typing import Any
 import tiny_models
 
 
-def _teacher(scene: Any) -> Any:
+def _teacher(run: Any) -> Any:
     """The bundle's teacher as a tiny model: with another vocabulary where the bundle names the larger Qwen2.5."""
-    stated = scene.plan["method"]["teacher"]
+    stated = run.plan["method"]["teacher"]
     if stated is None:
         return None
-    model = tiny_models.load(scene.family, scene.plan["model"], "causal")
+    model = tiny_models.load(run.family, run.plan["model"], "causal")
     if stated["id"].endswith("-7B"):
         model.resize_token_embeddings(model.config.vocab_size + 128, mean_resizing=False)
     return model
 
 
-def taught(scene: Any) -> dict[str, Any]:
+def taught(run: Any) -> dict[str, Any]:
     """The trainer, built as the library builds it."""
-    made = scene.maker(model=scene.model, teacher_model=_teacher(scene), args=scene.args, train_dataset=scene.rows,
-                 processing_class=scene.tokenizer)  # fmt: skip
+    made = run.maker(model=run.model, teacher_model=_teacher(run), args=run.args, train_dataset=run.rows,
+                 processing_class=run.tokenizer)  # fmt: skip
     return {"teacher": type(made.teacher_model).__name__}
 
 
-def compared(scene: Any) -> dict[str, Any]:
+def compared(run: Any) -> dict[str, Any]:
     """trl's own loss of the logits of both models."""
     import torch
     from trl import GKDTrainer
 
     ids = torch.arange(3, 9)[None]
-    loss = GKDTrainer.generalized_jsd_loss(scene.model(ids).logits, _teacher(scene)(ids).logits)
+    loss = GKDTrainer.generalized_jsd_loss(run.model(ids).logits, _teacher(run)(ids).logits)
     return {"loss": bool(loss >= 0)}

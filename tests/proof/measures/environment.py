@@ -8,22 +8,22 @@ import sys
 from typing import Any
 
 
-def after(scene: Any, program: str, **before: str) -> str:
+def after(run: Any, program: str, **before: str) -> str:
     """What a program in Python prints that bash starts after environment.sh."""
     script = 'if [ -e "$0/environment.sh" ]; then . "$0/environment.sh"; fi; exec "$1" -c "$2"'
-    words = ["bash", "-euc", script, scene.folder, sys.executable, program]
-    environ = {"PATH": os.environ["PATH"], "HOME": scene.folder, **before}
+    words = ["bash", "-euc", script, run.folder, sys.executable, program]
+    environ = {"PATH": os.environ["PATH"], "HOME": run.folder, **before}
     return subprocess.run(words, env=environ, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def rendezvous(scene: Any) -> dict[str, Any]:
+def rendezvous(run: Any) -> dict[str, Any]:
     """The address at which torch's processes would meet, where the launch has said 10.0.0.1."""
     met = "import os; print(os.environ['MASTER_ADDR'])"
-    return {"address": after(scene, met, MASTER_ADDR="10.0.0.1")}
+    return {"address": after(run, met, MASTER_ADDR="10.0.0.1")}
 
 
-def token(scene: Any) -> dict[str, Any]:
+def token(run: Any) -> dict[str, Any]:
     """Whether the hub's library gets a token from the file, and who on the machine may read that."""
-    got = after(scene, "from huggingface_hub import get_token; print(get_token() or '')")
-    path = os.path.join(scene.folder, "environment.sh")
+    got = after(run, "from huggingface_hub import get_token; print(get_token() or '')")
+    path = os.path.join(run.folder, "environment.sh")
     return {"token": got, "others": bool(os.stat(path).st_mode & 0o004) if got else False}

@@ -7,32 +7,32 @@ from typing import Any
 from unittest.mock import patch
 
 
-def metrics(scene: Any) -> dict[str, Any]:
+def metrics(run: Any) -> dict[str, Any]:
     """The names of the metrics that checkpoints and schedules can be chosen by, without their prefix."""
-    found = scene.trainer.evaluate()
+    found = run.trainer.evaluate()
     names = [name.removeprefix("eval_") for name in found if name.startswith("eval_")]
     return {
         "names": sorted(set(names) - {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time"})
     }
 
 
-def averaged(scene: Any) -> dict[str, Any]:
+def averaged(run: Any) -> dict[str, Any]:
     """Whether the first evaluation of five rows has the loss of a second: transformers gathers objects for one alone,
     and then tensors."""
-    rows = scene.trainer.train_dataset.select(range(5))
-    first, second = (scene.trainer.evaluate(rows)["eval_loss"] for _ in range(2))
+    rows = run.trainer.train_dataset.select(range(5))
+    first, second = (run.trainer.evaluate(rows)["eval_loss"] for _ in range(2))
     return {"alike": abs(first - second) < 1e-6, "first": first, "second": second}
 
 
-def interval(scene: Any) -> dict[str, Any]:
+def interval(run: Any) -> dict[str, Any]:
     """Steps between two evaluations, as the arguments have them once they are built."""
-    return {"steps": scene.args.eval_steps}
+    return {"steps": run.args.eval_steps}
 
 
-def without_trackers(scene: Any) -> dict[str, Any]:
+def without_trackers(run: Any) -> dict[str, Any]:
     """Makes the trainer where neither wandb nor comet is installed, as for a bundle that does not track with them."""
     names = {"is_wandb_available": lambda: False, "is_comet_available": lambda: False}
-    there = sys.modules[scene.maker.__module__]
+    there = sys.modules[run.maker.__module__]
     with patch.multiple(there, **{one: answer for one, answer in names.items() if hasattr(there, one)}):
-        scene.trainer  # noqa: B018
+        run.trainer  # noqa: B018
     return {}

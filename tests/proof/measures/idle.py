@@ -8,13 +8,13 @@ from typing import Any
 import inspect_bundles
 
 
-def zero(scene: Any) -> dict[str, Any]:
+def zero(run: Any) -> dict[str, Any]:
     """What DeepSpeed reads of the bundle: sizes of gathers and sub-groups, what is offloaded; None without a file."""
     from deepspeed.runtime.config import DeepSpeedConfig
 
-    if not scene.plan["arguments"].get("deepspeed"):
+    if not run.plan["arguments"].get("deepspeed"):
         return {"file": False, "allgather": None, "sub_group": None, "offload": None}
-    stated = os.path.join(scene.folder, "deepspeed.json")
+    stated = os.path.join(run.folder, "deepspeed.json")
     with open(stated, encoding="utf-8") as handle:
         text = inspect_bundles.json.loads(handle.read())
     text.update(train_batch_size=text["train_micro_batch_size_per_gpu"] * text["gradient_accumulation_steps"])
@@ -26,36 +26,36 @@ def zero(scene: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def worker(scene: Any) -> dict[str, Any]:
+def worker(run: Any) -> dict[str, Any]:
     """What a worker knows of FSDP: started by the launcher that reads accelerate.yaml, and by one that does not."""
-    variables = scene.launched["environment"]
+    variables = run.launched["environment"]
     return {
-        "wanted": scene.plan["run"]["distributed_type"] == "FSDP",
+        "wanted": run.plan["run"]["distributed_type"] == "FSDP",
         "launched": variables.get("ACCELERATE_USE_FSDP") == "true",
         "bare": os.environ.get("ACCELERATE_USE_FSDP") == "true",
     }
 
 
-def version(scene: Any) -> dict[str, Any]:
+def version(run: Any) -> dict[str, Any]:
     """The FSDP that the launcher's file asks for, and whether the worker's plugin knows that there are two."""
     import yaml
     from accelerate.utils import FullyShardedDataParallelPlugin
 
-    with open(os.path.join(scene.folder, "accelerate.yaml"), encoding="utf-8") as handle:
+    with open(os.path.join(run.folder, "accelerate.yaml"), encoding="utf-8") as handle:
         asked = yaml.safe_load(handle).get("fsdp_config", {}).get("fsdp_version", 1)
     return {"asked": asked, "known": hasattr(FullyShardedDataParallelPlugin, "fsdp_version")}
 
 
-def cycles(scene: Any) -> dict[str, Any]:
+def cycles(run: Any) -> dict[str, Any]:
     """The number of cycles that the schedule is made with."""
-    return {"cycles": (scene.args.lr_scheduler_kwargs or {}).get("num_cycles")}
+    return {"cycles": (run.args.lr_scheduler_kwargs or {}).get("num_cycles")}
 
 
-def mixture(scene: Any) -> dict[str, Any]:
+def mixture(run: Any) -> dict[str, Any]:
     """Rows of every source's shape in one dataset, as a run puts them together. Raises what the trainer raises."""
     import datasets
     import tiny_models
 
-    parts = [tiny_models.rows(one["shape"]) for one in scene.plan["data"]["sources"]]
-    scene.__dict__["rows"] = datasets.concatenate_datasets(parts).shuffle(seed=1)
-    return {"rows": len(scene.trainer.train_dataset)}
+    parts = [tiny_models.rows(one["shape"]) for one in run.plan["data"]["sources"]]
+    run.__dict__["rows"] = datasets.concatenate_datasets(parts).shuffle(seed=1)
+    return {"rows": len(run.trainer.train_dataset)}

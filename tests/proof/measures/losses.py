@@ -16,9 +16,9 @@ def _loss(trainer: Any, batch: Any) -> Any:
     return trainer.compute_loss(trainer.model, dict(batch))
 
 
-def gradient(scene: Any) -> dict[str, Any]:
+def gradient(run: Any) -> dict[str, Any]:
     """The largest gradient of the first batch, and its loss."""
-    trainer = scene.trainer
+    trainer = run.trainer
     trainer.model.train()
     loss = _loss(trainer, _first(trainer))
     loss.backward()
@@ -26,9 +26,9 @@ def gradient(scene: Any) -> dict[str, Any]:
     return {"largest": max(found, default=0.0), "loss": loss.item(), "moves": max(found, default=0.0) > 1e-9}
 
 
-def smoothing(scene: Any) -> dict[str, Any]:
+def smoothing(run: Any) -> dict[str, Any]:
     """Whether the first batch's loss is another one without the label smoothing of the arguments."""
-    trainer = scene.trainer
+    trainer = run.trainer
     trainer.model.eval()
     shift_reference(trainer)
     batch = _first(trainer)
@@ -38,9 +38,9 @@ def smoothing(scene: Any) -> dict[str, Any]:
     return {"read": abs(_loss(trainer, batch).item() - smoothed) > 1e-6}
 
 
-def divergence(scene: Any) -> dict[str, Any]:
+def divergence(run: Any) -> dict[str, Any]:
     """Whether the first batch's loss is another one under the usual divergence, reverse KL."""
-    trainer = scene.trainer
+    trainer = run.trainer
     trainer.model.eval()
     shift_reference(trainer)
     batch = _first(trainer)
@@ -60,11 +60,11 @@ def shift_reference(trainer: Any) -> None:
                 part.add_(torch.randn_like(part) * 0.05)
 
 
-def moved(scene: Any) -> dict[str, Any]:
+def moved(run: Any) -> dict[str, Any]:
     """Whether a trained weight is another one after training, and how many steps there were."""
     import torch
 
-    trainer = scene.trainer
+    trainer = run.trainer
     before = {name: part.detach().clone() for name, part in trainer.model.named_parameters() if part.requires_grad}
     trainer.train()
     now = dict(trainer.model.named_parameters())
@@ -72,11 +72,11 @@ def moved(scene: Any) -> dict[str, Any]:
     return {"moved": changed, "steps": trainer.state.global_step}
 
 
-def hidden(scene: Any) -> dict[str, Any]:
+def hidden(run: Any) -> dict[str, Any]:
     """Whether a loss that is nan is logged as a number: the second of two micro-steps gives none."""
     import math
 
-    trainer = scene.trainer
+    trainer = run.trainer
     step, calls = trainer.training_step, []
 
     def training_step(*args: Any, **kwargs: Any) -> Any:
@@ -90,9 +90,9 @@ def hidden(scene: Any) -> dict[str, Any]:
     return {"hidden": bool(logged) and not any(math.isnan(one) for one in logged)}
 
 
-def averaged(scene: Any) -> dict[str, Any]:
+def averaged(run: Any) -> dict[str, Any]:
     """Whether the log-probabilities of the first batch are others where sigmoid is the only loss of dpo."""
-    trainer = scene.trainer
+    trainer = run.trainer
     batch = _first(trainer)
     several = _chosen(trainer, batch)["chosen_logps"]
     trainer.loss_type = ["sigmoid"]
@@ -100,9 +100,9 @@ def averaged(scene: Any) -> dict[str, Any]:
     return {"others": bool((several - alone).abs().max() > 1e-3), "share": float((several / alone).mean())}
 
 
-def flattened(scene: Any) -> dict[str, Any]:
+def flattened(run: Any) -> dict[str, Any]:
     """Whether what dpo's losses are made of is the same for flattened pairs as for padded ones."""
-    trainer = scene.trainer
+    trainer = run.trainer
     batch = _first(trainer)
     found = []
     for trainer.padding_free in (True, False):
@@ -122,11 +122,11 @@ def _chosen(trainer: Any, batch: Any) -> Any:
         return trainer.concatenated_forward(trainer.model, dict(batch))
 
 
-def compared(scene: Any) -> dict[str, Any]:
+def compared(run: Any) -> dict[str, Any]:
     """Whether the first batch's loss stays what it is when the model moves away from what it was."""
     import torch
 
-    trainer = scene.trainer
+    trainer = run.trainer
     trainer.model.eval()
     batch = _first(trainer)
     before = _loss(trainer, batch).item()

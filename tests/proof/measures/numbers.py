@@ -6,17 +6,17 @@ import math
 from typing import Any
 
 
-def step(scene: Any) -> dict[str, Any]:
+def step(run: Any) -> dict[str, Any]:
     """What is logged that is no number, how many weights are none, the last losses, and whether a weight moved.
 
     Rows differ in length, and evaluation, where the bundle has one, gets rows too.
     """
     import torch
 
-    scene.__dict__["rows"] = scene.rows.map(_longer, with_indices=True)
-    if scene.args.eval_strategy != "no":
-        scene.__dict__["held"] = scene.rows.select(range(4))
-    trainer = scene.trainer
+    run.__dict__["rows"] = run.rows.map(_longer, with_indices=True)
+    if run.args.eval_strategy != "no":
+        run.__dict__["held"] = run.rows.select(range(4))
+    trainer = run.trainer
     before = {name: part.detach().clone() for name, part in trainer.model.named_parameters() if part.requires_grad}
     trainer.train()
     events = trainer.state.log_history

@@ -8,15 +8,15 @@ from typing import Any
 import tiny_models
 
 
-def rewarded(scene: Any) -> dict[str, Any]:
+def rewarded(run: Any) -> dict[str, Any]:
     """The trainer with as many reward functions as the bundle has, none included."""
-    functions = [tiny_models.reward(i) for i, _ in enumerate(scene.plan["method"]["rewards"])]
-    made = scene.maker(model=scene.model, args=scene.args, train_dataset=scene.rows, processing_class=scene.tokenizer,
+    functions = [tiny_models.reward(i) for i, _ in enumerate(run.plan["method"]["rewards"])]
+    made = run.maker(model=run.model, args=run.args, train_dataset=run.rows, processing_class=run.tokenizer,
                  reward_funcs=functions)  # fmt: skip
     return {"functions": len(made.reward_funcs)}
 
 
-def solved(scene: Any) -> dict[str, Any]:
+def solved(run: Any) -> dict[str, Any]:
     """Two steps of a run whose reward is the runtime's own for a right answer."""
     import sys
 
@@ -26,14 +26,14 @@ def solved(scene: Any) -> dict[str, Any]:
     from runtime.features.method.rewards import accuracy_reward
 
     tiny_models.reward = lambda index: accuracy_reward
-    scene.__dict__["rows"] = scene.rows.rename_column("answer", "solution")
-    scene.trainer.train()
-    return {"steps": scene.trainer.state.global_step}
+    run.__dict__["rows"] = run.rows.rename_column("answer", "solution")
+    run.trainer.train()
+    return {"steps": run.trainer.state.global_step}
 
 
-def spread(scene: Any) -> dict[str, Any]:
+def spread(run: Any) -> dict[str, Any]:
     """Whether the sampled completions of one prompt differ."""
-    trainer = scene.trainer
+    trainer = run.trainer
     kept: list[list[int]] = []
     generate = trainer._generate_single_turn if hasattr(trainer, "_generate_single_turn") else None
     assert generate is not None
@@ -50,16 +50,16 @@ def spread(scene: Any) -> dict[str, Any]:
     return {"differ": any(any(one != group[0] for one in group) for group in groups)}
 
 
-def few(scene: Any) -> dict[str, Any]:
+def few(run: Any) -> dict[str, Any]:
     """Optimizer steps over the prompts of the bundle's own file."""
     from measures import rows
 
-    scene.__dict__["rows"] = rows._own(scene)[0]
-    scene.trainer.train()
-    return {"steps": scene.trainer.state.global_step}
+    run.__dict__["rows"] = rows._own(run)[0]
+    run.trainer.train()
+    return {"steps": run.trainer.state.global_step}
 
 
-def vllm(scene: Any) -> dict[str, Any]:
+def vllm(run: Any) -> dict[str, Any]:
     """trl's own checks before it starts a colocated vLLM, with the processes and the base that the bundle has."""
     from trl.generation import vllm_generation as there
 
@@ -68,16 +68,16 @@ def vllm(scene: Any) -> dict[str, Any]:
             pass
 
     class Accelerator:
-        num_processes = scene.plan["run"]["world_size"]
+        num_processes = run.plan["run"]["world_size"]
         process_index = local_process_index = 0
         is_main_process = True
 
         def wait_for_everyone(self) -> None:
             pass
 
-    arguments = scene.plan["arguments"]
+    arguments = run.plan["arguments"]
     made = there.VLLMGeneration.__new__(there.VLLMGeneration)
-    made.model, made.accelerator = _base(scene), Accelerator()
+    made.model, made.accelerator = _base(run), Accelerator()
     made.mode, made.tensor_parallel_size = arguments["vllm_mode"], arguments["vllm_tensor_parallel_size"]
     for name in ("gpu_memory_utilization", "max_model_length", "max_num_seqs", "enable_sleep_mode", "model_impl",
                  "trust_remote_code"):  # fmt: skip
@@ -94,11 +94,11 @@ def vllm(scene: Any) -> dict[str, Any]:
     return {"started": True}
 
 
-def _base(scene: Any) -> Any:
+def _base(run: Any) -> Any:
     """The model, with the linear layers that a quantized base has."""
     import torch
 
-    plan = scene.plan["lora"]
+    plan = run.plan["lora"]
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     if plan and plan["bits"]:
         import bitsandbytes as bnb
@@ -109,9 +109,9 @@ def _base(scene: Any) -> Any:
     return model
 
 
-def counted(scene: Any) -> dict[str, Any]:
+def counted(run: Any) -> dict[str, Any]:
     """The tokens that a step's loss is divided by, and those of the step: the first micro-batches of a round."""
-    trainer = scene.trainer
+    trainer = run.trainer
     trainer.model.train()
     first = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
     step = trainer._buffered_inputs[: trainer.args.gradient_accumulation_steps]
@@ -120,20 +120,20 @@ def counted(scene: Any) -> dict[str, Any]:
             "own": int(first["num_items_in_batch"]) == tokens}  # fmt: skip
 
 
-def own(scene: Any) -> dict[str, Any]:
+def own(run: Any) -> dict[str, Any]:
     """A step with the reward function of the bundle's file."""
-    reward = scene.plan["method"]["rewards"][0]
-    with open(os.path.join(scene.folder, reward["file"]), encoding="utf-8") as handle:
+    reward = run.plan["method"]["rewards"][0]
+    with open(os.path.join(run.folder, reward["file"]), encoding="utf-8") as handle:
         own: dict[str, Any] = {}
         exec(handle.read(), own)
     tiny_models.reward = lambda index: own[reward["function"]]
-    scene.trainer.train()
-    return {"steps": scene.trainer.state.global_step}
+    run.trainer.train()
+    return {"steps": run.trainer.state.global_step}
 
 
-def remembered(scene: Any) -> dict[str, Any]:
+def remembered(run: Any) -> dict[str, Any]:
     """Whether a completion of training is the model's own; with recomputation where the bundle has it."""
     import torch
     from families import completed
 
-    return {"alike": torch.equal(*completed(scene.model, bool(scene.args.gradient_checkpointing)))}
+    return {"alike": torch.equal(*completed(run.model, bool(run.args.gradient_checkpointing)))}

@@ -13,12 +13,12 @@ def _weights(trainer: Any) -> Any:
     return torch.cat([getattr(part, "_local_tensor", part).reshape(-1).float() for part in parts])
 
 
-def copies(scene: Any) -> dict[str, Any]:
+def copies(run: Any) -> dict[str, Any]:
     """Whether the processes hold the same weights after training, and whether these have moved."""
     import torch
     import torch.distributed as dist
 
-    trainer = scene.trainer
+    trainer = run.trainer
     before = _weights(trainer).clone()
     trainer.train()
     mine = _weights(trainer)
@@ -28,11 +28,11 @@ def copies(scene: Any) -> dict[str, Any]:
     return {"same": same, "moved": before.shape != mine.shape or not torch.equal(before, mine)}
 
 
-def early(scene: Any) -> dict[str, Any]:
+def early(run: Any) -> dict[str, Any]:
     """Whether weights move in a micro-batch that is not the last of its step."""
     import torch
 
-    trainer, moved = scene.trainer, []
+    trainer, moved = run.trainer, []
     step = trainer.training_step
 
     def training_step(model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -47,18 +47,18 @@ def early(scene: Any) -> dict[str, Any]:
     return {"early": any(moved), "micro-batches": len(moved)}
 
 
-def groups(scene: Any) -> dict[str, Any]:
+def groups(run: Any) -> dict[str, Any]:
     """What stands in the optimizer's groups, beside their parameters; the first group that has a name counts."""
-    optimizer = scene.trainer.create_optimizer()
+    optimizer = run.trainer.create_optimizer()
     found: dict[str, Any] = {}
     for group in reversed(optimizer.param_groups):
         found |= {name: value for name, value in group.items() if name != "params"}
     return found
 
 
-def states(scene: Any) -> dict[str, Any]:
+def states(run: Any) -> dict[str, Any]:
     """Whether the moments of what is projected are fewer than Adam's two for every trained number."""
-    trainer = scene.trainer
+    trainer = run.trainer
     trainer.train()
     optimizer = trainer.optimizer.optimizer
     parts = [part for group in optimizer.param_groups if "rank" in group for part in group["params"]]
@@ -68,9 +68,9 @@ def states(scene: Any) -> dict[str, Any]:
     return {"moments": moments, "whole": whole, "fewer": moments < whole}
 
 
-def rates(scene: Any) -> dict[str, Any]:
+def rates(run: Any) -> dict[str, Any]:
     """The highest rate of a run, as a share of the peak that was asked for. Raises what training raises."""
-    trainer, seen = scene.trainer, []
+    trainer, seen = run.trainer, []
     step = trainer.training_step
 
     def training_step(*args: Any, **kwargs: Any) -> Any:
@@ -79,4 +79,4 @@ def rates(scene: Any) -> dict[str, Any]:
 
     trainer.training_step = training_step
     trainer.train()
-    return {"highest": max(seen) / scene.args.learning_rate, "rates": seen}
+    return {"highest": max(seen) / run.args.learning_rate, "rates": seen}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 
-def leak(scene: Any) -> dict[str, Any]:
+def leak(run: Any) -> dict[str, Any]:
     """The largest difference of a logit of the later documents, packed with an earlier one against alone.
 
     The batch is one that the trainer's own collator makes of a packed row: token and position ids, no mask.
     """
     import torch
 
-    model = scene.model.eval().float()
+    model = run.model.eval().float()
     generator = torch.Generator().manual_seed(0)
     documents = [torch.randint(3, 1000, (length,), generator=generator) for length in (9, 7, 12)]
     packed = {
@@ -30,20 +30,20 @@ def leak(scene: Any) -> dict[str, Any]:
     }
 
 
-def cached(scene: Any) -> dict[str, Any]:
+def cached(run: Any) -> dict[str, Any]:
     """The same, with the cache that the arguments state: beside one, no mask of documents is built."""
-    use_cache = bool(scene.plan["arguments"].get("use_cache"))
-    original = scene.model.forward
-    scene.model.forward = lambda *given, **named: original(*given, **{**named, "use_cache": use_cache})
-    return leak(scene)
+    use_cache = bool(run.plan["arguments"].get("use_cache"))
+    original = run.model.forward
+    run.model.forward = lambda *given, **named: original(*given, **{**named, "use_cache": use_cache})
+    return leak(run)
 
 
-def evaluated(scene: Any) -> dict[str, Any]:
+def evaluated(run: Any) -> dict[str, Any]:
     """What documents of the first batch of an evaluation see of one another, as `attends` has it."""
-    return attends(scene, "get_eval_dataloader")
+    return attends(run, "get_eval_dataloader")
 
 
-def attends(scene: Any, batches: str = "get_train_dataloader") -> dict[str, Any]:
+def attends(run: Any, batches: str = "get_train_dataloader") -> dict[str, Any]:
     """What documents of the trainer's own first batch see of one another.
 
     Rows are texts that end with the end token. The tokens of the first document are exchanged: nothing behind its end
@@ -51,18 +51,18 @@ def attends(scene: Any, batches: str = "get_train_dataloader") -> dict[str, Any]
     """
     import torch
 
-    model = scene.trainer.model.eval()
+    model = run.trainer.model.eval()
     torch.manual_seed(0)
     for weights in model.parameters():
         if weights.dim() > 1:
             torch.nn.init.normal_(weights, std=0.1)
-    batch = next(iter(getattr(scene.trainer, batches)()))
+    batch = next(iter(getattr(run.trainer, batches)()))
     batch = {name: value for name, value in batch.items() if name != "labels"}
     ids = batch["input_ids"]
     real = (
         batch["attention_mask"][0].bool() if "attention_mask" in batch else torch.ones(ids.shape[1], dtype=torch.bool)
     )
-    ends = ((ids[0] == scene.tokenizer.eos_token_id) & real).nonzero().flatten()
+    ends = ((ids[0] == run.tokenizer.eos_token_id) & real).nonzero().flatten()
     first = int(ends[0]) + 1
     exchanged = ids.clone()
     exchanged[0, : first - 1] = ids[0, : first - 1] % 900 + 50
@@ -74,7 +74,7 @@ def attends(scene: Any, batches: str = "get_train_dataloader") -> dict[str, Any]
     return {"documents": len(ends), "inside": float(inside.max()), "behind": largest, "leaks": largest > 1e-4}
 
 
-def flash(scene: Any) -> dict[str, Any]:
+def flash(run: Any) -> dict[str, Any]:
     """The leak of packed documents with the arithmetic of flash attention where the bundle asks for its kernel."""
     import flash as stand_in
     import tiny_models
@@ -82,8 +82,8 @@ def flash(scene: Any) -> dict[str, Any]:
     stand_in.install()
 
     class Written:
-        """A scene whose model has the attention that the bundle states."""
+        """A run whose model has the attention that the bundle states."""
 
-        model = tiny_models.load(scene.family, {**scene.plan["model"], "dtype": "float32"})
+        model = tiny_models.load(run.family, {**run.plan["model"], "dtype": "float32"})
 
     return leak(Written)

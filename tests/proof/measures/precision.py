@@ -8,89 +8,89 @@ from typing import Any
 import tiny_models
 
 
-def changed(scene: Any) -> dict[str, Any]:
+def changed(run: Any) -> dict[str, Any]:
     """The share of one matrix's weights that training changed, against the same weights as they were loaded."""
     from safetensors.torch import load_file
 
-    name, after = next((name, one) for name, one in scene.trainer.model.named_parameters() if "q_proj.weight" in name)
-    before = load_file(f"{tiny_models.model(scene.family)}/model.safetensors")[name].to(after.dtype)
+    name, after = next((name, one) for name, one in run.trainer.model.named_parameters() if "q_proj.weight" in name)
+    before = load_file(f"{tiny_models.model(run.family)}/model.safetensors")[name].to(after.dtype)
     return {"share": float((after.detach() != before).float().mean()), "dtype": str(after.dtype)}
 
 
-def finite(scene: Any) -> dict[str, Any]:
+def finite(run: Any) -> dict[str, Any]:
     """Whether every weight is a number after training, and the dtype that the optimizer stepped."""
-    weights = list(scene.trainer.model.parameters())
+    weights = list(run.trainer.model.parameters())
     return {"finite": all(bool(one.isfinite().all()) for one in weights), "dtype": str(weights[0].dtype)}
 
 
-def amp(scene: Any) -> dict[str, Any]:
+def amp(run: Any) -> dict[str, Any]:
     """Whether half precision was asked for, and whether accelerate's autocast and scaler are there."""
-    accelerator = scene.trainer.accelerator
-    return {"asked": scene.args.fp16, "autocast": accelerator.native_amp, "scaler": accelerator.scaler is not None}
+    accelerator = run.trainer.accelerator
+    return {"asked": run.args.fp16, "autocast": accelerator.native_amp, "scaler": accelerator.scaler is not None}
 
 
-def mixed(scene: Any) -> dict[str, Any]:
+def mixed(run: Any) -> dict[str, Any]:
     """The precision that the launcher exports, and the one that the arguments keep."""
     import inspect_bundles
 
-    variables = scene.launched["environment"]
+    variables = run.launched["environment"]
     with inspect_bundles.environment(**variables):
-        used = scene.args.mixed_precision if hasattr(scene.args, "mixed_precision") else scene.args.bf16
+        used = run.args.mixed_precision if hasattr(run.args, "mixed_precision") else run.args.bf16
     return {"exported": variables["ACCELERATE_MIXED_PRECISION"], "used": used}
 
 
-def computed(scene: Any) -> dict[str, Any]:
+def computed(run: Any) -> dict[str, Any]:
     """The dtype that a layer's output has in the forward pass of training, and the one that `precision` states."""
     import torch
 
     seen: set[str] = set()
-    model = scene.trainer.model_wrapped
+    model = run.trainer.model_wrapped
     layer = next(one for name, one in model.named_modules() if name.endswith("q_proj"))
     layer.register_forward_hook(lambda module, given, out: seen.add(str(out.dtype)))
     with torch.no_grad():
         model(input_ids=torch.arange(3, 19)[None])
-    stated = scene.plan["arguments"]
+    stated = run.plan["arguments"]
     return {"computed": sorted(seen), "mixed": stated["bf16"] or stated["fp16"]}
 
 
-def deepspeed_fp16(scene: Any) -> dict[str, Any]:
+def deepspeed_fp16(run: Any) -> dict[str, Any]:
     """Whether DeepSpeed is asked for fp16, and whether its accelerator, told of the spec's GPU, has it."""
     import torch
     from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
 
-    capability = tuple(scene.plan["run"]["gpu"]["capability"])
+    capability = tuple(run.plan["run"]["gpu"]["capability"])
     torch.cuda.is_available = lambda: True
     torch.cuda.get_device_capability = lambda *_: capability
-    asked = bool(scene.plan["arguments"].get("deepspeed")) and scene.plan["arguments"]["fp16"]
+    asked = bool(run.plan["arguments"].get("deepspeed")) and run.plan["arguments"]["fp16"]
     supported = CUDA_Accelerator.is_fp16_supported(object.__new__(CUDA_Accelerator))
     return {"asked": asked, "supported": supported}
 
 
-def downcast(scene: Any) -> dict[str, Any]:
+def downcast(run: Any) -> dict[str, Any]:
     """What the file says of the TPU's downcast, and what of it reaches the processes."""
     import os
 
-    with open(os.path.join(scene.folder, "accelerate.yaml"), encoding="utf-8") as handle:
+    with open(os.path.join(run.folder, "accelerate.yaml"), encoding="utf-8") as handle:
         stated = "downcast_bf16: true" in handle.read()
-    exported = scene.launched["environment"].get("ACCELERATE_DOWNCAST_BF16")
+    exported = run.launched["environment"].get("ACCELERATE_DOWNCAST_BF16")
     return {"stated": stated, "exported": exported}
 
 
-def messages(scene: Any) -> dict[str, Any]:
+def messages(run: Any) -> dict[str, Any]:
     """The types that DeepSpeed would send and sum gradients in, as it reads deepspeed.json."""
     import json
     import os
 
     from deepspeed.runtime.config import DtypeEnum, get_communication_data_type
 
-    with open(os.path.join(scene.folder, "deepspeed.json"), encoding="utf-8") as handle:
+    with open(os.path.join(run.folder, "deepspeed.json"), encoding="utf-8") as handle:
         stated = json.load(handle)
     sums = stated.get("data_types", {}).get("grad_accum_dtype")
     found = {get_communication_data_type(stated), None if sums is None else DtypeEnum(sums).value}
     return {"bf16": any("bfloat16" in str(one) for one in found)}
 
 
-def alibi(scene: Any) -> dict[str, Any]:
+def alibi(run: Any) -> dict[str, Any]:
     """Whether Falcon's ALiBi is rounded to bf16 in a float32 run, and whether the spec's GPU has bf16."""
     import torch
     from transformers.models.falcon.modeling_falcon import build_alibi_tensor
@@ -99,15 +99,15 @@ def alibi(scene: Any) -> dict[str, Any]:
     slope = found[:, 0, 1:2].double()
     exact = slope * torch.arange(300)
     rounded = bool(((found[:, 0].double() - exact).abs() > 1e-6 * exact.abs()).any())
-    return {"rounded": rounded, "ampere": tuple(scene.plan["run"]["gpu"]["capability"]) >= (8, 0)}
+    return {"rounded": rounded, "ampere": tuple(run.plan["run"]["gpu"]["capability"]) >= (8, 0)}
 
 
-def kept(scene: Any) -> dict[str, Any]:
+def kept(run: Any) -> dict[str, Any]:
     """The types of the trained weights and of the rotary frequencies, before a round of generation and after it.
 
     What generates is replaced, it takes half a minute on a CPU; the cast is the trainer's own, on the way to it.
     """
-    trainer = scene.trainer
+    trainer = run.trainer
 
     def types() -> dict[str, list[str]]:
         frequencies = {str(one.dtype) for name, one in trainer.model.named_buffers() if "inv_freq" in name}
@@ -122,7 +122,7 @@ def kept(scene: Any) -> dict[str, Any]:
     return {"before": before, "after": types(), "narrowed": types() != before}
 
 
-def loaded(scene: Any) -> dict[str, Any]:
+def loaded(run: Any) -> dict[str, Any]:
     """Whether the model's weights have the type that the bundle states."""
-    kinds = {str(one.dtype).removeprefix("torch.") for one in scene.model.parameters()}
-    return {"as_stated": kinds == {scene.plan["model"]["dtype"]}}
+    kinds = {str(one.dtype).removeprefix("torch.") for one in run.model.parameters()}
+    return {"as_stated": kinds == {run.plan["model"]["dtype"]}}

@@ -1,4 +1,4 @@
-"""What becomes of rows: those of the bundle's own files, or of the tiny rows of the scene."""
+"""What becomes of rows: those of the bundle's own files, or of the tiny rows of the run."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any, ClassVar
 from small_run import REPOSITORY
 
 
-def _bundle(scene: Any) -> Any:
+def _bundle(run: Any) -> Any:
     """The bundle as the program in it reads it; files that are not copied into it lie beside it."""
     sys.path.append(REPOSITORY)
     sys.path.append(os.path.join(REPOSITORY, "tests", "support"))
     import run_features
 
-    os.environ["XPC_DATA_ROOT"] = os.path.join(os.path.dirname(scene.folder), "files")
-    return run_features.read(scene.folder, "runtime")
+    os.environ["XPC_DATA_ROOT"] = os.path.join(os.path.dirname(run.folder), "files")
+    return run_features.read(run.folder, "runtime")
 
 
-def _own(scene: Any) -> Any:
+def _own(run: Any) -> Any:
     """The rows of the bundle's data, mapped as a run maps them."""
-    read = _bundle(scene)
+    read = _bundle(run)
     from runtime.core import data
 
     return data.build(read)
 
 
-def _raw(scene: Any) -> Any:
+def _raw(run: Any) -> Any:
     """The rows of the first source's file as they are stored, its columns under the shape's names."""
     import datasets
 
-    source = scene.plan["data"]["sources"][0]
-    with open(os.path.join(scene.folder, source["bundled"]), encoding="utf-8") as handle:
+    source = run.plan["data"]["sources"][0]
+    with open(os.path.join(run.folder, source["bundled"]), encoding="utf-8") as handle:
         rows = [json.loads(line) for line in handle if line.strip()]
     names = {"text": ("text",)}.get(source["shape"], ())
     found = datasets.Dataset.from_list(rows)
@@ -43,23 +43,23 @@ def _raw(scene: Any) -> Any:
     return found
 
 
-def _trainer(scene: Any, rows: Any) -> Any:
-    scene.__dict__["rows"] = rows
-    return scene.trainer
+def _trainer(run: Any, rows: Any) -> Any:
+    run.__dict__["rows"] = rows
+    return run.trainer
 
 
-def masked(scene: Any) -> dict[str, Any]:
+def masked(run: Any) -> dict[str, Any]:
     """Tokens of the prepared rows that no loss is taken over."""
-    rows = scene.trainer.train_dataset
+    rows = run.trainer.train_dataset
     if "labels" in rows.column_names:
         return {"masked": sum(label == -100 for labels in rows["labels"] for label in labels)}
-    batch = scene.trainer.data_collator([rows[index] for index in range(4)])
+    batch = run.trainer.data_collator([rows[index] for index in range(4)])
     return {"masked": int((batch["labels"][batch["attention_mask"] == 1] == -100).sum())}
 
 
-def left(scene: Any) -> dict[str, Any]:
+def left(run: Any) -> dict[str, Any]:
     """Rows that are left to train on, and how many of their tokens have a loss."""
-    rows = _trainer(scene, _own(scene)[0]).train_dataset
+    rows = _trainer(run, _own(run)[0]).train_dataset
     if "labels" in rows.column_names:
         learnt = sum(label != -100 for labels in rows["labels"] for label in labels)
     else:
@@ -67,79 +67,79 @@ def left(scene: Any) -> dict[str, Any]:
     return {"rows": len(rows), "learnt": learnt}
 
 
-def own(scene: Any) -> dict[str, Any]:
+def own(run: Any) -> dict[str, Any]:
     """The trainer over the rows of the bundle's files, as a run maps them."""
-    return {"rows": len(_trainer(scene, _own(scene)[0]).train_dataset)}
+    return {"rows": len(_trainer(run, _own(run)[0]).train_dataset)}
 
 
-def raw(scene: Any) -> dict[str, Any]:
+def raw(run: Any) -> dict[str, Any]:
     """The trainer over the rows of the bundle's files, as they are stored."""
-    return {"rows": len(_trainer(scene, _raw(scene)).train_dataset)}
+    return {"rows": len(_trainer(run, _raw(run)).train_dataset)}
 
 
-def built(scene: Any) -> dict[str, Any]:
+def built(run: Any) -> dict[str, Any]:
     """The rows as a run maps them; what it refuses is raised."""
-    train, evaluation = _own(scene)
+    train, evaluation = _own(run)
     return {"train": len(train), "evaluation": 0 if evaluation is None else len(evaluation)}
 
 
-def stored(scene: Any) -> dict[str, Any]:
+def stored(run: Any) -> dict[str, Any]:
     """The rows of the first source's file as the datasets library reads them."""
     from datasets import load_dataset
 
-    place = os.path.join(scene.folder, scene.plan["data"]["sources"][0]["bundled"])
+    place = os.path.join(run.folder, run.plan["data"]["sources"][0]["bundled"])
     kind = {"jsonl": "json"}.get(place.rpartition(".")[2], place.rpartition(".")[2])
     return {"rows": len(list(load_dataset(kind, data_files=[place], split="train")))}
 
 
-def heard(scene: Any) -> dict[str, Any]:
+def heard(run: Any) -> dict[str, Any]:
     """Turns of the bundle's rows whose words a template that knows its roles (Qwen3's, as trl ships it) leaves out."""
     import trl
 
     with open(os.path.join(os.path.dirname(trl.__file__), "chat_templates", "qwen3.jinja"), encoding="utf-8") as file:
         template = file.read()
     left_out = 0
-    for row in _own(scene)[0]:
+    for row in _own(run)[0]:
         turns = [{**turn, "content": f"turn-{index}-"} for index, turn in enumerate(row["messages"])]
-        text = scene.tokenizer.apply_chat_template(turns, chat_template=template, tokenize=False)
+        text = run.tokenizer.apply_chat_template(turns, chat_template=template, tokenize=False)
         left_out += sum(turn["content"] not in text for turn in turns)
     return {"left_out": left_out}
 
 
-def silent(scene: Any) -> dict[str, Any]:
+def silent(run: Any) -> dict[str, Any]:
     """Rows that the trainer keeps although no turn of the assistant has a letter."""
-    rows = _own(scene)[0]
-    kept = len(_trainer(scene, rows).train_dataset) == len(rows)
+    rows = _own(run)[0]
+    kept = len(_trainer(run, rows).train_dataset) == len(rows)
     answers = [[one for one in row["messages"] if one["role"] == "assistant"] for row in rows]
     said = [any(one["content"].strip() or one.get("tool_calls") for one in turns) for turns in answers]
     return {"silent": said.count(False) if kept else 0}
 
 
-def unasked(scene: Any) -> dict[str, Any]:
+def unasked(run: Any) -> dict[str, Any]:
     """Rows that the trainer keeps although a turn of the user has no letter."""
-    rows = _own(scene)[0]
-    kept = len(_trainer(scene, rows).train_dataset) == len(rows)
+    rows = _own(run)[0]
+    kept = len(_trainer(run, rows).train_dataset) == len(rows)
     asked = [all((one["content"] or "").strip() for one in row["messages"] if one["role"] == "user") for row in rows]
     return {"unasked": asked.count(False) if kept else 0}
 
 
-def repeated(scene: Any) -> dict[str, Any]:
+def repeated(run: Any) -> dict[str, Any]:
     """Prepared rows that have the tokens of an earlier one."""
-    rows = _trainer(scene, _own(scene)[0]).train_dataset
+    rows = _trainer(run, _own(run)[0]).train_dataset
     return {"repeated": len(rows) - len({tuple(one) for one in rows["input_ids"]})}
 
 
-def gradient(scene: Any) -> dict[str, Any]:
+def gradient(run: Any) -> dict[str, Any]:
     """Whether the first batch of the bundle's rows has a gradient, but for what rounding leaves of two equal terms."""
     from measures import losses
 
-    scene.__dict__["rows"] = _own(scene)[0]
-    return {"moves": losses.gradient(scene)["largest"] > 1e-6}
+    run.__dict__["rows"] = _own(run)[0]
+    return {"moves": losses.gradient(run)["largest"] > 1e-6}
 
 
-def evaluated(scene: Any) -> dict[str, Any]:
+def evaluated(run: Any) -> dict[str, Any]:
     """Whether the rows that are evaluated on come from the evaluation split, and whether they are trained on too."""
-    train, evaluation = _own(scene)
+    train, evaluation = _own(run)
     held = {json.dumps(row, sort_keys=True) for row in evaluation}
     return {
         "from_test": all("test" in row for row in held),
@@ -147,67 +147,67 @@ def evaluated(scene: Any) -> dict[str, Any]:
     }
 
 
-def evaluated_masked(scene: Any) -> dict[str, Any]:
+def evaluated_masked(run: Any) -> dict[str, Any]:
     """Whether the loss leaves out tokens of the rows that are trained on, and of those that are evaluated on."""
-    scene.__dict__["rows"], scene.__dict__["held"] = _own(scene)
+    run.__dict__["rows"], run.__dict__["held"] = _own(run)
     out = {}
-    for name, rows in (("training", scene.trainer.train_dataset), ("evaluation", scene.trainer.eval_dataset)):
-        batch = scene.trainer.data_collator([rows[index] for index in range(2)])
+    for name, rows in (("training", run.trainer.train_dataset), ("evaluation", run.trainer.eval_dataset)):
+        batch = run.trainer.data_collator([rows[index] for index in range(2)])
         out[name] = bool((batch["labels"][batch["attention_mask"] == 1] == -100).any())
     return out
 
 
-def folder(scene: Any) -> dict[str, Any]:
+def folder(run: Any) -> dict[str, Any]:
     """Whether the datasets library alone reads every file of the first source's folder that the bundle holds."""
     import datasets
 
-    source, place = scene.plan["data"]["sources"][0], scene.folder + "-as-written"
+    source, place = run.plan["data"]["sources"][0], run.folder + "-as-written"
     for one in source["files"]:
         path = os.path.join(place, one["path"])
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(os.path.join(scene.folder, one["bundled"]), "rb") as read, open(path, "wb") as written:
+        with open(os.path.join(run.folder, one["bundled"]), "rb") as read, open(path, "wb") as written:
             written.write(read.read())
     split = datasets.load_dataset(place, split="train")
     return {"all": len(split) >= len(source["files"])}
 
 
-def masks_alone(scene: Any) -> dict[str, Any]:
+def masks_alone(run: Any) -> dict[str, Any]:
     """The trainer over rows that are tokenized and masked, and have no labels."""
     import datasets
 
     rows = [{"input_ids": [1, 2, 3, 4], "completion_mask": [0, 0, 1, 1]} for _ in range(4)]
-    return {"rows": len(_trainer(scene, datasets.Dataset.from_list(rows)).train_dataset)}
+    return {"rows": len(_trainer(run, datasets.Dataset.from_list(rows)).train_dataset)}
 
 
-def unread(scene: Any) -> dict[str, Any]:
+def unread(run: Any) -> dict[str, Any]:
     """Keys of `dataset_kwargs` that the trainer never asks for."""
 
-    class Asked(dict[str, Any]):
+    class RecordingRow(dict[str, Any]):
         seen: ClassVar[set[str]] = set()
 
         def get(self, key: str, default: Any = None) -> Any:
             self.seen.add(key)
             return super().get(key, default)
 
-    keys = Asked(scene.args.dataset_kwargs or {})
-    scene.args.dataset_kwargs = keys
-    scene.trainer  # noqa: B018
-    return {"unread": sorted(set(keys) - Asked.seen)}
+    keys = RecordingRow(run.args.dataset_kwargs or {})
+    run.args.dataset_kwargs = keys
+    run.trainer  # noqa: B018
+    return {"unread": sorted(set(keys) - RecordingRow.seen)}
 
 
-def ends(scene: Any) -> dict[str, Any]:
+def ends(run: Any) -> dict[str, Any]:
     """Whether prepared rows end with the end token; the rows are texts under the name that the arguments say."""
-    rows = _own(scene)[0]
-    made = _trainer(scene, rows).train_dataset
-    end = scene.tokenizer.eos_token_id
+    rows = _own(run)[0]
+    made = _trainer(run, rows).train_dataset
+    end = run.tokenizer.eos_token_id
     return {"ended": all(end in row for row in made["input_ids"])}
 
 
-def order(scene: Any) -> dict[str, Any]:
+def order(run: Any) -> dict[str, Any]:
     """The sampler of the training rows."""
-    return {"sampler": type(scene.trainer._get_train_sampler()).__name__}
+    return {"sampler": type(run.trainer._get_train_sampler()).__name__}
 
 
-def project(scene: Any) -> dict[str, Any]:
+def project(run: Any) -> dict[str, Any]:
     """The project that a tracker is told."""
-    return {"project": scene.args.project}
+    return {"project": run.args.project}

@@ -6,30 +6,30 @@ import os
 from typing import Any
 
 
-def final(scene: Any) -> dict[str, Any]:
+def final(run: Any) -> dict[str, Any]:
     """The files of the final save, and whether weights are among them."""
-    folder = scene.plan["arguments"]["output_dir"]
+    folder = run.plan["arguments"]["output_dir"]
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return {"files": names, "weights": any(name.endswith((".safetensors", ".bin")) for name in names)}
 
 
-def resumed(scene: Any) -> dict[str, Any]:
+def resumed(run: Any) -> dict[str, Any]:
     """Steps that Adam has counted at the end of two, the second of which was resumed from the first's checkpoint."""
-    trainer = scene.trainer
+    trainer = run.trainer
     trainer.train()
-    first = os.path.join(scene.plan["arguments"]["output_dir"], "checkpoint-1")
-    del scene.trainer
-    again = scene.trainer
+    first = os.path.join(run.plan["arguments"]["output_dir"], "checkpoint-1")
+    del run.trainer
+    again = run.trainer
     again.train(resume_from_checkpoint=first)
     states = again.optimizer.state_dict()["state"]
     return {"adam": int(max(one["step"] for one in states.values())), "steps": again.state.global_step}
 
 
-def states(scene: Any) -> dict[str, Any]:
+def states(run: Any) -> dict[str, Any]:
     """How many parameters have states of the optimizer in the first checkpoint."""
     import torch
 
-    scene.trainer.train()
-    first = os.path.join(scene.plan["arguments"]["output_dir"], "checkpoint-1")
+    run.trainer.train()
+    first = os.path.join(run.plan["arguments"]["output_dir"], "checkpoint-1")
     held = torch.load(os.path.join(first, "optimizer.pt"), map_location="cpu", weights_only=False)
     return {"states": sum(bool(one) for one in held["state"].values())}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 
-def unscale(scene: Any) -> dict[str, Any]:
+def unscale(run: Any) -> dict[str, Any]:
     """One step of the model as fp16 training makes it: a scaled loss, and the gradients unscaled before the clip."""
     import torch
 
-    model, scaler = scene.model, torch.amp.GradScaler("cpu")
+    model, scaler = run.model, torch.amp.GradScaler("cpu")
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     ids = torch.arange(3, 19)[None]
     scaler.scale(model(input_ids=ids, labels=ids).loss).backward()

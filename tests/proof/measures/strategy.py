@@ -9,16 +9,16 @@ from typing import Any
 import inspect_bundles
 
 
-def _read(scene: Any, name: str) -> str:
-    with open(os.path.join(scene.folder, name), encoding="utf-8") as handle:
+def _read(run: Any, name: str) -> str:
+    with open(os.path.join(run.folder, name), encoding="utf-8") as handle:
         return handle.read()
 
 
-def fsdp(scene: Any) -> dict[str, Any]:
+def fsdp(run: Any) -> dict[str, Any]:
     """What was exported for FSDP, and what its plugin is in a worker. Raises what the plugin raises."""
     from accelerate.utils import FullyShardedDataParallelPlugin
 
-    variables = scene.launched["environment"]
+    variables = run.launched["environment"]
     # Copying weights to the other ranks asks for a GPU at once.
     with inspect_bundles.environment(
         **{**variables, "FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
@@ -28,28 +28,28 @@ def fsdp(scene: Any) -> dict[str, Any]:
     told = {name: getattr(plugin, name, None) for name in names}
     return {
         "exported": {name: value for name, value in variables.items() if name.startswith("FSDP_")},
-        "file": _read(scene, "accelerate.yaml"),
+        "file": _read(run, "accelerate.yaml"),
         "plugin": {
             name: value if value is None else getattr(value, "name", str(value)) for name, value in told.items()
         },
     }
 
 
-def prefetching(scene: Any) -> dict[str, Any]:
+def prefetching(run: Any) -> dict[str, Any]:
     """FSDP2's plugin, given what the file says of prefetching in the forward pass."""
     from accelerate.utils import FullyShardedDataParallelPlugin
 
-    asked = scene.launched["environment"]["FSDP_FORWARD_PREFETCH"] == "true"
+    asked = run.launched["environment"]["FSDP_FORWARD_PREFETCH"] == "true"
     plugin = FullyShardedDataParallelPlugin(fsdp_version=2, forward_prefetch=True if asked else None)
     return {"version": plugin.fsdp_version}
 
 
-def mesh(scene: Any) -> dict[str, Any]:
+def mesh(run: Any) -> dict[str, Any]:
     """The device mesh of all processes, as accelerate would check and build it. Raises what it raises."""
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    found, world = inspect_bundles.parallelism(scene), scene.plan["run"]["world_size"]
+    found, world = inspect_bundles.parallelism(run), run.plan["run"]["world_size"]
 
     class Accelerator:
         """Stands for the accelerator of an FSDP2 run of this many processes."""
@@ -67,56 +67,56 @@ def mesh(scene: Any) -> dict[str, Any]:
     }
 
 
-def mesh_of_the_arguments(scene: Any) -> dict[str, Any]:
+def mesh_of_the_arguments(run: Any) -> dict[str, Any]:
     """The trainer's configuration class with the mesh of the file as its argument. Raises what it raises."""
-    made = inspect_bundles.config_class(scene.plan)(**{**scene.plan["arguments"], "use_cpu": True, "bf16": False,
-                                            "parallelism_config": inspect_bundles.parallelism(scene)})  # fmt: skip
+    made = inspect_bundles.config_class(run.plan)(**{**run.plan["arguments"], "use_cpu": True, "bf16": False,
+                                            "parallelism_config": inspect_bundles.parallelism(run)})  # fmt: skip
     return {"ranks": made.parallelism_config.cp_size}
 
 
-def flags(scene: Any) -> dict[str, Any]:
+def flags(run: Any) -> dict[str, Any]:
     """The same launch asked for by flags, with the mesh switched on. Raises what the launcher raises."""
     from accelerate.commands import launch
 
     kind = {"FSDP": ["--use_fsdp", "--fsdp_version", "2"], "DEEPSPEED": ["--use_deepspeed"]}
     words = [
-        *kind[scene.plan["run"]["distributed_type"]],
+        *kind[run.plan["run"]["distributed_type"]],
         "--use_parallelism_config",
         "--num_processes",
         "8",
         "main.py",
     ]
-    with inspect_bundles.environment(HF_HOME=scene.folder):
+    with inspect_bundles.environment(HF_HOME=run.folder):
         launch._validate_launch_command(launch.launch_command_parser().parse_args(words))
     return {}
 
 
-def hooks(scene: Any) -> dict[str, Any]:
+def hooks(run: Any) -> dict[str, Any]:
     """accelerate's preparation of a model for context parallelism. Raises what it raises."""
     from accelerate.big_modeling import _attach_context_parallel_hooks
 
-    _attach_context_parallel_hooks(scene.model)
+    _attach_context_parallel_hooks(run.model)
     return {}
 
 
-def shared_inputs(scene: Any) -> dict[str, Any]:
+def shared_inputs(run: Any) -> dict[str, Any]:
     """The first batch, prepared as the trainer does where ranks share a sequence. Raises what it raises."""
     from types import SimpleNamespace
 
-    found = inspect_bundles.parallelism(scene)
-    trainer = scene.trainer
+    found = inspect_bundles.parallelism(run)
+    trainer = run.trainer
     batch = next(iter(trainer.get_train_dataloader()))
     trainer.accelerator = SimpleNamespace(parallelism_config=found, maybe_context_parallel=lambda **_: None)
     _, inputs = trainer._prepare_context_parallel_inputs(trainer.model, dict(batch))
     return {"names": sorted(inputs), "length": inputs["input_ids"].shape[1], "ranks": found.cp_size}
 
 
-def pieces(scene: Any) -> dict[str, Any]:
+def pieces(run: Any) -> dict[str, Any]:
     """The lengths of the pieces that each rank gets of the collator's first batch, by torch's own splitting."""
     from torch.distributed.tensor.experimental._context_parallel._load_balancer import _create_default_load_balancer
 
-    found = inspect_bundles.parallelism(scene)
-    batch = next(iter(scene.trainer.get_train_dataloader()))
+    found = inspect_bundles.parallelism(run)
+    batch = next(iter(run.trainer.get_train_dataloader()))
     length, ranks = batch["input_ids"].shape[1], found.cp_size
     import torch
 
@@ -124,17 +124,17 @@ def pieces(scene: Any) -> dict[str, Any]:
     return {"length": length, "balanced": balanced, "pieces": [len(one) for one in torch.arange(length).chunk(ranks)]}
 
 
-def units(scene: Any) -> dict[str, Any]:
+def units(run: Any) -> dict[str, Any]:
     """How many units FSDP has made of the model, and of how many modules that hold parameters themselves."""
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 
-    model = scene.trainer.model_wrapped
+    model = run.trainer.model_wrapped
     found = [one for one in model.modules() if isinstance(one, FSDPModule | FullyShardedDataParallel)]
     holding = [one for one in model.modules() if list(one.parameters(recurse=False))]
     return {"units": len(found), "holding": len(holding)}
 
 
-def cpu_optimizer(scene: Any) -> dict[str, Any]:
+def cpu_optimizer(run: Any) -> dict[str, Any]:
     """What accelerate makes of the trainer's optimizer where its states are offloaded: the class and its switches."""
     import deepspeed.ops.adam
     import torch
@@ -150,17 +150,17 @@ def cpu_optimizer(scene: Any) -> dict[str, Any]:
             made.update(options)
 
     deepspeed.ops.adam.DeepSpeedCPUAdam = Recorder
-    kind, options = Trainer.get_optimizer_cls_and_kwargs(scene.args)
+    kind, options = Trainer.get_optimizer_cls_and_kwargs(run.args)
     weight = torch.nn.Parameter(torch.ones(8))
     map_pytorch_optim_to_deepspeed(kind([weight], **{**options, "lr": 1e-3}))
     return {"asked": kind.__name__, "adam": bool(made), "decoupled": made.get("adamw_mode")}
 
 
-def settings(scene: Any) -> dict[str, Any]:
+def settings(run: Any) -> dict[str, Any]:
     """DeepSpeed's own reading of its file, beside what the file says."""
     from deepspeed.runtime.config import DeepSpeedConfig
 
-    stated = json.loads(_read(scene, "deepspeed.json"))
+    stated = json.loads(_read(run, "deepspeed.json"))
     stated.update(train_batch_size=stated["train_micro_batch_size_per_gpu"] * stated["gradient_accumulation_steps"])
     config = DeepSpeedConfig(stated)
     offload = config.zero_config.offload_optimizer
@@ -171,18 +171,18 @@ def settings(scene: Any) -> dict[str, Any]:
     }
 
 
-def worker(scene: Any) -> dict[str, Any]:
+def worker(run: Any) -> dict[str, Any]:
     """DeepSpeed's plugin in a worker that the launcher started. Raises what it raises."""
     from accelerate.utils import DeepSpeedPlugin
 
-    with inspect_bundles.environment(**scene.launched["environment"]):
-        plugin = DeepSpeedPlugin(hf_ds_config=os.path.join(scene.folder, "deepspeed.json"))
+    with inspect_bundles.environment(**run.launched["environment"]):
+        plugin = DeepSpeedPlugin(hf_ds_config=os.path.join(run.folder, "deepspeed.json"))
     return {"stage": plugin.zero_stage}
 
 
-def placed(scene: Any) -> dict[str, Any]:
+def placed(run: Any) -> dict[str, Any]:
     """Whether the engine was asked to offload parameters, and whether it shards or offloads any."""
-    engine = scene.trainer.model_wrapped
+    engine = run.trainer.model_wrapped
     asked = engine.zero_offload_param()
     return {
         "asked": None if asked is None else str(getattr(asked.device, "value", asked.device)),
@@ -190,19 +190,19 @@ def placed(scene: Any) -> dict[str, Any]:
     }
 
 
-def gradients(scene: Any) -> dict[str, Any]:
+def gradients(run: Any) -> dict[str, Any]:
     """The norm of the first step's gradient."""
-    return {"norm": next(one["grad_norm"] for one in scene.trainer.state.log_history if "grad_norm" in one)}
+    return {"norm": next(one["grad_norm"] for one in run.trainer.state.log_history if "grad_norm" in one)}
 
 
-def waits(scene: Any) -> dict[str, Any]:
+def waits(run: Any) -> dict[str, Any]:
     """Rank 0 works for four seconds while the others wait for it. Raises what they raise."""
     import time
 
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
-    scene.args  # noqa: B018  # the process group
+    run.args  # noqa: B018  # the process group
     if PartialState().process_index == 0:
         time.sleep(4)
     told = ["done"]
@@ -210,22 +210,22 @@ def waits(scene: Any) -> dict[str, Any]:
     return {"told": told[0]}
 
 
-def group(scene: Any) -> dict[str, Any]:
+def group(run: Any) -> dict[str, Any]:
     """The process group of a single rank, with the backend that the arguments name. Raises what accelerate raises."""
     from accelerate import PartialState
 
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
-    with inspect_bundles.environment(**alone, MASTER_PORT=str(scene.job["port"])):
-        state = PartialState(cpu=True, backend=scene.plan["arguments"]["ddp_backend"])
+    with inspect_bundles.environment(**alone, MASTER_PORT=str(run.job["port"])):
+        state = PartialState(cpu=True, backend=run.plan["arguments"]["ddp_backend"])
     return {"backend": state.backend}
 
 
-def spread(scene: Any) -> dict[str, Any]:
+def spread(run: Any) -> dict[str, Any]:
     """How far the trained weights of the processes lie apart after the run: 0 where gradients were averaged."""
     import torch.distributed as dist
 
     farthest = 0.0
-    for _, part in sorted(scene.trainer.accelerator.unwrap_model(scene.trainer.model).named_parameters()):
+    for _, part in sorted(run.trainer.accelerator.unwrap_model(run.trainer.model).named_parameters()):
         if part.requires_grad and part.numel():
             most, least = part.detach().clone(), part.detach().clone()
             dist.all_reduce(most, op=dist.ReduceOp.MAX)
@@ -234,11 +234,11 @@ def spread(scene: Any) -> dict[str, Any]:
     return {"apart": farthest > 0.0, "farthest": farthest}
 
 
-def experts(scene: Any) -> dict[str, Any]:
+def experts(run: Any) -> dict[str, Any]:
     """Whether each row of one token runs the same modules, which are what ZeRO-3 gathers one after the other."""
     import torch
 
-    model, seen, ran = scene.model.eval(), [], set()
+    model, seen, ran = run.model.eval(), [], set()
     for name, module in model.named_modules():
         module.register_forward_hook(lambda *_, name=name: ran.add(name))
     for token in range(3, 35):
@@ -248,20 +248,20 @@ def experts(scene: Any) -> dict[str, Any]:
     return {"same": len(set(seen)) == 1}
 
 
-def frozen(scene: Any) -> dict[str, Any]:
+def frozen(run: Any) -> dict[str, Any]:
     """The steps of a model whose layers are frozen as the bundle says."""
     import bundled
 
     from runtime.features.model.frozen_weights import freeze
 
-    freeze(bundled.bundle(scene), scene.model)
-    scene.trainer.train()
-    return {"steps": scene.trainer.state.global_step}
+    freeze(bundled.bundle(run), run.model)
+    run.trainer.train()
+    return {"steps": run.trainer.state.global_step}
 
 
-def forgets(scene: Any) -> dict[str, Any]:
+def forgets(run: Any) -> dict[str, Any]:
     """The norm of a step whose last micro-batch has no gradient: that of the others, or nothing where they are lost."""
-    trainer, calls = scene.trainer, []
+    trainer, calls = run.trainer, []
     compute, parts = trainer.compute_loss, trainer.args.gradient_accumulation_steps
 
     def compute_loss(*args: Any, **kwargs: Any) -> Any:

@@ -11,9 +11,9 @@ from unittest.mock import patch
 import inspect_bundles
 
 
-def mesh(scene: Any) -> dict[str, Any]:
+def mesh(run: Any) -> dict[str, Any]:
     """The groups of the file, as accelerate reads them. Raises what it raises."""
-    found = inspect_bundles.parallelism(scene)
+    found = inspect_bundles.parallelism(run)
     return {"ranks": found.sp_size, "attention": found.sp_handler.sp_attn_implementation}
 
 
@@ -38,24 +38,24 @@ def _group(size: int) -> Iterator[Any]:
         yield ulysses_sp
 
 
-def heads(scene: Any) -> dict[str, Any]:
+def heads(run: Any) -> dict[str, Any]:
     """The heads of the spec's model, divided as DeepSpeed does. Raises what it raises."""
     from xpc.compiler.registry import find_model
 
-    facts = find_model(scene.plan["model"]["id"])
+    facts = find_model(run.plan["model"]["id"])
     assert facts is not None
-    with _group(inspect_bundles.parallelism(scene).sp_size) as found:
+    with _group(inspect_bundles.parallelism(run).sp_size) as found:
         made = found.UlyssesSPAttentionHF(
             None, 1, facts.heads, facts.head_dim, facts.kv_heads, facts.layers, None, True
         )
     return {"heads": made.local_q_head_count}
 
 
-def chunks(scene: Any) -> dict[str, Any]:
+def chunks(run: Any) -> dict[str, Any]:
     """The pieces that DeepSpeed's loader makes of the collator's first batch. Raises what it raises."""
     import torch
 
-    size, trainer = inspect_bundles.parallelism(scene).sp_size, scene.trainer
+    size, trainer = inspect_bundles.parallelism(run).sp_size, run.trainer
     trainer.data_collator.return_position_ids = True
     batch = next(iter(trainer.get_train_dataloader()))
     batch = {name: batch[name] for name in ("input_ids", "labels", "position_ids")}
@@ -64,7 +64,7 @@ def chunks(scene: Any) -> dict[str, Any]:
         return {"length": next(loader)["input_ids"].shape[1]}
 
 
-def attention(scene: Any) -> dict[str, Any]:
+def attention(run: Any) -> dict[str, Any]:
     """The largest change of a logit of a tiny model with short windows, once DeepSpeed stands in for attention."""
     import tiny_models
     import torch
@@ -72,7 +72,7 @@ def attention(scene: Any) -> dict[str, Any]:
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     torch.manual_seed(0)
-    config = tiny_models.config(scene.family)
+    config = tiny_models.config(run.family)
     if hasattr(config, "sliding_window"):
         config.sliding_window = 4
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval().float()
@@ -88,13 +88,13 @@ def attention(scene: Any) -> dict[str, Any]:
     return {"changed": float((whole - other).abs().max() / whole.std())}
 
 
-def trainer(scene: Any) -> dict[str, Any]:
+def trainer(run: Any) -> dict[str, Any]:
     """The trainer, to which accelerate says that processes share sequences. Raises what it raises."""
     from accelerate.parallelism_config import ParallelismConfig
 
-    named = {name: one for name, one in scene.launched["environment"].items() if "PARALLELISM_CONFIG" in name}
+    named = {name: one for name, one in run.launched["environment"].items() if "PARALLELISM_CONFIG" in name}
     with (
         inspect_bundles.environment(**named),
         patch.object(ParallelismConfig, "_validate_accelerator", lambda *_: None),
     ):
-        return {"counted": scene.trainer.model_accepts_loss_kwargs}
+        return {"counted": run.trainer.model_accepts_loss_kwargs}

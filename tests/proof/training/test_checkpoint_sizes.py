@@ -93,7 +93,7 @@ def test_what_is_written_is_what_is_counted(warm: Warm, tmp_path: object, kind: 
         pytest.importorskip("torchao")
     bundle = warm.compiled({**KINDS, **OPTIMIZERS}[kind], f"size-{kind}")
     run, plan = warm.launch(bundle, str(tmp_path)), payload(bundle)["run"]["disk"]
-    assert run.done.returncode == 0, run.said
+    assert run.done.returncode == 0, run.output
     assert tensors(os.path.join(run.out, "checkpoint-2")) == pytest.approx(plan["checkpoint"], rel=0.03)
     for name in os.listdir(run.out):
         if name.endswith(".safetensors"):

@@ -21,7 +21,7 @@ PROGRAM = os.path.join(REPOSITORY, "tests", "proof", "training", "distill_loss.p
 
 
 @pytest.fixture(scope="module")
-def told(warm: Warm) -> dict[str, list[dict[str, Any]]]:
+def losses_of_stacks(warm: Warm) -> dict[str, list[dict[str, Any]]]:
     """What the program says in each stack: the logits, then the losses of each divergence and temperature."""
     with open(PROGRAM, encoding="utf-8") as handle:
         program = handle.read()
@@ -53,8 +53,8 @@ def divergence(student: list[float], teacher: list[float], beta: float) -> float
     return beta * kl(teacher, both) + (1 - beta) * kl(student, both)
 
 
-def test_the_loss_is_the_published_one_on_every_stack(told: dict[str, list[dict[str, Any]]]) -> None:
-    for stack, (models, *found) in told.items():
+def test_the_loss_is_the_published_one_on_every_stack(losses_of_stacks: dict[str, list[dict[str, Any]]]) -> None:
+    for stack, (models, *found) in losses_of_stacks.items():
         assert len(found) == 8
         for one in found:
             for number, loss in enumerate(one["losses"]):
@@ -65,8 +65,8 @@ def test_the_loss_is_the_published_one_on_every_stack(told: dict[str, list[dict[
                 assert loss == pytest.approx(mine / models["tokens"], rel=5e-6), (stack, one)
 
 
-def test_the_stacks_agree(told: dict[str, list[dict[str, Any]]]) -> None:
-    first, *others = told.values()
+def test_the_stacks_agree(losses_of_stacks: dict[str, list[dict[str, Any]]]) -> None:
+    first, *others = losses_of_stacks.values()
     for other in others:
         for one, two in zip(first[1:], other[1:], strict=True):
             assert (one["beta"], one["temperature"]) == (two["beta"], two["temperature"])

@@ -42,7 +42,7 @@ def test_by_its_path_from_elsewhere(bundle: str, tmp_path: object) -> None:
     assert runs(done.stdout, bundle)
 
 
-def test_as_a_word_of_bash_beside_it(bundle: str) -> None:
+def test_arguments_are_quoted_as_bash_does(bundle: str) -> None:
     assert runs(dry(["bash", "launch.sh"], bundle).stdout, bundle)
     # A folder that begins with a dash, and a CDPATH that makes `cd` print
     above = os.path.dirname(bundle)
@@ -59,7 +59,7 @@ def test_through_a_link_and_through_the_path(bundle: str, tmp_path: object) -> N
 
 
 @pytest.mark.skipif(shutil.which("dash") is None, reason="there is no other shell here")
-def test_another_shell_is_told_so(bundle: str) -> None:
+def test_other_shell_is_refused(bundle: str) -> None:
     done = dry(["dash", "launch.sh"], bundle)
     assert done.returncode == 2
     assert done.stderr == "launch.sh: this is a script for bash: bash launch.sh\n"
@@ -112,17 +112,17 @@ NODES = {"NODE_RANK": "0", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
 
 def test_nodes_meet_by_their_number_or_as_torch_numbers_them(tmp_path: object) -> None:
-    def said(name: str, *more: str, **variables: str) -> str:
+    def launch_output(name: str, *more: str, **variables: str) -> str:
         bundle = emitted(str(tmp_path), name, "nodes 2", *more, target=DEFAULT, on="cpu")
         done = dry([os.path.join(bundle, "launch.sh")], "/", **NODES, **variables)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    static = said("static", XPC_NODE_WAIT="17")
+    static = launch_output("static", XPC_NODE_WAIT="17")
     assert "--machine_rank 0 --main_process_ip 10.0.0.1 --rdzv_conf timeout=17 " in static
-    torchrun = said("torchrun", "launch local(launcher=torchrun)")
+    torchrun = launch_output("torchrun", "launch local(launcher=torchrun)")
     assert "--nnodes 2 --node_rank 0 --master_addr 10.0.0.1 --master_port 29500 --rdzv_conf timeout=300 " in torchrun
-    c10d = said("c10d", "launch local(launcher=torchrun, rendezvous=c10d)")
+    c10d = launch_output("c10d", "launch local(launcher=torchrun, rendezvous=c10d)")
     assert "--rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500 " in c10d
     assert "--rdzv_conf is_host=true\\,join_timeout=300 " in c10d
     assert "--same_network" not in static + torchrun + c10d  # with c10d it leaves the endpoint empty (accelerate 1.15)

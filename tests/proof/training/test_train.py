@@ -190,7 +190,7 @@ def test_processes_that_share_sequences_train_as_one_over_epochs_and_starts(
     one = warm.launch(warm.compiled(alone, "alone"), str(tmp_path / "one"))
     bundle = warm.compiled(shared, f"shared-{strategy[:5]}-{len(strategy)}")
     whole = warm.launch(bundle, str(tmp_path))
-    assert whole.done.returncode == 0, whole.said
+    assert whole.done.returncode == 0, whole.output
     assert len(whole.losses) == 20
     assert whole.losses == pytest.approx(one.losses, abs=1e-4)
     norms = [[event["grad_norm"] for event in run.metrics] for run in (one, whole)]
@@ -266,7 +266,7 @@ def test_another_bundle_does_not_use_the_folder(strategies: Callable[[str], Run]
 
 def test_what_decides_no_number_may_change_between_two_starts(warm: Warm, tmp_path: Path) -> None:
     first = warm.launch(warm.compiled(spec(save='save "out" every=3'), "every-3"), str(tmp_path))
-    assert first.done.returncode == 0, first.said
+    assert first.done.returncode == 0, first.output
     losses = first.losses
     for name in os.listdir(first.out):  # as of a run that was killed after its fourth step
         path = os.path.join(first.out, name)
@@ -275,7 +275,7 @@ def test_what_decides_no_number_may_change_between_two_starts(warm: Warm, tmp_pa
     shutil.rmtree(os.path.join(first.out, "checkpoint-6"))
     changed = spec("launch local(nccl_timeout=1h)", save='save "out" every=1 keep=2')
     again = warm.launch(warm.compiled(changed, "every-1"), str(tmp_path))
-    assert again.done.returncode == 0, again.said
+    assert again.done.returncode == 0, again.output
     assert "going on from checkpoint-3" in again.done.stdout
     assert {name for name in os.listdir(again.out) if name.startswith("checkpoint-")} == {
         "checkpoint-5",

@@ -139,7 +139,7 @@ def test_it_trains_and_goes_on_to_the_same_end(runs: Runs, kind: Kind) -> None:
     assert losses[-1] < losses[0]
     assert min(done.values("grad_norm")) > 0
     for again in resumed:
-        assert "going on from checkpoint-2" in again.said
+        assert "going on from checkpoint-2" in again.output
         assert again.values("loss") == pytest.approx(losses, abs=2e-5)
     for one in (done, *resumed):
         assert [line for line in one.complained.splitlines() if "real_accelerator" not in line] == []
@@ -238,7 +238,7 @@ def test_an_adapter_is_continued(runs: Runs, warm: Warm, ground: str, tmp_path: 
     text = text.replace('"tiny"', '"untied"').replace("lr=1e-3", "lr=1e-12")
     assert "1e-12" in text
     again = warm.train(text, f"continued-{kind.name}", kind.target, str(tmp_path), kind.world)
-    assert f"training continues the adapter in {before}" in again.said
+    assert f"training continues the adapter in {before}" in again.output
     assert again.values("loss")[0] < done.values("loss")[0]
     was, now = (tensors(os.path.join(folder, "adapter_model.safetensors")) for folder in (done.out, again.out))
     assert set(was) == set(now)
@@ -248,7 +248,7 @@ def test_an_adapter_is_continued(runs: Runs, warm: Warm, ground: str, tmp_path: 
     os.remove(os.path.join(before, "adapter_model.safetensors"))
     shutil.rmtree(again.out)
     lost = warm.launch(again.folder, str(tmp_path), "--preflight")
-    assert "has no adapter_model.safetensors: training cannot continue the adapter" in lost.said
+    assert "has no adapter_model.safetensors: training cannot continue the adapter" in lost.output
 
 
 GROUPS = """

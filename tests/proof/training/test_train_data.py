@@ -46,13 +46,15 @@ def ended(warm: Warm, text: str, name: str, cwd: str, *words: str) -> tuple[int,
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_rows_that_are_cut_are_told_and_kept(warm: Warm, tmp_path: Path, target: str) -> None:
+def test_truncated_rows_are_reported_and_kept(warm: Warm, tmp_path: Path, target: str) -> None:
     text = spec(length="1 step", target=target, sizes="gbs=8 micro=4 seq=16")
     run = warm.train(text, f"cut-{target}", target, str(tmp_path))
     found = run.summary["data"]
     assert (found["rows"], found["tokens"]) == (64, 64 * 28)  # every row has 28 tokens
     assert (found["cut_rows"], found["cut_tokens"]) == (64, 64 * 12)
-    assert "64 of 64 rows have more than seq = 16 tokens (the longest 28): 768 of 1,792 tokens are cut off" in run.said
+    assert (
+        "64 of 64 rows have more than seq = 16 tokens (the longest 28): 768 of 1,792 tokens are cut off" in run.output
+    )
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -88,7 +90,7 @@ def test_texts_become_turns_of_a_capped_source_without_its_long_rows(warm: Warm,
     run = warm.train(text, "capped", DEFAULT, str(tmp_path))
     assert run.summary["data"]["rows"] == 8  # nine are read, and one of them is too long
     assert run.summary["data"]["cut_rows"] == 0
-    assert "1 of 9 rows are left out: they have more than 48 tokens" in run.said
+    assert "1 of 9 rows are left out: they have more than 48 tokens" in run.output
 
 
 def test_parts_that_the_template_leaves_out_end_the_run(warm: Warm, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_a_run_ends_where_evaluations_are_no_better(warm: Warm, tmp_path: object
     run = warm.train(text, f"patience-{target}", target, str(tmp_path))
     assert run.summary["steps"] == 3, "the first evaluation and two that are no better"
     assert [event["step"] for event in run.events if "eval_loss" in event] == [1, 2, 3]
-    assert "step 3 is the last" in run.said
+    assert "step 3 is the last" in run.output
     with open(os.path.join(run.out, "checkpoint-3", "trainer_state.json"), encoding="utf-8") as handle:
         assert json.load(handle)["global_step"] == 3
     os.remove(os.path.join(run.out, "summary.json"))  # killed behind its last checkpoint
@@ -40,4 +40,4 @@ def test_the_best_evaluation_is_told_where_its_weights_are_saved(warm: Warm, tmp
     run = warm.train(text.replace("adamw(lr=1e-3)", UNMOVED), f"best-{target}", target, str(tmp_path))
     told = run.summary["evaluation"]
     assert (told["step"], told["best_step"], told["best"]) == (3, 1, told["eval_loss"])
-    assert "at step 1: its weights are saved" in run.said
+    assert "at step 1: its weights are saved" in run.output

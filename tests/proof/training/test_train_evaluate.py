@@ -118,7 +118,7 @@ def run(colours: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> C
         text = spec(ASKED, *more, target=target, length="30 steps")
         bundle = compiled(text, colours, os.path.join(colours, f"{name}-{target}.bundle"))
         finished = warm.launch(bundle, str(tmp_path_factory.mktemp(name)))
-        assert finished.done.returncode == 0, finished.said
+        assert finished.done.returncode == 0, finished.output
         return bundle, finished
 
     return trained

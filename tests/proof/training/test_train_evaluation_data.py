@@ -52,7 +52,7 @@ def test_each_set_is_evaluated_under_its_name(held: Warm, tmp_path: object, meth
         assert list(found) == [2, 4], run.events
         assert all(map(math.isfinite, found.values()))
         assert run.summary["evaluation"][f"eval_{name}_loss"] == found[4]
-        assert f"({name})" in run.said
+        assert f"({name})" in run.output
     told = [event for event in run.events if any(key.startswith("eval_") for key in event)]
     assert len(told) == 4  # a line for each set, and nothing of one under the other's name
     for event in told:
@@ -133,4 +133,4 @@ def test_a_changed_evaluation_file_stops_the_preflight(held: Warm, tmp_path: obj
         handle.write("\n")
     done = held.launch(bundle, str(tmp_path))
     assert done.done.returncode != 0
-    assert "is not the file that this bundle was compiled with" in done.said
+    assert "is not the file that this bundle was compiled with" in done.output

@@ -35,14 +35,14 @@ def pushed(
 
 def test_it_trains_and_tells_where_the_model_is(pushed: tuple[Hub, Run]) -> None:
     hub, run = pushed
-    assert run.done.returncode == 0, run.said
+    assert run.done.returncode == 0, run.output
     assert f"pushed     {hub.url}/me/model (branches " in run.done.stdout
     assert run.steps == [1, 2, 3, 4]
     assert "Traceback" not in run.done.stderr
     assert not {"_hub", "checkpoint-2"} & set(os.listdir(run.out))
 
 
-def test_the_model_stands_on_the_branch_that_was_asked_for(pushed: tuple[Hub, Run]) -> None:
+def test_model_is_on_the_requested_branch(pushed: tuple[Hub, Run]) -> None:
     hub, run = pushed
     model = hub.repositories["me/model"]
     saves = [f"Training in progress, step {step}{part}" for step in (2, 4) for part in ("", ", checkpoint")]
@@ -72,7 +72,7 @@ def test_each_checkpoint_stands_on_a_branch_of_its_own(pushed: tuple[Hub, Run]) 
     assert not [name for name in last if name.endswith((".pt", ".pth")) or "/" in name]
 
 
-def test_the_hub_is_asked_once_for_the_repository_and_never_for_files(pushed: tuple[Hub, Run]) -> None:
+def test_hub_is_queried_once_for_the_repository_and_never_for_files(pushed: tuple[Hub, Run]) -> None:
     hub, _ = pushed
     made = hub.asked.index("POST /api/repos/create")
     assert "GET /api/whoami-v2" in hub.asked[:made]

@@ -48,7 +48,7 @@ def runs(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
 @every
 def test_a_method_trains(runs: Runs, small: Small) -> None:
     done = runs(small)[0]
-    assert f"64 rows to train on, world size {small.world}, {KINDS.get(small.strategy, 'DEEPSPEED')}" in done.said
+    assert f"64 rows to train on, world size {small.world}, {KINDS.get(small.strategy, 'DEEPSPEED')}" in done.output
     losses = done.values("loss")
     assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
     assert all(map(math.isfinite, losses))
@@ -73,7 +73,7 @@ def test_a_run_notes_that_it_is_what_its_bundle_asks_for(runs: Runs, small: Smal
 @resumed
 def test_it_goes_on_from_its_checkpoint_to_the_same_end(runs: Runs, small: Small) -> None:
     whole, again = runs(small)
-    assert "going on from checkpoint-2" in again.said
+    assert "going on from checkpoint-2" in again.output
     assert again.summary["resumed_from"] == "checkpoint-2"
     assert [event["step"] for event in again.events] == list(range(1, STEPS + 1))
     assert again.values("loss") == pytest.approx(whole.values("loss"), abs=2e-5)
@@ -204,8 +204,8 @@ def test_rows_with_too_long_a_prompt_are_left_out(
 ) -> None:
     text = small(f"method {method}(max_prompt=30)", method=method, data="ragged").replace("seq=64", "seq=40")
     done = warm.train(text, f"{method}-ragged", DEFAULT, str(tmp_path_factory.mktemp("ragged")))
-    assert "16 of 64 rows are left out: their prompts have over 30 tokens" in done.said
-    assert "48 rows to train on" in done.said
+    assert "16 of 64 rows are left out: their prompts have over 30 tokens" in done.output
+    assert "48 rows to train on" in done.output
     facts = done.summary["data"]  # of both methods the same, although one of them cuts as it tokenizes
     assert (facts["rows"], facts["tokens"], facts["cut_rows"], facts["cut_tokens"]) == (48, 3984, 48, 720)
 
@@ -214,7 +214,7 @@ def test_rows_with_too_long_a_prompt_are_left_out(
 def test_kto_takes_pairs_apart(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
     text = small("method kto", method="kto", data="preferences", target=target)
     done = warm.train(text, f"{target}-kto-pairs", target, str(tmp_path_factory.mktemp("pairs")))
-    assert "128 rows to train on" in done.said
+    assert "128 rows to train on" in done.output
     assert done.values("loss")[-1] < done.values("loss")[0]
 
 

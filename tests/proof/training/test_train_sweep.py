@@ -49,7 +49,7 @@ def test_one_member_runs_alone(folder: str, place: str) -> None:
         env=environment(PYTHON=interpreter(DEFAULT)), check=False,
     )  # fmt: skip
     run = Run(done, os.path.join(place, plan["arguments"]["output_dir"]))
-    assert done.returncode == 0, run.said
+    assert done.returncode == 0, run.output
     assert run.out.endswith(f"/out/{NAME}")
     assert run.steps == [1, 2]
     assert run.summary["steps"] == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from case_support import spec
-from cases_method import FLASH, FLAT, FUSED, MID, pairs
+from cases_method import FLASH, FLAT, FUSED, MID, prefs
 from prove import Proof
 
 MICRO = ("per_device_train_batch_size",)
@@ -15,7 +15,7 @@ def on_two(*more: str, strategy: str) -> str:
     return spec(*more, train=train, hardware="2 x cpu", strategy=strategy, precision="fp32", batch="gbs=4 micro=2")
 
 
-FLATTENED = pairs("method dpo", MID, FLASH, batch=FLAT)
+FLATTENED = prefs("method dpo", MID, FLASH, batch=FLAT)
 FOUR_BITS = spec("method kto(precompute)", "qlora", train="qwen2.5-3b on ultrafeedback-binarized for 3 epochs",
                  hardware="cpu", strategy="ddp", batch="gbs=4 micro=2")  # fmt: skip
 PROOFS: tuple[Proof, ...] = (
@@ -28,7 +28,7 @@ PROOFS: tuple[Proof, ...] = (
           target="trl-0.18", raises="ValueError", match="Unknown loss type", variant="0.18"),
     Proof("R03", "XP630", at="init", raises="ValueError", match="only supported for the following loss types"),
     Proof("R03", "XP630", case="XP630-silent", at="init", measure="losses.divergence", expect={"read": False},
-          legal=pairs("method dpo(loss=sigmoid)", "target trl-0.18", "extra trl {", "  f_divergence_type = js_divergence", "}"),
+          legal=prefs("method dpo(loss=sigmoid)", "target trl-0.18", "extra trl {", "  f_divergence_type = js_divergence", "}"),
           variant="silent"),
     Proof("R24", "XP631", at="train", raises="ValueError", match="Unknown f_divergence_type"),
     Proof("R04", "XP632", at="init", raises="NotImplementedError", match="WPO-style weighting"),
@@ -67,7 +67,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("R31", "XP489", case="XP489-adapters", at="train", eager=True, raises="CheckpointError",
           match="different metadata", keep=("gradient_checkpointing", "gradient_checkpointing_kwargs"), variant="adapters"),
     Proof("R28", "XP641", at="load", measure="evaluation.without_trackers", raises="ValueError", match="generate_during_eval",
-          legal=pairs("method dpo", "target trl-0.18")),
+          legal=prefs("method dpo", "target trl-0.18")),
     Proof("R28", "XP641", case="XP641-orpo", at="load", measure="evaluation.without_trackers", raises="ValueError", match="generate_during_eval", variant="orpo",
-          legal=pairs("method orpo")),
+          legal=prefs("method orpo")),
 )  # fmt: skip

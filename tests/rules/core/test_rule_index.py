@@ -97,7 +97,7 @@ def test_the_codes_of_the_rules_are_known_without_their_modules():
 
 
 @pytest.mark.slow
-def test_a_rule_reads_what_it_names_and_a_module_that_is_not_asked_has_nothing_to_say(specs):
+def test_rule_reads_what_it_names_and_skipped_modules_have_no_finding(specs):
     undeclared, hidden = {}, {}
     for module, speaks in MODULES:
         every = rules(module)

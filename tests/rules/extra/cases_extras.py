@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from case_support import Case, spec, trained
 from cases_data import extra
-from cases_method import pairs
+from cases_method import prefs
 from cases_numerics import SMALL
 from cases_online import grpo
 from cases_strategy import zero
@@ -27,10 +27,10 @@ RANGES: tuple[Case, ...] = (
     numbered("pad_to_multiple_of = 8", "pad_to_multiple_of = -8", variant="pad-backwards"),
     numbered("data_seed = 0", "data_seed = 18446744073709551616", variant="data-seed"),
     numbered("past_index = -1", "past_index = 1", OLD, variant="past"),
-    Case("XP104", pairs("method dpo(loss=discopop)", extra("discopop_tau = 0.0")),
-         pairs("method dpo(loss=discopop)", extra("discopop_tau = 0.01")), variant="discopop"),
-    Case("XP104", pairs("method orpo", OLD, extra("label_pad_token_id = -1")),
-         pairs("method orpo", OLD, extra("label_pad_token_id = -100")), variant="label-pad"),
+    Case("XP104", prefs("method dpo(loss=discopop)", extra("discopop_tau = 0.0")),
+         prefs("method dpo(loss=discopop)", extra("discopop_tau = 0.01")), variant="discopop"),
+    Case("XP104", prefs("method orpo", OLD, extra("label_pad_token_id = -1")),
+         prefs("method orpo", OLD, extra("label_pad_token_id = -100")), variant="label-pad"),
     Case("XP104", grpo("", extra("top_entropy_quantile = -0.5")), grpo("", extra("top_entropy_quantile = 0.0")),
          variant="entropy"),
     Case("XP104", grpo("loss=sapo", extra("sapo_temperature_neg = 0.0")),
@@ -58,8 +58,8 @@ MEETING: tuple[Case, ...] = (
          spec(OLD, *EVALUATED, extra("jit_mode_eval = false"))),
     Case("XP274", spec(OLD, *EVALUATED, extra("jit_mode_eval = true")),
          spec("target trl-0.24", *EVALUATED, extra("jit_mode_eval = true")), variant="not-traced"),
-    Case("XP277", pairs("method dpo", OLD, extra("padding_value = 151936")),
-         pairs("method dpo", OLD, extra("padding_value = 151935"))),
+    Case("XP277", prefs("method dpo", OLD, extra("padding_value = 151936")),
+         prefs("method dpo", OLD, extra("padding_value = 151935"))),
     Case("XP319", spec(train=trained("gpt2 on alpaca"), batch="gbs=128 micro=16 seq=1025"),
          spec(train=trained("gpt2 on alpaca"), batch="gbs=128 micro=16 seq=1024"), variant="no-positions"),
     Case("XP319", spec(extra("pad_to_multiple_of = 1000"), train=trained("gpt2 on alpaca")),
@@ -80,11 +80,11 @@ MEETING: tuple[Case, ...] = (
          spec("method grpo(rewards=[format])", extra("remove_unused_columns = true"),
               train=trained("qwen2.5-3b on deepmath-103k")),
          {"rewards.py": "def short(completions, **columns):\n    return [0.0 for _ in completions]\n"}, variant="own"),
-    Case("XP691", pairs("method dpo(loss=[sigmoid(weight=0), sft(weight=0)])"),
-         pairs("method dpo(loss=[sigmoid(weight=0), sft(weight=1)])")),
-    Case("XP691", pairs("method dpo(loss=[sigmoid(weight=1), sft(weight=-2)])"),
-         pairs("method dpo(loss=[sigmoid(weight=2), sft(weight=-1)])"), variant="turned-round"),
-    Case("XP692", pairs("method reward", OLD, "memory(liger)"), pairs("method reward", "memory(liger)")),
+    Case("XP691", prefs("method dpo(loss=[sigmoid(weight=0), sft(weight=0)])"),
+         prefs("method dpo(loss=[sigmoid(weight=0), sft(weight=1)])")),
+    Case("XP691", prefs("method dpo(loss=[sigmoid(weight=1), sft(weight=-2)])"),
+         prefs("method dpo(loss=[sigmoid(weight=2), sft(weight=-1)])"), variant="turned-round"),
+    Case("XP692", prefs("method reward", OLD, "memory(liger)"), prefs("method reward", "memory(liger)")),
     Case("XP693", spec("method kto", OLD, extra("use_liger_loss = true"), train=trained(JUDGED),
                        batch="gbs=32 micro=16", **TWO),
          spec("method kto", OLD, extra("use_liger_loss = true"), train=trained(JUDGED), batch="gbs=16 micro=16",
@@ -93,7 +93,7 @@ MEETING: tuple[Case, ...] = (
                        batch="gbs=16 micro=16", hardware="1 x h100-80gb", strategy="ddp"),
          spec("method kto", OLD, "lora", extra("use_liger_loss = false"), train=trained(JUDGED),
               batch="gbs=16 micro=16", hardware="1 x h100-80gb", strategy="ddp"), variant="adapters"),
-    Case("XP694", pairs("method dpo", OLD, extra("ld_alpha = 0.5")), pairs("method dpo", extra("ld_alpha = 0.5"))),
+    Case("XP694", prefs("method dpo", OLD, extra("ld_alpha = 0.5")), prefs("method dpo", extra("ld_alpha = 0.5"))),
 )  # fmt: skip
 
 CASES: tuple[Case, ...] = (*RANGES, *MEETING)

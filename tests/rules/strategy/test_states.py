@@ -21,7 +21,7 @@ save "out/run"
 """
 
 
-def said(
+def messages(
     model: str, hardware: str, strategy: str = "strategy ddp", precision: str = "bf16", more: str = "", gbs: int = 64
 ) -> str:
     """The message of XP480 with the place and the help, or an empty text."""
@@ -64,14 +64,14 @@ def test_the_closed_forms(strategy: str, precision: str, more: str, bytes_: floa
 
 
 def test_the_specimens() -> None:
-    assert "strategy zero3" in said("llama-3.1-70b-instruct", "16 x a100-80gb")
-    assert "under ddp" in said("llama-3.1-70b-instruct", "8 x a100-80gb", strategy="")
-    assert said("llama-3.1-70b-instruct", "16 x a100-80gb", strategy="") == ""  # zero3 holds them
-    assert "strategy zero3(offload=cpu)" in said("qwen2.5-7b", "1 x t4", precision="fp32")
-    assert "zero3(offload=" in said("llama-3.1-70b-instruct", "8 x a100-80gb")
+    assert "strategy zero3" in messages("llama-3.1-70b-instruct", "16 x a100-80gb")
+    assert "under ddp" in messages("llama-3.1-70b-instruct", "8 x a100-80gb", strategy="")
+    assert messages("llama-3.1-70b-instruct", "16 x a100-80gb", strategy="") == ""  # zero3 holds them
+    assert "strategy zero3(offload=cpu)" in messages("qwen2.5-7b", "1 x t4", precision="fp32")
+    assert "zero3(offload=" in messages("llama-3.1-70b-instruct", "8 x a100-80gb")
 
 
-def test_of_a_strategy_that_nobody_wrote_nothing_is_said_before_the_spec_is_right() -> None:
+def test_chosen_strategy_has_no_finding_while_the_spec_has_errors() -> None:
     header = "train qwen2.5-7b-instruct on no-robots with"
     assert codes(checked(f"{header} attn=flsh2\n"), "error") == ["XP106"]
     assert codes(checked(f"{header} zero1 attn=flsh2 8 x t4\n"), "error") == ["XP106", "XP480"]
@@ -90,7 +90,7 @@ def test_of_a_strategy_that_nobody_wrote_nothing_is_said_before_the_spec_is_righ
 )  # fmt: skip
 def test_what_holds_is_not_refused(model: str, hardware: str, strategy: str, more: str) -> None:
     precision = "fp16" if "v100" in hardware else "fp32" if "t4" in hardware else "bf16"
-    assert not said(model, hardware, strategy, precision, more)
+    assert not messages(model, hardware, strategy, precision, more)
 
 
 def test_the_help_holds() -> None:
@@ -100,7 +100,7 @@ def test_the_help_holds() -> None:
         ("2 x rtx-4090", "qwen2.5-7b-instruct"),
         ("1 x rtx-4090", "qwen2.5-7b-instruct"),
     ):
-        message = said(model, hardware)
+        message = messages(model, hardware)
         strategy = message.partition("write `")[2].partition("`")[0]
         assert strategy.startswith("strategy "), message
         text = SPEC.format(model=model, hardware=hardware, strategy=strategy, precision="bf16", more="", gbs=64)

@@ -1,0 +1,59 @@
+"""Names are the field's words: functions, classes and modules bear none of the words of a private dialect."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from module_folders import folders
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDERS = ("tests",)
+"""What is read: to be extended to compiler, grammar and runtime."""
+NOT_YET = ("tests/runtime",)
+"""Folders that are still to be renamed."""
+INSTEAD = {
+    "told": "reported", "said": "written_as", "asked": "options", "meant": "suggested", "misnamed": "unknown_name",
+    "whole": "complete", "steady": "stable", "parting": "shutdown", "left_out": "excluded", "quiet": "irrelevant",
+    "behind": "followed_by", "beside": "next_to", "shops": "provider_names", "sides": "operands",
+    "ran": "finished_run", "pairs": "changes", "look": "inspect", "scene": "small_run", "harm": "silent_effect",
+    "drawn": "generated",
+}  # fmt: skip
+
+
+def modules(folder: str) -> Iterator[str]:
+    """The paths of a folder's modules, from the root."""
+    for place, _, names in os.walk(os.path.join(ROOT, folder)):
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(place, name), ROOT)
+            if name.endswith(".py") and not path.startswith(NOT_YET):
+                yield path
+
+
+def names(path: str) -> Iterator[tuple[str, int]]:
+    """A module's own name, and those of its functions and classes, with their lines."""
+    yield os.path.basename(path)[:-3], 1
+    with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
+        tree = ast.parse(handle.read())
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name, node.lineno
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_names_are_the_fields_words(folder: str) -> None:
+    wrong = [
+        f"{path}:{line}: {name}, perhaps {INSTEAD[word]}"
+        for path in modules(folder)
+        for name, line in names(path)
+        if (word := name.strip("_").lower()) in INSTEAD
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_modules_that_import_by_their_bare_names_have_each_their_own() -> None:
+    counts = Counter(name for folder in folders() for name in os.listdir(folder) if name.endswith(".py"))
+    assert {name for name, count in counts.items() if count > 1} <= {"conftest.py"}
