@@ -13,13 +13,13 @@ def trained(spec: Spec) -> int | None:
     """Rows that are trained on, after `take` and without the holdout; None if unknown."""
     rows = 0
     for source in spec.data:
-        whole, take = count(source), source.take
+        available, take = count(source), source.take
         if take is not None and take.unit == "count":
-            rows += int(take.value) if whole is None else min(whole, int(take.value))
-        elif whole is None:
+            rows += int(take.value) if available is None else min(available, int(take.value))
+        elif available is None:
             return None
         else:
-            rows += whole if take is None else int(whole * take.value)
+            rows += available if take is None else int(available * take.value)
     held = spec.get("data.holdout")
     if isinstance(held, Amount):
         rows -= ceil(rows * held.value) if held.unit == "share" else int(held.value)

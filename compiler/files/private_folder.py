@@ -130,6 +130,6 @@ def _prune(folder: int) -> None:
 
 
 def _is_entry(name: str) -> bool:
-    """Whether a name is that of an entry: 64 hexadecimal digits, and while it is written `.` and a process number."""
+    """Whether a file is an entry: its name is 64 hexadecimal digits, and `.` and a process id while it is written."""
     hexadecimal, _, number = name.partition(".")
     return len(hexadecimal) == 64 and not hexadecimal.strip("0123456789abcdef") and (not number or number.isdecimal())

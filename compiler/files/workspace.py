@@ -158,7 +158,7 @@ class Workspace:
             return ""
 
     def other_kind(self, written: str) -> str:
-        """What stands at a path that is neither a file nor a folder; an empty text if nothing does."""
+        """A phrase for a path that is neither a file nor a folder; an empty text if nothing exists there."""
         if "\0" in written:
             return ""
         try:

@@ -82,7 +82,7 @@ def adapters(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _checkpoints(spec: Spec) -> int:
-    """Checkpoints that stand at once: those that are kept, the best beside them, and the next while it is written."""
+    """Most checkpoints that exist at once: those that are kept, the best one, and the one that is being written."""
     every, keep, steps = spec.amount("save.every"), spec.get("save.keep"), spec.get("train.steps")
     if every.unit == "never":
         return 0

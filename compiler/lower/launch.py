@@ -108,9 +108,9 @@ number XPC_RETRIES "$XPC_RETRIES"
 
 C10D = """
 # Node 0 hosts the rendezvous, whatever its host name is; torch decides which node gets rank 0.
-holds=false
+is_host=false
 if [ "$NODE_RANK" -eq 0 ]; then
-  holds=true
+  is_host=true
 fi
 """
 
@@ -259,5 +259,5 @@ def _rendezvous_timeout(spec: Spec) -> str:
     c10d would find the host of its store by the machine's name, which may not resolve, so `is_host` names it.
     """
     if spec.text("launch.rendezvous") == "c10d":
-        return '--rdzv_conf "is_host=$holds,join_timeout=$wait"'
+        return '--rdzv_conf "is_host=$is_host,join_timeout=$wait"'
     return '--rdzv_conf "timeout=$wait"'

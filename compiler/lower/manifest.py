@@ -51,7 +51,7 @@ class ModelEntry:
 
 @record
 class DataEntry:
-    """One resolved source of data. A folder's digest is that of the output of sha256sum for its files.
+    """One resolved source of data. A folder's digest is the digest of sha256sum's output for its files.
 
     `evaluated` is the name of the evaluation set, for a source that is not trained on."""
 

@@ -43,18 +43,18 @@ say() { printf 'job.sbatch: %s\\n' "$*"; }
 # Runs a command to its end, passes USR1 and TERM on to it as USR1, and puts its exit status into $status. It is USR1
 # because srun kills its tasks when it gets TERM itself. A subshell waits in the foreground: bash may lose the status of
 # a command that ends at the moment when a signal interrupts `wait`.
-asked="" own=""
+stop_signal="" own=""
 # shellcheck disable=SC2317,SC2329 # the traps call it
 pass_on() {
   local child
-  asked=${asked:-$1}
+  stop_signal=${stop_signal:-$1}
   if { read -r child <"$own/child"; } 2>/dev/null; then kill -s USR1 "$child" 2>/dev/null || true; fi
 }
 trap 'pass_on USR1' USR1
 trap 'pass_on TERM' TERM
 run() {
   status=138
-  if [ -n "$asked" ]; then return; fi
+  if [ -n "$stop_signal" ]; then return; fi
   (
     trap : USR1 TERM
     code=0
@@ -80,11 +80,11 @@ if [ "${1:-}" = node ]; then
   export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$own/triton}
   run "$XPC_JOB_BUNDLE/launch.sh"
   # 138 and 143: the signal came before the run could handle it. Else 143 is kept for a node whose shell got it first.
-  if [ -n "$asked" ] && { [ "$status" = 138 ] || [ "$status" = 143 ]; }; then status=75; fi
+  if [ -n "$stop_signal" ] && { [ "$status" = 138 ] || [ "$status" = 143 ]; }; then status=75; fi
   if [ "$status" = 143 ]; then status=137; fi
   # A node that starts slowly could not yet handle the TERM that follows a failure.
   if [ "$status" != 0 ] && [ "$status" != 75 ] && ((SECONDS < 5)); then sleep $((5 - SECONDS)) || true; fi
-  if [ "$status" = 75 ] && [ "$asked" = USR1 ]; then
+  if [ "$status" = 75 ] && [ "$stop_signal" = USR1 ]; then
     # The batch shell passed the request on; it also runs on the first node and finds the mark there.
     if [ "$NODE_RANK" = 0 ]; then touch "$XPC_JOB_STOPPED"; fi
     exit 0
@@ -194,7 +194,7 @@ serve() {{
   srun --nodes=1 --ntasks=1 --relative={train} --cpu-bind=none --export=ALL {srun}bash "$script" server &
   server=$!
   local last=$((SECONDS + ${{XPC_SERVER_WAIT:-1800}}))
-  until [ -n "$asked" ] || "${{PYTHON:-python3}}" "$here/trainer/vllm_server.py" --answers "$XPC_VLLM_HOST"; do
+  until [ -n "$stop_signal" ] || "${{PYTHON:-python3}}" "$here/trainer/vllm_server.py" --answers "$XPC_VLLM_HOST"; do
     if ! kill -0 "$server" 2>/dev/null; then
       say "the vLLM server on ${{hosts[{train}]}} ended; its message is above" >&2
       exit 1
@@ -252,7 +252,7 @@ TEARDOWN = """\
 
 LOST = """\
   # A lost node ends the run on the others before Slurm notices. Test whether all nodes still start tasks.
-  if [ "$status" != 0 ] && [ "$status" != 75 ] && [ -z "$asked" ]; then
+  if [ "$status" != 0 ] && [ "$status" != 75 ] && [ -z "$stop_signal" ]; then
     timeout --kill-after=5 60 srun --nodes={nodes} --ntasks={nodes} --overlap true || again=true
   fi
   # A node that was still starting when another stopped: the highest status is its own, not that of the stop.
@@ -260,7 +260,7 @@ LOST = """\
 """
 
 NEXT = """\
-  if [ -n "$asked" ] || [ "$again" = true ] || ((status != 76 && (status <= 131 || status > 200))); then break; fi
+  if [ -n "$stop_signal" ] || [ "$again" = true ] || ((status != 76 && (status <= 131 || status > 200))); then break; fi
   if ((attempt < attempts)); then
     say "restarting from the newest complete checkpoint, if there is one: attempt $((attempt + 1)) of $attempts"
 {wait}  fi
@@ -274,7 +274,8 @@ END = """\
 if ((status > 200 && status < 255)); then status=$((status - 200)); fi
 
 # Stopped early: by a signal to the job, before or after the run could save, or by one to its nodes.
-if [ -e "$XPC_JOB_STOPPED" ] || [ "$status" = 75 ] || { [ -n "$asked" ] && [ "$status" = 138 ]; }; then again=true; fi
+if [ -n "$stop_signal" ] && [ "$status" = 138 ]; then again=true; fi
+if [ -e "$XPC_JOB_STOPPED" ] || [ "$status" = 75 ]; then again=true; fi
 if [ "$again" = true ]; then
   job=$(scontrol show job "$id")
   case "$job" in
