@@ -202,9 +202,9 @@ def fragment(table: dict[str, Entry], kind: str, asked: Asked) -> Draft:
         draft.put("target", asked.target)
     if asked.method is not None:
         draft.put("method", asked.method)
-    draft.settle(table, (), {})
+    draft.settle(table)
     for one in draft.read:
-        draft.settle(one, (), {})
+        draft.settle(one)
     return draft
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from xpc.compiler.importing import keys
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
 from xpc.compiler.importing.overrides import Asked, Machines, load, native
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
-from xpc.compiler.importing.text.entries import Entry, Unreadable, boolean, text
+from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, boolean, text
 from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.importing.trl.vicuna import VICUNA
@@ -19,21 +20,7 @@ from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import DEFAULT, names
 from xpc.grammar.record import evolve, record
 
-Entries = Mapping[str, Entry]
-
-QUIET_LAUNCH = (
-    "node_rank", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "standalone",
-    "max_restarts", "monitor_interval", "start_method", "role", "log_dir", "redirects", "tee", "local_addr", "hostfile",
-    "include", "exclude", "launcher", "launcher_args", "main_process_port", "main_process_ip", "machine_rank",
-    "same_network", "rdzv_conf", "main_training_function", "no_python", "bind_cores_to_rank", "local_ranks_filter",
-    "gpu_ids", "mixed_precision", "multi_gpu", "quiet", "debug", "num_cpu_threads_per_process", "enable_cpu_affinity",
-    "logs_specs", "max_train_steps", "save_pid", "elastic_training", "force_multi",
-)  # fmt: skip
-"""Options of launchers that say how processes find each other; `launch.sh` has its own."""
-SWITCHES = (
-    "standalone", "multi_gpu", "use_deepspeed", "use_fsdp", "cpu", "use_cpu", "no_python", "quiet", "debug",
-    "module", "m", "same_network", "enable_cpu_affinity", "tpu", "no_local_rank", "force_multi", "save_pid",
-)  # fmt: skip
+KEYS = keys.load("launchers.toml")
 ENVIRONMENT = {"WANDB_PROJECT": "wandb_project"}
 FASTCHAT = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
@@ -103,6 +90,7 @@ def _taken_apart(call: Call, file: str) -> Line:
 def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:
     """The launcher's options up to the program; `-m` names a module."""
     out: dict[str, Entry] = {}
+    flags = KEYS.column("flag")
     while words:
         word = words.pop(0)
         if not word.text.startswith("-"):
@@ -113,7 +101,7 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
             return out, words.pop(0).text if words else "", words
         if equals:
             out[key] = Entry(f"{key}", value, file, word.line, value)
-        elif key in SWITCHES or not words or words[0].text.startswith("-") or words[0].text.endswith(".py"):
+        elif key in flags or not words or words[0].text.startswith("-") or words[0].text.endswith(".py"):
             out[key] = Entry(key, True, file, word.line)
         else:
             one = words.pop(0)
@@ -264,6 +252,7 @@ def _launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None)
     """The options of the launcher: processes, nodes, and what accelerate's file would say."""
     table = dict(launch or {})
     extra: dict[str, Entry] = {}
+    irrelevant = KEYS.column("irrelevant")
     for key, one in line.options.items():
         if key == "config_file":
             continue
@@ -275,12 +264,12 @@ def _launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None)
                 sharding.count(draft, one, slot, found)
                 if key in ("num_processes", "num_machines") and key in table:
                     draft.note(table.pop(key), f"line {one.line} of the command says otherwise")
-        elif line.launcher == "accelerate" and key not in QUIET_LAUNCH:
+        elif line.launcher == "accelerate" and key not in irrelevant:
             extra[key] = one
         elif key == "mixed_precision" and line.launcher == "accelerate":
             table["mixed_precision"] = one
-        elif key in QUIET_LAUNCH:
-            draft.note(one, "launch.sh starts the processes in its own way")
+        elif key in irrelevant:
+            draft.note(one, irrelevant[key])
         else:
             draft.error(one, f"no option of {line.launcher} that is known here")
     return _accelerate(draft, extra, table) or None
@@ -288,7 +277,7 @@ def _launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None)
 
 def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]) -> dict[str, Entry]:
     """accelerate's options as its file would have them: `--use_fsdp --fsdp_version 2`."""
-    zero = {key: one for key, one in options.items() if key in ZERO}
+    zero = {key: one for key, one in options.items() if key in KEYS.column("renamed")}
     fsdp = {key: one for key, one in options.items() if key.startswith("fsdp_")}
     for switch, kind, inside, block in (("use_deepspeed", "DEEPSPEED", zero, "deepspeed_config"),
                                         ("use_fsdp", "FSDP", fsdp, "fsdp_config")):  # fmt: skip
@@ -306,14 +295,6 @@ def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]
         if key not in zero and key not in fsdp:
             table[key] = one
     return table
-
-
-ZERO = (
-    "zero_stage", "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path",
-    "offload_param_nvme_path", "gradient_accumulation_steps", "gradient_clipping", "zero3_init_flag",
-    "zero3_save_16bit_model", "deepspeed_hostfile", "deepspeed_exclusion_filter", "deepspeed_inclusion_filter",
-    "deepspeed_multinode_launcher", "deepspeed_config_file", "deepspeed_moe_layer_cls_names",
-)  # fmt: skip
 
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, asked: Asked) -> dict[str, Entry]:

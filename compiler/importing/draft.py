@@ -84,7 +84,8 @@ class Source:
 class Draft:
     """A spec in the making. `files` go beside it, by name; `later` are comments: what no setting can say yet;
     `differences` are comments, too: what the source's tool does and a run of the spec does not, by the tool's name of
-    it; `read` are the files that a source named; `text` is the whole spec where a bundle holds it."""
+    it; `read` are the files that a source named; `text` is the whole spec where a bundle holds it; `seen` are the keys
+    that a reader looked up, whether the source has them or not."""
 
     stack: Stack
     method: str = "sft"
@@ -102,6 +103,7 @@ class Draft:
     defaults: list[Fate] = field(factory=list)
     messages: list[Message] = field(factory=list)
     unknown: int = 0
+    seen: set[str] = field(factory=set)
 
     # -- what is said of a key -------------------------------------------------------------------------------------
 
@@ -271,16 +273,18 @@ class Draft:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def settle(self, entries: Mapping[str, Entry], known: Iterable[str], impossible: Mapping[str, str]) -> None:
-        """Every key without a fate: of no effect where it is null, or off and impossible, else an error."""
+    def settle(
+        self, entries: Mapping[str, Entry], known: Iterable[str] = (), refused: Mapping[str, str] | None = None
+    ) -> None:
+        """Every key without a fate: of no effect where it is null, or off and refused, else an error."""
         names = tuple(known)
         begun: set[tuple[str, str]] = set()
         for file, key in self.fates:
             begun.update((file, key[:at]) for at, letter in enumerate(key) if letter in ".[")
         for entry in entries.values():
-            self._settle(entry, names, impossible, begun)
+            self._settle(entry, names, refused or {}, begun)
 
-    def _settle(self, entry: Entry, known: tuple[str, ...], impossible: Mapping[str, str],
+    def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
         """`begun` are the keys that something inside of has a fate."""
         if (entry.file, entry.key) in self.fates:
@@ -289,14 +293,14 @@ class Draft:
         told = any((one.file, one.key) in self.fates for one in inside)
         if told or (entry.file, entry.key) in begun:
             for one in inside:
-                self._settle(one, known, impossible, begun)
+                self._settle(one, known, refused, begun)
             return
         last = entry.key.rpartition(".")[2]
-        if last in impossible:
+        if last in refused:
             if entry.off:
                 self.note(entry, "it is off")
             else:
-                self.error(entry, impossible[last])
+                self.error(entry, refused[last])
         elif entry.value is None:
             self.note(entry, NULL if last in known else "null: it says nothing")
         else:

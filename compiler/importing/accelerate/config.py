@@ -4,39 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 
 from xpc.compiler.importing.accelerate import deepspeed as zero
-from xpc.compiler.importing.accelerate.deepspeed_files import FILES
 from xpc.compiler.importing.draft import NULL, Draft
+from xpc.compiler.importing.keys import is_usual, load, read_toml
 from xpc.compiler.importing.overrides import Asked, Machines, named_table
 from xpc.compiler.importing.text import json as jsontext
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
 from xpc.compiler.lower.accelerate import ATTENTION
 from xpc.compiler.stacks import able
-
-Entries = Mapping[str, Entry]
 
 SHARDING = {
     "FULL_SHARD": ("fsdp1", True), "SHARD_GRAD_OP": ("fsdp1", False), "NO_SHARD": ("ddp", None),
     "HYBRID_SHARD": ("hsdp", True), "HYBRID_SHARD_ZERO2": ("hsdp", False),
 }  # fmt: skip
 CODES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"}
-QUIET = {
-    "compute_environment": "launch.sh starts the run", "debug": "debugging aid", "machine_rank": "the launch's",
-    "main_process_ip": "the launch's: a host name never stands in a spec", "main_process_port": "the launch's",
-    "main_training_function": "the bundle has a program of its own", "rdzv_backend": "the launch's",
-    "same_network": "the launch's", "gpu_ids": "the launch's: CUDA_VISIBLE_DEVICES", "downcast_bf16": "TPUs only",
-    "tpu_env": "TPUs only", "tpu_use_cluster": "TPUs only", "tpu_use_sudo": "TPUs only", "tpu_name": "TPUs only",
-    "tpu_zone": "TPUs only", "tpu_vm": "TPUs only", "command_file": "the bundle has a program of its own",
-    "commands": "the bundle has a program of its own", "main_process_id": "the launch's",
-}  # fmt: skip
-SAME = {
-    "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_backward_prefetch": "BACKWARD_PRE",
-    "fsdp_cpu_ram_efficient_loading": True, "fsdp_sync_module_states": True, "fsdp_use_orig_params": True,
-    "fsdp_forward_prefetch": False, "fsdp_limit_all_gathers": True, "fsdp_min_num_params": 0,
-}  # fmt: skip
-"""What a bundle states anyway."""
+KEYS = load("accelerate/keys.toml")
 BLOCKS = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "parallelism_config": "FSDP"}
 OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 
@@ -81,8 +64,8 @@ def accelerate(draft: Draft, table: Entries, asked: Asked, found: Machines) -> N
     for key, one in table.items():
         if (one.file, one.key) in draft.fates or one.mapping:
             continue
-        if key in QUIET:
-            draft.note(one, QUIET[key])
+        if key in KEYS:
+            draft.note(one, KEYS[key].irrelevant)
         elif one.off or one.value in ("no", "NO"):
             draft.note(one, "it is off")
         elif not draft.escape("accelerate", key, one):
@@ -204,10 +187,10 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
     for key, one in table.items():
         if (one.file, one.key) in draft.fates:
             continue
-        value = boolean(one) if isinstance(SAME.get(key), bool) else text(one)
+        row = KEYS.get(f"fsdp_config.{key}")
         if one.empty:
             draft.note(one, NULL)
-        elif key in SAME and (value == SAME[key] or (key == "fsdp_min_num_params" and integer(one) == 0)):
+        elif row is not None and is_usual(row, one):
             draft.note(one, "a bundle states the same")
         elif key == "fsdp_transformer_layer_cls_to_wrap":
             draft.note(one, "the model itself names its layers")
@@ -343,7 +326,7 @@ def named_file(draft: Draft, entry: Entry, asked: Asked) -> None:
         return
     name = text(entry) or ""
     data = asked.read(name)
-    usual = None if data is not None else FILES.get(name.rpartition("/")[2])
+    usual = None if data is not None else read_toml("accelerate/deepspeed_files.toml").get(name.rpartition("/")[2])
     if usual is not None:
         data = json.dumps(usual).encode()
         draft.warn(entry, "the file is not there: what the tool's own file of this name holds is written",

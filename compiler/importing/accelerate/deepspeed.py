@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, plain
+from xpc.compiler.importing.keys import load
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, plain
 from xpc.compiler.language import extras
 from xpc.compiler.language.kinds import Amount
 
-Entries = Mapping[str, Entry]
-
 STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
-FLAGS = {
-    "overlap_comm": "strategy.overlap_comm", "reduce_scatter": "strategy.reduce_scatter",
-    "contiguous_gradients": "strategy.contiguous_gradients",
-    "round_robin_gradients": "strategy.round_robin_gradients",
-}  # fmt: skip
-SIZES = {"allgather_bucket_size": "strategy.allgather_bucket", "reduce_bucket_size": "strategy.reduce_bucket"}
-OLDER = {
-    "max_live_parameters": "stage3_max_live_parameters", "max_reuse_distance": "stage3_max_reuse_distance",
-    "prefetch_bucket_size": "stage3_prefetch_bucket_size", "gather_16bit_weights_on_model_save":
-    "stage3_gather_16bit_weights_on_model_save", "param_persistence_threshold": "stage3_param_persistence_threshold",
-    "stage3_gather_fp16_weights_on_model_save": "stage3_gather_16bit_weights_on_model_save",
-}  # fmt: skip
-"""Names of the third stage without their prefix, which DeepSpeed takes for aliases."""
-SAME = {
-    "train_batch_size": "batch.gbs", "train_micro_batch_size_per_gpu": "batch.micro",
-    "gradient_accumulation_steps": "batch.accum", "gradient_clipping": "optimizer.clip",
-}  # fmt: skip
+KEYS = load("accelerate/deepspeed.toml")
 AUTO = "auto: it follows the trainer's arguments"
 
 
 def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
     """A whole file, or a mapping in another one, whose keys then begin with `prefix`."""
-    for name, path in SAME.items():
+    for name, path in KEYS.column("setting").items():
         one = table.get(name)
         if one is not None and one.value == "auto":
             draft.note(one, AUTO)
@@ -65,9 +48,10 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
         draft.note(entry, AUTO)
         return
     head, _, last = key.rpartition(".")
-    name = f"{head}.{OLDER[last]}" if last in OLDER else key
+    older = KEYS.block("zero_optimization").column("renamed")  # DeepSpeed takes these for aliases
+    name = f"{head}.{older[last]}" if last in older else key
     why = extras.removed(draft.stack, "deepspeed", name)
-    stage3 = last.startswith("stage3_") or last in OLDER
+    stage3 = last.startswith("stage3_") or last in older
     strategy = draft.settings.get("strategy")
     if why is not None:
         draft.note(entry, why)
@@ -123,14 +107,9 @@ def precision(draft: Draft, table: Entries) -> None:
             draft.note(on, "it is off")
     for inner in table["fp16"].mapping if "fp16" in table else ():
         one = table["fp16"].mapping[inner]
-        usual = {
-            "loss_scale": 0,
-            "initial_scale_power": 16,
-            "loss_scale_window": 1000,
-            "hysteresis": 2,
-            "min_loss_scale": 1,
-        }
-        if (one.file, one.key) not in draft.fates and usual.get(inner) == number(one):
+        row = KEYS.get(f"fp16.{inner}")
+        usual = row.usual[0] if row is not None and row.usual else None
+        if (one.file, one.key) not in draft.fates and usual == number(one):
             draft.note(one, "a bundle states the same")
 
 
@@ -214,7 +193,7 @@ def stage(draft: Draft, block: Entry | None) -> None:
         draft.put("strategy", STAGES[number_ or 0], level)
     elif level is not None:
         draft.error(level, "it takes 0, 1, 2 or 3")
-    for name, path in (FLAGS | SIZES).items():
+    for name, path in KEYS.block("zero_optimization").column("setting").items():
         one = table.get(name)
         if one is not None and one.value == "auto":
             draft.note(one, AUTO)
@@ -296,17 +275,12 @@ def inline(draft: Draft, block: Entry, value: object = None) -> None:
         draft.note(saved, "a bundle gathers the weights that it saves")
     elif saved is not None:
         draft.escape("deepspeed", "zero_optimization.stage3_gather_16bit_weights_on_model_save", saved)
-    quiet = {
-        "zero3_init_flag": "a bundle shards the weights as they are read, under zero3",
-        "deepspeed_multinode_launcher": "each node starts its own processes",
-        "deepspeed_hostfile": "launch.sh names hosts",
-        "deepspeed_inclusion_filter": "launch.sh names hosts", "deepspeed_exclusion_filter": "launch.sh names hosts",
-    }  # fmt: skip
+    irrelevant = load("accelerate/keys.toml").block("deepspeed_config").column("irrelevant")
     for name, one in table.items():
         if (one.file, one.key) in draft.fates:
             continue
-        if name in quiet:
-            draft.note(one, quiet[name])
+        if name in irrelevant:
+            draft.note(one, irrelevant[name])
         elif one.off or plain(one) == "none":
             draft.note(one, "it is off")
         elif name != "deepspeed_config_file":

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, text, words
+from xpc.compiler.importing.text.entries import Entries, boolean, text, words
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.registry.linear_layers import NAMES
-
-Entries = Mapping[str, Entry]
 
 LINEAR = {*NAMES["llama"].values()}
 """Every linear layer of a decoder layer, as most families name them."""

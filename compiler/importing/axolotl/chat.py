@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from xpc.compiler import registry
 from xpc.compiler.importing.axolotl import templates as axolotl_templates
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.importing.text.entries import Entry, boolean, text, whole, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, whole, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import record
-
-Entries = Mapping[str, Entry]
 
 ROLES = {"human": "user", "gpt": "assistant"}
 EVERYONE = ("system", "user", "assistant", "tool")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 from xpc.compiler.data.row_shapes import ROLES as KNOWN
 from xpc.compiler.data.shapes import SHAPES
@@ -15,20 +14,11 @@ from xpc.compiler.importing.axolotl import rows as axolotl_rows
 from xpc.compiler.importing.axolotl import templates as axolotl_templates
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.importing.text.entries import Entry, boolean, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.setting import ROLES
 
-Entries = Mapping[str, Entry]
-
-READ = (
-    "datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja", "chat_template_kwargs",
-    "default_system_message", "train_on_inputs", "shuffle_merged_datasets", "shuffle_before_merging_datasets",
-    "dataset_exact_deduplication", "min_sample_len", "dataset_shard_num", "dataset_shard_idx", "streaming",
-    "curriculum_sampling", "excess_length_strategy", "skip_prepare_dataset", "test_datasets",
-)  # fmt: skip
-"""The keys that this module reads."""
 INSTRUCTION = (
     "alpaca", "alpaca_chat", "alpaca_w_system", "gpteacher", "reflection", "explainchoice", "jeopardy",
     "summarizetldr", "creative_acr", "context_qa", "oasst", "input_output", "stepwise_supervised",
@@ -43,22 +33,6 @@ COLUMNS = {
 TALKS = ("argilla_chat", "ultra")
 """Types of pairs whose answers are conversations."""
 SYSTEM = "axolotl puts what a column `system` holds before the question, and the spec reads no such column"
-QUIET_SOURCE = {
-    "ds_type": "the file says what it is",
-    "roles": "the runtime knows the speakers",
-    "train_on_eos": "the end of an answer is in the loss",
-    "roles_to_train": "",
-    "preprocess_shards": "how rows are read",
-    "trust_remote_code": "no code of a dataset is run",
-    "conversation": "the chat template decides",
-    "message_property_mappings": "",
-    "train_on_eot": "the end of an answer is in the loss",
-    "chat_template": "",
-    "shards": "",
-    "field_system": "",
-    **dict.fromkeys(("field_human", "field_model"), "no type of axolotl's reads it"),
-    "strategy": "",
-}
 
 
 def data(draft: Draft, named: Entries, asked: Asked) -> None:
@@ -344,6 +318,7 @@ def _mapped(table: Entries, key: str, older: str) -> str:
 
 
 def _rest(draft: Draft, table: Entries) -> None:
+    irrelevant = axolotl_keys.KEYS.block("datasets").column("irrelevant")
     for key, one in table.items():
         if (one.file, one.key) in draft.fates:
             continue
@@ -354,8 +329,8 @@ def _rest(draft: Draft, table: Entries) -> None:
             draft.mark(one, "mapped", "data { format }")
         elif key in ("roles_to_train", "train_on_eos", "train_on_eot", "chat_template", "chat_template_jinja"):
             continue  # see axolotl_chat
-        elif key in ("ds_type", "trust_remote_code", "conversation", "preprocess_shards", "field_human", "field_model"):
-            corpus.everything(draft, one, QUIET_SOURCE[key])
+        elif key in irrelevant:
+            corpus.everything(draft, one, irrelevant[key])
         elif one.off:
             draft.note(one, "it is off")
         elif key == "drop_system_message" and not one.off:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.text.entries import Entry, plain, text
+from xpc.compiler.importing.text.entries import Entries, Entry, plain, text
 from xpc.compiler.importing.trl import data as corpus
-
-Entries = Mapping[str, Entry]
 
 PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_remote_code")
 """What says where the rows of a data set lie, and not how they are read."""

@@ -3,14 +3,10 @@ utils/config/__init__.py (`normalize_config`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.importing.draft import NULL, Draft, Fate
-from xpc.compiler.importing.text.entries import Entry, number
+from xpc.compiler.importing.text.entries import Entries, Entry, number
 from xpc.compiler.importing.trl import schedule, switches
 from xpc.compiler.language.kinds import EPOCH, Amount
-
-Entries = Mapping[str, Entry]
 
 
 def intervals(draft: Draft, named: Entries) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, text
-
-Entries = Mapping[str, Entry]
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 
 NEUTRAL = {
     "use_cache": "training keeps no cache of keys and values",

@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.importing.text.entries import Entry, boolean
-
-Entries = Mapping[str, Entry]
+from xpc.compiler.importing.text.entries import Entries, boolean
 
 
 def precision(draft: Draft, named: Entries) -> None:

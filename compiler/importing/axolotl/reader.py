@@ -3,8 +3,6 @@ evaluations and checkpoints counted by epoch. Source: axolotl 0.18.0, utils/sche
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.importing import families
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.axolotl import adapter as axolotl_adapter
@@ -13,10 +11,11 @@ from xpc.compiler.importing.axolotl import intervals as axolotl_intervals
 from xpc.compiler.importing.axolotl import keys as axolotl_keys
 from xpc.compiler.importing.axolotl import model as axolotl_model
 from xpc.compiler.importing.axolotl import precision as axolotl_precision
-from xpc.compiler.importing.axolotl.keys import IMPOSSIBLE, KEPT, PAIRS, QUIET, SAME
+from xpc.compiler.importing.axolotl.keys import KEYS
 from xpc.compiler.importing.draft import Draft, Fate
+from xpc.compiler.importing.keys import has_needed
 from xpc.compiler.importing.overrides import Asked, Machines, load
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import reader as trlyaml
@@ -26,29 +25,7 @@ from xpc.compiler.language import methods
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.stacks import DEFAULT
 
-Entries = Mapping[str, Entry]
-
 METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": ""}
-OWN = (
-    "rl", "reward_model", "tf32", "bf16", "fp16", "bfloat16", "float16", "adapter", "lora_target_linear",
-    "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout", "load_in_4bit", "load_in_8bit",
-    "evals_per_epoch", "saves_per_epoch", "val_set_size", "load_best_model_at_end", "hub_model_id", "hub_strategy",
-    "hub_revision", "early_stopping_patience", "eval_steps", "eval_strategy", "save_steps", "save_strategy",
-    "sample_packing", "eval_sample_packing", "pretrain_multipack_attn",
-    "attn_implementation", "flash_attention", "sdp_attention", "flex_attention", "eager_attention",
-    "xformers_attention", "gradient_checkpointing", "gradient_checkpointing_kwargs", "activation_offloading",
-    "plugins", "special_tokens", "wandb_project", "wandb_name", "wandb_run_id", "use_wandb", "use_tensorboard",
-    "use_trackio", "trackio_project_name", "trackio_run_name", "cosine_min_lr_ratio", "fsdp", "fsdp_config",
-    "fsdp_version", "dp_shard_size", "dp_replicate_size", "context_parallel_size", "deepspeed",
-    "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "overrides_of_model_config",
-    "ray_num_workers", "auto_resume_from_checkpoints", "qat", "fp8", "fp8_enable_fsdp_float8_all_gather",
-    "model_quantization_config", "model_quantization_config_kwargs", "bnb_config_kwargs", "rl_beta", "dpo_beta",
-    "orpo_alpha", "max_prompt_len",
-    "tokens", "lora_model_dir", "lr_quadratic_warmup", "base_model_config", "optim_args",
-    "lora_modules_to_save", "lora_target_parameters", "peft_use_rslora", "peft_use_dora", "loraplus_lr_ratio",
-    "loraplus_lr_embedding",
-)  # fmt: skip
-"""Keys that the functions below read."""
 
 
 def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
@@ -65,8 +42,8 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
         if one is not None and (one.file, one.key) not in draft.fates:
             draft.mark(one, "mapped", f"method {method}")
     found = Machines()
-    same = {**SAME, **PAIRS} if word == "dpo" else SAME
-    named = {same.get(key, key): one for key, one in entries.items()}
+    same = {key: row.renamed for key, row in KEYS.items() if row.renamed and has_needed(entries, row.needs)}
+    named = Lookups({same.get(key, key): one for key, one in entries.items()}, draft.seen)
     models.model(draft, {key: one for key, one in named.items() if key in ("model_name_or_path", "model_revision")})
     config, base = named.get("base_model_config"), named.get("model_name_or_path")
     if config is not None and (config.empty or (base is not None and config.value == base.value)):
@@ -78,7 +55,7 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
     axolotl_precision.tf32(draft, named, asked)
     axolotl_precision.memory(draft, named)
     axolotl_intervals.intervals(draft, named)
-    own = {*OWN, *IMPOSSIBLE, *KEPT, *QUIET, *axolotl_data.READ}
+    own = {key for key, row in KEYS.items() if not row.renamed}
     if methods.METHODS[method].generates and "max_length" in named:
         draft.note(named["max_length"], f"{method} reads the lengths of prompts and completions")
         own.add("max_length")
@@ -105,9 +82,9 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
     axolotl_keys.rest(draft, named)
     axolotl_model.configured(draft, named)
     axolotl_model.mxfp4(draft, named)
-    draft.settle(entries, [*trlyaml.known(draft.stack, method), *SAME, *OWN, *axolotl_data.READ], IMPOSSIBLE)
+    draft.settle(entries, axolotl_keys.names(), KEYS.column("refused"))
     for table in (launch, zero, *draft.read):
-        draft.settle(table or {}, (), {})
+        draft.settle(table or {})
     return draft
 
 
@@ -184,7 +161,7 @@ def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None
             draft.note(one, "nothing is split")
         elif one is not None:
             draft.error(one, f"the language has no {key.partition('_')[0]} parallelism")
-    table = dict(named)
+    table = dict(named.items())
     if "fsdp" not in table and config is not None and config.mapping:
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
         draft.fates.setdefault((config.file, "fsdp"), _implied(config))

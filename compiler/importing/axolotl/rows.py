@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, integer
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 
-Entries = Mapping[str, Entry]
 SCALE = 1_000_000
 """A share of rows is written with so many parts, rounded up, as axolotl's first part is."""
 

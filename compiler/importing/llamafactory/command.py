@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory.reader import llamafactory
 from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.importing.text.entries import Entry, Unreadable, integer
+from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, integer
 from xpc.compiler.importing.text.shell import Word
 from xpc.grammar.record import evolve
-
-Entries = Mapping[str, Entry]
 
 VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
 """What its command trains; the verbs of the second layout name the method."""

@@ -6,20 +6,18 @@ import json
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.llamafactory.dataset_info import OWN, About
-from xpc.compiler.importing.llamafactory.sets import rows
+from xpc.compiler.importing.keys import read_toml
+from xpc.compiler.importing.llamafactory.sets import About, rows
 from xpc.compiler.importing.llamafactory.templates import llamafactory_template, templates
 from xpc.compiler.importing.overrides import Asked, named_table
 from xpc.compiler.importing.text import yaml as yamltext
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import switches
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.specfile import quoted
 from xpc.grammar.record import evolve
-
-Entries = Mapping[str, Entry]
 
 
 def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
@@ -258,7 +256,7 @@ def _holdout(draft: Draft, named: Entries, asked: Asked, base: str, stage: str, 
 def _information(asked: Asked, folder: str) -> Mapping[str, About]:
     """LLaMA-Factory's `dataset_info.json`, where it lies beside the source; its own, which its folder `data` has."""
     data = asked.read(f"{folder}/dataset_info.json")
-    own = OWN if folder.rstrip("/").rpartition("/")[2] == "data" else {}
+    own = read_toml("llamafactory/dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}
     try:
         found = None if data is None else json.loads(data)
     except ValueError:

@@ -9,21 +9,7 @@ from xpc.compiler.importing import families, local_model
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory import data as llamafactory_data
-from xpc.compiler.importing.llamafactory.keys import (
-    ADDED,
-    FP8,
-    IMPOSSIBLE,
-    KEPT,
-    MEDIA,
-    MEGATRON,
-    OURS,
-    PADDED,
-    PROJECTED,
-    QUIET,
-    SAME,
-    SPLIT,
-    STAGES,
-)
+from xpc.compiler.importing.llamafactory.keys import ADDED, FP8, KEYS, MEDIA, PADDED, PROJECTED, SPLIT, STAGES
 from xpc.compiler.importing.llamafactory.refusals import refusals
 from xpc.compiler.importing.llamafactory.switches import (
     layout,
@@ -35,7 +21,7 @@ from xpc.compiler.importing.llamafactory.switches import (
 )
 from xpc.compiler.importing.llamafactory.tuning import quantized, tuning
 from xpc.compiler.importing.overrides import Asked, Machines, load
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import reader as trlyaml
@@ -44,8 +30,6 @@ from xpc.compiler.importing.trl.switches import follow, patience, router
 from xpc.compiler.language.kinds import NEVER, Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS
 from xpc.compiler.stacks import DEFAULT
-
-Entries = Mapping[str, Entry]
 
 FIRST: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 8, "optimizer.lr": 5e-5, "eval.micro": 8, "save.every": Amount("count", 500),
@@ -76,7 +60,8 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     elif stage is not None:
         draft.mark(stage, "mapped", f"method {method}")
     found = Machines()
-    named = {SAME.get(key, key): one for key, one in entries.items() if key not in (*QUIET, *KEPT)}
+    same, unread = KEYS.column("renamed"), {**KEYS.column("irrelevant"), **KEYS.column("comment")}
+    named = Lookups({same.get(key, key): one for key, one in entries.items() if key not in unread}, draft.seen)
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
     for key in MEDIA if local_model.registered(draft.model, asked) is not None else ():
         if key in named:
@@ -84,7 +69,8 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     models.new_tokens(draft, [named[key] for key in ADDED if key in named])
     if "resize_vocab" in named:
         draft.note(named["resize_vocab"], "the embeddings grow with the tokens")
-    rest = {key: one for key, one in named.items() if not _ours(key) and not (key == "fp16" and one.off)}
+    others = {key for key, row in KEYS.items() if row.read or row.refused}
+    rest = {key: one for key, one in named.items() if key not in others and not (key == "fp16" and one.off)}
     trainer.arguments(draft, trainers(draft, rest, named))
     _precision(draft, named, asked.method)
     tuning(draft, named)
@@ -118,25 +104,14 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
             "itself"
         },
     )
-    draft.keep(entries, KEPT)
+    draft.keep(entries, KEYS.column("comment"))
     layout(draft, entries)
     refusals(draft, named, word)
-    for key, why in QUIET.items():
-        if key in entries:
-            _quiet(draft, entries[key], why)
-    draft.settle(entries, [*trlyaml.known(draft.stack, method), *SAME, *OURS, *IMPOSSIBLE, *QUIET], IMPOSSIBLE)
+    KEYS.note_irrelevant(draft, entries)
+    draft.settle(entries, trlyaml.known(draft, KEYS), KEYS.column("refused"))
     for table in (launch, zero, *draft.read):
-        draft.settle(table or {}, (), {})
+        draft.settle(table or {})
     return draft
-
-
-def _ours(key: str) -> bool:
-    return key in (*OURS, *SPLIT, *MEGATRON, *FP8) or key in IMPOSSIBLE or key in trlyaml.MODEL or key in trlyaml.SHARD
-
-
-def _quiet(draft: Draft, entry: Entry, why: str) -> None:
-    for one in entry.mapping.values() or [entry]:
-        draft.note(one, why)
 
 
 def _precision(draft: Draft, named: Entries, asked_method: str | None) -> None:
@@ -272,9 +247,6 @@ def _megatron(draft: Draft, named: Entries) -> None:
             draft.note(one, "nothing is split")
         elif one is not None:
             draft.error(one, "the stack has no Megatron", "`--deepspeed` or `--accelerate` says how states are sharded")
-    for key in MEGATRON:
-        if key in named:
-            draft.note(named[key], "Megatron's way of computing the same")
     eight = named.get("fp8")
     for key in FP8:
         one = named.get(key)
@@ -289,7 +261,7 @@ def _kernels(draft: Draft, named: Entries) -> None:
     word = None if flash is None else str(text(flash)).lower()
     if flash is not None and word in ("auto", "none"):
         draft.note(flash, "sdpa, as transformers chooses")
-    elif flash is not None and word in ATTENTION:
+    elif flash is not None and word is not None and word in ATTENTION:
         draft.put("model.attn", ATTENTION[word], flash)
     elif flash is not None:
         draft.error(flash, "the language has no such attention", "write auto, disabled, sdpa, fa2 or fa3")

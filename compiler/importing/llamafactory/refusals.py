@@ -6,12 +6,8 @@ finetuning_args.py (`__post_init__`). What the language refuses itself in one se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, number, text
-
-Entries = Mapping[str, Entry]
+from xpc.compiler.importing.text.entries import Entries, Entry, number, text
 
 BESIDE = (
     ("mask_history", "train_on_prompt"),

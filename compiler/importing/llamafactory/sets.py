@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 from xpc.compiler.data.row_shapes import ROLES as KNOWN
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.llamafactory.dataset_info import About
 from xpc.compiler.importing.text.entries import Entry
 from xpc.grammar.record import record
 
+About = Mapping[str, object]
+"""What a `dataset_info.json` says of a set."""
 SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
 """The roles of those who speak, by LLaMA-Factory's key of each."""
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}

@@ -5,15 +5,11 @@ Source: LLaMA-Factory 0.9.5, hparams/ and v1/config/.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.llamafactory.keys import FIXED, PPO, SECOND, WITH
-from xpc.compiler.importing.text.entries import Entry, boolean, number, text
+from xpc.compiler.importing.llamafactory.keys import KEYS, SECOND
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text
 from xpc.compiler.language.kinds import EPOCH, Amount
-
-Entries = Mapping[str, Entry]
 
 FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe")
 """Whose router LLaMA-Factory balances by `moe_aux_loss_coef` (model/model_utils/moe.py)."""
@@ -21,21 +17,8 @@ FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe",
 
 def switches(draft: Draft, named: Entries, stage: str) -> None:
     """Keys of one value, keys that wait for another, and the balance of experts."""
-    for key, (usual, why, refusal) in FIXED.items():
-        entry = named.get(key)
-        if entry is not None and (entry.empty or entry.value in usual):
-            draft.note(entry, why)
-        elif entry is not None and not (key in WITH and not _on(named, WITH[key])):
-            draft.error(entry, refusal)
-    for key, switch in WITH.items():
-        if key in named and not _on(named, switch):
-            draft.note(named[key], f"`{switch}` is not on")
-    for key in PPO:
-        if key in named and stage != "ppo":
-            draft.note(named[key], "the stage ppo alone reads it")
-    margin, loss = named.get("simpo_gamma"), named.get("pref_loss")
-    if margin is not None and (loss is None or loss.value != "simpo"):
-        draft.note(margin, "the loss simpo alone reads it")
+    KEYS.apply_usual(draft, named)
+    KEYS.note_unneeded(draft, named)
     _balance(draft, named.get("moe_aux_loss_coef"))
 
 

@@ -9,10 +9,8 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory.keys import BESIDE, FROZEN, LORA, OFT, READ
-from xpc.compiler.importing.text.entries import Entry, integer, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, integer, text, words
 from xpc.compiler.importing.trl import model as models
-
-Entries = Mapping[str, Entry]
 
 WORDS = ("lora", "oft", "freeze", "full")
 SECOND = {"r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import ItemsView, Iterator, Mapping
 
 from xpc.grammar.record import field, record
 
@@ -82,6 +83,30 @@ class Entry:
     def off(self) -> bool:
         """Whether a switch is off or nothing is said."""
         return self.empty or boolean(self) is False
+
+
+Entries = Mapping[str, Entry]
+
+
+class Lookups(Mapping[str, Entry]):
+    """The keys of a configuration. `seen` gets each name that a reader looks up, whether the file has it or not."""
+
+    def __init__(self, entries: Entries, seen: set[str]) -> None:
+        self.entries, self.seen = entries, seen
+
+    def __getitem__(self, name: str) -> Entry:
+        self.seen.add(name)
+        return self.entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def items(self) -> ItemsView[str, Entry]:
+        """All keys with their values, which looks up none of them by name."""
+        return self.entries.items()
 
 
 def plain(entry: Entry) -> object:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, words
-from xpc.compiler.importing.torchtune.keys import FUSED, SAME, component
-
-Entries = Mapping[str, Entry]
+from xpc.compiler.importing.text.entries import Entries, boolean, words
+from xpc.compiler.importing.torchtune.keys import FUSED, KEYS, component
 
 
 def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
@@ -30,7 +26,7 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
         draft.default("lora.double_quant", True, "torchtune quantizes the scales, too")
     for key in ("lora_rank", "lora_alpha", "lora_dropout"):
         if key in inside:
-            draft.setting(SAME[f"model.{key}"], inside[key])
+            draft.setting(KEYS[f"model.{key}"].setting, inside[key])
     for path, value in (("lora.rank", 8), ("lora.alpha", 16.0), ("lora.dropout", 0.0)):
         draft.default(path, value, "not set: torchtune's own")
     dora = inside.get("use_dora")

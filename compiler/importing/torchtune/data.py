@@ -4,16 +4,16 @@ itself. Source: torchtune 0.6.1, datasets/."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, plain, text
-from xpc.compiler.importing.torchtune.keys import SAME
+from xpc.compiler.importing.keys import read_toml
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, plain, text
+from xpc.compiler.importing.torchtune.keys import KEYS
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.registry import find_model
 from xpc.grammar.record import evolve, record
-
-Entries = Mapping[str, Entry]
 
 LONGEST = 4096
 """Tokens of the longest sequence where torchtune cuts none."""
@@ -24,38 +24,23 @@ class Rows:
     """A component: the repository that it reads, the shape of its rows, its own columns by torchtune's name of each,
     whether the loss is on questions, too, and whether a longer text goes on in the next packed sequence."""
 
-    source: str | None
     shape: str
     columns: Mapping[str, str]
+    source: str | None = None
     train_on_input: bool = False
     goes_on: bool = False
     config: str | None = None
 
 
 ALPACA = {"instruction": "instruction", "input": "input", "output": "output"}
-COMPONENTS = {
-    "alpaca_dataset": Rows("tatsu-lab/alpaca", "alpaca", ALPACA, True),
-    "alpaca_cleaned_dataset": Rows("yahma/alpaca-cleaned", "alpaca", ALPACA, True),
-    "samsum_dataset": Rows("Samsung/samsum", "prompt_completion", {"input": "dialogue", "output": "summary"}),
-    "grammar_dataset": Rows("liweili/c4_200m", "prompt_completion", {"input": "input", "output": "output"}),
-    "instruct_dataset": Rows(None, "prompt_completion", {"input": "input", "output": "output"}),
-    "slimorca_dataset": Rows("Open-Orca/SlimOrca-Dedup", "conversations", {"conversations": "conversations"}),
-    "chat_dataset": Rows(None, "conversations", {"conversations": "conversations"}),
-    "preference_dataset": Rows(None, "preference", {"chosen": "chosen", "rejected": "rejected"}),
-    "hh_rlhf_helpful_dataset": Rows(
-        "RLHFlow/HH-RLHF-Helpful-standard", "preference", {"chosen": "chosen", "rejected": "rejected"}
-    ),
-    "stack_exchange_paired_dataset": Rows(
-        "lvwerra/stack-exchange-paired",
-        "preference",
-        {"prompt": "question", "chosen": "response_j", "rejected": "response_k"},
-    ),
-    "text_completion_dataset": Rows(None, "text", {"column": "text"}, goes_on=True),
-    "cnn_dailymail_articles_dataset": Rows("ccdv/cnn_dailymail", "text", {"column": "article"}, goes_on=True),
-    "wikitext_dataset": Rows(
-        "EleutherAI/wikitext_document_level", "text", {"column": "page"}, goes_on=True, config="wikitext-103-v1"
-    ),
-}
+
+
+@cache
+def components() -> dict[str, Rows]:
+    """The data sets of torchtune by name."""
+    return {name: Rows(**row) for name, row in read_toml("torchtune/datasets.toml").items()}
+
+
 TEMPLATE = (
     "torchtune makes turns of the words of a row, between the marks of its own tokenizer, and learns the marks before "
     "an answer, too; the spec {}"
@@ -111,7 +96,7 @@ def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
     inside = entry.mapping
     made = inside.get("_component_")
     name = (text(made) or "").rpartition(".")[2] if made is not None else ""
-    rows = COMPONENTS.get(name)
+    rows = components().get(name)
     if made is None or rows is None:
         draft.error(made or entry, "no data set of torchtune.datasets that the language can read",
                     "`--data` names the rows")  # fmt: skip
@@ -127,10 +112,10 @@ def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
         one = inside.get(key)
         if one is not None and one.off:
             draft.note(one, "it is off") if key != "packed" or draft.method != "sft" else draft.setting(
-                SAME["dataset.packed"], one
+                KEYS["dataset.packed"].setting, one
             )
         elif one is not None:
-            draft.setting(SAME[f"dataset.{key}"], one)
+            draft.setting(KEYS[f"dataset.{key}"].setting, one)
             if key == "new_system_prompt":
                 draft.differs(key, "torchtune writes it over the rows' own system prompts, the spec where there is "
                               "none", one)  # fmt: skip

@@ -6,29 +6,23 @@ Source: torchtune 0.6.1, recipes/full_finetune_*.py, lora_finetune_*.py, *_dpo_*
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from xpc.compiler.importing import families
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.overrides import Asked, Machines, load
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, text
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.importing.torchtune import data as torchtune_data
 from xpc.compiler.importing.torchtune.adapter import adapter
 from xpc.compiler.importing.torchtune.keys import (
     COSINE,
     FOLDERS,
-    IMPOSSIBLE,
-    LOGGERS,
+    KEYS,
     LOSSES,
     NO_TRAINING,
-    OPTIMIZERS,
     PAIRS,
     PUBLISHERS,
-    QUIET,
-    READ,
-    REFUSED,
-    SAME,
+    RECIPES,
     VISION,
     at,
     component,
@@ -40,16 +34,15 @@ from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.lower.specfile import quoted
 from xpc.compiler.stacks import DEFAULT
 
-Entries = Mapping[str, Entry]
 OWN = "not set: torchtune's own"
 
 
 def torchtune(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
     """The draft of a recipe's file."""
-    entries = {key: _interpolated(one, entries) for key, one in entries.items()}
+    entries = Lookups({key: _interpolated(one, entries) for key, one in entries.items()}, set())
     loss = component(at(entries, "loss")).rpartition(".")[2]
     method = asked.method or ("dpo" if loss in PAIRS else "sft")
-    draft = Draft(load(asked.target or DEFAULT), method, asked.stem)
+    draft = Draft(load(asked.target or DEFAULT), method, asked.stem, seen=entries.seen)
     trlyaml.given(draft, asked)
     refused = _refused(entries)
     if refused is not None:
@@ -65,9 +58,9 @@ def torchtune(entries: Entries, file: str, asked: Asked, launch: Entries | None,
         found.cpu = text(device) == "cpu"
         draft.note(device, "the hardware is `hardware`")
     _model(draft, entries, asked)
-    for key, path in SAME.items():
+    for key, path in KEYS.column("setting").items():
         one = at(entries, key)
-        if one is not None and not key.startswith(("model.", "dataset.", "loss.")):
+        if one is not None and not key.startswith(("model.", "dataset.", "loss.")) and not KEYS[key].values:
             draft.setting(path, one)
     _run(draft, entries)
     _optimizer(draft, entries)
@@ -82,14 +75,15 @@ def torchtune(entries: Entries, file: str, asked: Asked, launch: Entries | None,
     follow(draft)
     draft.put("method", method)
     trlyaml.finish(draft, asked, found)
-    for key, why in QUIET.items():
-        quiet = at(entries, key)
-        if quiet is not None:
-            corpus.everything(draft, quiet, why)
-    known = {part for key in (*SAME, *READ, *QUIET, *IMPOSSIBLE) for part in key.split(".")}
-    draft.settle(entries, sorted(known), {key.rpartition(".")[2]: why for key, why in IMPOSSIBLE.items()})
+    for key, why in KEYS.column("irrelevant").items():
+        irrelevant = at(entries, key)
+        if irrelevant is not None:
+            corpus.everything(draft, irrelevant, why)
+    known = {part for key in (*KEYS, *entries.seen) for part in key.split(".")}
+    impossible = {key.rpartition(".")[2]: why for key, why in KEYS.column("refused").items() if key not in RECIPES}
+    draft.settle(entries, sorted(known), impossible)
     for table in (launch, zero, *draft.read):
-        draft.settle(table or {}, (), {})
+        draft.settle(table or {})
     return draft
 
 
@@ -116,10 +110,10 @@ def _with(entry: Entry, value: object) -> Entry:
 
 def _refused(entries: Entries) -> tuple[Entry, str] | None:
     """The key of a recipe that the language will not have, and why."""
-    for key, why in REFUSED.items():
+    for key in RECIPES:
         one = entries.get(key)
         if one is not None and not one.empty and "optimizer" in entries:
-            return one, why
+            return one, KEYS[key].refused
     if "optimizer" not in entries:
         return next(iter(entries.values())), NO_TRAINING
     for key in ("model", "dataset", "datasets"):
@@ -199,7 +193,7 @@ def _run(draft: Draft, entries: Entries) -> None:
 def _optimizer(draft: Draft, entries: Entries) -> None:
     """The optimizer with its class's own numbers, clipping, and the schedule."""
     made = at(entries, "optimizer._component_")
-    name, lr, decay = OPTIMIZERS.get(component(entries.get("optimizer")), ("", 1e-3, 0.01))
+    name = KEYS["optimizer._component_"].values.get(component(entries.get("optimizer")), "")
     fused, betas, clip = (at(entries, key) for key in ("optimizer.fused", "optimizer.betas", "clip_grad_norm"))
     if made is not None and not name:
         draft.error(made, "the language has no such optimizer", "`xpc explain optimizer` lists them")
@@ -214,8 +208,8 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
             draft.put("optimizer.betas", tuple(values), betas)
         else:
             draft.error(betas, "it takes two numbers")
-    draft.default("optimizer.lr", lr, OWN)
-    draft.default("optimizer.weight_decay", decay, OWN)
+    draft.default("optimizer.lr", 1e-3, OWN)  # the classes' own, of torch and of bitsandbytes
+    draft.default("optimizer.weight_decay", 0.0 if name == "sgd" else 0.01, OWN)
     most = number(clip) if clip is not None and not clip.empty else None
     if clip is not None and clip.empty:
         draft.put("optimizer.clip", 0.0, clip, "null: nothing is clipped")
@@ -270,12 +264,12 @@ def _loss(draft: Draft, entries: Entries, loss: str) -> None:
         one = at(entries, f"loss.{key}")
         if one is not None:
             draft.settings.pop("method.beta", None) if key != "label_smoothing" else None
-            draft.setting(SAME[f"loss.{key}"], one)
+            draft.setting(KEYS[f"loss.{key}"].setting, one)
     reference, own = at(entries, "ref_checkpointer.checkpoint_dir"), at(entries, "checkpointer.checkpoint_dir")
     if reference is not None and own is not None and reference.value == own.value:
         corpus.everything(draft, entries["ref_checkpointer"], "the reference is the model as it begins")
     elif reference is not None:
-        draft.error(reference, IMPOSSIBLE["ref_checkpointer"])
+        draft.error(reference, KEYS["ref_checkpointer"].refused)
         corpus.everything(draft, entries["ref_checkpointer"], "the reference is refused")
 
 
@@ -307,8 +301,9 @@ def _memory(draft: Draft, entries: Entries, alone: bool) -> None:
 def _tracker(draft: Draft, entries: Entries) -> None:
     made, every = at(entries, "metric_logger._component_"), entries.get("log_every_n_steps")
     last = component(entries.get("metric_logger")).rpartition(".")[2]
-    if made is not None and last in LOGGERS:
-        draft.put("track", (LOGGERS[last],), made)
+    loggers = KEYS["metric_logger._component_"].values
+    if made is not None and last in loggers:
+        draft.put("track", (loggers[last],), made)
     elif made is not None:
         draft.error(made, "the language has wandb, trackio and tensorboard")
     for key, path in (("project", "track.project"), ("name", "track.name")):

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
 
 from xpc.compiler import registry
 from xpc.compiler.data.shapes import KEPT, SHAPES
 from xpc.compiler.importing.draft import NULL, Draft, Source
-from xpc.compiler.importing.text.entries import Entry, boolean, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.trl.model import reference
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 from xpc.grammar.record import evolve
 
-Entries = Mapping[str, Entry]
-
 PART = re.compile(r"[A-Za-z0-9_.\-]+")
 SPLIT = re.compile(r"([A-Za-z0-9_.\-]+)(?:\[(?:0%?)?:([A-Za-z0-9_.%\-]+)\])?")
-READ = ("dataset_mixture", "dataset_mixer", "datasets", "dataset_name", "dataset_config", "dataset_train_split",
-        "dataset_test_split", "dataset_splits", "dataset_configs", "data_path", "eval_data_path", "lazy_preprocess",
-        "preprocessed_path", "dataset_prompt_column", "system_prompt", "dataset_text_field", "dataset_kwargs",
-        "dataset_streaming", "streaming", "test_split_size", "ignore_bias_buffers")  # fmt: skip
-"""The keys that this module reads."""
 LONG = 200
 """Characters from which a system prompt stands in a file of its own."""
 

@@ -6,23 +6,16 @@ import re
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, number, plain, text, words
+from xpc.compiler.importing.text.entries import Entries, boolean, number, plain, text, words
+from xpc.compiler.importing.text.values import KEYS
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import BY_PATH, REWARDS, TABLE
 from xpc.compiler.stacks import Field
 
-Entries = Mapping[str, Entry]
-
 REWARD_FILE = "rewards.py"
 """The file beside the spec that holds reward functions which no registry has, where no module is named."""
 PART = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-PARAMETERS: dict[str, object] = {
-    "cosine_min_value_wrong": 0.0, "cosine_max_value_wrong": -0.5, "cosine_min_value_correct": 0.5,
-    "cosine_max_value_correct": 1.0, "cosine_max_len": 1000, "repetition_n_grams": 3, "repetition_max_penalty": -1.0,
-    "max_completion_len": 16384, "soft_punish_cache": 4096,
-}  # fmt: skip
-"""Arguments of Open-R1's reward functions (configs.py, GRPOScriptArguments) with the defaults that the runtime has."""
 EXECUTED = ("code_language", "code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",
             "dataset_prompt_template")  # fmt: skip
@@ -147,13 +140,7 @@ def _rewards(draft: Draft, named: Entries) -> None:
             listed = ", ".join(f"`{name}`" for name in own)
             places = " and ".join(f"`{one}`" for one in sorted(files))
             draft.warn(entry, f"{listed}: no registered reward function", f"write it in {places} beside the spec")
-    for name, usual in PARAMETERS.items():
-        one = named.get(name)
-        if one is not None and (one.empty or number(one) == usual):
-            draft.note(one, "the default of the reward function")
-        elif one is not None:
-            draft.error(one, "a registered reward function takes no arguments",
-                        f"write the function in `{REWARD_FILE}` beside the spec")  # fmt: skip
+    KEYS.apply_usual(draft, named)
     for name in EXECUTED:
         one = named.get(name)
         if one is not None and one.empty:

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from xpc.compiler import registry
 from xpc.compiler.files.workspace import DATA_FORMATS
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.language.kinds import NAMES
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.lower.specfile import quoted
-
-Entries = Mapping[str, Entry]
 
 HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
 WHOLE = re.compile(

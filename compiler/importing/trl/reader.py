@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from xpc.compiler import stacks
 from xpc.compiler.importing import families, local_model
@@ -11,16 +11,14 @@ from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Asked, Machines, load, machines, native
-from xpc.compiler.importing.text.entries import Entry, boolean, text, whole, words
-from xpc.compiler.importing.text.values import RENAMES
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, text, whole, words
+from xpc.compiler.importing.text.values import KEYS, RENAMES
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import defaults, switches, trainer
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.stacks import Stack
-
-Entries = Mapping[str, Entry]
 
 TELLING = (
     ("distill", ("teacher_model_name_or_path", "lmbda", "seq_kd")),
@@ -30,16 +28,6 @@ TELLING = (
     ("dpo", ("beta", "loss_type", "rpo_alpha", "precompute_ref_log_probs", "max_prompt_length", "reference_free")),
 )
 """Names that only one method has, the most telling first."""
-IMPOSSIBLE = {
-    "mm_projector_type": "the language trains text models",
-    "megatron_lm_config": "the stack has no Megatron",
-}
-KEPT = {
-    "benchmarks": "evaluation after training comes with a later version",
-    "wandb_entity": "WANDB_ENTITY says it at the launch",
-    "wandb_run_group": "WANDB_RUN_GROUP says it at the launch",
-}
-"""Keys of Open-R1's scripts that a spec keeps in a comment."""
 
 
 def method_of(asked: Asked, file: str, names: Iterable[str], entries: Entries) -> str:
@@ -93,8 +81,8 @@ def trl(entries: Entries, file: str, asked: Asked, launch: Entries | None = None
 def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launch: Entries | None,
               zero: Entries | None, found: Machines) -> None:  # fmt: skip
     """Everything between the head of a draft and its end."""
-    named = trainer.canonical(entries)
-    draft.keep(named, KEPT)
+    named = Lookups(trainer.canonical(entries), draft.seen)
+    draft.keep(named, KEYS.column("comment"))
     _callbacks(draft, named.get("callbacks"))
     project = named.get("wandb_project")
     if project is not None:
@@ -103,7 +91,8 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launc
         if key in named and boolean(named[key]):
             found.cpu = True
     models.model(draft, named)
-    trainer.arguments(draft, {key: one for key, one in entries.items() if not _others(RENAMES.get(key, key))})
+    others = KEYS.column("read")
+    trainer.arguments(draft, {key: one for key, one in entries.items() if RENAMES.get(key, key) not in others})
     many = named.get("preprocessing_num_workers")
     if many is not None and "dataset_num_proc" not in named:
         trainer.one(draft, "dataset_num_proc", many)
@@ -119,9 +108,9 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launc
     models.loaded_as(draft)
     families.trained_dtype(draft, "TRL")
     finish(draft, asked, found)
-    draft.settle(entries, known(draft.stack, draft.method), IMPOSSIBLE)
+    draft.settle(entries, known(draft), KEYS.column("refused"))
     for table in (launch, zero, *draft.read):
-        draft.settle(table or {}, (), {})
+        draft.settle(table or {})
 
 
 def _callbacks(draft: Draft, entry: Entry | None) -> None:
@@ -172,28 +161,7 @@ def finish(draft: Draft, asked: Asked, found: Machines) -> None:
         draft.put("target", draft.stack.name)
 
 
-def _others(name: str) -> bool:
-    """Whether a key is read by another module than the trainer's."""
-    return name in (*corpus.READ, *MODEL, *SHARD, *KEPT, "wandb_project", "callbacks")
-
-
-MODEL = (
-    "model_name_or_path", "chat_template", "tokenizer_name", "tokenizer_name_or_path", "config_name", "use_peft",
-    "load_in_4bit", "load_in_8bit", "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type",
-    "bnb_4bit_quant_storage", "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *models.LORA, *models.BESIDE,
-)  # fmt: skip
-SHARD = (
-    "deepspeed",
-    "fsdp",
-    "fsdp_config",
-    "fsdp_transformer_layer_cls_to_wrap",
-    "fsdp_min_num_params",
-    "fsdp_version",
-    "num_processes",
-)
-
-
-def known(stack: Stack, method: str) -> list[str]:
-    """The names that a key may be a misspelling of."""
+def known(draft: Draft, *more: Iterable[str]) -> list[str]:
+    """The names that a key may be a misspelling of: TRL's, those that were looked up, and `more`."""
     ours = {argument for row in TABLE for argument in row.args}
-    return sorted({*stack.fields(stack.config(method)), *ours, *corpus.READ, *MODEL, *SHARD, *KEPT, *RENAMES})
+    return sorted({*draft.stack.fields(draft.stack.config(draft.method)), *ours, *KEYS, *draft.seen}.union(*more))

@@ -6,17 +6,9 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.text.entries import Entry, number, text
-from xpc.compiler.importing.text.values import SCHEDULES
+from xpc.compiler.importing.text.values import KEYS, SCHEDULES
 from xpc.compiler.language.kinds import Amount
 
-ARGUMENTS = {
-    "min_lr": "schedule.min_lr", "min_lr_rate": "schedule.min_lr", "min_lr_ratio": "schedule.min_lr",
-    "lr_end": "schedule.min_lr", "num_cycles": "schedule.cycles", "power": "schedule.power",
-    "timescale": "schedule.timescale", "num_decay_steps": "schedule.decay", "decay_type": "schedule.decay_type",
-    "factor": "schedule.factor", "patience": "schedule.patience", "warmup_lr_rate": "schedule.warmup_lr",
-    "warmup_lr": "schedule.warmup_lr", "max_lr": "schedule.max_lr",
-}  # fmt: skip
-"""`lr_scheduler_kwargs` and the settings that they are."""
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
 """Schedules that transformers gives no warm-up (optimization.py, `get_scheduler`); `constant_with_warmup` has one."""
 SHARES = ("min_lr_rate", "min_lr_ratio", "warmup_lr_rate")
@@ -71,7 +63,7 @@ def flat(entry: Entry | None) -> bool:
 
 
 def _argument(draft: Draft, name: str, entry: Entry) -> None:
-    path = ARGUMENTS.get(name)
+    path = KEYS.block("lr_scheduler_kwargs").column("setting").get(name)
     value, shape = number(entry), draft.settings.get("schedule")
     if path is None:
         draft.error(entry, "no schedule of the language has it")

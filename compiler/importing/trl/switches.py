@@ -6,14 +6,12 @@ from collections.abc import Mapping
 
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import MAPPED, NULL, Draft, Fate
-from xpc.compiler.importing.text.entries import Entry, boolean, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION, DTYPES, OTHER_TRACKERS, TRACKERS
 from xpc.compiler.language import extras
 from xpc.compiler.language.kinds import EPOCH, NEVER, Amount
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import BY_PATH
-
-Entries = Mapping[str, Entry]
 
 
 def every(entry: Entry | None, steps: Entry | None, usual: Amount, draft: Draft, path: str) -> None:

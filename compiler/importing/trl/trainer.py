@@ -3,63 +3,24 @@ FastChat, LLaMA-Factory and command lines share. A key that decides one setting 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, words
 from xpc.compiler.importing.text.json import unfolded
-from xpc.compiler.importing.text.values import RENAMES, optimizers
+from xpc.compiler.importing.text.values import KEYS, RENAMES, optimizers
 from xpc.compiler.importing.trl import methods as online
 from xpc.compiler.importing.trl import schedule, switches
 from xpc.compiler.language import kinds
 from xpc.compiler.language.schema import TABLE, Setting
 from xpc.compiler.stacks import Stack
 
-Entries = Mapping[str, Entry]
-
 PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
                kinds.DURATION, kinds.SHARE)  # fmt: skip
 OWN = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
 """Settings of one argument that are read by a function of this module all the same."""
-QUIET = {
-    "do_train": "it is read by example scripts only",
-    "do_predict": "it is read by example scripts only",
-    "log_level": "console output only",
-    "log_level_replica": "console output only",
-    "log_on_each_node": "console output only",
-    "disable_tqdm": "console output only",
-    "overwrite_output_dir": "no trainer reads it; a bundle never overwrites, and resumes what is there",
-    "logging_dir": "trackers write below the output folder",
-    "save_safetensors": "weights are always safetensors",
-    "use_mps_device": "the device is found",
-    "local_rank": "the launcher's, different in each process",
-    "skip_memory_metrics": "reporting only",
-    "half_precision_backend": "there is one backend",
-    "fp16_backend": "there is one backend",
-    "use_legacy_prediction_loop": "there is one loop",
-    "ddp_backend": "nccl on GPUs and gloo on a CPU, from `hardware`",
-    "use_cpu": "the device is `hardware`",
-    "no_cuda": "the device is `hardware`",
-    "dataloader_pin_memory": "how rows reach the GPU, not what they are: a bundle for GPUs pins them",
-    "use_cache": "keys and values are kept for generation alone, and training keeps none",
-    "predict_with_generate": "evaluation computes the loss",
-    "cache_dir": "HF_HOME names the cache at the launch",
-    "use_fast_tokenizer": "tokenizers are the fast ones",
-    "use_auth_token": "HF_TOKEN is set at the launch",
-    "hub_token": "a secret: HF_TOKEN is set at the launch",
-    "low_cpu_mem_usage": "how weights are read, not what they are",
-    "ignore_pad_token_for_loss": "padding is never in the loss",
-}
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
             "accelerator_config")  # fmt: skip
 """Arguments that transformers reads a mapping of, and a text of JSON, too."""
 PADS = "the dpo of the target pads all the same: this changes speed and memory, not the loss"
-REFUSED = {
-    "torchdynamo": "write `torch_compile`", "fp16_opt_level": "Apex support is gone",
-    "sharded_ddp": "fairscale support is gone", "jit_mode_eval": "it is gone", "use_ipex": "it is gone",
-    "tpu_num_cores": "the hardware is GPUs or CPUs",
-    "neftune_alpha": "write `neftune_noise_alpha`",
-}  # fmt: skip
 
 
 def simple(name: str) -> Setting | None:
@@ -82,7 +43,7 @@ def canonical(entries: Entries) -> dict[str, Entry]:
 def arguments(draft: Draft, entries: Entries) -> None:
     """Every key of the trainer. Those without a fate afterwards are none of its."""
     for old, new in RENAMES.items():
-        if old != new and old in entries and new in entries:
+        if old in entries and new in entries:
             draft.error(entries[old], f"`{new}` on line {entries[new].line} says the same", "keep one of the two")
     named = canonical(entries)
     for part in (_length, _precision, _optimizer, schedule.schedule, switches.intervals, switches.trackers,
@@ -108,12 +69,10 @@ def one(draft: Draft, name: str, entry: Entry) -> None:
             draft.warn(entry, PADS)
     elif row is not None:
         draft.setting(row.path, entry)
-    elif name in QUIET:
-        draft.note(entry, QUIET[name])
-    elif name in REFUSED and not entry.off:
-        draft.error(entry, REFUSED[name])
-    elif name in REFUSED:
-        draft.note(entry, "it is off")
+    elif name in KEYS.column("irrelevant"):
+        draft.note(entry, KEYS[name].irrelevant)
+    elif name in KEYS.column("refused"):
+        draft.note(entry, "it is off") if entry.off else draft.error(entry, KEYS[name].refused)
     elif not draft.escape("trl", name, entry, _stated(draft.stack, draft.method, name)):
         gone = draft.stack.removed.get(name) or draft.stack.omitted(draft.stack.config(draft.method)).get(name)
         if gone and entry.off:
