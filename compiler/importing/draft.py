@@ -107,8 +107,10 @@ class Draft:
 
     # -- what is said of a key -------------------------------------------------------------------------------------
 
-    def mark(self, entry: Entry, fate: str, to: str = "", why: str = "") -> None:
-        """Record what became of a key. A second word about it is added to the first; an error stays one."""
+    def mark(self, entry: Entry | None, fate: str, to: str = "", why: str = "") -> None:
+        """Record the fate of a key, if the source has it. A second fate is added to the first; an error remains."""
+        if entry is None:
+            return
         name = (entry.file, entry.key)
         old = self.fates.get(name)
         if old is not None and old.fate != IRRELEVANT:
@@ -117,12 +119,21 @@ class Draft:
             why = "; ".join(dict.fromkeys(one for one in (old.why, why) if one))
         self.fates[name] = Fate(entry.key, shown(entry), entry.file, entry.line, fate, to, why)
 
-    def note(self, entry: Entry, why: str) -> None:
+    def note(self, entry: Entry | None, why: str) -> None:
         """The key changes nothing here, for a reason."""
         self.mark(entry, IRRELEVANT, why=why)
 
-    def error(self, entry: Entry, why: str, help: str = "") -> None:
-        """The key cannot be said in a spec."""
+    def on(self, entry: Entry | None) -> Entry | None:
+        """The key if it is on; else None, with a note that it is off."""
+        if entry is None or not entry.off:
+            return entry
+        self.note(entry, "it is off")
+        return None
+
+    def error(self, entry: Entry | None, why: str, help: str = "") -> None:
+        """The key, if the source has it, cannot be written in a spec."""
+        if entry is None:
+            return
         self.mark(entry, ERROR, why=why)
         self.messages.append(Message("error", entry.place, f"`{entry.key}: {shown(entry)}`: {why}", help))
 
@@ -220,8 +231,10 @@ class Draft:
         if row.default is None or row.default != value or path in ASSUMED:
             self.put(path, value, None, why)
 
-    def setting(self, path: str, entry: Entry, weak: bool = False) -> None:
-        """Write a setting from a key of the same meaning and unit."""
+    def setting(self, path: str, entry: Entry | None, weak: bool = False) -> None:
+        """Write a setting from a key of the same meaning and unit, if the source has it."""
+        if entry is None:
+            return
         if entry.empty:
             self.note(entry, NULL)
             return

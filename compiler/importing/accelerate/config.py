@@ -154,8 +154,7 @@ def fsdp(draft: Draft, block: Entry | None) -> None:
         draft.default("strategy", name, "not set: accelerate's FSDP")
     else:
         for said in (sharding, version):
-            if said is not None:
-                draft.note(said, "the device mesh decides")
+            draft.note(said, "the device mesh decides")
     if kept is False and sharding is not None:
         draft.put("strategy.reshard", False, sharding)
     if reshard is not None and second:
@@ -280,10 +279,8 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
         draft.put("strategy", name, outer)
     if kept is False:
         draft.put("strategy.reshard", False, entry)
-    if wrap is not None:
-        draft.note(wrap, "the model itself names its layers")
-    if least is not None:
-        draft.note(least, "the layers are wrapped by their class")
+    draft.note(wrap, "the model itself names its layers")
+    draft.note(least, "the layers are wrapped by their class")
     if config is not None and config.mapping:
         if outer is not None and not any(key.endswith("version") for key in config.mapping):
             joined = {**config.mapping, "fsdp_version": outer}

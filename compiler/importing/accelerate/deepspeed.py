@@ -127,8 +127,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
             said = own.entry if own is not None else None
             draft.settings.pop("optimizer", None)
             draft.put("optimizer", "adamw", kind, "DeepSpeed's own AdamW, as a bundle writes it")
-            if said is not None:
-                draft.mark(said, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
+            draft.mark(said, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
     elif kind is not None:
         draft.error(
             kind, "a bundle gives DeepSpeed no other optimizer than AdamW", "leave the block out and write `optim`"
@@ -182,8 +181,7 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
 def stage(draft: Draft, block: Entry | None) -> None:
     """`zero_optimization`."""
     if block is None or not block.mapping:
-        if block is not None:
-            draft.note(block, "no stage is named")
+        draft.note(block, "no stage is named")
         draft.default("strategy", "ddp", "the DeepSpeed file names no ZeRO stage")
         return
     table = block.mapping

@@ -59,8 +59,7 @@ def adapter(draft: Draft, named: Entries) -> None:
         elif said is not None:
             draft.put("qlora", True, said)
     for key, path in (("lora_r", "lora.rank"), ("lora_alpha", "lora.alpha"), ("lora_dropout", "lora.dropout")):
-        if key in named:
-            draft.setting(path, named[key])
+        draft.setting(path, named.get(key))
     draft.default("lora.dropout", 0.0, "not set: axolotl's own")
     _targets(draft, named)
     models.beside(draft, named, BESIDE)
@@ -82,8 +81,7 @@ def _targets(draft: Draft, named: Entries) -> None:
     names = [] if modules is None else words(modules) or []
     if linear is not None and boolean(linear) and not {*names} & {*BEYOND}:
         draft.put("lora.targets", "all-linear", linear)
-        if modules is not None:
-            draft.note(modules, "`lora_target_linear` takes every linear layer")
+        draft.note(modules, "`lora_target_linear` takes every linear layer")
     elif linear is not None and boolean(linear) and modules is not None:
         draft.note(linear, "`lora_target_modules` lists them")
         if {*names} >= LINEAR:
@@ -92,6 +90,5 @@ def _targets(draft: Draft, named: Entries) -> None:
             why = "`lora_target_linear` takes every other linear layer as well, and a spec lists all or none"
             draft.error(modules, why, "list every module, and leave `lora_target_linear` out")
     else:
-        if linear is not None:
-            draft.note(linear, "it is off")
+        draft.note(linear, "it is off")
         models.targets(draft, modules)

@@ -134,7 +134,7 @@ def told(draft: Draft, named: Entries) -> None:
     """`chat_template_kwargs`: what a template is told is written before the template, where that is a file of ours."""
     entry = named.get("chat_template_kwargs")
     if entry is None or entry.empty:
-        draft.note(entry, "null: the template is told nothing") if entry is not None else None
+        draft.note(entry, "null: the template is told nothing")
         return
     if not _renders(draft):
         draft.note(entry, "no template renders such rows")

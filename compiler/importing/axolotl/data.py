@@ -65,15 +65,11 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
     if order is not None and not order.empty:
         draft.put("data.shuffle", not boolean(order), order)
     stream = named.get("streaming")
-    if stream is not None and stream.off:
-        draft.note(stream, "it is off")
-    elif stream is not None:
+    if draft.on(stream):
         draft.note(stream, "the runtime reads whole datasets: the rows are the same")
         draft.warn(stream, "the runtime reads whole datasets, and shuffles them whole")
     same, least = named.get("dataset_exact_deduplication"), named.get("min_sample_len")
-    if same is not None and same.off:
-        draft.note(same, "it is off")
-    elif same is not None:
+    if draft.on(same):
         draft.setting("data.unique", same)
     if least is not None and draft.method == "sft":
         draft.setting("data.min_tokens", least)
@@ -156,8 +152,7 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     messages, chosen, rejected = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected"))
     field = table.get("field", table.get("text_column"))
     for one in (messages, chosen, rejected, field):
-        if one is not None:
-            draft.mark(one, "mapped", "columns")
+        draft.mark(one, "mapped", "columns")
     if METHODS[draft.method].shapes[0] == "preference":
         return "preference", _pair(draft, word, place, messages, chosen, rejected)
     if draft.method == "kto":

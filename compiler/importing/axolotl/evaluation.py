@@ -16,7 +16,7 @@ REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 def _tests(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
     """Rows of their own to evaluate on, which a spec reads as it reads those that it trains on."""
     if entry is None or entry.empty:
-        draft.note(entry, "null: none") if entry is not None else None
+        draft.note(entry, "null: none")
         return
     trained = listed.items[0].mapping if listed is not None and listed.items else {}
     refs: list[str] = []

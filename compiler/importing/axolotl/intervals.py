@@ -91,8 +91,7 @@ def evaluation(draft: Draft, named: Entries) -> None:
                 "axolotl keeps the best checkpoint where saves and evaluations fall together",
             )
         )
-        if kept is not None:
-            draft.mark(kept, "extra", "extra trl { load_best_model_at_end = true }")
+        draft.mark(kept, "extra", "extra trl { load_best_model_at_end = true }")
     elif kept is not None:
         draft.note(kept, "it is off" if kept.off else "saves and evaluations do not fall together")
     switches.patience(draft, patience)

@@ -200,8 +200,7 @@ def _trackers(draft: Draft, named: Entries) -> None:
         elif one is not None:
             draft.note(one, "nothing is tracked")
     for one in (use, board, trackio):
-        if one is not None:
-            draft.mark(one, "mapped", "track")
+        draft.mark(one, "mapped", "track")
     if run is not None and "wandb" in on and not run.empty and not draft.has("track.name"):
         draft.setting("track.name", run)
     elif run is not None:
@@ -226,12 +225,10 @@ def _method(draft: Draft, named: Entries) -> None:
         draft.setting("save.hub.name", hub)
         draft.put("save.hub.private", True, None, "axolotl makes every repository private")
         for key, path in (("hub_strategy", "save.hub.strategy"), ("hub_revision", "save.hub.revision")):
-            if key in named:
-                draft.setting(path, named[key])
+            draft.setting(path, named.get(key))
     elif "push_to_hub" not in named:
         for key in ("hub_strategy", "hub_revision"):
-            if key in named:
-                draft.note(named[key], "no repository is named, and nothing is pushed")
+            draft.note(named.get(key), "no repository is named, and nothing is pushed")
     longest = named.get("max_prompt_len")
     if longest is not None and "method.max_prompt" in methods.METHODS[draft.method].paths:
         draft.setting("method.max_prompt", longest)

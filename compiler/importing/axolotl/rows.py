@@ -19,13 +19,11 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
     parts, which = table.get("shards"), table.get("shards_idx")
     number = integer(parts) if parts is not None and not parts.off else None
     if parts is None or parts.off:
-        if which is not None:
-            draft.note(which, "there is one part")
+        draft.note(which, "there is one part")
         return None
     if draft.method not in ("sft", "reward"):
         for one in (parts, which):
-            if one is not None:
-                draft.note(one, f"axolotl reads every row for {draft.method}")
+            draft.note(one, f"axolotl reads every row for {draft.method}")
         return None
     if number is None or number < 1:
         draft.error(parts, "it takes a number of parts")
@@ -78,17 +76,13 @@ def long(draft: Draft, named: Entries) -> None:
             + ("keeps its beginning" if len(shapes) == 1 or word == "truncate" else "leaves the text out"),
         )
     if shapes == ("text",):
-        if way is not None:
-            draft.note(way, "plain text goes on in further rows")
+        draft.note(way, "plain text goes on in further rows")
     elif METHODS[draft.method].generates:
-        if way is not None:
-            draft.note(way, f"{draft.method} reads prompts alone")
+        draft.note(way, f"{draft.method} reads prompts alone")
     elif as_it_is is not None and not as_it_is.off:
-        if way is not None:
-            draft.note(way, "`skip_prepare_dataset` keeps every row")
+        draft.note(way, "`skip_prepare_dataset` keeps every row")
     elif word == "truncate":
-        if way is not None:
-            draft.mark(way, "mapped", "batch.seq")
+        draft.mark(way, "mapped", "batch.seq")
     elif word in ("drop", "raise"):
         draft.put("data.max_tokens", most, way, "" if way else "not set: axolotl leaves out longer rows")
         if way is not None and word == "raise":

@@ -31,13 +31,11 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
             draft.error(limit, "it takes a whole number above 0")
         else:
             draft.mark(limit, "mapped", f"limit = {most}")
-    if folder is not None:
-        draft.mark(folder, "mapped", "data")
+    draft.mark(folder, "mapped", "data")
     second = named.get("train_dataset")
     if draft.sources:
         for one in (listed, second):
-            if one is not None:
-                draft.note(one, "`--data` names another")
+            draft.note(one, "`--data` names another")
         draft.sources = [evolve(one, limit=most) for one in draft.sources]
         if stage == "pt":
             draft.put("data.format", "text")
@@ -63,8 +61,7 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
     order = named.get("disable_shuffling")
     if order is not None:
         draft.put("data.shuffle", not boolean(order), order)
-    if "data_seed" in named:
-        draft.setting("data.seed", named["data_seed"])
+    draft.setting("data.seed", named.get("data_seed"))
     stream = named.get("streaming")
     if stream is not None:
         draft.note(stream, "it is off" if stream.off else "the runtime reads whole datasets: the rows are the same")
@@ -134,8 +131,7 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
     elif only is not None:
         draft.mark(only, "mapped", "model.chat_template", "the template marks the last answer alone")
     if stage == "pt":
-        if entry is not None:
-            draft.note(entry, "text is rendered by no template")
+        draft.note(entry, "text is rendered by no template")
         if word == "llama3":
             draft.differs(
                 "template",
@@ -221,8 +217,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
         return
     found = corpus.source(draft, path, None, inside.get("split"))
     for one in (kind,):
-        if one is not None:
-            draft.mark(one, "mapped", "data")
+        draft.mark(one, "mapped", "data")
     word = "messages" if how is None or how.empty else str(text(how))
     shape = {"messages": "messages", "alpaca": "alpaca", "sharegpt": "conversations", "pair": "preference"}.get(
         word, ""

@@ -64,11 +64,9 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     named = Lookups({same.get(key, key): one for key, one in entries.items() if key not in unread}, draft.seen)
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
     for key in MEDIA if local_model.registered(draft.model, asked) is not None else ():
-        if key in named:
-            draft.note(named[key], "the model reads text alone")
+        draft.note(named.get(key), "the model reads text alone")
     models.new_tokens(draft, [named[key] for key in ADDED if key in named])
-    if "resize_vocab" in named:
-        draft.note(named["resize_vocab"], "the embeddings grow with the tokens")
+    draft.note(named.get("resize_vocab"), "the embeddings grow with the tokens")
     others = {key for key, row in KEYS.items() if row.read or row.refused}
     rest = {key: one for key, one in named.items() if key not in others and not (key == "fp16" and one.off)}
     trainer.arguments(draft, trainers(draft, rest, named))
@@ -160,8 +158,7 @@ def _optimizer(draft: Draft, named: Entries) -> None:
         if target is not None:
             draft.put("optimizer.targets", "all-linear" if names == ["all"] else tuple(names), target)
         for key, path in (("rank", "rank"), ("scale", "scale"), ("update_interval", "update_proj_gap")):
-            if f"{kind}_{key}" in named:
-                draft.setting(f"optimizer.{path}", named[f"{kind}_{key}"])
+            draft.setting(f"optimizer.{path}", named.get(f"{kind}_{key}"))
         for path, value in (("targets", "all-linear"), ("rank", 16), ("scale", scale)):
             draft.default(f"optimizer.{path}", value, "not set: LLaMA-Factory's own")
 
@@ -200,8 +197,7 @@ def _second(draft: Draft, named: Entries, asked: Asked) -> None:
         else:
             draft.error(batching, "the language has no micro-batches of changing size", "write `padding_free`")
     saved_by_epochs(draft, named.get("save_epochs"), named.get("num_train_epochs"))
-    if "global_batch_size" in named:
-        draft.setting("batch.gbs", named["global_batch_size"])
+    draft.setting("batch.gbs", named.get("global_batch_size"))
     kernels = named.get("kernel_config")
     if kernels is not None and not kernels.empty:
         _liger(draft, kernels)
@@ -232,7 +228,7 @@ def _reference(draft: Draft, named: Entries) -> None:
     """The model that a preference is measured against: the one that training begins with, or another."""
     other, model = named.get("ref_model"), named.get("model_name_or_path")
     if other is None or other.off:
-        draft.note(other, "the model itself") if other is not None else None
+        draft.note(other, "the model itself")
     elif model is not None and other.value == model.value and "adapter_name_or_path" not in named:
         draft.note(other, "it is the model that training begins with")
     else:
@@ -267,9 +263,7 @@ def _kernels(draft: Draft, named: Entries) -> None:
         draft.error(flash, "the language has no such attention", "write auto, disabled, sdpa, fa2 or fa3")
     recomputing(draft, named)
     norms = named.get("upcast_layernorm")
-    if norms is not None and norms.off:
-        draft.note(norms, "it is off")
-    elif norms is not None:
+    if draft.on(norms):
         draft.mark(norms, "reserved", "# upcast_layernorm")
         why = "LLaMA-Factory holds the weights of the norms in fp32, the spec in the dtype of the others"
         draft.differs("upcast_layernorm", why, norms)

@@ -65,8 +65,7 @@ def recomputing(draft: Draft, named: Entries) -> None:
     elif off is not None:
         draft.put("memory.checkpointing", not boolean(off), off)
     if not (off is not None and boolean(off)):
-        if again is not None:
-            draft.setting("memory.checkpointing.reentrant", again)
+        draft.setting("memory.checkpointing.reentrant", again)
         if "train_dataset" not in named:
             draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's own")
         elif off is None and newer is None:
@@ -87,7 +86,7 @@ def layout(draft: Draft, entries: Entries) -> None:
 def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> None:
     """The second layout's `save_epochs`, which decides over `save_steps`."""
     if entry is None or entry.empty:
-        draft.note(entry, "it says nothing") if entry is not None else None
+        draft.note(entry, "it says nothing")
         return
     each = number(entry)
     whole = 3.0 if epochs is None or epochs.empty else number(epochs)

@@ -34,8 +34,7 @@ def tuning(draft: Draft, named: Entries) -> None:
         place = kind or second or next(iter(named.values()))
         draft.error(place, f"the language has no {word} tuning", f"it has {', '.join(WORDS)}")
         return
-    if kind is not None:
-        draft.mark(kind, "mapped", word)
+    draft.mark(kind, "mapped", word)
     bits = _bits(draft, named, word)
     mine: tuple[str, ...] = ()
     if word == "freeze":
@@ -89,8 +88,7 @@ def _lora(
     elif bits == 4:
         draft.default("lora.double_quant", True, WHY)
     for key, path in paths.items():
-        if key in table:
-            draft.setting(path, table[key])
+        draft.setting(path, table.get(key))
     draft.default("lora.rank", 8, WHY)
     rank = int(draft.settings["lora.rank"].text)
     if paths is SECOND:
@@ -120,8 +118,7 @@ def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bi
     draft.default("lora.dropout", 0.0, WHY)
     _targets(draft, table.get("oft_target"))
     for key in ("use_rslora", "use_dora", "loraplus_lr_ratio", "loraplus_lr_embedding"):
-        if key in table:
-            draft.note(table[key], "oft does not read it")
+        draft.note(table.get(key), "oft does not read it")
     models.beside(draft, table, {"additional_target": "lora.modules_to_save"})
 
 
@@ -159,7 +156,7 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
 def quantized(draft: Draft, entry: Entry | None) -> None:
     """The second layout's base of 4 or 8 bits under an adapter. Source: v1/plugins/model_plugins/quantization.py."""
     if entry is None or entry.empty:
-        draft.note(entry, "nothing is quantized") if entry is not None else None
+        draft.note(entry, "nothing is quantized")
         return
     inside = entry.mapping
     name, bit, twice, computed = (
@@ -179,11 +176,9 @@ def quantized(draft: Draft, entry: Entry | None) -> None:
         draft.put("lora.bits", 8, bit)
         return
     draft.put("qlora", True, bit)
-    if twice is not None:
-        draft.setting("lora.double_quant", twice)
+    draft.setting("lora.double_quant", twice)
     draft.default("lora.double_quant", True, WHY)
-    if computed is not None:
-        draft.mark(computed, "reserved", "# compute_dtype")
+    draft.mark(computed, "reserved", "# compute_dtype")
     draft.differs(
         "quant_config",
         "LLaMA-Factory computes with the quantized weights in float16 unless `compute_dtype` names another, the spec "

@@ -25,8 +25,7 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
     if four:
         draft.default("lora.double_quant", True, "torchtune quantizes the scales, too")
     for key in ("lora_rank", "lora_alpha", "lora_dropout"):
-        if key in inside:
-            draft.setting(KEYS[f"model.{key}"].setting, inside[key])
+        draft.setting(KEYS[f"model.{key}"].setting, inside.get(key))
     for path, value in (("lora.rank", 8), ("lora.alpha", 16.0), ("lora.dropout", 0.0)):
         draft.default(path, value, "not set: torchtune's own")
     dora = inside.get("use_dora")
@@ -43,8 +42,7 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
             + ("a base of 4 bits is not merged" if four else "no process has the whole weights"),
             only,
         )
-        if only is not None:
-            draft.mark(only, "reserved", "# save_adapter_weights_only")
+        draft.mark(only, "reserved", "# save_adapter_weights_only")
     else:
         draft.put("save.merge", True, only, "torchtune saves the merged weights, too")
     held = draft.settings.get("model.dtype")

@@ -72,8 +72,7 @@ def data(draft: Draft, entries: Entries) -> None:
 def _length(draft: Draft, entries: Entries, packed: bool) -> None:
     tokenizer = entries.get("tokenizer")
     inside = {} if tokenizer is None else tokenizer.mapping
-    if "_component_" in inside:
-        draft.note(inside["_component_"], "the tokenizer is the model's own")
+    draft.note(inside.get("_component_"), "the tokenizer is the model's own")
     template, most = inside.get("prompt_template"), inside.get("max_seq_len")
     if template is not None and template.empty:
         draft.note(template, "null: none")

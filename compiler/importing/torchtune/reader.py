@@ -230,8 +230,7 @@ def _schedule(draft: Draft, entry: Entry | None) -> None:
     made = None if entry is None else entry.mapping.get("_component_")
     if entry is None or entry.empty or made is None:
         draft.put("schedule", "constant", None, "not set: the rate stays")
-        if entry is not None:
-            draft.note(entry, NULL)
+        draft.note(entry, NULL)
         return
     if text(made) not in COSINE:
         draft.error(made, "the language has no such schedule", "`xpc explain schedule` lists them")
@@ -279,9 +278,7 @@ def _memory(draft: Draft, entries: Entries, alone: bool) -> None:
     away, cpu, split = (
         entries.get(key) for key in ("enable_activation_offloading", "fsdp_cpu_offload", "tensor_parallel_dim")
     )
-    if away is not None and away.off:
-        draft.note(away, "it is off")
-    elif away is not None:
+    if draft.on(away):
         draft.note(away, "activations are recomputed")
         draft.warn(away, "activations are recomputed, and stay on the GPU: this changes memory, not the loss")
     draft.default("strategy", "ddp" if alone else "fsdp", "torchtune's recipes for several devices shard by FSDP2")
@@ -292,9 +289,7 @@ def _memory(draft: Draft, entries: Entries, alone: bool) -> None:
     if split is not None and integer(split) in (None, 1):
         draft.note(split, "nothing is split")
     compiled = entries.get("compile")
-    if compiled is not None and compiled.off:
-        draft.note(compiled, "it is off")
-    elif compiled is not None:
+    if draft.on(compiled):
         draft.put("model.compile", True, compiled, "torchtune compiles each layer")
 
 
@@ -308,8 +303,7 @@ def _tracker(draft: Draft, entries: Entries) -> None:
         draft.error(made, "the language has wandb, trackio and tensorboard")
     for key, path in (("project", "track.project"), ("name", "track.name")):
         one = at(entries, f"metric_logger.{key}")
-        if one is not None:
-            draft.setting(path, one)
+        draft.setting(path, one)
     if every is not None and every.empty:
         draft.note(every, NULL)
     elif every is not None and integer(every):

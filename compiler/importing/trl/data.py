@@ -108,8 +108,7 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
     known = registry.find_dataset(entry.value) if isinstance(entry.value, str) else None
     for one, form, what in ((config, PART, "configuration"), (split, SPLIT, "split")):
         if one is None or one.empty:
-            if one is not None:
-                draft.note(one, NULL)
+            draft.note(one, NULL)
             continue
         found = form.fullmatch(text(one) or "")
         if found is None:
@@ -137,8 +136,7 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
 def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
     """The columns in the order that a spec names them in, and the format that they are of."""
     if entry is None or entry.empty:
-        if entry is not None:
-            draft.note(entry, NULL)
+        draft.note(entry, NULL)
         return ()
     names = words(entry) or []
     for shape in METHODS[draft.method].shapes:
@@ -184,8 +182,7 @@ def _mixture(draft: Draft, mixture: Entry) -> None:
             draft.sources.append(found)
     if "datasets" not in table:
         draft.error(mixture, "it takes `datasets`, a list of parts with an `id`")
-    if "seed" in table:
-        draft.setting("data.seed", table["seed"])
+    draft.setting("data.seed", table.get("seed"))
     draft.default("data.seed", 0, "not set: the handbook's mixtures")
     if "test_split_size" in table:
         holdout(draft, table["test_split_size"])
@@ -324,9 +321,7 @@ def _rows(draft: Draft, named: Entries) -> None:
     _kwargs(draft, named.get("dataset_kwargs"))
     for key in ("dataset_streaming", "streaming"):
         one = named.get(key)
-        if one is not None and one.off:
-            draft.note(one, "it is off")
-        elif one is not None:
+        if draft.on(one):
             draft.error(one, "the runtime reads whole datasets", f"write `{key}: false`")
     for key, why in (("lazy_preprocess", "when rows are tokenized, not what they become"),
                      ("ignore_bias_buffers", "a workaround for one model's buffers"),

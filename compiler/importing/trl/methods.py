@@ -57,8 +57,7 @@ def _loss(draft: Draft, named: Entries) -> None:
                 found = [Weighted(one.name, one.weight or 1.0) for one in found] + [Weighted("sft", number(rpo))]
                 draft.mark(rpo, "mapped", "method.loss", "the likelihood of the chosen answer is the loss `sft`")
             draft.put("method.loss", tuple(found), entry)
-            if weights is not None:
-                draft.mark(weights, "mapped", "method.loss")
+            draft.mark(weights, "mapped", "method.loss")
     elif entry is not None and entry.empty:
         draft.note(entry, NULL)
     elif entry is not None and draft.method == "sft" and entry.value == "nll":
@@ -134,8 +133,7 @@ def _rewards(draft: Draft, named: Entries) -> None:
                 files.add(file)
                 found.append(Weighted(function, weight, file, function))
         draft.put("method.rewards", tuple(found), entry)
-        if weights is not None:
-            draft.mark(weights, "mapped" if given is not None else "irrelevant", "method.rewards")
+        draft.mark(weights, "mapped" if given is not None else "irrelevant", "method.rewards")
         if own:
             listed = ", ".join(f"`{name}`" for name in own)
             places = " and ".join(f"`{one}`" for one in sorted(files))

@@ -97,12 +97,9 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *BESIDE]  # fmt: skip
     if use is None or use.off:
         for name in ("use_peft", *inside):
-            if name in named:
-                draft.note(named[name], "`use_peft` is not on")
+            draft.note(named.get(name), "`use_peft` is not on")
         for one in (four, eight):
-            if one is not None and one.off:
-                draft.note(one, "it is off")
-            elif one is not None:
+            if draft.on(one):
                 draft.error(one, "quantized weights cannot be trained without an adapter", "write `use_peft: true`")
         return
     bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
@@ -115,8 +112,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
         if one is not None and one.off:
             draft.note(one, "it is off")
     for (name, path), usual in zip(LORA.items(), native):
-        if name in named:
-            draft.setting(path, named[name])
+        draft.setting(path, named.get(name))
         draft.default(path, usual, "not set: TRL's ModelConfig")
     targets(draft, named.get("lora_target_modules"))
     beside(draft, named, BESIDE)
@@ -157,7 +153,7 @@ def continued(draft: Draft, entry: Entry | None) -> None:
     """The folder of an adapter whose training goes on. peft reads its shape there, so that keys of another decide
     nothing."""
     if entry is None or entry.off:
-        draft.note(entry, "it is off") if entry is not None else None
+        draft.note(entry, "it is off")
         return
     names = words(entry) or []
     if len(names) != 1 or not any(map(draft.has, ADAPTERS)):
@@ -206,8 +202,7 @@ def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-li
         else:
             draft.put("lora.targets", tuple(names), entry)
         return
-    if entry is not None:
-        draft.note(entry, NULL)
+    draft.note(entry, NULL)
     known = registry.find_model(draft.model)
     family = known.model_type if known is not None else ""
     draft.default("lora.targets", ATTENTION_TARGETS.get(family, ("q_proj", "v_proj")), "not set: PEFT's own")
@@ -240,8 +235,7 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
     elif kind is not None:
         draft.error(kind, "4 bits are nf4", "write `bnb_4bit_quant_type: nf4`")
     if bits == 4:
-        if nested is not None:
-            draft.setting("lora.double_quant", nested)
+        draft.setting("lora.double_quant", nested)
         draft.default("lora.double_quant", False, "not set: TRL's own")
     elif nested is not None:
         draft.note(nested, "the base has no 4 bits")

@@ -85,8 +85,7 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launc
     draft.keep(named, KEYS.column("comment"))
     _callbacks(draft, named.get("callbacks"))
     project = named.get("wandb_project")
-    if project is not None:
-        draft.setting("track.project", project)
+    draft.setting("track.project", project)
     for key in ("use_cpu", "no_cuda"):
         if key in named and boolean(named[key]):
             found.cpu = True
@@ -133,8 +132,7 @@ def shard(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, ze
     own = named.get("deepspeed")
     if zero is not None:
         zeros.zero(draft, zero)
-        if own is not None:
-            draft.mark(own, "mapped", "strategy", "the file that `--deepspeed` names")
+        draft.mark(own, "mapped", "strategy", "the file that `--deepspeed` names")
     elif own is not None and not own.off:
         sharding.named_file(draft, own, asked)
     elif own is not None:

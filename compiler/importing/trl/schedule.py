@@ -34,8 +34,7 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
     steps, ratio = named.get("warmup_steps"), named.get("warmup_ratio")
     if flat(entry):
         for said in (steps, ratio):
-            if said is not None:
-                draft.note(said, "transformers has no warm-up for this schedule")
+            draft.note(said, "transformers has no warm-up for this schedule")
     else:
         warmup(draft, steps, ratio)
     stable = None if kwargs is None else kwargs.mapping.get("num_stable_steps")

@@ -76,7 +76,7 @@ def patience(draft: Draft, entry: Entry | None) -> None:
     """Evaluations without progress after which the run ends; without any the tools fail as transformers does."""
     often = draft.settings.get("eval.every")
     if entry is None or entry.off:
-        draft.note(entry, "it is off") if entry is not None else None
+        draft.note(entry, "it is off")
     elif often is None or often.text == "never":
         draft.error(entry, "nothing is evaluated, so that no evaluation is without progress")
     else:
@@ -112,8 +112,7 @@ def trackers(draft: Draft, named: Entries) -> None:
 def checkpointing(draft: Draft, named: Entries) -> None:
     """`gradient_checkpointing` and its keyword arguments."""
     entry, kwargs = named.get("activation_checkpointing"), named.get("activation_checkpointing_kwargs")
-    if entry is not None:
-        draft.setting("memory.checkpointing", entry)
+    draft.setting("memory.checkpointing", entry)
     off = draft.has("memory.checkpointing") and draft.settings["memory.checkpointing"].text == "false"
     if kwargs is None:
         return
@@ -278,8 +277,7 @@ def hub(draft: Draft, named: Entries) -> None:
     }  # fmt: skip
     if push is None or push.off:
         for one in (push, *map(named.get, (*inside, "hub_always_push"))):
-            if one is not None:
-                draft.note(one, "nothing is pushed: `push_to_hub` is not on")
+            draft.note(one, "nothing is pushed: `push_to_hub` is not on")
         return
     draft.put("save.hub", True, push)
     for name, path in inside.items():
