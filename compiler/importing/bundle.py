@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from xpc.compiler.files.written import lines, written
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import Asked, load
+from xpc.compiler.importing.overrides import Overrides, load
 from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.lower.specfile import quoted
 from xpc.grammar.format import format_file
@@ -18,17 +18,17 @@ from xpc.grammar.source import Source
 DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 
 
-def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draft:
+def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides) -> Draft:
     """The draft of a bundle's folder, whose files `read` gives. Raises Unreadable for a folder that is none."""
-    said, stated = read("spec.xp"), read("trainer_args.json")
-    if said is None or stated is None:
+    spec, stated = read("spec.xp"), read("trainer_args.json")
+    if spec is None or stated is None:
         raise Unreadable("it is not a bundle: spec.xp and trainer_args.json are what a bundle has")
     try:
         payload = json.loads(stated)
         sets = (payload["data"].get("evaluation") or {}).get("sets", [])
         sources = [*payload["data"]["sources"], *(source for one in sets for source in one["sources"])]
-        draft = Draft(load(payload["target"]), payload["method"]["name"], asked.stem)
-        said_lines = lines(said.decode("utf-8"))
+        draft = Draft(load(payload["target"]), payload["method"]["name"], overrides.stem)
+        spec_lines = lines(spec.decode("utf-8"))
         copies = [
             (one["bundled"], source["path"], one["path"] if one is not source else None)
             for source in sources
@@ -42,7 +42,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draf
         raise Unreadable("its trainer_args.json is none of this version")
     places: dict[str, str] = {}
     for inside, path, part in copies:
-        data = read(_own(inside))
+        data = read(_bundle_name(inside))
         if data is None:
             raise Unreadable(f"`{inside}` is not there")
         plain = places.get(path) or (_plain(inside) if part is None else _folder_name(path))
@@ -51,18 +51,18 @@ def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draf
         while path not in places and part is not None and plain in places.values():
             plain += "_"
         places[path] = plain
-        draft.files[plain if part is None else _own(f"{plain}/{part}")] = data
-    for line in said_lines:
+        draft.files[plain if part is None else _bundle_name(f"{plain}/{part}")] = data
+    for line in spec_lines:
         entry = Entry(line.code.strip().rstrip(" {"), None, f"{name}/spec.xp", line.number, line.code.strip())
         if line.filled:
             draft.note(entry, line.note)
         elif line.code.strip() not in ("", "}"):
             draft.mark(entry, "mapped", line.code.strip(), line.note or "the spec")
-    text = written(said_lines)
+    text = written(spec_lines)
     for path, plain in places.items():
         text = text.replace(quoted(path), quoted(plain))
     for inside in dict.fromkeys(re.findall(r'"(files/[^":]+)', text)):
-        data = read(_own(inside))
+        data = read(_bundle_name(inside))
         if data is None:
             raise Unreadable(f"`{inside}` is not there")
         if inside.count("/") > 1:  # a task of the harness: its folder holds all that it names
@@ -85,14 +85,14 @@ def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes
         listed = tomllib.loads((read("bundle.toml") or b"").decode())["files"]
     except (KeyError, ValueError) as error:
         raise Unreadable("its bundle.toml lists no files") from error
-    found = {name: read(_own(name)) for name in listed if name.startswith(folder)}
+    found = {name: read(_bundle_name(name)) for name in listed if name.startswith(folder)}
     lacking = [name for name, data in found.items() if data is None]
     if lacking:
         raise Unreadable(f"`{lacking[0]}` is not there")
     return {name: data for name, data in found.items() if data is not None}
 
 
-def _own(name: str) -> str:
+def _bundle_name(name: str) -> str:
     """The name, where it is one that a bundle has: what is read here is written beside the new spec under this name.
 
     Raises Unreadable for one that leads elsewhere; a bundle may come from anybody.

@@ -16,7 +16,7 @@ from xpc.compiler.files.workspace import MAX_DATA, Workspace, read_whole
 from xpc.compiler.importing import report
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import emit
-from xpc.compiler.importing.overrides import Asked, Machines, load, machine, machines
+from xpc.compiler.importing.overrides import Machines, Overrides, load, machine, machines
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import MAX_SIZE, Entry, Unreadable
@@ -48,9 +48,9 @@ def run(options: argparse.Namespace) -> int:
         source = Read(os.path.normpath(options.file), "", os.path.abspath(options.file))
     else:
         source = Read("--command", options.command_line, os.getcwd()) if options.file is None else read(options.file)
-    asked = _asked(options, source)
+    overrides = overrides_of(options, source)
     try:
-        draft = convert(source, options, asked)
+        draft = convert(source, options, overrides)
     except Unreadable as error:
         place = f"{source.name}:{error.line}" if error.line else source.name
         raise UsageError(f"{place}: {error}") from error
@@ -88,7 +88,8 @@ def read(path: str) -> Read:
     return Read(name, text, os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd())
 
 
-def _asked(options: argparse.Namespace, source: Read) -> Asked:
+def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
+    """What the command line decides over the source. Raises UsageError."""
     try:
         hardware = None if options.hardware is None else machine(options.hardware)
     except ValueError as error:
@@ -101,7 +102,7 @@ def _asked(options: argparse.Namespace, source: Read) -> Asked:
     stem = os.path.basename(named).partition(".")[0] or "import"
     stem = "".join(c if (c.isalnum() and c.isascii()) or c in "-_." else "-" for c in stem).strip("-") or "import"
 
-    def beside(name: str) -> bytes | None:
+    def read_next_to(name: str) -> bytes | None:
         for folder in (source.folder, os.getcwd()):
             path = os.path.join(folder, name)
             if "\0" in name or Workspace(folder).astray(name):  # a published file may come from anybody
@@ -110,8 +111,8 @@ def _asked(options: argparse.Namespace, source: Read) -> Asked:
                 return read_whole(path, 4 * MAX_SIZE)[0]
         return None
 
-    return Asked(stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
-                 _reference(options.data), beside)  # fmt: skip
+    return Overrides(stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
+                 _reference(options.data), read_next_to)  # fmt: skip
 
 
 def _reference(name: str | None) -> str | None:
@@ -126,21 +127,21 @@ def _reference(name: str | None) -> str | None:
     return quoted(name) if problems else name
 
 
-def convert(source: Read, options: argparse.Namespace, asked: Asked) -> Draft:
+def convert(source: Read, options: argparse.Namespace, overrides: Overrides) -> Draft:
     """The draft of a source of any kind. Raises Unreadable and UsageError."""
     if options.file is not None and os.path.isdir(options.file):
         from xpc.compiler.importing.bundle import bundle
 
-        return bundle(source.name, lambda name: _inside(source.folder, name), asked)
+        return bundle(source.name, lambda name: _inside(source.folder, name), overrides)
     launch = None if options.accelerate is None else _table(read(options.accelerate))
     zero = None if options.deepspeed is None else _table(read(options.deepspeed))
     kind = options.kind or kind_of(source, options)
     if kind == "command":
         from xpc.compiler.importing.command import command
 
-        return command(source.text, source.name, asked, launch, zero)
+        return command(source.text, source.name, overrides, launch, zero)
     table = _table(source)
-    draft = _draft(kind, table, source, asked, launch, zero)
+    draft = _draft(kind, table, source, overrides, launch, zero)
     for one in (table, launch or {}, zero or {}, *draft.read):
         _repeated(draft, one)
     return draft
@@ -155,11 +156,11 @@ def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
             _repeated(draft, part.mapping)
 
 
-def _draft(kind: str, table: dict[str, Entry], source: Read, asked: Asked, launch: dict[str, Entry] | None,
+def _draft(kind: str, table: dict[str, Entry], source: Read, overrides: Overrides, launch: dict[str, Entry] | None,
            zero: dict[str, Entry] | None) -> Draft:  # fmt: skip
     """The draft of a source that is no command, by its kind."""
     if kind == "trl":
-        return trl(table, source.name, asked, launch, zero)
+        return trl(table, source.name, overrides, launch, zero)
     if kind in ("llamafactory", "axolotl", "torchtune"):
         if kind == "llamafactory":
             from xpc.compiler.importing.llamafactory.reader import llamafactory as other
@@ -167,8 +168,8 @@ def _draft(kind: str, table: dict[str, Entry], source: Read, asked: Asked, launc
             from xpc.compiler.importing.torchtune.reader import torchtune as other
         else:
             from xpc.compiler.importing.axolotl.reader import axolotl as other
-        return other(table, source.name, asked, launch, zero)
-    return fragment(table, kind, asked)
+        return other(table, source.name, overrides, launch, zero)
+    return fragment(table, kind, overrides)
 
 
 def _inside(folder: str, name: str) -> bytes | None:
@@ -184,24 +185,24 @@ def _inside(folder: str, name: str) -> bytes | None:
         return None
 
 
-def fragment(table: dict[str, Entry], kind: str, asked: Asked) -> Draft:
+def fragment(table: dict[str, Entry], kind: str, overrides: Overrides) -> Draft:
     """A file of accelerate or DeepSpeed alone: a base that a spec `extends`, or a spec where the rest is named."""
     from xpc.compiler.importing.accelerate import config as sharding
     from xpc.compiler.importing.accelerate import deepspeed as zero
 
-    draft = Draft(load(asked.target or stacks.DEFAULT), asked.method or "sft", asked.stem)
-    given(draft, asked)
+    draft = Draft(load(overrides.target or stacks.DEFAULT), overrides.method or "sft", overrides.stem)
+    given(draft, overrides)
     found = Machines()
     if kind == "deepspeed":
         zero.zero(draft, table)
     else:
-        sharding.accelerate(draft, table, asked, found)
-    if found.said or asked.hardware or asked.nodes:
-        machines(draft, found, asked)
-    if asked.target is not None:
-        draft.put("target", asked.target)
-    if asked.method is not None:
-        draft.put("method", asked.method)
+        sharding.accelerate(draft, table, overrides, found)
+    if found.entries or overrides.hardware or overrides.nodes:
+        machines(draft, found, overrides)
+    if overrides.target is not None:
+        draft.put("target", overrides.target)
+    if overrides.method is not None:
+        draft.put("method", overrides.method)
     draft.settle(table)
     for one in draft.read:
         draft.settle(one)

@@ -9,7 +9,7 @@ from xpc.compiler.importing import keys
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
-from xpc.compiler.importing.overrides import Asked, Machines, load, native
+from xpc.compiler.importing.overrides import Machines, Overrides, load, native
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, boolean, text
@@ -36,7 +36,7 @@ class Line:
     rest: tuple[Word, ...] = ()
 
 
-def command(text_: str, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
+def command(text_: str, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
     """The draft of the one training command of a script. Raises Unreadable where there is none or more than one."""
     found = [one for one in calls(text_) if one.words]
     training = [one for one in found if _trains(one.words)]
@@ -46,7 +46,7 @@ def command(text_: str, file: str, asked: Asked, launch: Entries | None, zero: E
                          "it holds no training command (torchrun, accelerate launch, deepspeed, trl)")  # fmt: skip
     environment = [word for one in calls(text_) for word in one.environment]
     line = _taken_apart(training[0], file)
-    return _draft(line, environment, file, asked, launch, zero)
+    return _draft(line, environment, file, overrides, launch, zero)
 
 
 def _trains(words: Sequence[Word]) -> bool:
@@ -150,37 +150,37 @@ def _entry(key: str, values: list[Word], file: str, line: int) -> Entry:
     return jsontext.unfolded(Entry(key, values[0].text, file, line, values[0].text))
 
 
-def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch: Entries | None,
+def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,
            zero: Entries | None) -> Draft:  # fmt: skip
     found, options = Machines(), line.options
     entries = dict(line.arguments)
     config = entries.pop("config", None)
     if llamafactory_command.is_llamafactory(line.program, entries):
-        return _factory(line, environment, file, asked, launch, zero)
+        return _factory(line, environment, file, overrides, launch, zero)
     if line.program.startswith("axolotl"):
         raise Unreadable(f"`{line.program}` reads a file: import that file")
-    said: list[Entry] = []
+    overridden: list[Entry] = []
     if config is not None:
-        table = _file(config, asked)
-        said += [one for key, one in table.items() if key in entries]
+        table = _file(config, overrides)
+        overridden += [one for key, one in table.items() if key in entries]
         entries = {**table, **entries}
-    method = asked.method or _method(line.program)
+    method = overrides.method or _method(line.program)
     wandb = [Entry(ENVIRONMENT[name], value, file, word.line) for word in environment
              for name, _, value in [word.text.partition("=")] if name in ENVIRONMENT]  # fmt: skip
     entries.update({one.key: one for one in wandb if one.key not in entries})
     chat = "fastchat" in line.program or any(key in entries for key in FASTCHAT)
-    draft, source = trlyaml.start(evolve(asked, method=method or ("sft" if chat else None)), entries, file)
+    draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, file)
     if config is not None:
         draft.mark(config, "mapped", "the file was read")
-        for over in said:
+        for over in overridden:
             draft.note(over, f"line {entries[over.key].line} of the command says otherwise")
     if chat:
-        entries = fastchat(draft, entries, line.program, asked)
+        entries = fastchat(draft, entries, line.program, overrides)
         source, _ = native({"evaluation_strategy"}, draft.method, None)  # its scripts are of that time
     named = options.get("config_file")
-    lost = named is not None and launch is None and asked.read(text(named) or "") is None
+    lost = named is not None and launch is None and overrides.read(text(named) or "") is None
     if named is not None and launch is None and not (lost and sharding.missing_launch(draft, named, text(named) or "")):
-        launch = _file(named, asked, "--accelerate")
+        launch = _file(named, overrides, "--accelerate")
         draft.mark(named, "mapped", "the file was read")
         draft.read.append(launch)
     launch = _launcher(draft, line, found, launch)
@@ -188,7 +188,7 @@ def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch:
         chosen = entries.get(path)
         if chosen is not None and isinstance(chosen.value, str) and chosen.value.startswith("$") and zero is None:
             draft.error(chosen, "no variable of the script says which file", "`--deepspeed FILE` names it")
-    trlyaml.arguments(draft, entries, asked, source, launch, zero, found)
+    trlyaml.arguments(draft, entries, overrides, source, launch, zero, found)
     for word in environment:
         _environment(draft, word, file)
     for word in line.rest:
@@ -196,19 +196,19 @@ def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch:
     return draft
 
 
-def _factory(line: Line, environment: list[Word], file: str, asked: Asked, launch: Entries | None,
+def _factory(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,
              zero: Entries | None) -> Draft:  # fmt: skip
     rest, named, table = list(line.rest), line.options.get("config_file"), None
     if rest and rest[0].text.endswith((".yaml", ".yml", ".json")):
         word = rest.pop(0)
-        table = _file(Entry("config", word.text, file, word.line), asked)
+        table = _file(Entry("config", word.text, file, word.line), overrides)
     if named is not None and launch is None:
-        launch = _file(named, asked)
-    said = [Entry(f"${name}", value, file, word.line, value) for word in environment
+        launch = _file(named, overrides)
+    variables = [Entry(f"${name}", value, file, word.line, value) for word in environment
             for name, _, value in [word.text.partition("=")]]  # fmt: skip
     alone = {"nproc_per_node": Entry("python", 1, file, 0)} if line.launcher == "python" else {}
     draft = llamafactory_command.factory(
-        line.program, line.arguments, rest, {**line.options, **alone}, said, file, asked, table, launch, zero
+        line.program, line.arguments, rest, {**line.options, **alone}, variables, file, overrides, table, launch, zero
     )
     for word in environment:
         _environment(draft, word, file)
@@ -224,10 +224,10 @@ def _environment(draft: Draft, word: Word, file: str) -> None:
         draft.note(entry, "the environment of the launch")
 
 
-def _file(entry: Entry, asked: Asked, option: str = "") -> dict[str, Entry]:
+def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Entry]:
     """A YAML or JSON file that an option names. Raises Unreadable."""
     name = text(entry) or ""
-    data = asked.read(name)
+    data = overrides.read(name)
     if data is None:
         raise Unreadable(f"`{name[:80]}` is not there{option and f'; `{option} FILE` says where it is'}", entry.line)
     body = data.decode("utf-8-sig", "replace")
@@ -297,9 +297,9 @@ def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]
     return table
 
 
-def fastchat(draft: Draft, entries: dict[str, Entry], program: str, asked: Asked) -> dict[str, Entry]:
+def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:
     """FastChat's scripts: their own template with the loss on answers, its LoRA defaults, its attention."""
-    draft.stack = load(asked.target or DEFAULT)
+    draft.stack = load(overrides.target or DEFAULT)
     out = dict(entries)
     tuned = "train_lora" in program or "q_lora" in entries
     low = out.pop("q_lora", None)

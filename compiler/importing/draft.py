@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from xpc.compiler.importing.text.entries import SECRET, Entry, boolean, integer, number, plain, shown, text, whole
+from xpc.compiler.importing.text.entries import SECRET, Entry, as_json, boolean, integer, number, plain, shown, text
 from xpc.compiler.language import extras, kinds
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import BY_PATH
@@ -160,14 +160,14 @@ class Draft:
             if entry is not None and entry.off:
                 self.note(entry, "it says nothing")
             elif entry is not None:
-                value = entry.typed or text(entry) or whole(entry)
+                value = entry.typed or text(entry) or as_json(entry)
                 self.reserve(entry, f"{key}: {SECRET if shown(entry) == SECRET else value}", why)
 
     def warn(self, entry: Entry | None, why: str, help: str = "") -> None:
         """Something that a user should know although the spec is written."""
         place = "" if entry is None else entry.place
-        said = why if entry is None else f"`{entry.key}`: {why}"
-        message = Message("warning", place, said, help)
+        message_text = why if entry is None else f"`{entry.key}`: {why}"
+        message = Message("warning", place, message_text, help)
         if message not in self.messages:
             self.messages.append(message)
 
@@ -303,8 +303,8 @@ class Draft:
         if (entry.file, entry.key) in self.fates:
             return
         inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
-        told = any((one.file, one.key) in self.fates for one in inside)
-        if told or (entry.file, entry.key) in begun:
+        inner_fate = any((one.file, one.key) in self.fates for one in inside)
+        if inner_fate or (entry.file, entry.key) in begun:
             for one in inside:
                 self._settle(one, known, refused, begun)
             return

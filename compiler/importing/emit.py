@@ -95,11 +95,11 @@ def _inside(draft: Draft, clause: str) -> list[str]:
         children = _children(draft, row.path)
         if row.path.count(".") > 1 or not (children or draft.has(row.path)):
             continue
-        said = draft.settings.get(row.path)
+        written = draft.settings.get(row.path)
         if row.kind is not kinds.FLAG:
-            assert said is not None
-            out.append(f"{row.name} = {_bare(said.text) if row.kind in NAMED else said.text}")
-        elif said is not None and said.text == "false":
+            assert written is not None
+            out.append(f"{row.name} = {_bare(written.text) if row.kind in NAMED else written.text}")
+        elif written is not None and written.text == "false":
             out.append(f"{row.name} = false")
         elif children and row.path in BLOCKS:
             out += [f"{row.name} {{", *(f"{name} = {value}" for name, value in children), "}"]

@@ -37,13 +37,13 @@ def nearest(draft: Draft, tool: str) -> None:
         _dropout(draft, family, tool)
         _remote_code(draft, family, tool)
     _context(draft, tool)
-    _offloaded(draft)
-    _judged(draft, tool)
+    _offloaded_optimizer(draft)
+    _kto_micro_batch(draft, tool)
     _packing(draft, family, tool)
     trained_dtype(draft, tool)
 
 
-def _instead(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
+def _replace(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
     """Write another value for a setting, with the reason, and say the difference under the tool's name of it."""
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
@@ -57,20 +57,20 @@ def _instead(draft: Draft, path: str, value: object, why: str, name: str, differ
 
 
 def _attention(draft: Draft, family: Family, tool: str) -> None:
-    said = draft.settings.get("model.attn")
-    if said is None and "sdpa" not in family.attention:
+    written = draft.settings.get("model.attn")
+    if written is None and "sdpa" not in family.attention:
         draft.put("model.attn", "eager", None, f"{family.model_type} has no sdpa, and transformers chooses eager")
-    if said is None or said.text == "eager" or said.text in family.attention:
+    if written is None or written.text == "eager" or written.text in family.attention:
         return
-    better = "flash2" if "flash2" in family.attention and said.text in FLASH else None
+    better = "flash2" if "flash2" in family.attention and written.text in FLASH else None
     best = better or ("sdpa" if "sdpa" in family.attention else "eager")
-    _instead(
+    _replace(
         draft,
         "model.attn",
         best,
-        f"{family.model_type} has no {said.text} on {draft.stack.name}",
+        f"{family.model_type} has no {written.text} on {draft.stack.name}",
         "attn_implementation",
-        f"{tool} runs {family.model_type} with {said.text}, for which {draft.stack.name} has no kernel; the spec "
+        f"{tool} runs {family.model_type} with {written.text}, for which {draft.stack.name} has no kernel; the spec "
         f"computes the same by {best}",
     )
 
@@ -99,7 +99,7 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
     why = "among ranks that share a sequence" if parallel else "of this family"
     for path in [one for one in draft.settings if one.startswith("batch.packing.")]:
         del draft.settings[path]
-    _instead(
+    _replace(
         draft,
         "batch.packing",
         False,
@@ -114,7 +114,7 @@ def _context(draft: Draft, tool: str) -> None:
     """Ranks that share a sequence hand its pieces round by sdpa alone."""
     attn = draft.settings.get("model.attn")
     if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
-        _instead(
+        _replace(
             draft,
             "model.attn",
             "sdpa",
@@ -124,7 +124,7 @@ def _context(draft: Draft, tool: str) -> None:
         )
 
 
-def _judged(draft: Draft, tool: str) -> None:
+def _kto_micro_batch(draft: Draft, tool: str) -> None:
     """KTO needs two rows in a micro-batch here, for its KL term is of another row's answer."""
     micro, accum = draft.settings.get("batch.micro"), draft.settings.get("batch.accum")
     if draft.method != "kto":
@@ -139,57 +139,57 @@ def _judged(draft: Draft, tool: str) -> None:
         return
     why = "KTO needs two rows in a micro-batch"
     for path, one in (("batch.micro", 2), ("batch.accum", int(accum.text) // 2)):
-        _instead(draft, path, one, why, "micro_batch_size", f"{tool} has one row in a micro-batch, the spec two, and "
+        _replace(draft, path, one, why, "micro_batch_size", f"{tool} has one row in a micro-batch, the spec two, and "
                  "as many in a step")  # fmt: skip
 
 
-def _offloaded(draft: Draft) -> None:
+def _offloaded_optimizer(draft: Draft) -> None:
     """accelerate swaps an optimizer under ZeRO offload for DeepSpeed's Adam, in the source's tool as here."""
-    said, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
-    if said is None or strategy is None or where is None or where.text == "none":
+    written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
+    if written is None or strategy is None or where is None or where.text == "none":
         return
-    if strategy.text.startswith("zero") and said.text not in (*CPU_OPTIMIZERS, *STAY):
-        _instead(
+    if strategy.text.startswith("zero") and written.text not in (*CPU_OPTIMIZERS, *STAY):
+        _replace(
             draft,
             "optimizer",
             "adamw",
             "the optimizer that an offloaded one is replaced by",
             "optimizer",
-            f"accelerate replaces {said.text} by DeepSpeed's Adam of the CPU, whose weight decay is part of the "
+            f"accelerate replaces {written.text} by DeepSpeed's Adam of the CPU, whose weight decay is part of the "
             "gradient; the spec says adamw, whose is not",
         )
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
     """peft refuses dropout before the adapter of a stack of experts, which axolotl leaves out there alone."""
-    said, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
-    if said is None or float(said.text) == 0 or targets is None:
+    written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
+    if written is None or float(written.text) == 0 or targets is None:
         return
     names = targets.text if targets.text == "all-linear" else tuple(
         one.strip().strip('"') for one in targets.text.strip("[]").split(",")
     )  # fmt: skip
     if adapted(draft.stack, family.model_type, names) or draft.has("lora.parameters"):
-        _instead(
+        _replace(
             draft,
             "lora.dropout",
             0.0,
             "an adapter of experts has no dropout",
             "lora_dropout",
-            f"{tool} has a dropout of {said.text} before every adapter but those of experts, the spec none",
+            f"{tool} has a dropout of {written.text} before every adapter but those of experts, the spec none",
         )
 
 
 def _remote_code(draft: Draft, family: Family, tool: str) -> None:
     """Code of the hub with no commit is not run where the libraries have the family themselves."""
-    said = draft.settings.get("model.trust_remote_code")
+    written = draft.settings.get("model.trust_remote_code")
     if (
-        said is None
-        or said.text != "true"
+        written is None
+        or written.text != "true"
         or draft.has("model.revision")
         or registry.find_model(draft.model) is not None
     ):
         return
-    _instead(
+    _replace(
         draft,
         "model.trust_remote_code",
         False,
@@ -203,9 +203,9 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
 def trained_dtype(draft: Draft, tool: str) -> None:
     """bf16 weights without a copy in fp32 lose updates at a small rate, and no scaler takes gradients in fp16."""
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
-    whole = draft.has("lora.modules_to_save") or not any(map(draft.has, ("lora", "qlora", "oft")))
-    if dtype is not None and dtype.text == "fp16" and whole and (strategy is None or strategy.text == "ddp"):
-        _instead(
+    complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ("lora", "qlora", "oft")))
+    if dtype is not None and dtype.text == "fp16" and complete and (strategy is None or strategy.text == "ddp"):
+        _replace(
             draft,
             "model.dtype",
             "fp32",
@@ -218,7 +218,7 @@ def trained_dtype(draft: Draft, tool: str) -> None:
     if dtype is None or dtype.text != "bf16" or lr is None or strategy is None or float(lr.text) > 1e-5:
         return
     if strategy.text == "ddp" and not any(map(draft.has, ("lora", "qlora", "oft"))):
-        _instead(
+        _replace(
             draft,
             "model.dtype",
             "fp32",

@@ -8,7 +8,7 @@ import re
 
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import Asked
+from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.registry.types import ModelFacts
 
 NEAREST = 3
@@ -16,22 +16,22 @@ NEAREST = 3
 leaves `NAME-sft/checkpoint-3000` and `NAME-sft/merged`."""
 
 
-def adapter(draft: Draft, asked: Asked) -> None:
+def adapter(draft: Draft, overrides: Overrides) -> None:
     """Say at once that the folder of an adapter whose training goes on is not here."""
-    said = draft.settings.get("lora.from")
-    folder = "" if said is None else said.text.strip('"').rstrip("/\\")
-    if said is not None and asked.read(f"{folder}/adapter_config.json") is None:
+    written = draft.settings.get("lora.from")
+    folder = "" if written is None else written.text.strip('"').rstrip("/\\")
+    if written is not None and overrides.read(f"{folder}/adapter_config.json") is None:
         draft.warn(
-            said.entry,
+            written.entry,
             f"`{folder}` is not here: the spec compiles where that run has left the adapter, whose shape it reads",
             "lay the folder beside the spec, or leave the key out to begin with a new adapter",
         )
 
 
-def architecture(draft: Draft, asked: Asked) -> None:
+def architecture(draft: Draft, overrides: Overrides) -> None:
     """Write the config.json of the registered model that a folder is named after beside the spec, with a warning."""
     folder = _folder(draft.model)
-    if not folder or draft.has("model.config") or asked.read(f"{folder}/config.json") is not None:
+    if not folder or draft.has("model.config") or overrides.read(f"{folder}/config.json") is not None:
         return
     alias = _alias(folder)
     if alias is None:
@@ -54,11 +54,11 @@ def architecture(draft: Draft, asked: Asked) -> None:
     )
 
 
-def registered(model: str, asked: Asked) -> ModelFacts | None:
+def registered(model: str, overrides: Overrides) -> ModelFacts | None:
     """The registered model, all of which read text alone, that a spec's model is, or that its folder is named after;
     None of a folder whose own config.json is here."""
     folder = _folder(model)
-    if folder and asked.read(f"{folder}/config.json") is not None:
+    if folder and overrides.read(f"{folder}/config.json") is not None:
         return None
     return registry.find_model((_alias(folder) or "") if folder else model)
 

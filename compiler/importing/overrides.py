@@ -22,7 +22,7 @@ def nothing(name: str) -> bytes | None:
 
 
 @record
-class Asked:
+class Overrides:
     """The options of `xpc import`. `read` gives the bytes of a file that a source names, relative to the source."""
 
     stem: str = "import"
@@ -56,20 +56,20 @@ class Machines:
     each: int | None = None
     nodes: int | None = None
     cpu: bool = False
-    said: list[Entry] = field(factory=list)
+    entries: list[Entry] = field(factory=list)
 
 
-def machines(draft: Draft, found: Machines, asked: Asked) -> None:
+def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
     """`hardware` and `nodes`: what the command line asks for, else what the sources say, else the usual."""
-    nodes = asked.nodes or found.nodes or 1
+    nodes = overrides.nodes or found.nodes or 1
     each = found.each
     if each is None and found.total is not None:
         each = max(1, found.total // (found.nodes or 1))
         if found.total % (found.nodes or 1):
-            place = found.said[0] if found.said else None
+            place = found.entries[0] if found.entries else None
             draft.warn(place, f"{found.total} processes do not divide by {found.nodes} nodes")
-    if asked.hardware is not None:
-        text = asked.hardware
+    if overrides.hardware is not None:
+        text = overrides.hardware
     elif found.cpu:
         text = f"{each or 1} x cpu"
     else:

@@ -44,7 +44,7 @@ def as_text(draft: Draft, every: bool = False) -> str:
             tail = "; ".join(part for part in (one.to, one.why) if part)
             out.append(f"{one.file}:{one.line}: {one.key}: {one.fate}" + (f": {tail}" if tail else ""))
         out += [f"default: {one.to} ({one.why})" for one in draft.defaults]
-    for said in draft.messages:
-        place = f"{said.place}: " if said.place else ""
-        out.append(f"{place}{said.severity}: {said.text}" + (f" (help: {said.help})" if said.help else ""))
+    for message in draft.messages:
+        place = f"{message.place}: " if message.place else ""
+        out.append(f"{place}{message.severity}: {message.text}" + (f" (help: {message.help})" if message.help else ""))
     return "".join(f"{visible(line)}\n" for line in out)

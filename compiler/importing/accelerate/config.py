@@ -8,7 +8,7 @@ import re
 from xpc.compiler.importing.accelerate import deepspeed as zero
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.keys import is_usual, load, read_toml
-from xpc.compiler.importing.overrides import Asked, Machines, named_table
+from xpc.compiler.importing.overrides import Machines, Overrides, named_table
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
 from xpc.compiler.lower.accelerate import ATTENTION
@@ -24,7 +24,7 @@ BLOCKS = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "parallelism_c
 OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 
 
-def accelerate(draft: Draft, table: Entries, asked: Asked, found: Machines) -> None:
+def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machines) -> None:
     """A whole file. The trainer decides the precision: transformers sets what accelerate computes in."""
     kind = table.get("distributed_type")
     name = "NO" if kind is None else str(text(kind)).upper()
@@ -43,7 +43,7 @@ def accelerate(draft: Draft, table: Entries, asked: Asked, found: Machines) -> N
             zero.inline(draft, block)
             named = block.mapping.get("deepspeed_config_file")
             if named is not None:
-                named_file(draft, named, asked)
+                named_file(draft, named, overrides)
         else:
             draft.default("strategy", "zero2", "not set: accelerate's default")
         ulysses(draft, table.get("parallelism_config"))
@@ -79,7 +79,7 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
         draft.error(entry, "it takes a whole number above 0")
         return
     setattr(found, slot, value)
-    found.said.append(entry)
+    found.entries.append(entry)
     draft.mark(entry, "mapped", "hardware, nodes")
 
 
@@ -148,13 +148,13 @@ def fsdp(draft: Draft, block: Entry | None) -> None:
         other = able(lambda one: one.facts.fsdp2)
         draft.error(version, f"{draft.stack.name} has no FSDP2", f"write `--target {other}`")
     if not hybrid:
-        for said in (sharding, version):
-            if said is not None and not said.empty:
-                draft.put("strategy", name, said)
+        for entry in (sharding, version):
+            if entry is not None and not entry.empty:
+                draft.put("strategy", name, entry)
         draft.default("strategy", name, "not set: accelerate's FSDP")
     else:
-        for said in (sharding, version):
-            draft.note(said, "the device mesh decides")
+        for entry in (sharding, version):
+            draft.note(entry, "the device mesh decides")
     if kept is False and sharding is not None:
         draft.put("strategy.reshard", False, sharding)
     if reshard is not None and second:
@@ -256,13 +256,13 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
                 for part in one.mapping.values() or [one]:
                     draft.note(part, "`fsdp` is not on")
         return
-    said = [one.lower() for one in words(entry) or []]
+    terms = [one.lower() for one in words(entry) or []]
     if boolean(entry):
-        said = ["full_shard"]
-    old = [one for one in said if one.upper() in SHARDING]
-    if "offload" in said:
+        terms = ["full_shard"]
+    old = [one for one in terms if one.upper() in SHARDING]
+    if "offload" in terms:
         draft.put("strategy.offload", "cpu", entry)
-    odd = [one for one in said if one not in (*old, "auto_wrap", "offload")]
+    odd = [one for one in terms if one not in (*old, "auto_wrap", "offload")]
     if odd or len(old) > 1:
         draft.error(entry, f"`{odd[0] if odd else old[1]}` is no word of it")
         return
@@ -316,13 +316,13 @@ def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
     return True
 
 
-def named_file(draft: Draft, entry: Entry, asked: Asked) -> None:
+def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
     """A DeepSpeed file that a source names: read where it lies beside the source, else asked for."""
     if entry.mapping:
         zero.zero(draft, entry.mapping, f"{entry.key}.")
         return
     name = text(entry) or ""
-    data = asked.read(name)
+    data = overrides.read(name)
     usual = None if data is not None else read_toml("accelerate/deepspeed_files.toml").get(name.rpartition("/")[2])
     if usual is not None:
         data = json.dumps(usual).encode()

@@ -124,10 +124,10 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
         if own is not None and own.entry is not None and not own.text.startswith("adamw"):
             draft.error(kind, f"{own.entry.place} says {own.text}", "keep one of the two")
         else:
-            said = own.entry if own is not None else None
+            earlier = own.entry if own is not None else None
             draft.settings.pop("optimizer", None)
             draft.put("optimizer", "adamw", kind, "DeepSpeed's own AdamW, as a bundle writes it")
-            draft.mark(said, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
+            draft.mark(earlier, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
     elif kind is not None:
         draft.error(
             kind, "a bundle gives DeepSpeed no other optimizer than AdamW", "leave the block out and write `optim`"
@@ -229,24 +229,24 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
                 draft.note(one, "nothing is offloaded")
         if device is not None and word == "none":
             draft.note(device, "nothing is offloaded")
-    told = [
+    devices = [
         one.mapping.get("device", one)
         for one, name in ((optimizer, "optimizer"), (param, "param"))
         if one and on.get(name)
     ]
-    if on.get("param") and level != 3 and told:
-        draft.note(told[-1], "parameters are sharded by zero3 only")
+    if on.get("param") and level != 3 and devices:
+        draft.note(devices[-1], "parameters are sharded by zero3 only")
         on["param"] = False
-    if on.get("param") and not on.get("optimizer") and told:
-        draft.mark(told[-1], "mapped", "strategy")
+    if on.get("param") and not on.get("optimizer") and devices:
+        draft.mark(devices[-1], "mapped", "strategy")
         draft.differs(
             "offload_param",
             "the source keeps the weights alone in host memory; the language offloads the optimizer or everything, and "
             "the spec keeps both on the GPU: the numbers are the same, in more memory",
-            told[-1],
+            devices[-1],
         )
     elif on.get("optimizer"):
-        for one in told[: 2 if on.get("param") else 1]:
+        for one in devices[: 2 if on.get("param") else 1]:
             draft.put("strategy.offload", "cpu" if on.get("param") else "optimizer", one)
 
 

@@ -11,7 +11,7 @@ LINEAR = {*NAMES["llama"].values()}
 """Every linear layer of a decoder layer, as most families name them."""
 BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
 """Modules that `lora_target_linear` leaves out, and that are trained where `lora_target_modules` names them, too."""
-BESIDE = {
+ADAPTER_OPTIONS = {
     "peft_use_rslora": "lora.rslora", "peft_use_dora": "lora.dora", "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",
     "loraplus_lr_embedding": "lora.embedding_lr",
@@ -31,7 +31,7 @@ def adapter(draft: Draft, named: Entries) -> None:
         "lora_dropout",
         "lora_target_linear",
         "lora_target_modules",
-        *BESIDE,
+        *ADAPTER_OPTIONS,
     )
     inside = [named[key] for key in theirs if key in named]
     if word not in ("lora", "qlora"):
@@ -39,11 +39,11 @@ def adapter(draft: Draft, named: Entries) -> None:
             draft.error(kind or inside[0], "the language has lora and qlora")
         for one in [*([kind] if kind is not None else []), *inside]:
             draft.note(one, "no adapter is trained")
-        for said in (four, eight):
-            if said is not None and boolean(said):
-                draft.error(said, "quantized weights cannot be trained without an adapter")
-            elif said is not None:
-                draft.note(said, "it is off")
+        for switch in (four, eight):
+            if switch is not None and boolean(switch):
+                draft.error(switch, "quantized weights cannot be trained without an adapter")
+            elif switch is not None:
+                draft.note(switch, "it is off")
         return
     assert kind is not None
     if word == "qlora" or bits == 4:
@@ -51,18 +51,18 @@ def adapter(draft: Draft, named: Entries) -> None:
         bits = 4
     else:
         draft.put("lora", True, kind)
-    for said, width in ((four, 4), (eight, 8)):
-        if said is not None and (said.off or bits != width):
-            draft.note(said, "it is off" if said.off else "the base has 4 bits")
-        elif said is not None and width == 8:
-            draft.put("lora.bits", 8, said)
-        elif said is not None:
-            draft.put("qlora", True, said)
+    for switch, width in ((four, 4), (eight, 8)):
+        if switch is not None and (switch.off or bits != width):
+            draft.note(switch, "it is off" if switch.off else "the base has 4 bits")
+        elif switch is not None and width == 8:
+            draft.put("lora.bits", 8, switch)
+        elif switch is not None:
+            draft.put("qlora", True, switch)
     for key, path in (("lora_r", "lora.rank"), ("lora_alpha", "lora.alpha"), ("lora_dropout", "lora.dropout")):
         draft.setting(path, named.get(key))
     draft.default("lora.dropout", 0.0, "not set: axolotl's own")
     _targets(draft, named)
-    models.beside(draft, named, BESIDE)
+    models.adapter_options(draft, named, ADAPTER_OPTIONS)
     models.continued(draft, named.get("lora_model_dir"))
     more = named.get("bnb_config_kwargs")
     for key, one in ({} if more is None else more.mapping).items():

@@ -7,8 +7,8 @@ import re
 from xpc.compiler import registry
 from xpc.compiler.importing.axolotl import templates as axolotl_templates
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, whole, words
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.text.entries import Entries, Entry, as_json, boolean, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.registry.types import ModelFacts
@@ -46,9 +46,9 @@ def learned(draft: Draft, named: Entries) -> Learned:
                 draft.error(one.mapping[key], "the end of every answer is in the loss", "write `turn` or `all`")
         every = ends is not None and ends.value == "all"
         found.append(Learned(given or axolotl_templates.ASSISTANT, every, roles or ends))
-    whole = named.get("train_on_inputs")
-    if whole is not None and boolean(whole):
-        return Learned(EVERYONE, any(one.every_end for one in found), whole)
+    everyone = named.get("train_on_inputs")
+    if everyone is not None and boolean(everyone):
+        return Learned(EVERYONE, any(one.every_end for one in found), everyone)
     for other in found[1:]:
         if (other.roles, other.every_end) != (found[0].roles, found[0].every_end):
             draft.error(other.entry or found[0].entry or named["datasets"], "other turns are learned of another source",
@@ -56,9 +56,9 @@ def learned(draft: Draft, named: Entries) -> Learned:
     return found[0] if found else Learned()
 
 
-def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool:
+def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned) -> bool:
     """The template; whether its marks are those of `marks`, where that is more than answers."""
-    entry, body = _said(draft, named, "chat_template"), _said(draft, named, "chat_template_jinja")
+    entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     system = named.get("default_system_message")
     word = "" if entry is None or entry.empty else str(text(entry))
     own = body is not None and not body.empty
@@ -68,7 +68,7 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
     known = registry.find_model(draft.model)
     more = not {"messages", "conversations"}.isdisjoint(shapes) and marks != Learned(entry=marks.entry)
     if body is not None and own:
-        _jinja(draft, body, asked)
+        _jinja(draft, body, overrides)
     elif body is not None:
         draft.note(body, "null: none of its own")
     if fallback and known is not None and known.chat:
@@ -101,7 +101,7 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
         draft.files[name] = body_of.encode()
         draft.put("model.chat_template", name, entry)
         _end(draft, named, usual, known)
-        _twice(draft, named, usual)
+        _repeated_first_token(draft, named, usual)
         return more
     elif more and axolotl_templates.end_of(usual) is not None and marks.entry is not named.get("train_on_inputs"):
         pass  # said below
@@ -130,7 +130,7 @@ def _renders(draft: Draft) -> bool:
     return not rendered.isdisjoint(corpus.formats(draft))
 
 
-def told(draft: Draft, named: Entries) -> None:
+def template_arguments(draft: Draft, named: Entries) -> None:
     """`chat_template_kwargs`: what a template is told is written before the template, where that is a file of ours."""
     entry = named.get("chat_template_kwargs")
     if entry is None or entry.empty:
@@ -142,7 +142,7 @@ def told(draft: Draft, named: Entries) -> None:
     name = f"{draft.stem}.chat_template.jinja"
     body = draft.files.get(name, b"").decode()
     for key, one in entry.mapping.items():
-        typed = {True: "true", False: "false"}.get(one.value) if isinstance(one.value, bool) else whole(one)
+        typed = {True: "true", False: "false"}.get(one.value) if isinstance(one.value, bool) else as_json(one)
         if not body:
             draft.error(
                 one, "the template that reads it is the tokenizer's own, which is not here to be told so",
@@ -160,22 +160,22 @@ def told(draft: Draft, named: Entries) -> None:
         draft.files[name] = body.encode()
 
 
-def _said(draft: Draft, named: Entries, key: str) -> Entry | None:
+def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
     """A key of the template: that of the data sets, where they have one, instead of the file's."""
-    listed, whole = named.get("datasets"), named.get(key)
+    listed, shared = named.get("datasets"), named.get(key)
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
     given = [one for one in parts if one is not None and not one.empty]
     if not given:
-        return whole
-    said = {str(one.value) for one in given} | ({"" if whole is None else str(whole.value)} - {str(given[0].value)}
+        return shared
+    values = {str(one.value) for one in given} | ({"" if shared is None else str(shared.value)} - {str(given[0].value)}
                                                 if len(given) < len(parts) else set())  # fmt: skip
     for one in given:
-        if len(said) > 1:
+        if len(values) > 1:
             draft.error(one, "a spec renders the rows of all its sources by one template")
         else:
             draft.mark(one, "mapped", "model.chat_template")
-    if whole is not None and whole is not given[0]:
-        draft.note(whole, "each data set names its own")
+    if shared is not None and shared is not given[0]:
+        draft.note(shared, "each data set names its own")
     return given[0]
 
 
@@ -199,7 +199,7 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
         )
 
 
-def _twice(draft: Draft, named: Entries, name: str) -> None:
+def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
     """A pair's question is written with the tokenizer's first token, and gets that once more as it becomes tokens."""
     one = axolotl_templates.TURNS.get(name)
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
@@ -216,10 +216,10 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
     """The end of an answer is learned by axolotl where the tokenizer ends texts by it, or the file says so."""
     end, ends, special = axolotl_templates.end_of(name), named.get("eot_tokens"), named.get("special_tokens")
     eos = special.mapping.get("eos_token") if special is not None else None
-    said = [*(words(ends) or [] if ends is not None else []), text(eos) if eos is not None else None]
+    tokens = [*(words(ends) or [] if ends is not None else []), text(eos) if eos is not None else None]
     alias = "" if known is None else known.alias
     chats = "instruct" in alias or (alias.startswith("qwen3") and "base" not in alias)
-    if end not in said and not (chats and ends is None and eos is None) and draft.method == "sft":
+    if end not in tokens and not (chats and ends is None and eos is None) and draft.method == "sft":
         draft.differs(
             "eot_tokens",
             f"axolotl learns {end} at the end of an answer only where it is the tokenizer's eos_token, the spec in "
@@ -228,12 +228,12 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
         )
 
 
-def _jinja(draft: Draft, body: Entry, asked: Asked) -> None:
+def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
     """A template as text, or the name of its file, as axolotl tells them apart: by whether there is such a file."""
-    said = text(body) or ""
-    data: bytes | None = said.encode()
-    if "{" not in said or "\n" not in said:
-        data = asked.read(said) or (data if "{" in said else None)
+    written = text(body) or ""
+    data: bytes | None = written.encode()
+    if "{" not in written or "\n" not in written:
+        data = overrides.read(written) or (data if "{" in written else None)
     if data is None:
         draft.error(body, "the file of the template is not there", "lay it beside the source")
         return

@@ -13,7 +13,7 @@ from xpc.compiler.importing.axolotl import prompts as axolotl_words
 from xpc.compiler.importing.axolotl import rows as axolotl_rows
 from xpc.compiler.importing.axolotl import templates as axolotl_templates
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.overrides import Asked
+from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.language.methods import METHODS
@@ -30,12 +30,12 @@ COLUMNS = {
     "argilla": ("instruction", "chosen_response", "rejected_response"),
 }
 """Columns of texts, by the last word of a type of pairs."""
-TALKS = ("argilla_chat", "ultra")
+CONVERSATIONS = ("argilla_chat", "ultra")
 """Types of pairs whose answers are conversations."""
 SYSTEM = "axolotl puts what a column `system` holds before the question, and the spec reads no such column"
 
 
-def data(draft: Draft, named: Entries, asked: Asked) -> None:
+def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
     """The sources, the holdout, the template and the loss mask."""
     listed, raw = named.get("datasets"), named.get("pretraining_dataset")
     if draft.sources:
@@ -47,14 +47,14 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
             parts = [] if entry is None or entry.empty else entry.items
             for one in parts:
                 _source(draft, one, entry is raw, named)
-                _system_column(draft, one.mapping.get("path"), asked)
+                _system_column(draft, one.mapping.get("path"), overrides)
         corpus.in_common(draft)
     if not draft.sources:
         draft.warn(listed, "no data is named", "`--data` names it")
-    axolotl_evaluation.held(draft, named)
+    axolotl_evaluation.holdout(draft, named)
     axolotl_rows.long(draft, named)
-    _mask(draft, named, axolotl_chat.template(draft, named, asked, axolotl_chat.learned(draft, named)))
-    axolotl_chat.told(draft, named)
+    _mask(draft, named, axolotl_chat.template(draft, named, overrides, axolotl_chat.learned(draft, named)))
+    axolotl_chat.template_arguments(draft, named)
     for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets"):
         one = named.get(key)
         if one is not None and key == "shuffle_merged_datasets" and not one.empty:
@@ -127,13 +127,13 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         )
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
         draft.sources.append(Source(ref, columns, part or found.take, format=shape if stated else "", place=kind))
-    _rest(draft, table)
+    _other_keys(draft, table)
 
 
-def _system_column(draft: Draft, path: Entry | None, asked: Asked) -> None:
+def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> None:
     """axolotl reads a column `system` beside messages, which rows of a file beside the source show."""
     name = None if path is None else text(path)
-    data = asked.read(name) if name is not None and name.endswith(".jsonl") else None
+    data = overrides.read(name) if name is not None and name.endswith(".jsonl") else None
     try:
         first = json.loads((data or b"{}").split(b"\n", 1)[0])
     except ValueError:
@@ -156,7 +156,7 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     if METHODS[draft.method].shapes[0] == "preference":
         return "preference", _pair(draft, word, place, messages, chosen, rejected)
     if draft.method == "kto":
-        return "unpaired", _judged(draft, word, place)
+        return "unpaired", _unpaired(draft, word, place)
     if METHODS[draft.method].generates:
         draft.warn(
             place, "the rows are read as they are: `prompt` is the prompt", "`data(prompt=COLUMN)` names another"
@@ -169,7 +169,7 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
         name = (text(messages) if messages is not None else None) or (
             "conversations" if word.startswith("sharegpt") else "messages"
         )
-        shape = _spoken(draft, table, word.startswith("sharegpt"), place)
+        shape = _messages(draft, table, word.startswith("sharegpt"), place)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
     if word in ("alpaca", "alpaca:instruct"):  # the style is the usual one
         draft.differs(
@@ -178,9 +178,9 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
             "begins with the end of a line the first tokens may be others",
         )
         return "alpaca", ()
-    asked = axolotl_words.shaped(draft, word, place) if place.key.endswith("type") else None
-    if asked is not None:
-        return "prompt_completion", asked
+    prompted = axolotl_words.shaped(draft, word, place) if place.key.endswith("type") else None
+    if prompted is not None:
+        return "prompt_completion", prompted
     if not word or (place.key.endswith("type") and place.empty):
         draft.error(
             place,
@@ -211,13 +211,13 @@ PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
 """The two keys of a message, to the shape of the rows."""
 
 
-def _spoken(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
+def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
     """Messages of role and content, or of from and value; other keys and other speakers are refused."""
     mapped = _mapped(table, "role", "message_field_role"), _mapped(table, "content", "message_field_content")
     shape = "conversations" if older and mapped == ("role", "content") else PAIRS.get(mapped, "")
-    said = table.get("message_property_mappings", place)
+    mapping = table.get("message_property_mappings", place)
     if not shape:
-        draft.error(said, f"messages of `{mapped[0]}` and `{mapped[1]}` are none that the runtime reads",
+        draft.error(mapping, f"messages of `{mapped[0]}` and `{mapped[1]}` are none that the runtime reads",
                     "it reads `role` and `content`, or `from` and `value`")  # fmt: skip
     more = table.get("message_property_mappings")
     for key, one in ({} if more is None else more.mapping).items():
@@ -244,7 +244,7 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
             draft.put(f"data.{role}_roles", tuple(own), one)
 
 
-def _worded(draft: Draft, word: str, place: Entry, texts: bool) -> None:
+def _chat_template(draft: Draft, word: str, place: Entry, texts: bool) -> None:
     """Types that put the words of a template around texts: the texts become turns under that template."""
     name = word.partition(".")[0]
     body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")
@@ -257,16 +257,16 @@ def _worded(draft: Draft, word: str, place: Entry, texts: bool) -> None:
         draft.differs("datasets.system", SYSTEM, place)
 
 
-def _judged(draft: Draft, word: str, place: Entry) -> tuple[str, ...]:
+def _unpaired(draft: Draft, word: str, place: Entry) -> tuple[str, ...]:
     last = word.rpartition(".")[2]
     if not isinstance(place.value, str) or last == "argilla_chat":
         draft.error(place, "no shape of a spec holds such judged answers",
                     "write the rows as `prompt`, `completion` and `label`")  # fmt: skip
         corpus.everything(draft, place, "the type is refused")
         return ()
-    _worded(draft, word, place, texts=True)
-    asked = {"argilla": "instruction", "intel": "question"}.get(last, "prompt")
-    return (asked, "completion", "label") if asked != "prompt" else ()
+    _chat_template(draft, word, place, texts=True)
+    columns = {"argilla": "instruction", "intel": "question"}.get(last, "prompt")
+    return (columns, "completion", "label") if columns != "prompt" else ()
 
 
 def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen: Entry | None,
@@ -277,8 +277,8 @@ def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen:
                     "write the words into the rows, as `prompt`, `chosen` and `rejected`")  # fmt: skip
         corpus.everything(draft, place, "the type is refused")
         return ()
-    if draft.method == "orpo" or last in TALKS:
-        _worded(draft, word, place, texts=False)
+    if draft.method == "orpo" or last in CONVERSATIONS:
+        _chat_template(draft, word, place, texts=False)
         if last == "argilla_chat" and not head.startswith("chat_template"):
             draft.differs("datasets.type", "axolotl reads the first question and its answers, the spec the whole "
                           "conversation", place)  # fmt: skip
@@ -290,7 +290,7 @@ def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen:
         return ("input", "chosen", "rejected")
     if word == "passthrough" and draft.method == "dpo":  # axolotl leaves the rows to TRL, as the spec does
         return ()
-    _worded(draft, word.removeprefix("bradley_terry."), place, texts=True)
+    _chat_template(draft, word.removeprefix("bradley_terry."), place, texts=True)
     if last in COLUMNS:
         return COLUMNS[last]
     one, two = (text(entry) if entry is not None else None for entry in (chosen, rejected))
@@ -312,7 +312,7 @@ def _mapped(table: Entries, key: str, older: str) -> str:
     return key
 
 
-def _rest(draft: Draft, table: Entries) -> None:
+def _other_keys(draft: Draft, table: Entries) -> None:
     irrelevant = axolotl_keys.KEYS.block("datasets").column("irrelevant")
     for key, one in table.items():
         if (one.file, one.key) in draft.fates:

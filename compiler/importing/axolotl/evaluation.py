@@ -13,7 +13,7 @@ PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_r
 REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 
 
-def _tests(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
+def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
     """Rows of their own to evaluate on, which a spec reads as it reads those that it trains on."""
     if entry is None or entry.empty:
         draft.note(entry, "null: none")
@@ -63,9 +63,9 @@ def _shown(table: Entries, key: str) -> object:
     return plain(table[key]) if key in table else None
 
 
-def held(draft: Draft, named: Entries) -> None:
+def holdout(draft: Draft, named: Entries) -> None:
     """Rows that are held out, or sets of their own; nothing is evaluated without any."""
-    _tests(draft, named.get("test_datasets"), named.get("datasets"))
+    _test_sets(draft, named.get("test_datasets"), named.get("datasets"))
     if "val_set_size" in named:
         corpus.holdout(draft, named["val_set_size"])
     if not draft.has("data.holdout") and not draft.has("eval.data"):

@@ -42,7 +42,9 @@ def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
 
 
 KERNEL = "a kernel: the same arithmetic in another build"
-WHOLE = {"model.language_model.*", "^model.language_model.*", "lm_head.*", "^lm_head.*", "lm_head", "embed_tokens"}
+LANGUAGE_MODEL = {
+    "model.language_model.*", "^model.language_model.*", "lm_head.*", "^lm_head.*", "lm_head", "embed_tokens",
+}  # fmt: skip
 PLUGINS = {
     "CutCrossEntropyPlugin": KERNEL,
     "LigerPlugin": "",
@@ -76,11 +78,11 @@ def rest(draft: Draft, named: Entries) -> None:
     draft.keep(named, KEYS.column("comment"))
     eight = named.get("fp8")
     for key in ("fp8", "fp8_enable_fsdp_float8_all_gather"):
-        said = named.get(key)
-        if said is not None and (said.off or eight is None or eight.off):
-            draft.note(said, "fp8 is off")
-        elif said is not None:
-            draft.reserve(said, f"{key}: {text(said)}", "this version has no fp8: bf16 is computed in")
+        switch = named.get(key)
+        if switch is not None and (switch.off or eight is None or eight.off):
+            draft.note(switch, "fp8 is off")
+        elif switch is not None:
+            draft.reserve(switch, f"{key}: {text(switch)}", "this version has no fp8: bf16 is computed in")
     _unfrozen(draft, named.get("unfrozen_parameters"))
 
 
@@ -89,7 +91,7 @@ def _unfrozen(draft: Draft, entry: Entry | None) -> None:
     if entry is None:
         return
     names = {text(one) for one in entry.items}
-    if entry.empty or (names <= WHOLE and any("language_model" in str(name) for name in names)):
+    if entry.empty or (names <= LANGUAGE_MODEL and any("language_model" in str(name) for name in names)):
         draft.note(entry, "every weight of the language model")
     elif any(map(draft.has, ADAPTERS)):
         draft.error(entry, "adapters freeze every weight of the model", "`lora_modules_to_save` trains whole modules")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import Asked
+from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Entries, boolean
 
 
@@ -48,10 +48,10 @@ def precision(draft: Draft, named: Entries) -> None:
         draft.default("model.dtype", "fp16", "axolotl loads a base of 8 bits in float16 where nothing turns bf16 on")
 
 
-def tf32(draft: Draft, named: Entries, asked: Asked) -> None:
+def tf32(draft: Draft, named: Entries, overrides: Overrides) -> None:
     """TensorFloat-32 is auto there, too: on where the GPU has it."""
     entry = named.get("tf32")
-    gpu = registry.find_gpu((asked.hardware or "h100-80gb").split()[-1])
+    gpu = registry.find_gpu((overrides.hardware or "h100-80gb").split()[-1])
     able = gpu is not None and gpu.capability >= (8, 0)
     if entry is not None and entry.value != "auto":
         draft.setting("precision.tf32", entry)

@@ -14,7 +14,7 @@ from xpc.compiler.importing.axolotl import precision as axolotl_precision
 from xpc.compiler.importing.axolotl.keys import KEYS
 from xpc.compiler.importing.draft import Draft, Fate
 from xpc.compiler.importing.keys import has_needed
-from xpc.compiler.importing.overrides import Asked, Machines, load
+from xpc.compiler.importing.overrides import Machines, Overrides, load
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
@@ -28,13 +28,13 @@ from xpc.compiler.stacks import DEFAULT
 METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": ""}
 
 
-def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
+def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
     """The draft of a file."""
     given, rl, reward = entries, entries.get("rl"), entries.get("reward_model")
     word = "" if rl is None or rl.empty else str(text(rl)).lower()
-    method = asked.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
-    draft = Draft(load(asked.target or DEFAULT), method, asked.stem)
-    trlyaml.given(draft, asked)
+    method = overrides.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
+    draft = Draft(load(overrides.target or DEFAULT), method, overrides.stem)
+    trlyaml.given(draft, overrides)
     entries = axolotl_keys.known(draft, given)
     if rl is not None and word and not METHODS.get(word):
         draft.error(rl, "the language has no such method", "it has dpo, orpo, kto and grpo")
@@ -52,7 +52,7 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
         draft.error(config, "the configuration is the model's own", "save it with the model")
     _model(draft, named)
     axolotl_precision.precision(draft, named)
-    axolotl_precision.tf32(draft, named, asked)
+    axolotl_precision.tf32(draft, named, overrides)
     axolotl_precision.memory(draft, named)
     axolotl_intervals.intervals(draft, named)
     own = {key for key, row in KEYS.items() if not row.renamed}
@@ -61,12 +61,12 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
         own.add("max_length")
     trainer.arguments(draft, {key: one for key, one in named.items() if key not in own})
     axolotl_adapter.adapter(draft, named)
-    _sharding(draft, named, asked, launch, zero, found)
+    _sharding(draft, named, overrides, launch, zero, found)
     schedule.optimizer_arguments(draft, named.get("optim_args"))
     _trackers(draft, named)
     _method(draft, named)
     _packing(draft, named)
-    axolotl_data.data(draft, named, asked)
+    axolotl_data.data(draft, named, overrides)
     _defaults(draft, named)
     axolotl_intervals.evaluation(draft, named)
     families.nearest(draft, "axolotl")
@@ -78,7 +78,7 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
     if "output_router_logits" not in named.get("model_config", Entry("", {}, "", 0)).mapping:
         router(draft)
     draft.put("method", method)
-    trlyaml.finish(draft, asked, found)
+    trlyaml.finish(draft, overrides, found)
     axolotl_keys.rest(draft, named)
     axolotl_model.configured(draft, named)
     axolotl_model.mxfp4(draft, named)
@@ -131,7 +131,7 @@ def _xformers(draft: Draft, entry: Entry) -> None:
     draft.differs("attn_implementation", "axolotl computes attention by xformers, the spec the same by sdpa", entry)
 
 
-def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, zero: Entries | None,
+def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | None, zero: Entries | None,
               found: Machines) -> None:  # fmt: skip
     shard, replicate, context = (
         named.get(key) for key in ("dp_shard_size", "dp_replicate_size", "context_parallel_size")
@@ -165,7 +165,7 @@ def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None
     if "fsdp" not in table and config is not None and config.mapping:
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
         draft.fates.setdefault((config.file, "fsdp"), _implied(config))
-    trlyaml.shard(draft, table, asked, launch, zero, found)
+    trlyaml.shard(draft, table, overrides, launch, zero, found)
     if context is not None and parallel > 1 and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
         old = draft.settings.pop("strategy")
         draft.put("strategy", "fsdp", old.entry)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory.reader import llamafactory
-from xpc.compiler.importing.overrides import Asked
+from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, integer
 from xpc.compiler.importing.text.shell import Word
 from xpc.grammar.record import evolve
@@ -34,18 +34,18 @@ VISIBLE, EACH = "$CUDA_VISIBLE_DEVICES", "$NPROC_PER_NODE"
 
 
 def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Entries, environment: Sequence[Entry],
-            file: str, asked: Asked, table: Entries | None, launch: Entries | None,
+            file: str, overrides: Overrides, table: Entries | None, launch: Entries | None,
             zero: Entries | None) -> Draft:  # fmt: skip
     """The draft of a command. `table` is the file that it names, `rest` are its words without a key, `options` the
     launcher's. Raises Unreadable for words that are no `key=value`."""
     verb = program.partition(" ")[2]
     entries = {**(table or {}), **arguments}
-    said = [one for key, one in (table or {}).items() if key in arguments]
+    overridden = [one for key, one in (table or {}).items() if key in arguments]
     for word in rest:
         key, equals, value = word.text.partition("=")
         if not equals:
             raise Unreadable(f"`{word.text[:60]}` is no `key=value`", word.line)
-        said += [entries[key]] if key in entries else []
+        overridden += [entries[key]] if key in entries else []
         entries[key] = Entry(key, value, file, word.line, value)
     seen = {one.key: one for one in environment}
     counted = seen.get(EACH, seen.get(VISIBLE)) if program.startswith("llamafactory-cli") else None
@@ -58,14 +58,14 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
         count = integer(counted)
     elif counted is not None and re.fullmatch(r"[\d,\s]+", str(counted.value)):
         count = len(str(counted.value).strip(", ").split(","))
-    asking = evolve(
-        asked,
-        method=asked.method or VERBS.get(verb),
-        hardware=asked.hardware or (f"{count} x {GPU}" if count else None),
-        nodes=asked.nodes or (nodes if nodes and nodes > 1 else None),
+    joined = evolve(
+        overrides,
+        method=overrides.method or VERBS.get(verb),
+        hardware=overrides.hardware or (f"{count} x {GPU}" if count else None),
+        nodes=overrides.nodes or (nodes if nodes and nodes > 1 else None),
     )
-    draft = llamafactory(entries, file, asking, launch, zero)
-    for over in said:
+    draft = llamafactory(entries, file, joined, launch, zero)
+    for over in overridden:
         if (over.file, over.key) not in draft.fates:
             draft.note(over, f"line {entries[over.key].line} of the command says otherwise")
     if counted is not None and count:
@@ -77,6 +77,6 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
             draft.mark(one, "mapped", "the file was read")
         else:
             draft.note(one, "the launch of one machine")
-    if count and asked.hardware is None:
+    if count and overrides.hardware is None:
         draft.warn(None, f"no source names the GPU: {count} x {GPU} is assumed", "`--hardware` says which")
     return draft

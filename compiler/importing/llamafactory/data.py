@@ -9,7 +9,7 @@ from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.keys import read_toml
 from xpc.compiler.importing.llamafactory.sets import About, rows
 from xpc.compiler.importing.llamafactory.templates import llamafactory_template, templates
-from xpc.compiler.importing.overrides import Asked, named_table
+from xpc.compiler.importing.overrides import Overrides, named_table
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
 from xpc.compiler.importing.trl import data as corpus
@@ -20,7 +20,7 @@ from xpc.compiler.lower.specfile import quoted
 from xpc.grammar.record import evolve
 
 
-def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
+def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None:
     """The sources, the holdout and the template."""
     folder, listed, limit = (named.get(key) for key in ("dataset_dir", "dataset", "max_samples"))
     base = (text(folder) if folder is not None else None) or "data"
@@ -40,9 +40,9 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
         if stage == "pt":
             draft.put("data.format", "text")
     elif second is not None and not second.empty:
-        _second(draft, second, asked)
+        _second(draft, second, overrides)
     elif listed is not None and not listed.empty:
-        info = _information(asked, base)
+        info = _information(overrides, base)
         for name in words(listed) or []:
             _source(draft, listed, name, base, info, most, stage)
         corpus.in_common(draft)
@@ -50,14 +50,14 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
         draft.warn(listed, "no data is named", "`--data` names it")
     _masks(draft, named, stage)
     _template(draft, named, stage)
-    _holdout(draft, named, asked, base, stage, most)
+    _holdout(draft, named, overrides, base, stage, most)
     _order(draft, named, stage)
 
 
 def _order(draft: Draft, named: Entries, stage: str) -> None:
     system = named.get("default_system")
     if system is not None and not system.empty:
-        corpus.said(draft, system)
+        corpus.system_prompt(draft, system)
     order = named.get("disable_shuffling")
     if order is not None:
         draft.put("data.shuffle", not boolean(order), order)
@@ -87,8 +87,8 @@ def streamed(draft: Draft, packs: bool) -> None:
         "LLaMA-Factory writes no first token of the tokenizer's (such as <s>) before a text, the spec the one that "
         "the tokenizer writes",
     )
-    said = draft.differences.pop("sample_packing", None)  # of rows that the tool keeps apart, which these are not
-    draft.messages = [one for one in draft.messages if said is None or said not in one.text]
+    dropped = draft.differences.pop("sample_packing", None)  # of rows that the tool keeps apart, which these are not
+    draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     if not packs:
         return
     here = (
@@ -178,7 +178,7 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
         draft.mark(thinking, "mapped", "model.chat_template")
 
 
-def _second(draft: Draft, entry: Entry, asked: Asked) -> None:
+def _second(draft: Draft, entry: Entry, overrides: Overrides) -> None:
     """The second layout: a YAML of data sets, or one data set by its name."""
     name = text(entry) or ""
     if not name.endswith((".yaml", ".yml")):
@@ -187,7 +187,7 @@ def _second(draft: Draft, entry: Entry, asked: Asked) -> None:
             draft.sources.append(Source(ref))
             draft.mark(entry, "mapped", f"data {{ {ref} }}")
         return
-    data = asked.read(name)
+    data = overrides.read(name)
     if data is None:
         ref = quoted(name.rpartition(".")[0] + ".jsonl")
         draft.sources.append(Source(ref))
@@ -228,7 +228,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
         draft.sources.append(evolve(found, format=shape if how is not None else "", chat=shape == "alpaca", place=how))
 
 
-def _holdout(draft: Draft, named: Entries, asked: Asked, base: str, stage: str, most: int | None) -> None:
+def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stage: str, most: int | None) -> None:
     """Rows held out, or sets of their own."""
     if "val_size" in named:
         corpus.holdout(draft, named["val_size"])
@@ -237,7 +237,7 @@ def _holdout(draft: Draft, named: Entries, asked: Asked, base: str, stage: str, 
     if sets is not None and (sets.empty or every is None or every.text == "never"):
         draft.note(sets, "it says nothing" if sets.empty else "nothing is evaluated")
     elif sets is not None:
-        _evaluated(draft, sets, base, _information(asked, base), stage)
+        _evaluated(draft, sets, base, _information(overrides, base), stage)
         limit = named.get("max_samples")
         if most and limit is not None:
             draft.differs(
@@ -248,16 +248,16 @@ def _holdout(draft: Draft, named: Entries, asked: Asked, base: str, stage: str, 
         del draft.settings["eval.every"]
 
 
-def _information(asked: Asked, folder: str) -> Mapping[str, About]:
+def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
     """LLaMA-Factory's `dataset_info.json`, where it lies beside the source; its own, which its folder `data` has."""
-    data = asked.read(f"{folder}/dataset_info.json")
+    data = overrides.read(f"{folder}/dataset_info.json")
     own = read_toml("llamafactory/dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}
     try:
         found = None if data is None else json.loads(data)
     except ValueError:
         found = None
-    said = {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
-    return {**own, **said}
+    listed = {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+    return {**own, **listed}
 
 
 def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:

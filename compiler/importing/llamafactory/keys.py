@@ -9,12 +9,12 @@ KEYS = load("llamafactory/keys.toml")
 FROZEN = ("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules")
 LORA = {"lora_rank": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
 OFT = {"oft_rank": "lora.rank", "oft_block_size": "lora.block_size", "module_dropout": "lora.dropout"}
-BESIDE = {
+ADAPTER_OPTIONS = {
     "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
     "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
 """What an adapter has beside; the ratio before what it switches on."""
-READ = (*FROZEN, *LORA, *OFT, *BESIDE, "lora_target", "oft_target")
+TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, "lora_target", "oft_target")
 STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
 MEDIA = (
     "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "video_max_pixels", "video_min_pixels",

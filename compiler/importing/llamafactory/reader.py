@@ -20,7 +20,7 @@ from xpc.compiler.importing.llamafactory.switches import (
     trainers,
 )
 from xpc.compiler.importing.llamafactory.tuning import quantized, tuning
-from xpc.compiler.importing.overrides import Asked, Machines, load
+from xpc.compiler.importing.overrides import Machines, Overrides, load
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
@@ -46,15 +46,17 @@ GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "pag
 """GaLore's kind of an optimizer."""
 
 
-def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
+def llamafactory(
+    entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None
+) -> Draft:
     """The draft of a file of either generation."""
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"
     loss = entries.get("pref_loss")
     orpo = word == "dpo" and loss is not None and loss.value == "orpo"
-    method = asked.method or ("orpo" if orpo else STAGES.get(word, "sft"))
-    draft = Draft(load(asked.target or DEFAULT), method, asked.stem)
-    trlyaml.given(draft, asked)
+    method = overrides.method or ("orpo" if orpo else STAGES.get(word, "sft"))
+    draft = Draft(load(overrides.target or DEFAULT), method, overrides.stem)
+    trlyaml.given(draft, overrides)
     if stage is not None and word not in STAGES:
         draft.error(stage, "the language has no such stage", "it has pt, sft, rm, dpo and kto")
     elif stage is not None:
@@ -63,25 +65,25 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     same, unread = KEYS.column("renamed"), {**KEYS.column("irrelevant"), **KEYS.column("comment")}
     named = Lookups({same.get(key, key): one for key, one in entries.items() if key not in unread}, draft.seen)
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
-    for key in MEDIA if local_model.registered(draft.model, asked) is not None else ():
+    for key in MEDIA if local_model.registered(draft.model, overrides) is not None else ():
         draft.note(named.get(key), "the model reads text alone")
     models.new_tokens(draft, [named[key] for key in ADDED if key in named])
     draft.note(named.get("resize_vocab"), "the embeddings grow with the tokens")
     others = {key for key, row in KEYS.items() if row.read or row.refused}
     rest = {key: one for key, one in named.items() if key not in others and not (key == "fp16" and one.off)}
     trainer.arguments(draft, trainers(draft, rest, named))
-    _precision(draft, named, asked.method)
+    _precision(draft, named, overrides.method)
     tuning(draft, named)
     models.continued(draft, named.get("adapter_name_or_path"))
     _optimizer(draft, named)
-    trlyaml.shard(draft, named, asked, launch, zero, found)
-    _second(draft, named, asked)
+    trlyaml.shard(draft, named, overrides, launch, zero, found)
+    _second(draft, named, overrides)
     _megatron(draft, named)
     if "ray_num_workers" in named:
         sharding.count(draft, named["ray_num_workers"], "total", found)
     _kernels(draft, named)
     _loss(draft, named, word, orpo)
-    llamafactory_data.data(draft, named, asked, word)
+    llamafactory_data.data(draft, named, overrides, word)
     patience(draft, named.get("early_stopping_steps"))
     _reference(draft, named)
     _defaults(draft, named, word)
@@ -94,7 +96,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     follow(draft)
     router(draft)
     draft.put("method", method)
-    trlyaml.finish(draft, asked, found)
+    trlyaml.finish(draft, overrides, found)
     draft.keep(
         named,
         {
@@ -112,7 +114,7 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     return draft
 
 
-def _precision(draft: Draft, named: Entries, asked_method: str | None) -> None:
+def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
     pure, half, other = named.get("pure_bf16"), named.get("bf16"), named.get("fp16")
     if other is not None and other.off:
         draft.note(other, "it is off")
@@ -126,7 +128,7 @@ def _precision(draft: Draft, named: Entries, asked_method: str | None) -> None:
     second = "train_dataset" in named
     usual = "bf16" if second and half is None else "fp32"
     draft.default("precision", usual, "not set: LLaMA-Factory's own")
-    if second and asked_method is None:
+    if second and stated_method is None:
         draft.warn(
             None, "the command says the method of such a file, and is not here: sft is written", "`--method` names it"
         )
@@ -151,9 +153,9 @@ def _optimizer(draft: Draft, named: Entries) -> None:
         name = base + ("_layerwise" if layer is not None and boolean(layer) else "")
         if old is not None and old.entry is not None:
             draft.mark(old.entry, "mapped", f"optimizer = {name}")
-        for said in (use, layer):
-            if said is not None:
-                draft.put("optimizer", name, said)
+        for entry in (use, layer):
+            if entry is not None:
+                draft.put("optimizer", name, entry)
         names = [] if target is None else words(target) or []
         if target is not None:
             draft.put("optimizer.targets", "all-linear" if names == ["all"] else tuple(names), target)
@@ -163,7 +165,7 @@ def _optimizer(draft: Draft, named: Entries) -> None:
             draft.default(f"optimizer.{path}", value, "not set: LLaMA-Factory's own")
 
 
-def _second(draft: Draft, named: Entries, asked: Asked) -> None:
+def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
     """What only the second generation has: `dist_config`, `optim_config`, `batching_strategy`."""
     dist, optim, batching = (named.get(key) for key in ("dist_config", "optim_config", "batching_strategy"))
     if dist is not None:
@@ -175,7 +177,7 @@ def _second(draft: Draft, named: Entries, asked: Asked) -> None:
                 draft.mark(one, "mapped", "strategy")
             elif key == "config_file":
                 draft.settings.pop("strategy", None)
-                sharding.named_file(draft, one, asked)
+                sharding.named_file(draft, one, overrides)
             elif one.off:
                 draft.note(one, "it is off")
             elif key == "cp_size" and integer(one):

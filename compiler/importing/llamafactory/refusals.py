@@ -9,7 +9,7 @@ from __future__ import annotations
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.text.entries import Entries, Entry, number, text
 
-BESIDE = (
+EXCLUSIVE = (
     ("mask_history", "train_on_prompt"),
     ("max_samples", "streaming"),
     ("resize_vocab", "quantization_bit"),
@@ -34,7 +34,7 @@ def refusals(draft: Draft, named: Entries, stage: str) -> None:
     def wrong(key: str, why: str, way: str) -> None:
         draft.error(named[key], f"LLaMA-Factory refuses the file itself: {why}", way)
 
-    for one, other in BESIDE:
+    for one, other in EXCLUSIVE:
         if on(one) and on(other):
             wrong(one, f"`{one}` stands beside `{other}`", "leave one of the two out")
     kind = str(text(named["finetuning_type"])) if "finetuning_type" in named else "lora"

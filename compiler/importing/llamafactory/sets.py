@@ -36,8 +36,8 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
     """The rows of a set, or None with an error where no shape of a spec holds them."""
     columns, tags = _table(about, "columns"), _table(about, "tags")
     ranking, form = about.get("ranking") is True, str(about.get("formatting", "alpaca"))
-    asked = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
-    named = columns if "columns" in about else asked
+    usual = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
+    named = columns if "columns" in about else usual
     wrong = _unread(draft, entry, name, columns, tags, form)
     if ranking != (stage in ("rm", "dpo")):
         draft.error(
@@ -68,14 +68,14 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
 
 
 def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
-    asked = [one for one in (named.get("prompt"), named.get("query")) if one is not None]
+    question = [one for one in (named.get("prompt"), named.get("query")) if one is not None]
     context = named.get("query")
     if ranking:
         answers = (named.get("chosen", "chosen"), named.get("rejected", "rejected"))
-        return Rows("preference", True, (*asked[:1], *answers), context)
+        return Rows("preference", True, (*question[:1], *answers), context)
     if "kto_tag" in named:
-        return Rows("unpaired", True, (*asked[:1], named.get("response", "output"), named["kto_tag"]), context)
-    columns = (*asked, named.get("response", "output"))
+        return Rows("unpaired", True, (*question[:1], named.get("response", "output"), named["kto_tag"]), context)
+    columns = (*question, named.get("response", "output"))
     return Rows("alpaca", True, columns if columns != ("instruction", "input", "output") else ())
 
 
@@ -88,9 +88,9 @@ def _table(about: About, key: str) -> dict[str, str]:
 def _speakers(draft: Draft, entry: Entry, tags: Mapping[str, str], shape: str) -> None:
     """The names of those who speak, where the runtime does not read them so by itself."""
     for key, role in SPEAKERS.items():
-        said = tags.get(key, TAGS[key])
-        if (said if shape == "messages" else KNOWN.get(said, said)) != role:
-            draft.put(f"data.{role}_roles", (said,), entry)
+        speaker = tags.get(key, TAGS[key])
+        if (speaker if shape == "messages" else KNOWN.get(speaker, speaker)) != role:
+            draft.put(f"data.{role}_roles", (speaker,), entry)
 
 
 def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], tags: Mapping[str, str],

@@ -104,9 +104,9 @@ def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> 
 
 def packed(draft: Draft, named: Entries, stage: str) -> None:
     """Rows that LLaMA-Factory puts into one sequence: one token shorter than it says, and each seen by the next."""
-    asked, neat = (key in named and not named[key].off for key in ("packing", "neat_packing"))
+    packs, neat = (key in named and not named[key].off for key in ("packing", "neat_packing"))
     size = draft.settings.get("batch.seq")
-    if not (asked or neat) or "train_dataset" in named or size is None:
+    if not (packs or neat) or "train_dataset" in named or size is None:
         return
     if size.entry is not None:
         draft.fates.pop((size.entry.file, size.entry.key), None)
@@ -117,8 +117,8 @@ def packed(draft: Draft, named: Entries, stage: str) -> None:
     if attn is not None and attn.text == "flash2" and micro is not None and micro.text == "1":
         return  # transformers tells the rows of one sequence apart by their positions there
     on = draft.settings.get("batch.packing")
-    said = draft.differences.pop("sample_packing", None)
-    draft.messages = [one for one in draft.messages if said is None or said not in one.text]
+    dropped = draft.differences.pop("sample_packing", None)
+    draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     here = (
         "keeps them apart"
         if on is not None and on.text == "true"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.llamafactory.keys import BESIDE, FROZEN, LORA, OFT, READ
+from xpc.compiler.importing.llamafactory.keys import ADAPTER_OPTIONS, FROZEN, LORA, OFT, TUNING_KEYS
 from xpc.compiler.importing.text.entries import Entries, Entry, integer, text, words
 from xpc.compiler.importing.trl import model as models
 
@@ -41,13 +41,13 @@ def tuning(draft: Draft, named: Entries) -> None:
         mine = FROZEN
         _freeze(draft, table, kind)
     elif word == "oft":
-        mine = (*OFT, *BESIDE, "oft_target")
+        mine = (*OFT, *ADAPTER_OPTIONS, "oft_target")
         _oft(draft, table, kind, named.get("quantization_bit"), bits)
     elif word == "lora":
-        mine = (*LORA, *SECOND, *BESIDE, "lora_target", "target_modules")
+        mine = (*LORA, *SECOND, *ADAPTER_OPTIONS, "lora_target", "target_modules")
         _lora(draft, table, kind, SECOND if newer else LORA, named.get("quantization_bit"), bits)
     why = "all weights are trained" if word == "full" else f"{word} does not read it"
-    for key in READ:
+    for key in TUNING_KEYS:
         if key not in mine and key in table:
             draft.note(table[key], why)
 
@@ -97,7 +97,7 @@ def _lora(
     draft.default("lora.alpha", float(2 * rank), "not set: LLaMA-Factory takes twice the rank")
     draft.default("lora.dropout", 0.0, WHY)
     _targets(draft, table.get("target_modules" if paths is SECOND else "lora_target"))
-    models.beside(draft, table, BESIDE)
+    models.adapter_options(draft, table, ADAPTER_OPTIONS)
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:
@@ -119,7 +119,7 @@ def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bi
     _targets(draft, table.get("oft_target"))
     for key in ("use_rslora", "use_dora", "loraplus_lr_ratio", "loraplus_lr_embedding"):
         draft.note(table.get(key), "oft does not read it")
-    models.beside(draft, table, {"additional_target": "lora.modules_to_save"})
+    models.adapter_options(draft, table, {"additional_target": "lora.modules_to_save"})
 
 
 def _targets(draft: Draft, target: Entry | None) -> None:
@@ -149,8 +149,8 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
     if inside is not None and words(inside) == ["all"]:
         draft.note(inside, "every module of these layers")
     elif inside is not None:
-        models.beside(draft, table, {"freeze_trainable_modules": "freeze.layer_modules"})
-    models.beside(draft, table, {"freeze_extra_modules": "freeze.except_modules"})
+        models.adapter_options(draft, table, {"freeze_trainable_modules": "freeze.layer_modules"})
+    models.adapter_options(draft, table, {"freeze_extra_modules": "freeze.except_modules"})
 
 
 def quantized(draft: Draft, entry: Entry | None) -> None:

@@ -28,7 +28,7 @@ class Unreadable(Exception):
         self.line = line
 
 
-def held(value: object, line: int) -> object:
+def checked(value: object, line: int) -> object:
     """A value as a file has it, where a spec can hold it. Raises Unreadable for a number without measure, and NUL."""
     if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
         raise Unreadable("a number is larger than any setting takes", line)
@@ -120,7 +120,7 @@ SECRET = "(a secret)"
 """What stands in the place of a value that nobody else may read."""
 
 
-def whole(entry: Entry) -> str:
+def as_json(entry: Entry) -> str:
     """The value on one line, all of it."""
     import json
 
@@ -131,7 +131,7 @@ def shown(entry: Entry) -> str:
     """The value as a message or a report shows it: one line, cut."""
     from xpc.compiler.files.secrets import is_secret
 
-    text = entry.typed or whole(entry)
+    text = entry.typed or as_json(entry)
     if is_secret(entry.key, str(entry.value or "")):
         return SECRET
     return text if len(text) <= 80 else text[:77] + "..."
@@ -155,7 +155,7 @@ def number(entry: Entry) -> int | float | None:
     if len(text) > 64 or not NUMBER.fullmatch(text):  # the pattern takes the square of the length
         return None
     value = float(text.replace("_", ""))
-    held(value, entry.line)
+    checked(value, entry.line)
     return int(value) if re.fullmatch(r"[-+]?[\d_]+", text) else value
 
 

@@ -7,7 +7,7 @@ import json
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
-from xpc.compiler.importing.text.entries import MAX_DEPTH, MAX_SIZE, Entry, Unreadable, held, listed
+from xpc.compiler.importing.text.entries import MAX_DEPTH, MAX_SIZE, Entry, Unreadable, checked, listed
 from xpc.grammar.record import field, mutable
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -100,7 +100,7 @@ class _Reader:
                     raise self.wrong("a list is not closed")
             return Entry(key, listed(items), self.file, at)
         if self.text.startswith('"', self.at):
-            return Entry(key, held(self.name(), at), self.file, at)
+            return Entry(key, checked(self.name(), at), self.file, at)
         found = _LITERAL.match(self.text, self.at)
         if found is None or len(found[0]) > 64:
             raise self.wrong("a value is expected")
@@ -109,7 +109,7 @@ class _Reader:
             value = json.loads(found[0])
         except ValueError as error:
             raise self.wrong(f"`{found[0]}` is not a number") from error
-        return Entry(key, held(value, at), self.file, at, found[0])
+        return Entry(key, checked(value, at), self.file, at, found[0])
 
     def pairs(self, depth: int, prefix: str) -> dict[str, Entry]:
         out: dict[str, Entry] = {}

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xpc.compiler.importing.text.entries import MAX_DEPTH, MAX_NODES, MAX_SIZE, NUMBER, Entry, Unreadable, held, listed
+from xpc.compiler.importing.text.entries import (
+    MAX_DEPTH,
+    MAX_NODES,
+    MAX_SIZE,
+    NUMBER,
+    Entry,
+    Unreadable,
+    checked,
+    listed,
+)
 from xpc.grammar.record import evolve, field, mutable
 
 if TYPE_CHECKING:
@@ -30,8 +39,8 @@ def read(text: str, file: str) -> dict[str, Entry]:
         documents = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = error.problem or error.context or "it cannot be parsed"
-        raise Unreadable(f"it is not YAML: {said}", mark.line + 1 if mark else 0) from error
+        problem = error.problem or error.context or "it cannot be parsed"
+        raise Unreadable(f"it is not YAML: {problem}", mark.line + 1 if mark else 0) from error
     except yaml.YAMLError as error:
         raise Unreadable(f"it is not YAML: {str(error).splitlines()[0]}") from error
     except RecursionError as error:
@@ -70,7 +79,7 @@ class _Builder:
             return Entry(key, listed(items), self.file, at)
         assert isinstance(node, yaml.ScalarNode)
         value, typed = self.scalar(node)
-        return Entry(key, held(value, here), self.file, at, typed)
+        return Entry(key, checked(value, here), self.file, at, typed)
 
     def mapping(self, node: yaml.MappingNode, depth: int, prefix: str) -> dict[str, Entry]:
         import yaml

@@ -40,5 +40,5 @@ def at(entries: Entries, path: str) -> Entry | None:
 
 def component(entry: Entry | None) -> str:
     """The name of the class or function that builds a part of the recipe."""
-    said = None if entry is None else entry.mapping.get("_component_")
-    return (text(said) if said is not None else None) or ""
+    made = None if entry is None else entry.mapping.get("_component_")
+    return (text(made) if made is not None else None) or ""

@@ -9,7 +9,7 @@ import re
 
 from xpc.compiler.importing import families
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.overrides import Asked, Machines, load
+from xpc.compiler.importing.overrides import Machines, Overrides, load
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.importing.torchtune import data as torchtune_data
@@ -34,16 +34,16 @@ from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.lower.specfile import quoted
 from xpc.compiler.stacks import DEFAULT
 
-OWN = "not set: torchtune's own"
+NOT_SET = "not set: torchtune's own"
 
 
-def torchtune(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
+def torchtune(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
     """The draft of a recipe's file."""
     entries = Lookups({key: _interpolated(one, entries) for key, one in entries.items()}, set())
     loss = component(at(entries, "loss")).rpartition(".")[2]
-    method = asked.method or ("dpo" if loss in PAIRS else "sft")
-    draft = Draft(load(asked.target or DEFAULT), method, asked.stem, seen=entries.seen)
-    trlyaml.given(draft, asked)
+    method = overrides.method or ("dpo" if loss in PAIRS else "sft")
+    draft = Draft(load(overrides.target or DEFAULT), method, overrides.stem, seen=entries.seen)
+    trlyaml.given(draft, overrides)
     refused = _refused(entries)
     if refused is not None:
         draft.error(*refused)
@@ -57,7 +57,7 @@ def torchtune(entries: Entries, file: str, asked: Asked, launch: Entries | None,
     if device is not None:
         found.cpu = text(device) == "cpu"
         draft.note(device, "the hardware is `hardware`")
-    _model(draft, entries, asked)
+    _model(draft, entries, overrides)
     for key, path in KEYS.column("setting").items():
         one = at(entries, key)
         if one is not None and not key.startswith(("model.", "dataset.", "loss.")) and not KEYS[key].values:
@@ -67,14 +67,14 @@ def torchtune(entries: Entries, file: str, asked: Asked, launch: Entries | None,
     _loss(draft, entries, loss)
     adapter(draft, entries, alone)
     _memory(draft, entries, alone)
-    trlyaml.shard(draft, {}, asked, launch, zero, found)
+    trlyaml.shard(draft, {}, overrides, launch, zero, found)
     _tracker(draft, entries)
     torchtune_data.data(draft, entries)
-    draft.default("batch.mean", "global_tokens", OWN)
+    draft.default("batch.mean", "global_tokens", NOT_SET)
     families.nearest(draft, "torchtune")
     follow(draft)
     draft.put("method", method)
-    trlyaml.finish(draft, asked, found)
+    trlyaml.finish(draft, overrides, found)
     for key, why in KEYS.column("irrelevant").items():
         irrelevant = at(entries, key)
         if irrelevant is not None:
@@ -98,8 +98,8 @@ def _interpolated(entry: Entry, entries: Entries) -> Entry:
 
     def value(name: re.Match[str]) -> str:
         one = at(entries, name[1])
-        said = None if one is None else text(one)
-        return name[0] if said is None or "${" in said else said
+        replacement = None if one is None else text(one)
+        return name[0] if replacement is None or "${" in replacement else replacement
 
     return _with(entry, re.sub(r"\$\{([\w.]+)\}", value, entry.value))
 
@@ -131,7 +131,7 @@ def _single_device(entries: Entries, file: str) -> bool:
     return any(word in file for word in ("single_device", "low_memory"))
 
 
-def _model(draft: Draft, entries: Entries, asked: Asked) -> None:
+def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
     """The model by the folder of its weights, which `tune download` names as its repository."""
     made, folder = at(entries, "model._component_"), at(entries, "checkpointer.checkpoint_dir")
     parts = component(entries.get("model")).split(".")
@@ -149,7 +149,7 @@ def _model(draft: Draft, entries: Entries, asked: Asked) -> None:
         draft.note(folder, "`--model` names another")
         return
     publisher = next((who for start, who in PUBLISHERS.items() if family.startswith(start)), None)
-    if asked.read(f"{path}/config.json") is None and publisher is not None and re.fullmatch(FOLDERS, name):
+    if overrides.read(f"{path}/config.json") is None and publisher is not None and re.fullmatch(FOLDERS, name):
         draft.model = f"{publisher}/{name}"
         draft.mark(folder, "mapped", f"train {draft.model}", f"the folder that `tune download {draft.model}` writes")
     else:
@@ -208,8 +208,8 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
             draft.put("optimizer.betas", tuple(values), betas)
         else:
             draft.error(betas, "it takes two numbers")
-    draft.default("optimizer.lr", 1e-3, OWN)  # the classes' own, of torch and of bitsandbytes
-    draft.default("optimizer.weight_decay", 0.0 if name == "sgd" else 0.01, OWN)
+    draft.default("optimizer.lr", 1e-3, NOT_SET)  # the classes' own, of torch and of bitsandbytes
+    draft.default("optimizer.weight_decay", 0.0 if name == "sgd" else 0.01, NOT_SET)
     most = number(clip) if clip is not None and not clip.empty else None
     if clip is not None and clip.empty:
         draft.put("optimizer.clip", 0.0, clip, "null: nothing is clipped")
@@ -219,7 +219,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
         draft.error(clip, "it takes a number")
     elif clip is not None:
         draft.put("optimizer.clip", most, clip)
-    draft.default("optimizer.clip", 0.0, OWN)
+    draft.default("optimizer.clip", 0.0, NOT_SET)
     within = entries.get("optimizer_in_bwd")
     if within is not None:
         draft.note(within, "it is off" if within.off else "a layer's step in the backward pass is the same arithmetic")
@@ -254,7 +254,7 @@ def _loss(draft: Draft, entries: Entries, loss: str) -> None:
         draft.mark(made, "mapped", "method dpo")
         if PAIRS[loss] != "sigmoid":
             draft.put("method.loss", (Weighted(PAIRS[loss]),), made)
-        draft.default("method.beta", 0.1, OWN)
+        draft.default("method.beta", 0.1, NOT_SET)
     elif made is not None and loss in LOSSES:
         draft.mark(made, "mapped", "method sft")
     elif made is not None:
@@ -274,7 +274,7 @@ def _loss(draft: Draft, entries: Entries, loss: str) -> None:
 
 def _memory(draft: Draft, entries: Entries, alone: bool) -> None:
     """Recomputation, what is kept in host memory, and how states are sharded."""
-    draft.default("memory.checkpointing", False, OWN)
+    draft.default("memory.checkpointing", False, NOT_SET)
     away, cpu, split = (
         entries.get(key) for key in ("enable_activation_offloading", "fsdp_cpu_offload", "tensor_parallel_dim")
     )
@@ -310,4 +310,4 @@ def _tracker(draft: Draft, entries: Entries) -> None:
         draft.put("track.every", Amount("count", integer(every) or 1), every)
     elif every is not None:
         draft.error(every, "it takes a whole number")
-    draft.default("track.every", Amount("count", 1), OWN)
+    draft.default("track.every", Amount("count", 1), NOT_SET)

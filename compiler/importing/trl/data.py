@@ -310,7 +310,7 @@ def _rows(draft: Draft, named: Entries) -> None:
     if system is not None and system.empty:
         draft.note(system, NULL)
     elif system is not None:
-        said(draft, system)
+        system_prompt(draft, system)
     if field is not None and draft.method == "sft":
         name = text(field) or ""
         if field.empty or name == "text":
@@ -334,7 +334,7 @@ def _rows(draft: Draft, named: Entries) -> None:
         draft.error(made, "a bundle tokenizes its data itself")
 
 
-def said(draft: Draft, entry: Entry) -> None:
+def system_prompt(draft: Draft, entry: Entry) -> None:
     """A system prompt, in a file of its own where it is long."""
     body = text(entry)
     if body is None:

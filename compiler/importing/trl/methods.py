@@ -64,8 +64,8 @@ def _loss(draft: Draft, named: Entries) -> None:
         draft.note(entry, f"the one loss of {draft.stack.name}")
     if weights is not None and (weights.file, weights.key) not in draft.fates and weights.empty:
         draft.note(weights, NULL)
-    unsaid = rpo is not None and (rpo.file, rpo.key) not in draft.fates and "sft" in losses
-    if unsaid and rpo is not None and number(rpo) and "rpo_alpha" not in _fields(draft):
+    missing = rpo is not None and (rpo.file, rpo.key) not in draft.fates and "sft" in losses
+    if missing and rpo is not None and number(rpo) and "rpo_alpha" not in _fields(draft):
         draft.put("method.loss", (Weighted("sigmoid", 1.0), Weighted("sft", number(rpo))), rpo)
 
 

@@ -15,7 +15,7 @@ from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.lower.specfile import quoted
 
 HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
-WHOLE = re.compile(
+PATTERN = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
 )
 """A pattern that takes modules of every layer alike, by their last name."""
@@ -24,7 +24,7 @@ ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("q
                      "falcon": ("query_key_value",), "bloom": ("query_key_value",)}  # fmt: skip
 """PEFT's modules for a family where the query and value projections have other names."""
 LORA = {"lora_r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
-BESIDE = {
+ADAPTER_OPTIONS = {
     "use_rslora": "lora.rslora",
     "use_dora": "lora.dora",
     "lora_modules_to_save": "lora.modules_to_save",
@@ -94,7 +94,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     use = named.get("use_peft")
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
-              "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *BESIDE]  # fmt: skip
+              "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
     if use is None or use.off:
         for name in ("use_peft", *inside):
             draft.note(named.get(name), "`use_peft` is not on")
@@ -115,7 +115,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
         draft.setting(path, named.get(name))
         draft.default(path, usual, "not set: TRL's ModelConfig")
     targets(draft, named.get("lora_target_modules"))
-    beside(draft, named, BESIDE)
+    adapter_options(draft, named, ADAPTER_OPTIONS)
     task = named.get("lora_task_type")
     if task is not None and (task.empty or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM")):
         draft.note(task, "it follows the method")
@@ -124,7 +124,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     _quantization(draft, named, bits)
 
 
-def beside(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
+def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
     """Switches and lists of names of an adapter or of frozen weights, by their keys; one that is off says nothing."""
     for key, path in paths.items():
         entry = named.get(key)
@@ -170,9 +170,9 @@ def continued(draft: Draft, entry: Entry | None) -> None:
 
 def new_tokens(draft: Draft, entries: list[Entry]) -> None:
     """Tokens that are added to the vocabulary, of one key or several."""
-    said = [(entry, [] if entry.off else words(entry)) for entry in entries]
-    every = tuple(dict.fromkeys(one for _, names in said for one in names or ()))
-    for entry, names in said:
+    lists = [(entry, [] if entry.off else words(entry)) for entry in entries]
+    every = tuple(dict.fromkeys(one for _, names in lists for one in names or ()))
+    for entry, names in lists:
         if names is None:
             draft.error(entry, "it takes a list of tokens")
         elif not names:
@@ -189,7 +189,7 @@ def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-li
             draft.error(entry, "it takes a list of module names")
         elif [one.lower() for one in names] in [[one] for one in whole]:
             draft.put("lora.targets", "all-linear", entry)
-        elif len(names) == 1 and WHOLE.fullmatch(names[0]):
+        elif len(names) == 1 and PATTERN.fullmatch(names[0]):
             draft.put("lora.targets", _expanded(names[0]), entry, "the pattern takes these modules of every layer")
             if "language_model" in names[0]:
                 draft.put(
@@ -210,7 +210,7 @@ def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-li
 
 def _expanded(pattern: str) -> tuple[str, ...]:
     """`layers.[\\d]+.(mlp|self_attn).(up|down|q)_proj` takes `up_proj`, `down_proj` and `q_proj`."""
-    found = WHOLE.fullmatch(pattern)
+    found = PATTERN.fullmatch(pattern)
     assert found is not None
     return tuple(f"{name}{found[2]}" for name in found[1].split("|"))
 

@@ -10,8 +10,8 @@ from xpc.compiler.importing import families, local_model
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import Asked, Machines, load, machines, native
-from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, text, whole, words
+from xpc.compiler.importing.overrides import Machines, Overrides, load, machines, native
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, as_json, boolean, text, words
 from xpc.compiler.importing.text.values import KEYS, RENAMES
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import defaults, switches, trainer
@@ -30,13 +30,13 @@ TELLING = (
 """Names that only one method has, the most telling first."""
 
 
-def method_of(asked: Asked, file: str, names: Iterable[str], entries: Entries) -> str:
+def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
     """`--method`, else what the path says (`recipes/x/dpo/config.yaml`), else the names that only one method has.
 
     Many a model and recipe is called a distill without one: a path says it only of a file that names a teacher.
     """
-    if asked.method is not None:
-        return asked.method
+    if overrides.method is not None:
+        return overrides.method
     seen = set(names)
     for part in reversed(re.split(r"[^a-z0-9]+", file.lower())):
         if part in METHODS and (part != "distill" or seen & set(TELLING[0][1])):
@@ -50,35 +50,35 @@ def method_of(asked: Asked, file: str, names: Iterable[str], entries: Entries) -
     return "sft"
 
 
-def start(asked: Asked, entries: Entries, file: str) -> tuple[Draft, Stack]:
+def start(overrides: Overrides, entries: Entries, file: str) -> tuple[Draft, Stack]:
     """An empty draft with its method and target, and the target whose defaults hold where the source is silent."""
-    method = method_of(asked, file, entries, entries)
+    method = method_of(overrides, file, entries, entries)
     entry, reports = entries.get("model_name_or_path"), entries.get("report_to")
-    model = asked.model or (text(entry) if entry is not None else None)
+    model = overrides.model or (text(entry) if entry is not None else None)
     source, stack = native(set(entries), method, model, "trackio" in ((words(reports) if reports else None) or []))
-    draft = Draft(load(asked.target) if asked.target else stack, method, asked.stem)
-    given(draft, asked)
+    draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
+    given(draft, overrides)
     return draft, source
 
 
-def given(draft: Draft, asked: Asked) -> None:
+def given(draft: Draft, overrides: Overrides) -> None:
     """What the command line itself names."""
-    draft.model = asked.model or ""
-    if asked.data is not None:
+    draft.model = overrides.model or ""
+    if overrides.data is not None:
         from xpc.compiler.importing.draft import Source
 
-        draft.sources.append(Source(asked.data))
+        draft.sources.append(Source(overrides.data))
 
 
-def trl(entries: Entries, file: str, asked: Asked, launch: Entries | None = None, zero: Entries | None = None,
+def trl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None = None, zero: Entries | None = None,
         found: Machines | None = None) -> Draft:  # fmt: skip
     """A configuration with, beside it, accelerate's and DeepSpeed's."""
-    draft, source = start(asked, entries, file)
-    arguments(draft, entries, asked, source, launch, zero, found or Machines())
+    draft, source = start(overrides, entries, file)
+    arguments(draft, entries, overrides, source, launch, zero, found or Machines())
     return draft
 
 
-def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launch: Entries | None,
+def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stack, launch: Entries | None,
               zero: Entries | None, found: Machines) -> None:  # fmt: skip
     """Everything between the head of a draft and its end."""
     named = Lookups(trainer.canonical(entries), draft.seen)
@@ -98,7 +98,7 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launc
     models.adapter(draft, named)
     if source.fields(source.config(draft.method))["bf16"].effective is True:
         draft.default("precision", "bf16", f"not set: the default of {source.name}")
-    shard(draft, named, asked, launch, zero, found)
+    shard(draft, named, overrides, launch, zero, found)
     switches.precision(draft, f"not set: the default of {source.name}")
     corpus.corpus(draft, named)
     draft.put("method", draft.method)
@@ -106,7 +106,7 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launc
     switches.follow(draft)
     models.loaded_as(draft)
     families.trained_dtype(draft, "TRL")
-    finish(draft, asked, found)
+    finish(draft, overrides, found)
     draft.settle(entries, known(draft), KEYS.column("refused"))
     for table in (launch, zero, *draft.read):
         draft.settle(table or {})
@@ -121,12 +121,12 @@ def _callbacks(draft: Draft, entry: Entry | None) -> None:
         draft.put("save.hub", True, entry)
         draft.put("save.hub.checkpoint_branches", True, entry)
     elif names:
-        draft.reserve(entry, f"callbacks: {whole(entry)}", "a bundle has the callbacks of its own runtime")
+        draft.reserve(entry, f"callbacks: {as_json(entry)}", "a bundle has the callbacks of its own runtime")
     else:
         draft.note(entry, "it says nothing")
 
 
-def shard(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, zero: Entries | None,
+def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | None, zero: Entries | None,
           found: Machines) -> None:  # fmt: skip
     """How states are sharded: a DeepSpeed file, the trainer's own words, accelerate's file."""
     own = named.get("deepspeed")
@@ -134,28 +134,28 @@ def shard(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, ze
         zeros.zero(draft, zero)
         draft.mark(own, "mapped", "strategy", "the file that `--deepspeed` names")
     elif own is not None and not own.off:
-        sharding.named_file(draft, own, asked)
+        sharding.named_file(draft, own, overrides)
     elif own is not None:
         draft.note(own, "it is off")
     sharding.trainer_fsdp(draft, named)
     if launch is not None:
-        sharding.accelerate(draft, launch, asked, found)
+        sharding.accelerate(draft, launch, overrides, found)
     if "num_processes" in named:  # accelerate's own, which scripts of early 2025 read beside the trainer's
         sharding.count(draft, named["num_processes"], "total", found)
     draft.default("strategy", "ddp", "no source shards anything")
 
 
-def finish(draft: Draft, asked: Asked, found: Machines) -> None:
+def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
     """The machines, the architecture of a model that is elsewhere, the target where it is not the default; and no
     default of an evaluation that there is none of."""
-    machines(draft, found, asked)
+    machines(draft, found, overrides)
     each, micro = draft.settings.get("eval.every"), draft.settings.get("eval.micro")
     if micro is not None and micro.entry is None and (each is None or each.text == "never"):
         del draft.settings["eval.micro"]
         draft.defaults = [one for one in draft.defaults if not one.to.startswith("eval.micro = ")]
-    local_model.architecture(draft, asked)
-    local_model.adapter(draft, asked)
-    if draft.stack.name != stacks.DEFAULT or asked.target is not None:
+    local_model.architecture(draft, overrides)
+    local_model.adapter(draft, overrides)
+    if draft.stack.name != stacks.DEFAULT or overrides.target is not None:
         draft.put("target", draft.stack.name)
 
 

@@ -28,13 +28,13 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
     elif kwargs is not None and not kwargs.mapping:
         draft.error(kwargs, "it takes a mapping such as {min_lr_rate: 0.1}")
     elif kwargs is not None:
-        for name, one in kwargs.mapping.items():
+        for name, argument in kwargs.mapping.items():
             if name != "num_stable_steps":
-                _argument(draft, name, one)
+                _argument(draft, name, argument)
     steps, ratio = named.get("warmup_steps"), named.get("warmup_ratio")
     if flat(entry):
-        for said in (steps, ratio):
-            draft.note(said, "transformers has no warm-up for this schedule")
+        for counted in (steps, ratio):
+            draft.note(counted, "transformers has no warm-up for this schedule")
     else:
         warmup(draft, steps, ratio)
     stable = None if kwargs is None else kwargs.mapping.get("num_stable_steps")
@@ -46,10 +46,10 @@ def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
     """The steps between warm-up and decay, where they are those that the spec leaves to them, too."""
     parts = [draft.settings.get(path) for path in ("schedule.warmup", "schedule.decay")]
     counts = [int(one.text) for one in parts if one is not None and one.text.isdecimal()]
-    whole, value = None if most is None else number(most), number(entry)
+    length, value = None if most is None else number(most), number(entry)
     if entry.empty:
         draft.note(entry, NULL)
-    elif value is not None and whole is not None and len(counts) == 2 and sum(counts) + value == whole:
+    elif value is not None and length is not None and len(counts) == 2 and sum(counts) + value == length:
         draft.note(entry, "the steps that warm-up and decay leave")
     else:
         draft.error(entry, "the spec's rate stays at its peak for the steps that warm-up and decay leave of the run",

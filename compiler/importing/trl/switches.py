@@ -57,19 +57,19 @@ def intervals(draft: Draft, named: Entries) -> None:
     if logging is not None or logged is not None:
         every(logging, logged, Amount("count", 500), draft, "track.every")
     entry, steps = named.get("eval_strategy"), named.get("eval_steps")
-    asked = named.get("do_eval")
+    evaluates = named.get("do_eval")
     if entry is not None and not entry.empty:
         shared = _amount(logged) if logged is not None and not logged.empty else None
         usual = shared or Amount("count", 500)  # transformers evaluates as often as it logs
         every(entry, steps, usual, draft, "eval.every")
     elif steps is not None:
         draft.note(steps, "nothing is evaluated: `eval_strategy` is not set")
-    if asked is not None:
-        if boolean(asked) and (not draft.has("eval.every") or draft.settings["eval.every"].text == "never"):
-            draft.note(asked, "it asks for an evaluation after the run, and nothing is evaluated during it")
-            draft.warn(asked, "the evaluation after the run is left out: a bundle evaluates during training only")
+    if evaluates is not None:
+        if boolean(evaluates) and (not draft.has("eval.every") or draft.settings["eval.every"].text == "never"):
+            draft.note(evaluates, "it asks for an evaluation after the run, and nothing is evaluated during it")
+            draft.warn(evaluates, "the evaluation after the run is left out: a bundle evaluates during training only")
         else:
-            draft.note(asked, "whether anything is evaluated is said by `eval_strategy`")
+            draft.note(evaluates, "whether anything is evaluated is said by `eval_strategy`")
 
 
 def patience(draft: Draft, entry: Entry | None) -> None:
@@ -292,15 +292,15 @@ def hub(draft: Draft, named: Entries) -> None:
 
 def precision(draft: Draft, why: str) -> None:
     """The precision where nothing turns one on: 32 bits, or that of narrower weights, which compute as they are."""
-    held, said = draft.settings.get("model.dtype"), draft.settings.get("precision")
-    if held is None or held.text == "fp32" or (said is not None and said.text != "fp32"):
+    dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
+    if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):
         draft.default("precision", "fp32", why)
         return
-    if said is not None and said.entry is not None:
-        draft.warn(said.entry, f"weights of {held.text} compute in {held.text} all the same: the spec says so")
-        draft.mark(said.entry, MAPPED, f"precision = {held.text}")
+    if stated is not None and stated.entry is not None:
+        draft.warn(stated.entry, f"weights of {dtype.text} compute in {dtype.text} all the same: the spec says so")
+        draft.mark(stated.entry, MAPPED, f"precision = {dtype.text}")
     draft.settings.pop("precision", None)
-    draft.put("precision", held.text, None, "the weights compute in their own dtype")
+    draft.put("precision", dtype.text, None, "the weights compute in their own dtype")
 
 
 def follow(draft: Draft) -> None:

@@ -15,7 +15,7 @@ from xpc.compiler.stacks import Stack
 
 PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
                kinds.DURATION, kinds.SHARE)  # fmt: skip
-OWN = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
+COMBINED = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
 """Settings of one argument that are read by a function of this module all the same."""
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
             "accelerator_config")  # fmt: skip
@@ -27,7 +27,7 @@ def simple(name: str) -> Setting | None:
     """The setting that one argument decides alone, in the same unit. A method's may have a name in each class."""
     for row in TABLE:
         decides = row.args == (name,) or (row.methods and name in row.args)
-        if decides and row.kind in PLAIN_KINDS and row.path not in OWN and not row.pending:
+        if decides and row.kind in PLAIN_KINDS and row.path not in COMBINED and not row.pending:
             return row
     return None
 
@@ -102,14 +102,14 @@ def _length(draft: Draft, named: Entries) -> None:
 
 
 def _precision(draft: Draft, named: Entries) -> None:
-    said = {name: named[name] for name in ("bf16", "fp16") if name in named}
-    on = [(name, one) for name, one in said.items() if boolean(one)]
+    present = {name: named[name] for name in ("bf16", "fp16") if name in named}
+    on = [(name, one) for name, one in present.items() if boolean(one)]
     if len(on) == 2:
         draft.error(on[1][1], f"bf16 on line {on[0][1].line} is on, too", "keep one of the two")
         return
-    for name, entry in said.items():
+    for name, entry in present.items():
         if entry.empty or boolean(entry) is False:
-            if not on and not entry.empty and (name == "bf16" or "bf16" not in said or said["bf16"].empty):
+            if not on and not entry.empty and (name == "bf16" or "bf16" not in present or present["bf16"].empty):
                 draft.put("precision", "fp32", entry, f"{name} is off, and nothing else is on")
             else:
                 draft.note(entry, "it is off")
