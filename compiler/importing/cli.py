@@ -1,4 +1,4 @@
-"""`xpc import` as a command: the one module of the importers that reads and writes files."""
+"""The command `xpc import`: the only module of the importers that reads and writes files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LLAMAFACTORY = ("stage", "finetuning_type", "template", "cutoff_len", "dataset_d
 
 @record
 class Read:
-    """A source: its name, its text, and its folder for the files that it names."""
+    """A source: its name, its text, and the folder in which the files that it names are looked for."""
 
     name: str
     text: str
@@ -41,7 +41,7 @@ class Read:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The whole command: 0 where every key found its place, 1 (and nothing is written) else. Raises UsageError."""
+    """Run the command: 0 if every key has a place, else 1, and nothing is written. Raises UsageError."""
     if (options.file is None) == (options.command_line is None):
         raise UsageError("import takes a FILE, or --command 'torchrun ...'")
     if options.file is not None and os.path.isdir(options.file):
@@ -64,14 +64,14 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(text)
     sys.stderr.write(report.as_text(draft, options.report == "text"))
     if draft.wrong:
-        print("nothing was written: an error stands", file=sys.stderr)
+        print("nothing was written: there are errors", file=sys.stderr)
     elif out not in (None, "-"):
         print(f"wrote {out}; `xpc check {shlex.quote(out)}` says whether it compiles", file=sys.stderr)
     return int(draft.wrong)
 
 
 def read(path: str) -> Read:
-    """A file as text. Raises UsageError."""
+    """A file, or `-` for standard input, as text. Raises UsageError."""
     try:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
@@ -107,7 +107,7 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
             path = os.path.join(folder, name)
             if "\0" in name or Workspace(folder).astray(name):  # a published file may come from anybody
                 continue
-            with suppress(OSError, ValueError):  # what is not there, larger, or never comes, is not read
+            with suppress(OSError, ValueError):  # a file that is missing, too large or endless is not read
                 return read_whole(path, 4 * MAX_SIZE)[0]
         return None
 
@@ -116,7 +116,7 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
 
 
 def _reference(name: str | None) -> str | None:
-    """`--model` and `--data` as a spec types them: a reference as it stands, anything else between quotes."""
+    """`--model` and `--data` as a spec writes them: a reference unchanged, anything else in quotes."""
     if name is None:
         return None
     from xpc.compiler.lower.specfile import quoted
@@ -148,17 +148,17 @@ def convert(source: Read, options: argparse.Namespace, overrides: Overrides) -> 
 
 
 def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
-    """A warning for each key that a file has twice with different values: YAML readers take the last."""
+    """Warn for each key that a file has twice with different values: YAML readers take the last."""
     for one in table.values():
         if one.earlier:
-            draft.warn(one, f"it stands on line {one.earlier}, too, with another value; the last counts")
+            draft.warn(one, f"line {one.earlier} has it, too, with another value; the last counts")
         for part in (one, *(one.value if isinstance(one.value, list) else [])):
             _repeated(draft, part.mapping)
 
 
 def _draft(kind: str, table: dict[str, Entry], source: Read, overrides: Overrides, launch: dict[str, Entry] | None,
            zero: dict[str, Entry] | None) -> Draft:  # fmt: skip
-    """The draft of a source that is no command, by its kind."""
+    """The draft of a file, by its kind."""
     if kind == "trl":
         return trl(table, source.name, overrides, launch, zero)
     if kind in ("llamafactory", "axolotl", "torchtune"):
@@ -173,11 +173,11 @@ def _draft(kind: str, table: dict[str, Entry], source: Read, overrides: Override
 
 
 def _inside(folder: str, name: str) -> bytes | None:
-    """A file of a bundle, never one outside of it."""
+    """A file of a bundle, never one outside it."""
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None
-    if os.path.getsize(path) > MAX_DATA:  # the compiler copies nothing that is larger
+    if os.path.getsize(path) > MAX_DATA:  # the compiler copies no larger files
         raise Unreadable(f"`{name[:80]}` is larger than {MAX_DATA // 2**20} MiB")
     try:
         return read_whole(path, MAX_DATA)[0]
@@ -186,7 +186,7 @@ def _inside(folder: str, name: str) -> bytes | None:
 
 
 def fragment(table: dict[str, Entry], kind: str, overrides: Overrides) -> Draft:
-    """A file of accelerate or DeepSpeed alone: a base that a spec `extends`, or a spec where the rest is named."""
+    """A file of accelerate or DeepSpeed alone: a base for `extends`, or a spec if options name the model and data."""
     from xpc.compiler.importing.accelerate import config as sharding
     from xpc.compiler.importing.accelerate import deepspeed as zero
 
@@ -210,7 +210,7 @@ def fragment(table: dict[str, Entry], kind: str, overrides: Overrides) -> Draft:
 
 
 def kind_of(source: Read, options: argparse.Namespace) -> str:
-    """What a source is, by its keys. Raises UsageError where that cannot be seen."""
+    """The kind of a source, by its keys. Raises Unreadable."""
     if options.file is None or source.name.endswith((".sh", ".bash")) or source.text.startswith("#!"):
         return "command"
     try:
@@ -243,7 +243,7 @@ def _table(source: Read) -> dict[str, Entry]:
 
 
 def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
-    """The spec and the files that it names, beside each other. Another file of the name is kept. Raises UsageError."""
+    """Write the spec and its files to one folder. An existing file is kept without `--force`. Raises UsageError."""
     to_file = out not in (None, "-")
     folder = os.path.dirname(os.path.abspath(str(out))) if to_file else os.getcwd()
     files = {os.path.join(folder, name): data for name, data in draft.files.items()}
@@ -252,9 +252,9 @@ def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
     try:
         for path, data in files.items():
             if os.path.exists(path) and not os.path.isfile(path):
-                raise UsageError(f"{path} is no regular file: nothing is written over it")
+                raise UsageError(f"{path} is not a regular file, and is not replaced")
             if os.path.lexists(path) and not force and not _holds(path, data):
-                raise UsageError(f"{path} is there already: --force replaces it")
+                raise UsageError(f"{path} exists already: --force replaces it")
         replace_files(files)
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""A command line or a script: the launcher's options, the program, and the arguments that transformers would parse."""
+"""Import a command line or a script: the launcher's options, the program, and the arguments of transformers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FASTCHAT = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
 @record
 class Line:
-    """A call taken apart: launcher, its options, the program, the program's arguments."""
+    """A parsed command: the launcher, its options, the program, its arguments, and words without a key (`rest`)."""
 
     launcher: str
     options: dict[str, Entry]
@@ -37,13 +37,13 @@ class Line:
 
 
 def command(text_: str, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
-    """The draft of the one training command of a script. Raises Unreadable where there is none or more than one."""
+    """The draft of the training command of a script. Raises Unreadable unless there is exactly one."""
     found = [one for one in calls(text_) if one.words]
     training = [one for one in found if _trains(one.words)]
     if len(training) != 1:
         lines = ", ".join(str(one.words[0].line) for one in training[:8])
-        raise Unreadable(f"it holds {len(training)} training commands, on lines {lines}" if training else
-                         "it holds no training command (torchrun, accelerate launch, deepspeed, trl)")  # fmt: skip
+        raise Unreadable(f"it has {len(training)} training commands, on lines {lines}" if training else
+                         "it has no training command (torchrun, accelerate launch, deepspeed, trl)")  # fmt: skip
     environment = [word for one in calls(text_) for word in one.environment]
     line = _taken_apart(training[0], file)
     return _draft(line, environment, file, overrides, launch, zero)
@@ -53,7 +53,7 @@ def _trains(words: Sequence[Word]) -> bool:
     name = os.path.basename(words[0].text)
     if name in ("torchrun", "deepspeed", "trl"):
         return True
-    if name in ("llamafactory-cli", "axolotl"):  # they export, serve and evaluate, too
+    if name in ("llamafactory-cli", "axolotl"):  # other verbs export, serve and evaluate
         return len(words) > 1 and words[1].text in llamafactory_command.VERBS
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")
@@ -88,7 +88,7 @@ def _taken_apart(call: Call, file: str) -> Line:
 
 
 def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:
-    """The launcher's options up to the program; `-m` names a module."""
+    """The launcher's options, the program (or the module of `-m`), and the words after it."""
     out: dict[str, Entry] = {}
     flags = KEYS.column("flag")
     while words:
@@ -110,7 +110,7 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
 
 
 def _arguments(words: list[Word], file: str) -> tuple[dict[str, Entry], list[Word]]:
-    """`--key value`, `--key=value`, `--key` and `--key a b c`; and the words before the first key as they are."""
+    """The values of `--key value`, `--key=value`, `--key` and `--key a b c`, and the words before the first key."""
     out: dict[str, Entry] = {}
     rest: list[Word] = []
     while words and not words[0].text.startswith("--"):
@@ -125,13 +125,13 @@ def _arguments(words: list[Word], file: str) -> tuple[dict[str, Entry], list[Wor
         off = not values and key.startswith("no_") and _switched_off(key[3:])
         key = key[3:] if off else key
         if key in out:
-            raise Unreadable(f"`--{key[:60]}` stands twice", word.line)
+            raise Unreadable(f"`--{key[:60]}` is given twice", word.line)
         out[key] = Entry(key, False, file, word.line) if off else _entry(key, values, file, word.line)
     return out, rest
 
 
 def _switched_off(key: str) -> bool:
-    """Whether the parser of the arguments has `--no_KEY`: transformers' HfArgumentParser makes it of what is on."""
+    """Whether `--no_KEY` exists: transformers' HfArgumentParser adds it for arguments that are on by default."""
     stacks = [load(name) for name in names()]
     return any(
         key in fields and fields[key].declared is True
@@ -158,7 +158,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     if llamafactory_command.is_llamafactory(line.program, entries):
         return _factory(line, environment, file, overrides, launch, zero)
     if line.program.startswith("axolotl"):
-        raise Unreadable(f"`{line.program}` reads a file: import that file")
+        raise Unreadable(f"`{line.program}` reads a file: import that file instead")
     overridden: list[Entry] = []
     if config is not None:
         table = _file(config, overrides)
@@ -173,10 +173,10 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     if config is not None:
         draft.mark(config, "mapped", "the file was read")
         for over in overridden:
-            draft.note(over, f"line {entries[over.key].line} of the command says otherwise")
+            draft.note(over, f"line {entries[over.key].line} of the command overrides it")
     if chat:
         entries = fastchat(draft, entries, line.program, overrides)
-        source, _ = native({"evaluation_strategy"}, draft.method, None)  # its scripts are of that time
+        source, _ = native({"evaluation_strategy"}, draft.method, None)  # its scripts were written for that stack
     named = options.get("config_file")
     lost = named is not None and launch is None and overrides.read(text(named) or "") is None
     if named is not None and launch is None and not (lost and sharding.missing_launch(draft, named, text(named) or "")):
@@ -187,7 +187,9 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     for path in ("deepspeed", "deepspeed_config"):
         chosen = entries.get(path)
         if chosen is not None and isinstance(chosen.value, str) and chosen.value.startswith("$") and zero is None:
-            draft.error(chosen, "no variable of the script says which file", "`--deepspeed FILE` names it")
+            draft.error(
+                chosen, "the script does not set the variable that names the file", "`--deepspeed FILE` names it"
+            )
     trlyaml.arguments(draft, entries, overrides, source, launch, zero, found)
     for word in environment:
         _environment(draft, word, file)
@@ -229,13 +231,13 @@ def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Ent
     name = text(entry) or ""
     data = overrides.read(name)
     if data is None:
-        raise Unreadable(f"`{name[:80]}` is not there{option and f'; `{option} FILE` says where it is'}", entry.line)
+        raise Unreadable(f"`{name[:80]}` does not exist{option and f'; `{option} FILE` names it'}", entry.line)
     body = data.decode("utf-8-sig", "replace")
     return jsontext.read(body, name) if body.lstrip().startswith("{") else yamltext.read(body, name)
 
 
 def _method(program: str) -> str | None:
-    """What the program's name says: `sft.py`, `open_r1/grpo.py`, `trl dpo`."""
+    """The method in the program's name: `sft.py`, `open_r1/grpo.py`, `trl dpo`."""
     words = (
         program.lower()
         .replace(".py", "")
@@ -249,7 +251,7 @@ def _method(program: str) -> str | None:
 
 
 def _launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
-    """The options of the launcher: processes, nodes, and what accelerate's file would say."""
+    """The launcher's options: processes, nodes, and what accelerate's file can have, too."""
     table = dict(launch or {})
     extra: dict[str, Entry] = {}
     irrelevant = KEYS.column("irrelevant")
@@ -259,11 +261,11 @@ def _launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None)
         if key in ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", "num_machines"):
             slot = {"nproc_per_node": "each", "num_gpus": "each", "num_processes": "total"}.get(key, "nodes")
             if text(one) in ("gpu", "auto", "-1"):
-                draft.note(one, "as many as there are: `--hardware` says how many")
+                draft.note(one, "all devices of the node: `--hardware` sets how many")
             else:
                 sharding.count(draft, one, slot, found)
                 if key in ("num_processes", "num_machines") and key in table:
-                    draft.note(table.pop(key), f"line {one.line} of the command says otherwise")
+                    draft.note(table.pop(key), f"line {one.line} of the command overrides it")
         elif line.launcher == "accelerate" and key not in irrelevant:
             extra[key] = one
         elif key == "mixed_precision" and line.launcher == "accelerate":
@@ -271,12 +273,12 @@ def _launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None)
         elif key in irrelevant:
             draft.note(one, irrelevant[key])
         else:
-            draft.error(one, f"no option of {line.launcher} that is known here")
+            draft.error(one, f"an unknown option of {line.launcher}")
     return _accelerate(draft, extra, table) or None
 
 
 def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]) -> dict[str, Entry]:
-    """accelerate's options as its file would have them: `--use_fsdp --fsdp_version 2`."""
+    """accelerate's options, such as `--use_fsdp --fsdp_version 2`, in the layout of its file."""
     zero = {key: one for key, one in options.items() if key in KEYS.column("renamed")}
     fsdp = {key: one for key, one in options.items() if key.startswith("fsdp_")}
     for switch, kind, inside, block in (("use_deepspeed", "DEEPSPEED", zero, "deepspeed_config"),
@@ -298,7 +300,7 @@ def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]
 
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:
-    """FastChat's scripts: their own template with the loss on answers, its LoRA defaults, its attention."""
+    """FastChat's scripts: their chat template with the loss on answers, their LoRA defaults and their attention."""
     draft.stack = load(overrides.target or DEFAULT)
     out = dict(entries)
     tuned = "train_lora" in program or "q_lora" in entries
@@ -319,7 +321,7 @@ def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: O
         draft.put("model.attn", "flash2" if str(flash.value).lower() == "true" else "eager", flash)
     else:
         memory = "train_mem" in program
-        why = "train_mem.py puts flash attention in" if memory else "the attention of FastChat's transformers"
+        why = "train_mem.py turns flash attention on" if memory else "the attention of FastChat's transformers"
         draft.put("model.attn", "flash2" if memory else "eager", None, why)
     name = f"{draft.stem}.chat_template.jinja"
     if "chat_template" not in out:
@@ -327,7 +329,7 @@ def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: O
         draft.put("model.chat_template", name, None, "the conversation that FastChat's scripts write")
         draft.put("model.pad", "<unk>", None, "FastChat pads with the unknown token")
         draft.put("method.assistant_only", True, None, "FastChat masks the questions")
-        draft.warn(None, "FastChat masks questions and pads with `<unk>`: the spec says so with a template that is "
-                   "written beside it")  # fmt: skip
+        draft.warn(None, "FastChat masks questions and pads with `<unk>`: the spec does the same with a template that "
+                   "is written next to it")  # fmt: skip
     draft.default("batch.seq", 512, "not set: FastChat's model_max_length") if "model_max_length" not in out else None
     return out

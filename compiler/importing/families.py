@@ -1,6 +1,6 @@
-"""What a tool does with kernels and patches of its own for some families of models, and the libraries here do not.
+"""Replace what a tool does by its own kernels for some model families, and the libraries of a bundle cannot do.
 
-The spec then says what comes nearest and can run, and a comment what the source's tool does otherwise.
+The spec gets the nearest choice that runs, and a comment states how the source's tool differs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from xpc.compiler.stacks.fused_experts import adapted
 
 FLASH = ("flash2", "flash3")
 STAY = ("paged_adamw", "paged_lion", "adagrad")
-"""Optimizers that offload does not swap for another kind, or cannot swap."""
+"""Optimizers that accelerate does not replace under offload."""
 
 
 def kind_of(draft: Draft) -> str | None:
-    """The family of the model: of the registry, else as its name spells it."""
+    """The family of the model, from the registry or from its name."""
     known = registry.find_model(draft.model)
     if known is None:
         alias = model_called(draft.model.rpartition("/")[2])
@@ -29,7 +29,7 @@ def kind_of(draft: Draft) -> str | None:
 
 
 def nearest(draft: Draft, tool: str) -> None:
-    """Attention, packing, dropout of experts and code from the hub as the libraries here have them."""
+    """Replace attention, packing, dropout of experts and code of the hub by what the libraries have."""
     kind = kind_of(draft)
     family = draft.stack.family(kind)
     if family is not None:
@@ -44,10 +44,12 @@ def nearest(draft: Draft, tool: str) -> None:
 
 
 def _replace(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
-    """Write another value for a setting, with the reason, and say the difference under the tool's name of it."""
+    """Write another value for a setting, with the reason, and record the difference under the tool's name for it."""
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
-    derived = path == "model.dtype" and any(map(draft.has, ("qlora", "lora.bits")))  # what a quantized base computes in
+    derived = path == "model.dtype" and any(
+        map(draft.has, ("qlora", "lora.bits"))
+    )  # the compute dtype of a quantized base
     if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:
@@ -76,7 +78,7 @@ def _attention(draft: Draft, family: Family, tool: str) -> None:
 
 
 def _packing(draft: Draft, family: Family | None, tool: str) -> None:
-    """Rows are padded where nothing here keeps packed documents of the family apart."""
+    """Pad rows if nothing keeps packed documents of the family apart."""
     packed, attn = draft.settings.get("batch.packing"), draft.settings.get("model.attn")
     if packed is None or packed.text != "true":
         return
@@ -105,27 +107,27 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
         False,
         f"nothing keeps packed documents {why} apart",
         "sample_packing",
-        f"{tool} packs several rows into a sequence, with kernels of its own that keep them apart; nothing here does "
-        f"so {why}, and the spec has one row in each: write `micro` larger for as many tokens a step",
+        f"{tool} packs several rows into a sequence, and its own kernels keep them apart; the libraries of a bundle "
+        f"do not {why}, and the spec has one row per sequence: raise `micro` for as many tokens a step",
     )
 
 
 def _context(draft: Draft, tool: str) -> None:
-    """Ranks that share a sequence hand its pieces round by sdpa alone."""
+    """Context parallelism works with sdpa only."""
     attn = draft.settings.get("model.attn")
     if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
         _replace(
             draft,
             "model.attn",
             "sdpa",
-            "ranks that share a sequence compute by sdpa",
+            "context parallelism needs sdpa",
             "attn_implementation",
-            f"{tool} computes by {attn.text} on ranks that share a sequence, the spec the same by sdpa",
+            f"{tool} computes context parallelism by {attn.text}, the spec the same by sdpa",
         )
 
 
 def _kto_micro_batch(draft: Draft, tool: str) -> None:
-    """KTO needs two rows in a micro-batch here, for its KL term is of another row's answer."""
+    """KTO needs two rows in a micro-batch: its KL term uses another row's answer."""
     micro, accum = draft.settings.get("batch.micro"), draft.settings.get("batch.accum")
     if draft.method != "kto":
         return
@@ -139,12 +141,12 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
         return
     why = "KTO needs two rows in a micro-batch"
     for path, one in (("batch.micro", 2), ("batch.accum", int(accum.text) // 2)):
-        _replace(draft, path, one, why, "micro_batch_size", f"{tool} has one row in a micro-batch, the spec two, and "
-                 "as many in a step")  # fmt: skip
+        _replace(draft, path, one, why, "micro_batch_size", f"{tool} has one row in a micro-batch, the spec two, "
+                 "with the same number of rows in a step")  # fmt: skip
 
 
 def _offloaded_optimizer(draft: Draft) -> None:
-    """accelerate swaps an optimizer under ZeRO offload for DeepSpeed's Adam, in the source's tool as here."""
+    """Under ZeRO offload, accelerate replaces an optimizer by DeepSpeed's Adam, in the source's tool as in a bundle."""
     written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
     if written is None or strategy is None or where is None or where.text == "none":
         return
@@ -153,15 +155,15 @@ def _offloaded_optimizer(draft: Draft) -> None:
             draft,
             "optimizer",
             "adamw",
-            "the optimizer that an offloaded one is replaced by",
+            "accelerate replaces an offloaded optimizer by it",
             "optimizer",
-            f"accelerate replaces {written.text} by DeepSpeed's Adam of the CPU, whose weight decay is part of the "
-            "gradient; the spec says adamw, whose is not",
+            f"accelerate replaces {written.text} by DeepSpeed's CPU Adam, which adds weight decay to the gradient; "
+            "the spec has adamw, which does not",
         )
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
-    """peft refuses dropout before the adapter of a stack of experts, which axolotl leaves out there alone."""
+    """peft refuses dropout in the adapter of stacked experts; axolotl leaves it out there only."""
     written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
     if written is None or float(written.text) == 0 or targets is None:
         return
@@ -173,14 +175,14 @@ def _dropout(draft: Draft, family: Family, tool: str) -> None:
             draft,
             "lora.dropout",
             0.0,
-            "an adapter of experts has no dropout",
+            "adapters of experts have no dropout",
             "lora_dropout",
-            f"{tool} has a dropout of {written.text} before every adapter but those of experts, the spec none",
+            f"{tool} has a dropout of {written.text} in every adapter except those of experts, the spec has none",
         )
 
 
 def _remote_code(draft: Draft, family: Family, tool: str) -> None:
-    """Code of the hub with no commit is not run where the libraries have the family themselves."""
+    """Code of the hub without a commit is not run if transformers has the family."""
     written = draft.settings.get("model.trust_remote_code")
     if (
         written is None
@@ -193,15 +195,15 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
         draft,
         "model.trust_remote_code",
         False,
-        f"transformers has {family.model_type} itself",
+        f"transformers has {family.model_type}",
         "trust_remote_code",
-        f"{tool} runs code that comes with the model, of no fixed commit; transformers has {family.model_type} "
-        "itself, and the spec runs that (`model(trust_remote_code)` and a `revision` of 40 digits ask for the other)",
+        f"{tool} runs code that comes with the model, at no fixed commit; the spec runs the {family.model_type} of "
+        "transformers (`model(trust_remote_code)` with a `revision` of 40 digits runs the model's own code)",
     )
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:
-    """bf16 weights without a copy in fp32 lose updates at a small rate, and no scaler takes gradients in fp16."""
+    """Train in fp32 where bf16 weights would lose small updates, or fp16 gradients could not be scaled."""
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
     complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ("lora", "qlora", "oft")))
     if dtype is not None and dtype.text == "fp16" and complete and (strategy is None or strategy.text == "ddp"):
@@ -211,8 +213,8 @@ def trained_dtype(draft: Draft, tool: str) -> None:
             "fp32",
             "fp16 weights cannot be trained without a copy in fp32",
             "torch_dtype",
-            f"{tool} holds the weights that are trained in fp16, whose gradients no scaler takes; the spec holds them "
-            "in fp32 and computes in fp16",
+            f"{tool} trains fp16 weights, whose gradients no scaler accepts; the spec keeps the weights in fp32 and "
+            "computes in fp16",
         )
         return
     if dtype is None or dtype.text != "bf16" or lr is None or strategy is None or float(lr.text) > 1e-5:
@@ -224,6 +226,6 @@ def trained_dtype(draft: Draft, tool: str) -> None:
             "fp32",
             "updates are lost in bf16 weights at this rate",
             "torch_dtype",
-            f"{tool} trains weights of bf16, in which most updates of this rate are lost; the spec keeps them in fp32 "
-            "and computes in bf16",
+            f"{tool} trains bf16 weights, which lose most updates at this rate; the spec keeps the weights in fp32 and "
+            "computes in bf16",
         )

@@ -1,4 +1,4 @@
-"""What an import has done: a line a message for people, JSON with the fate of every key for programs."""
+"""The report of an import: one line per message for people, JSON with the fate of every key for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FORMAT = 1
 
 
 def as_json(draft: Draft, spec: str, output: str) -> str:
-    """The report of `--report json`: `keys` holds the fate of each key, `defaults` what no key says."""
+    """The report of `--report json`: `keys` has the fate of each key, `defaults` the settings that no key states."""
     return json.dumps({
         "format": FORMAT,
         "output": output,
@@ -37,7 +37,7 @@ def as_json(draft: Draft, spec: str, output: str) -> str:
 
 
 def as_text(draft: Draft, every: bool = False) -> str:
-    """The messages, and with `every` a line for each key."""
+    """The messages; with `every`, one line for each key before them."""
     out = []
     if every:
         for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key)):

@@ -1,4 +1,4 @@
-"""accelerate's YAML: how states are sharded, on how many processes. Other sources say the same in other names."""
+"""accelerate's YAML: sharding and the number of processes; also the sharding keys of other sources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 
 
 def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machines) -> None:
-    """A whole file. The trainer decides the precision: transformers sets what accelerate computes in."""
+    """Read a complete file. The trainer decides the precision, because transformers sets it for accelerate."""
     kind = table.get("distributed_type")
     name = "NO" if kind is None else str(text(kind)).upper()
     for key, slot in (("num_processes", "total"), ("num_machines", "nodes")):
@@ -69,11 +69,11 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
         elif one.off or one.value in ("no", "NO"):
             draft.note(one, "it is off")
         elif not draft.escape("accelerate", key, one):
-            draft.error(one, f"the accelerate of {draft.stack.name} has no such key, or a bundle states it otherwise")
+            draft.error(one, f"the accelerate of {draft.stack.name} has no such key, or a bundle decides it")
 
 
 def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
-    """A number of processes or nodes."""
+    """Read a number of processes or nodes."""
     value = integer(entry)
     if value is None or value < 1:
         draft.error(entry, "it takes a whole number above 0")
@@ -84,7 +84,7 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
 
 
 def _unused(draft: Draft, table: Entries, name: str) -> None:
-    """Blocks of another kind of run than the file asks for."""
+    """Note the blocks for another kind of run than the file's."""
     for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "fp8_config",
                 "dynamo_config", "mpirun_config", "ipex_config"):  # fmt: skip
         block = table.get(key)
@@ -92,7 +92,7 @@ def _unused(draft: Draft, table: Entries, name: str) -> None:
             continue
         for one in block.mapping.values() or [block]:
             if one.key.endswith("sp_size") and (integer(one) or 1) > 1:
-                draft.error(one, f"{name} has no Ulysses parallelism", "`context_parallel` shares sequences under ZeRO")
+                draft.error(one, f"{name} has no Ulysses parallelism", "`context_parallel` splits sequences under ZeRO")
             elif key in ("fp8_config", "dynamo_config") and not one.off and one.value not in ("NO", "no"):
                 draft.error(one, "a bundle's accelerate.yaml has no such block")
             else:
@@ -109,7 +109,7 @@ def _mixed(draft: Draft, entry: Entry) -> None:
         draft.error(entry, "it takes no, bf16, fp16 or fp8")
     elif decided is not None and decided.text in ("bf16", "fp16"):
         same = decided.text == word
-        why = "the trainer's arguments say the same" if same else f"the trainer decides: precision = {decided.text}"
+        why = "the trainer's arguments agree" if same else f"the trainer decides: precision = {decided.text}"
         draft.note(entry, why)
         if not same and word != "no":
             draft.warn(entry, why)
@@ -118,7 +118,7 @@ def _mixed(draft: Draft, entry: Entry) -> None:
     else:
         if decided is not None and decided.entry is not None:
             draft.warn(
-                entry, f"it decides where {decided.entry.place} turns neither bf16 nor fp16 on, as in transformers"
+                entry, f"it decides, because {decided.entry.place} turns neither bf16 nor fp16 on, as in transformers"
             )
             draft.mark(decided.entry, "irrelevant", why="accelerate's file decides")
             del draft.settings["precision"]
@@ -126,7 +126,7 @@ def _mixed(draft: Draft, entry: Entry) -> None:
 
 
 def fsdp(draft: Draft, block: Entry | None) -> None:
-    """`fsdp_config`, with or without its prefix: version 1 unless it says 2."""
+    """Read `fsdp_config`, with or without the prefix `fsdp_`; the default version is 1."""
     table: dict[str, Entry] = {}
     for key, one in ({} if block is None else block.mapping).items():
         table[key if key.startswith("fsdp_") else f"fsdp_{key}"] = one
@@ -180,7 +180,7 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
         else:
             draft.note(params, "nothing is offloaded")
     if again is not None and boolean(again):
-        draft.put("memory.checkpointing", True, again, "the language has one way to ask for it")
+        draft.put("memory.checkpointing", True, again, "the language has one setting for both")
     elif again is not None:
         draft.note(again, "`gradient_checkpointing` decides")
     for key, one in table.items():
@@ -192,15 +192,15 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
         elif row is not None and is_usual(row, one):
             draft.note(one, "a bundle states the same")
         elif key == "fsdp_transformer_layer_cls_to_wrap":
-            draft.note(one, "the model itself names its layers")
+            draft.note(one, "the model names its layers")
         elif key == "fsdp_limit_all_gathers":
-            draft.note(one, "torch's own default stands")
+            draft.note(one, "a bundle keeps torch's default")
         elif not draft.escape("accelerate", key, one):
-            draft.error(one, f"the FSDP of {draft.stack.name} has no such key, or a bundle states it otherwise")
+            draft.error(one, f"the FSDP of {draft.stack.name} has no such key, or a bundle decides it")
 
 
 def ulysses(draft: Draft, block: Entry | None) -> None:
-    """`parallelism_config` beside DeepSpeed: processes that share a sequence."""
+    """Read `parallelism_config` with DeepSpeed: processes that share a sequence."""
     table = {} if block is None else block.mapping
     for key, one in table.items():
         name, value = key.removeprefix("parallelism_config_"), integer(one)
@@ -209,18 +209,18 @@ def ulysses(draft: Draft, block: Entry | None) -> None:
         elif name == "sp_attn_implementation" and not one.empty:
             attention = next((own for own, theirs in ATTENTION.items() if theirs == text(one)), None)
             if attention is None:
-                draft.error(one, "processes share sequences by sdpa, flash_attention_2 or flash_attention_3")
+                draft.error(one, "sequences are split with sdpa, flash_attention_2 or flash_attention_3")
             else:
-                draft.default("model.attn", attention, "the attention that shares sequences")
+                draft.default("model.attn", attention, "the attention that splits sequences")
                 draft.mark(one, "mapped", "model.attn")
         elif name in ("cp_size", "tp_size") and value is not None and value > 1:
-            draft.error(one, "under DeepSpeed processes share sequences by `sp_size` alone")
+            draft.error(one, "under DeepSpeed only `sp_size` splits sequences")
         else:
             draft.note(one, "a bundle states what its target needs")
 
 
 def mesh(draft: Draft, block: Entry | None) -> None:
-    """`parallelism_config`: hybrid sharding and context parallelism; tensor parallelism is not in the language."""
+    """Read `parallelism_config`: hybrid sharding and context parallelism; the language has no tensor parallelism."""
     table = {
         key.removeprefix("parallelism_config_"): one for key, one in ({} if block is None else block.mapping).items()
     }
@@ -242,11 +242,11 @@ def mesh(draft: Draft, block: Entry | None) -> None:
         elif key.startswith(("cp_", "sp_")) and key not in ("sp_size",):
             draft.note(one, "a bundle states what its target needs")
         else:
-            draft.error(one, "the language has no tensor parallelism, and Ulysses' under ZeRO alone")
+            draft.error(one, "the language has no tensor parallelism, and Ulysses parallelism only under ZeRO")
 
 
 def trainer_fsdp(draft: Draft, named: Entries) -> None:
-    """transformers' own `fsdp` and `fsdp_config`: FSDP1 words such as "full_shard auto_wrap"."""
+    """Read transformers' `fsdp`, such as "full_shard auto_wrap", and `fsdp_config`."""
     entry, config = named.get("fsdp"), named.get("fsdp_config")
     wrap = named.get("fsdp_transformer_layer_cls_to_wrap")
     least = named.get("fsdp_min_num_params")
@@ -264,7 +264,7 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
         draft.put("strategy.offload", "cpu", entry)
     odd = [one for one in terms if one not in (*old, "auto_wrap", "offload")]
     if odd or len(old) > 1:
-        draft.error(entry, f"`{odd[0] if odd else old[1]}` is no word of it")
+        draft.error(entry, f"`{odd[0] if odd else old[1]}` is not an option of it")
         return
     name, kept = SHARDING[(old or ["full_shard"])[0].upper()]
     version = config.mapping.get("version", config.mapping.get("fsdp_version")) if config is not None else None
@@ -273,13 +273,13 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     if name == "fsdp1" and version is not None and integer(version) == 2:
         name = "fsdp"
     if draft.has("strategy") and draft.settings["strategy"].text == "hsdp":
-        name = "hsdp"  # the device mesh says so
+        name = "hsdp"  # the device mesh decides
     draft.put("strategy", name, entry)
     if outer is not None:
         draft.put("strategy", name, outer)
     if kept is False:
         draft.put("strategy.reshard", False, entry)
-    draft.note(wrap, "the model itself names its layers")
+    draft.note(wrap, "the model names its layers")
     draft.note(least, "the layers are wrapped by their class")
     if config is not None and config.mapping:
         if outer is not None and not any(key.endswith("version") for key in config.mapping):
@@ -295,29 +295,29 @@ STAGE = re.compile(r"(?:zero|stage|z)[-_]?([0123])(?![0-9])")
 
 
 def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
-    """The stage that the name of a DeepSpeed file speaks of, where the file is not there: no more of it is known."""
+    """Take the stage from the name of a missing DeepSpeed file, of which nothing else is known."""
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
-        draft.error(entry, "the file is not there", "`--deepspeed FILE` names it")
+        draft.error(entry, "the file does not exist", "`--deepspeed FILE` names it")
         return
     draft.put("strategy", zero.STAGES[int(stage[1])], entry)
-    draft.differs("deepspeed", f"`{name}` is not there: the spec takes the stage of its name and DeepSpeed's defaults "
-                  "(`--deepspeed FILE` reads it)", entry)  # fmt: skip
+    draft.differs("deepspeed", f"`{name}` does not exist: the spec takes the stage in its name and DeepSpeed's "
+                  "defaults (`--deepspeed FILE` reads it)", entry)  # fmt: skip
 
 
 def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
-    """Whether the name of an accelerate file that is not there speaks of a stage, which the spec then takes."""
+    """Take the stage from the name of a missing accelerate file; False if the name has no stage."""
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
         return False
     draft.put("strategy", zero.STAGES[int(stage[1])], entry)
-    draft.differs("config_file", f"`{name}` is not there: the spec takes the stage of its name, and accelerate's "
+    draft.differs("config_file", f"`{name}` does not exist: the spec takes the stage in its name, and accelerate's "
                   "defaults (`--accelerate FILE` reads it)", entry)  # fmt: skip
     return True
 
 
 def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
-    """A DeepSpeed file that a source names: read where it lies beside the source, else asked for."""
+    """Read a DeepSpeed file that a source names, if it is next to the source, or if a tool brings along its name."""
     if entry.mapping:
         zero.zero(draft, entry.mapping, f"{entry.key}.")
         return
@@ -326,7 +326,7 @@ def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
     usual = None if data is not None else read_toml("accelerate/deepspeed_files.toml").get(name.rpartition("/")[2])
     if usual is not None:
         data = json.dumps(usual).encode()
-        draft.warn(entry, "the file is not there: what the tool's own file of this name holds is written",
+        draft.warn(entry, "the file does not exist: the tool's own file of this name is used",
                    "`--deepspeed FILE` names another")  # fmt: skip
     if data is None:
         _by_its_name(draft, entry, name)

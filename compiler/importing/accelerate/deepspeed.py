@@ -1,4 +1,4 @@
-"""DeepSpeed's JSON: ZeRO, its buckets and offloading, and what it repeats of the trainer, which "auto" follows."""
+"""DeepSpeed's JSON: ZeRO, its buckets and offloading, and settings of the trainer, which "auto" follows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AUTO = "auto: it follows the trainer's arguments"
 
 
 def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
-    """A whole file, or a mapping in another one, whose keys then begin with `prefix`."""
+    """Read a complete file, or a mapping in another file, whose keys then begin with `prefix`."""
     for name, path in KEYS.column("setting").items():
         one = table.get(name)
         if one is not None and one.value == "auto":
@@ -41,14 +41,14 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def _rest(draft: Draft, entry: Entry, key: str) -> None:
-    """A key that no setting decides: kept under `extra` with its dotted name."""
+    """Keep a key that no setting decides under `extra`, with its dotted name."""
     if (entry.file, entry.key) in draft.fates:
         return
     if entry.value == "auto":
         draft.note(entry, AUTO)
         return
     head, _, last = key.rpartition(".")
-    older = KEYS.block("zero_optimization").column("renamed")  # DeepSpeed takes these for aliases
+    older = KEYS.block("zero_optimization").column("renamed")  # aliases in DeepSpeed
     name = f"{head}.{older[last]}" if last in older else key
     why = extras.removed(draft.stack, "deepspeed", name)
     stage3 = last.startswith("stage3_") or last in older
@@ -78,7 +78,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
 
 
 def precision(draft: Draft, table: Entries) -> None:
-    """`bf16` and `fp16`: the trainer decides, and the file may only agree."""
+    """Read `bf16` and `fp16`: the trainer decides, and the file must agree."""
     decided = draft.settings.get("precision")
     for name in ("bf16", "fp16"):
         block = table.get(name)
@@ -101,7 +101,7 @@ def precision(draft: Draft, table: Entries) -> None:
         elif boolean(on):
             draft.put("precision", name, on)
         elif decided is not None and decided.text == name:
-            draft.error(on, f"{decided.entry.place if decided.entry else 'a default'} says precision = {name}",
+            draft.error(on, f"{decided.entry.place if decided.entry else 'a default'} sets precision = {name}",
                         "keep one of the two")  # fmt: skip
         else:
             draft.note(on, "it is off")
@@ -114,7 +114,7 @@ def precision(draft: Draft, table: Entries) -> None:
 
 
 def _optimizer(draft: Draft, block: Entry | None) -> None:
-    """DeepSpeed's own AdamW is the language's `adamw` under ZeRO; its "auto" are the trainer's values."""
+    """Read `optimizer`: DeepSpeed's AdamW is the language's `adamw` under ZeRO; "auto" is the trainer's value."""
     if block is None:
         return
     kind = block.mapping.get("type")
@@ -122,16 +122,14 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
     if name in ("adamw", "adam") and kind is not None:
         own = draft.settings.get("optimizer")
         if own is not None and own.entry is not None and not own.text.startswith("adamw"):
-            draft.error(kind, f"{own.entry.place} says {own.text}", "keep one of the two")
+            draft.error(kind, f"{own.entry.place} sets {own.text}", "keep one of the two")
         else:
             earlier = own.entry if own is not None else None
             draft.settings.pop("optimizer", None)
-            draft.put("optimizer", "adamw", kind, "DeepSpeed's own AdamW, as a bundle writes it")
+            draft.put("optimizer", "adamw", kind, "DeepSpeed's AdamW, as in a bundle")
             draft.mark(earlier, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
     elif kind is not None:
-        draft.error(
-            kind, "a bundle gives DeepSpeed no other optimizer than AdamW", "leave the block out and write `optim`"
-        )
+        draft.error(kind, "a bundle gives DeepSpeed only AdamW", "leave the block out and write `optim`")
     params = block.mapping.get("params")
     for inner, one in (params.mapping if params is not None else {}).items():
         if one.value == "auto":
@@ -150,7 +148,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
 
 
 def _scheduler(draft: Draft, block: Entry | None) -> None:
-    """WarmupLR is `constant`, WarmupDecayLR `linear`, WarmupCosineLR `cosine`; their warm-up is the trainer's."""
+    """Read `scheduler`: WarmupLR is `constant`, WarmupDecayLR `linear`, WarmupCosineLR `cosine`."""
     if block is None:
         return
     kind = block.mapping.get("type")
@@ -171,15 +169,15 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
         elif inner == "warmup_num_steps" and integer(one) is not None:
             draft.put("schedule.warmup", Amount("count", integer(one) or 0), one)
         elif inner == "warmup_min_lr" and number(one) == 0:
-            draft.note(one, "where a warm-up begins anyway")
+            draft.note(one, "a warm-up always begins at 0")
         elif inner == "warmup_type" and one.value == "linear":
-            draft.note(one, "the warm-up of the language")
+            draft.note(one, "the language's warm-up is linear")
         else:
             draft.error(one, "the language's schedules have no such parameter")
 
 
 def stage(draft: Draft, block: Entry | None) -> None:
-    """`zero_optimization`."""
+    """Read `zero_optimization`."""
     if block is None or not block.mapping:
         draft.note(block, "no stage is named")
         draft.default("strategy", "ddp", "the DeepSpeed file names no ZeRO stage")
@@ -211,7 +209,7 @@ def stage(draft: Draft, block: Entry | None) -> None:
 
 
 def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: int) -> None:
-    """Which states are kept in host memory. The language offloads the optimizer, or everything."""
+    """Write which states are in host memory. The language offloads the optimizer, or everything."""
     on = {}
     for name, block in (("optimizer", optimizer), ("param", param)):
         if block is None:
@@ -241,8 +239,8 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
         draft.mark(devices[-1], "mapped", "strategy")
         draft.differs(
             "offload_param",
-            "the source keeps the weights alone in host memory; the language offloads the optimizer or everything, and "
-            "the spec keeps both on the GPU: the numbers are the same, in more memory",
+            "the source keeps only the weights in host memory; the language offloads the optimizer or everything, and "
+            "the spec keeps both on the GPU: the numbers are the same, with more memory",
             devices[-1],
         )
     elif on.get("optimizer"):
@@ -251,7 +249,7 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
 
 
 def inline(draft: Draft, block: Entry, value: object = None) -> None:
-    """accelerate's `deepspeed_config`: the same in names of its own."""
+    """Read accelerate's `deepspeed_config`, which has other names for the same settings."""
     table = block.mapping
     level = table.get("zero_stage")
     found = integer(level) if level is not None else None

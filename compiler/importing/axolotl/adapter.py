@@ -1,4 +1,4 @@
-"""axolotl's adapters: rank and modules, the bits of their base, and what LoRA+ and PEFT add to them."""
+"""axolotl's adapters: rank, modules, the bits of the base, LoRA+ and the options of PEFT."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from xpc.compiler.importing.trl import model as models
 from xpc.compiler.registry.linear_layers import NAMES
 
 LINEAR = {*NAMES["llama"].values()}
-"""Every linear layer of a decoder layer, as most families name them."""
+"""The linear layers of a decoder layer under their most common names."""
 BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
-"""Modules that `lora_target_linear` leaves out, and that are trained where `lora_target_modules` names them, too."""
+"""Modules outside `lora_target_linear`; `lora_target_modules` can add them."""
 ADAPTER_OPTIONS = {
     "peft_use_rslora": "lora.rslora", "peft_use_dora": "lora.dora", "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",
     "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""What an adapter has beside its rank, its alpha and its modules; the ratio before what it switches on."""
+"""Further options of an adapter; the ratio of LoRA+ comes before the rate that needs it."""
 
 
 def adapter(draft: Draft, named: Entries) -> None:
-    """The adapter with its base and its modules, or a word that keys of adapters are read by nothing."""
+    """Write the adapter with its base and its modules, or note that its keys are irrelevant."""
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()
     bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
@@ -69,9 +69,9 @@ def adapter(draft: Draft, named: Entries) -> None:
         if key == "bnb_4bit_use_double_quant" and bits == 4:
             draft.setting("lora.double_quant", one)
         elif bits != 4 or (key == "bnb_4bit_quant_type" and one.value == "nf4"):
-            draft.note(one, "what a bundle writes")
+            draft.note(one, "a bundle does the same")
         else:
-            draft.error(one, "a bundle of 4 bits is nf4, and computes in the run's precision")
+            draft.error(one, "a bundle quantizes 4 bits as nf4, and computes in the run's precision")
     if bits == 4:
         draft.default("lora.double_quant", True, "not set: axolotl's own")
 
@@ -87,7 +87,7 @@ def _targets(draft: Draft, named: Entries) -> None:
         if {*names} >= LINEAR:
             draft.put("lora.targets", tuple(names), modules)
         else:
-            why = "`lora_target_linear` takes every other linear layer as well, and a spec lists all or none"
+            why = "`lora_target_linear` adds every other linear layer, and a spec lists all modules or none"
             draft.error(modules, why, "list every module, and leave `lora_target_linear` out")
     else:
         draft.note(linear, "it is off")

@@ -1,4 +1,4 @@
-"""axolotl's keys that are read by name alone: other names, kernels, and what no TRL, PEFT and accelerate can run."""
+"""axolotl's key table, its plugins, and the keys that need no other reader."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ KEYS = load("axolotl/keys.toml")
 
 
 def names(of: str = "") -> frozenset[str]:
-    """Every key that axolotl itself knows, with those of its plugins, or of a data set (`of` is `datasets.`): its
-    classes' own fields (`make oracles`)."""
+    """Every key of axolotl and its plugins, or of a data set (`of="datasets."`): the fields of axolotl's classes, which
+    `make oracles` writes to names.txt."""
     with open(os.path.join(os.path.dirname(__file__), "names.txt"), encoding="utf-8") as handle:
         every = handle.read().split()
     return frozenset(one.removeprefix(of) for one in every if one.startswith(of) and "." not in one.removeprefix(of))
 
 
 def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
-    """The keys that axolotl knows, of a file or of a data set (`of` is `datasets.`); it goes on without the others, and
-    says nothing of them."""
+    """The keys that axolotl knows, of a file or of a data set (`of="datasets."`); warn of the others, which axolotl
+    ignores."""
     all_names = names(of)
     for key, entry in entries.items():
         if key not in all_names:
@@ -35,13 +35,13 @@ def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
             draft.note(entry, f"axolotl {VERSION} knows no such key")
             draft.warn(
                 entry,
-                f"axolotl {VERSION} knows no such key and goes on without it",
+                f"axolotl {VERSION} knows no such key and ignores it",
                 f"did you mean `{near}`?" if near else "",
             )
     return {key: entry for key, entry in entries.items() if key in all_names}
 
 
-KERNEL = "a kernel: the same arithmetic in another build"
+KERNEL = "a kernel: another build of the same arithmetic"
 LANGUAGE_MODEL = {
     "model.language_model.*", "^model.language_model.*", "lm_head.*", "^lm_head.*", "lm_head", "embed_tokens",
 }  # fmt: skip
@@ -55,7 +55,7 @@ PLUGINS = {
 
 
 def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
-    """Liger is a setting, kernels compute the same, anything else is a trainer of its own."""
+    """Liger is a setting, kernels compute the same, and any other plugin is refused."""
     for name in names:
         last = name.rpartition(".")[2]
         if last == "LigerPlugin":
@@ -67,7 +67,7 @@ def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
 
 
 def rest(draft: Draft, named: Entries) -> None:
-    """Liger's single kernels, fp8, and everything that is read by its name alone."""
+    """Liger's single kernels, fp8, `unfrozen_parameters`, and the irrelevant keys and comments of the table."""
     for key, one in named.items():
         if key.startswith("liger_") and key not in KEYS:
             if boolean(one) and draft.has("memory.liger"):
@@ -82,21 +82,23 @@ def rest(draft: Draft, named: Entries) -> None:
         if switch is not None and (switch.off or eight is None or eight.off):
             draft.note(switch, "fp8 is off")
         elif switch is not None:
-            draft.reserve(switch, f"{key}: {text(switch)}", "this version has no fp8: bf16 is computed in")
+            draft.reserve(switch, f"{key}: {text(switch)}", "this version has no fp8, and computes in bf16")
     _unfrozen(draft, named.get("unfrozen_parameters"))
 
 
 def _unfrozen(draft: Draft, entry: Entry | None) -> None:
-    """Patterns of the weights that are trained: all those of the language model are no restriction."""
+    """Patterns of the trained weights; the complete language model is no restriction."""
     if entry is None:
         return
     names = {text(one) for one in entry.items}
     if entry.empty or (names <= LANGUAGE_MODEL and any("language_model" in str(name) for name in names)):
         draft.note(entry, "every weight of the language model")
     elif any(map(draft.has, ADAPTERS)):
-        draft.error(entry, "adapters freeze every weight of the model", "`lora_modules_to_save` trains whole modules")
+        draft.error(
+            entry, "adapters freeze every weight of the model", "`lora_modules_to_save` trains complete modules"
+        )
     elif not all(names) or any(str(one).endswith("]") and ":" in str(one) for one in names):
-        draft.error(entry, "the language names whole parameters, and no range of their rows")
+        draft.error(entry, "the language names complete parameters, not a range of their rows")
     else:
         draft.put("freeze", True, entry)
         draft.put("freeze.except_parameters", tuple(str(text(one)) for one in entry.items), entry)

@@ -1,4 +1,4 @@
-"""axolotl's prompts in words around a row's columns, as the Jinja template that a spec makes prompts by.
+"""axolotl's prompts, which put words around a row's columns, become a spec's Jinja template.
 
 Source: axolotl 0.18.0, prompters.py, prompt_strategies/ and utils/data/wrappers.py.
 """
@@ -37,7 +37,7 @@ KEYS = {
     "system_prompt": "system_text",
     "field_instruction": "instruction", "field_input": "input", "field_output": "output", "field_system": "system",
 }  # fmt: skip
-"""The keys of a type of one's own."""
+"""The keys of a custom type."""
 CUSTOM = Words("{instruction} {input} ", "{instruction} ", system="system")
 
 
@@ -52,7 +52,7 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, place: Entry) -> Words | None:
-    """The words of a type by its name, or of the keys of one's own; None where it is neither."""
+    """The words of a named type, or of a custom one; None for an unknown name."""
     if not place.mapping:
         return types().get(word)
     given: dict[str, str] = {}
@@ -87,7 +87,7 @@ def template(prompt: Words) -> str:
 
 
 def _jinja(form: str, columns: dict[str, str]) -> str:
-    """A text with names in braces, as Python formats it, in Jinja. Raises ValueError for another."""
+    """A Python format string as Jinja. Raises ValueError for a name that is no column."""
     out = ""
     for literal, name, spec, conversion in Formatter().parse(form):
         plain = not any(one in literal for one in ("{{", "{%", "{#"))
@@ -105,7 +105,7 @@ def _quoted(text: str) -> str:
 
 
 def shaped(draft: Draft, word: str, place: Entry) -> tuple[str, ...] | None:
-    """The columns of rows whose prompt is in words, which become the spec's template; None where the type has none."""
+    """Write the prompt of a type as the spec's template; return the columns, or None if the type has no words."""
     prompt = words(draft, word, place)
     if prompt is None:
         return None
@@ -114,16 +114,16 @@ def shaped(draft: Draft, word: str, place: Entry) -> tuple[str, ...] | None:
     try:
         made = template(prompt)
     except ValueError as error:
-        draft.error(place, f"the words name `{error}`, and axolotl fills in instruction, input and system")
+        draft.error(place, f"the prompt names `{error}`, and axolotl fills in instruction, input and system only")
         return (prompt.instruction, prompt.output)
     if names:
-        draft.error(place, f"a template cannot name the column `{names[0]}`", "call it by letters, digits and `_`")
+        draft.error(place, f"a template cannot name the column `{names[0]}`", "rename it, with letters, digits and `_`")
     draft.put("data.prompt_template", made, place)
     for one in place.mapping.values():
         draft.mark(one, "mapped", "data { prompt_template }")
     draft.differs(
         "datasets.type",
-        "axolotl makes tokens of the question and of the answer apart, the spec of both at once: of an answer that "
-        "begins with the end of a line the first tokens may be others",
+        "axolotl tokenizes the question and the answer separately, the spec together: the first tokens of an answer "
+        "that begins with a newline may differ",
     )
     return (prompt.instruction, prompt.output)

@@ -1,5 +1,5 @@
-"""axolotl's YAML with its own defaults written out: the loss on answers, weights in the computation's dtype,
-evaluations and checkpoints counted by epoch. Source: axolotl 0.18.0, utils/schemas/ and core/builders/."""
+"""Import axolotl's YAML with its defaults written out: the loss on answers, weights in the compute dtype, evaluations
+and checkpoints per epoch. Source: axolotl 0.18.0, utils/schemas/ and core/builders/."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
     shape = draft.settings.get("data.format")
     packed = draft.settings.get("batch.packing")
     if shape is not None and shape.text == "text" and packed is not None and packed.text == "true":
-        draft.default("batch.packing.strategy", "bfd_split", "axolotl goes on in a further row with a longer text")
+        draft.default("batch.packing.strategy", "bfd_split", "axolotl continues a longer text in another row")
     follow(draft)
     if "output_router_logits" not in named.get("model_config", Entry("", {}, "", 0)).mapping:
         router(draft)
@@ -89,7 +89,7 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
 
 
 def _model(draft: Draft, named: Entries) -> None:
-    """Attention and special tokens."""
+    """Write attention and special tokens."""
     attention = named.get("attn_implementation")
     if attention is not None and not attention.empty:
         name = ATTENTION.get(str(attention.value))
@@ -128,7 +128,9 @@ def _model(draft: Draft, named: Entries) -> None:
 
 def _xformers(draft: Draft, entry: Entry) -> None:
     draft.put("model.attn", "sdpa", entry)
-    draft.differs("attn_implementation", "axolotl computes attention by xformers, the spec the same by sdpa", entry)
+    draft.differs(
+        "attn_implementation", "axolotl computes attention by xformers, the spec by sdpa, with the same result", entry
+    )
 
 
 def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | None, zero: Entries | None,
@@ -141,7 +143,7 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
     inside = {} if config is None else config.mapping
     theirs = inside.get("fsdp_activation_checkpointing", inside.get("activation_checkpointing"))
     if theirs is not None and boolean(theirs) and again is not None and again.text == "false":
-        del draft.settings["memory.checkpointing"]  # axolotl recomputes where either asks for it
+        del draft.settings["memory.checkpointing"]  # axolotl recomputes if either key is on
     parallel = (integer(context) if context is not None else None) or 1
     if context is not None and parallel > 1:
         draft.put("strategy.context_parallel", parallel, context)
@@ -169,8 +171,8 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
     if context is not None and parallel > 1 and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
         old = draft.settings.pop("strategy")
         draft.put("strategy", "fsdp", old.entry)
-        draft.differs("context_parallel_size", "axolotl divides a sequence under FSDP1 by kernels of its own, the spec "
-                      "under FSDP2, which computes the same", context)  # fmt: skip
+        draft.differs("context_parallel_size", "axolotl splits a sequence under FSDP1 by its own kernels, the spec "
+                      "under FSDP2, with the same result", context)  # fmt: skip
 
 
 def _implied(config: Entry) -> Fate:
@@ -188,7 +190,7 @@ def _trackers(draft: Draft, named: Entries) -> None:
         on.append("trackio")
     if board is not None and boolean(board):
         on.append("tensorboard")
-    draft.default("track", tuple(on) if on else ("none",), "what the source reports to")
+    draft.default("track", tuple(on) if on else ("none",), "the trackers of the source")
     if on:
         draft.put("track", tuple(on))
     for one, path, needs in ((project, "track.project", "wandb"), (theirs, "track.project", "trackio"),
@@ -208,7 +210,7 @@ def _trackers(draft: Draft, named: Entries) -> None:
 
 
 def _method(draft: Draft, named: Entries) -> None:
-    """The numbers of preference tuning and of GRPO's `trl` block."""
+    """Write the numbers of preference tuning, the hub, and GRPO's `trl` block."""
     for key in ("rl_beta", "dpo_beta", "orpo_alpha"):
         one = named.get(key)
         if one is not None and one.empty:
@@ -221,14 +223,14 @@ def _method(draft: Draft, named: Entries) -> None:
     if kind is not None and kind.value == "ipo" and not draft.has("method.loss"):
         draft.put("method.loss", (Weighted("ipo"),), kind)
     if hub is not None and not hub.empty and "push_to_hub" not in named:
-        draft.put("save.hub", True, hub, "axolotl pushes where a repository is named")
+        draft.put("save.hub", True, hub, "axolotl pushes if a repository is named")
         draft.setting("save.hub.name", hub)
         draft.put("save.hub.private", True, None, "axolotl makes every repository private")
         for key, path in (("hub_strategy", "save.hub.strategy"), ("hub_revision", "save.hub.revision")):
             draft.setting(path, named.get(key))
     elif "push_to_hub" not in named:
         for key in ("hub_strategy", "hub_revision"):
-            draft.note(named.get(key), "no repository is named, and nothing is pushed")
+            draft.note(named.get(key), "no repository is named, so nothing is pushed")
     longest = named.get("max_prompt_len")
     if longest is not None and "method.max_prompt" in methods.METHODS[draft.method].paths:
         draft.setting("method.max_prompt", longest)
@@ -243,15 +245,14 @@ def _method(draft: Draft, named: Entries) -> None:
 
 
 def _generation(draft: Draft, block: Entries) -> Entries:
-    """The keys of `trl`, with the host and the port of its `vllm` where it names none itself; axolotl reads no more
-    of that block."""
+    """The keys of `trl`, with the host and the port of its `vllm` block if it does not name them itself."""
     inside = block.get("vllm")
     if inside is None:
         return block
     read = {f"vllm_server_{key}": one for key, one in inside.mapping.items() if key in ("host", "port")}
     for key, one in inside.mapping.items():
         if key not in ("host", "port"):
-            draft.note(one, "axolotl reads the host and the port of this block alone")
+            draft.note(one, "axolotl reads only the host and the port of this block")
         elif f"vllm_server_{key}" in block:
             draft.note(one, f"`vllm_server_{key}` decides")
     if not inside.mapping:
@@ -260,7 +261,7 @@ def _generation(draft: Draft, block: Entries) -> Entries:
 
 
 def _packing(draft: Draft, named: Entries) -> None:
-    """Rows packed; what is evaluated as what is trained on."""
+    """Write the packing of training and evaluation rows."""
     packed, again = named.get("sample_packing"), named.get("eval_sample_packing")
     on = packed is not None and boolean(packed) is True
     if packed is not None and draft.method == "sft":
@@ -275,18 +276,18 @@ def _packing(draft: Draft, named: Entries) -> None:
     elif again is not None:
         draft.note(again, "nothing is packed")
     elif on and draft.method == "sft":
-        draft.default("batch.packing.eval", True, "not set: axolotl packs what is evaluated as what is trained on")
+        draft.default("batch.packing.eval", True, "not set: axolotl packs evaluation rows like training rows")
     if not on and draft.method == "sft":
         draft.default("batch.packing", False, "not set: axolotl's own")
     apart = named.get("pretrain_multipack_attn")
     if apart is not None and (named.get("pretraining_dataset") is None or not on):
-        draft.note(apart, "only packed rows of a `pretraining_dataset` read it")
+        draft.note(apart, "it applies only to packed rows of a `pretraining_dataset`")
     elif apart is not None:
         draft.note(apart, "packed documents are kept apart")
         if apart.off:
-            why = "axolotl lets packed documents see each other, and the spec keeps them apart"
+            why = "axolotl lets packed documents attend to each other, and the spec keeps them apart"
             draft.differs("pretrain_multipack_attn", why, apart)
-    draft.default("batch.mean", "local_tokens", "axolotl averages over each process's own tokens")
+    draft.default("batch.mean", "local_tokens", "axolotl averages over the tokens of each process")
 
 
 def _defaults(draft: Draft, named: Entries) -> None:
@@ -301,8 +302,8 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.default("track.every", Amount("share", 0.005), why)
         draft.differs(
             "logging_steps",
-            "without a number axolotl logs each half a percent of the run and at least every 10 steps, the spec each "
-            "half a percent",
+            "without a number axolotl logs every half percent of the run and at least every 10 steps, the spec every "
+            "half percent",
         )
     draft.default("eval.micro", int(draft.settings["batch.micro"].text), "not set: as in training")
     axolotl_intervals.warmup(draft, named)
@@ -319,10 +320,10 @@ def _defaults(draft: Draft, named: Entries) -> None:
     square, shape = named.get("lr_quadratic_warmup"), draft.settings.get("schedule")
     if square is not None and not square.off and shape is not None and shape.text == "cosine":
         draft.mark(square, "reserved", "# lr_quadratic_warmup")
-        draft.differs("lr_quadratic_warmup", "axolotl's rate rises with the square of the steps, the spec's with the "
-                      "steps", square)  # fmt: skip
+        why = "axolotl's rate rises quadratically during warm-up, the spec's linearly"
+        draft.differs("lr_quadratic_warmup", why, square)
     elif square is not None:
-        draft.note(square, "it is off" if square.off else "axolotl reads it for a cosine alone")
+        draft.note(square, "it is off" if square.off else "axolotl reads it for a cosine only")
     auto = named.get("auto_resume_from_checkpoints")
     if auto is not None:
         draft.put("save.resume", "auto" if boolean(auto) else "never", auto)

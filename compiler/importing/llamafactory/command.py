@@ -1,4 +1,4 @@
-"""LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, or with its keys as options, as its web page and
+"""Import LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, or its keys as options, as its web page and
 its older scripts (`src/train_bash.py`) write them. Source: LLaMA-Factory 0.9.5, launcher.py and hparams/parser.py."""
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from xpc.compiler.importing.text.shell import Word
 from xpc.grammar.record import evolve
 
 VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
-"""What its command trains; the verbs of the second layout name the method."""
+"""Verbs that train, with the method that the second layout's verbs name."""
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
-"""Its own programs, where `finetuning_type` stands among the options."""
+"""Its programs, if `finetuning_type` is among the options."""
 PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "num_machines")
 GPU = "h100-80gb"
 
@@ -30,21 +30,21 @@ def is_llamafactory(program: str, arguments: Entries) -> bool:
 
 
 VISIBLE, EACH = "$CUDA_VISIBLE_DEVICES", "$NPROC_PER_NODE"
-"""`llamafactory-cli` starts a process for each GPU that it sees, or as many as it is told (launcher.py)."""
+"""`llamafactory-cli` starts one process per visible GPU, or the given number (launcher.py)."""
 
 
 def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Entries, environment: Sequence[Entry],
             file: str, overrides: Overrides, table: Entries | None, launch: Entries | None,
             zero: Entries | None) -> Draft:  # fmt: skip
     """The draft of a command. `table` is the file that it names, `rest` are its words without a key, `options` the
-    launcher's. Raises Unreadable for words that are no `key=value`."""
+    launcher's options. Raises Unreadable for a word that is not `key=value`."""
     verb = program.partition(" ")[2]
     entries = {**(table or {}), **arguments}
     overridden = [one for key, one in (table or {}).items() if key in arguments]
     for word in rest:
         key, equals, value = word.text.partition("=")
         if not equals:
-            raise Unreadable(f"`{word.text[:60]}` is no `key=value`", word.line)
+            raise Unreadable(f"`{word.text[:60]}` is not `key=value`", word.line)
         overridden += [entries[key]] if key in entries else []
         entries[key] = Entry(key, value, file, word.line, value)
     seen = {one.key: one for one in environment}
@@ -53,7 +53,7 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
         next((integer(options[key]) for key in keys if key in options), None) for keys in (PROCESSES, NODES)
     )
     if count and nodes and "num_processes" in options:
-        count //= nodes  # accelerate counts those of all machines
+        count //= nodes  # accelerate counts the processes of all nodes
     if counted is not None and counted.key == EACH:
         count = integer(counted)
     elif counted is not None and re.fullmatch(r"[\d,\s]+", str(counted.value)):
@@ -67,7 +67,7 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
     draft = llamafactory(entries, file, joined, launch, zero)
     for over in overridden:
         if (over.file, over.key) not in draft.fates:
-            draft.note(over, f"line {entries[over.key].line} of the command says otherwise")
+            draft.note(over, f"line {entries[over.key].line} of the command overrides it")
     if counted is not None and count:
         draft.mark(counted, "mapped", "hardware")
     for key, one in options.items():
@@ -76,7 +76,7 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
         elif key == "config_file":
             draft.mark(one, "mapped", "the file was read")
         else:
-            draft.note(one, "the launch of one machine")
+            draft.note(one, "it concerns the launch of one machine")
     if count and overrides.hardware is None:
-        draft.warn(None, f"no source names the GPU: {count} x {GPU} is assumed", "`--hardware` says which")
+        draft.warn(None, f"no source names the GPU: {count} x {GPU} is assumed", "`--hardware` names it")
     return draft

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's keys by name: what TRL calls otherwise, what changes nothing, and what the stack cannot do."""
+"""LLaMA-Factory's key table, and groups of keys that several modules read."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ ADAPTER_OPTIONS = {
     "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
     "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""What an adapter has beside; the ratio before what it switches on."""
+"""Further options of an adapter; the ratio of LoRA+ comes before the rate that needs it."""
 TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, "lora_target", "oft_target")
 STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
 MEDIA = (
     "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "video_max_pixels", "video_min_pixels",
     "video_fps", "video_maxlen", "use_audio_in_video", "audio_sampling_rate", "crop_to_patches",
 )  # fmt: skip
-"""How pictures, films and sounds are read: nothing, of a model that reads text alone."""
+"""How images, videos and audio are read: irrelevant for a text model."""
 SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size",
          "context_parallel_size", "virtual_pipeline_model_parallel_size")  # fmt: skip
-"""How Megatron splits a model over GPUs: 1 splits nothing."""
-PADDED = "rows are padded: without padding the trainer would not cut them at `cutoff_len`; the loss is the same"
+"""How Megatron splits a model over GPUs; 1 does not split."""
+PADDED = (
+    "rows are padded, because without padding the trainer does not truncate them at `cutoff_len`; the loss is the same"
+)
 FP8 = ("fp8", "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
 ADDED = ("add_tokens", "add_special_tokens")
-"""New tokens; special ones are left out of what is decoded, which training does not see."""
+"""New tokens; decoding skips special ones, which does not concern training."""
 PROJECTED = (
     "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval", "apollo_layerwise",
     "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
 )  # fmt: skip
-"""What is projected, and how."""
+"""Which layers are projected, and how."""
 SECOND = (
     "model", "model_class", "template", "trust_remote_code", "flash_attn", "init_config", "peft_config",
     "kernel_config", "quant_config", "train_dataset", "eval_dataset", "output_dir", "micro_batch_size",
@@ -41,4 +43,4 @@ SECOND = (
     "lr_scheduler_config", "seed", "full_determinism", "logging_steps", "save_steps", "save_epochs",
     "save_total_limit", "save_ckpt_as_hf", "resume_from_checkpoint", "sample_backend", "max_new_tokens",
 )  # fmt: skip
-"""Every key of the second layout; it refuses a file with another. Source: LLaMA-Factory 0.9.5, v1/config/."""
+"""Every key of the second layout, which refuses any other. Source: LLaMA-Factory 0.9.5, v1/config/."""

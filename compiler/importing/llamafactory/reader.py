@@ -1,5 +1,5 @@
-"""LLaMA-Factory's YAML, of both generations, with its own defaults written out: the loss on answers, alpha twice the
-rank, recomputation, 2048 tokens. Source: LLaMA-Factory 0.9.6.dev0, hparams/ and model/."""
+"""Import LLaMA-Factory's YAML of both layouts with its defaults written out: the loss on answers, alpha twice the rank,
+recomputation, 2048 tokens. Source: LLaMA-Factory 0.9.6.dev0, hparams/ and model/."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ FIRST: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 8, "optimizer.lr": 5e-5, "eval.micro": 8, "save.every": Amount("count", 500),
     "track.every": Amount("count", 500),
 }  # fmt: skip
-"""What the first layout leaves out: transformers' own, and LLaMA-Factory's length."""
+"""Defaults of the first layout: those of transformers, and LLaMA-Factory's length."""
 SECOND: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 1, "optimizer.lr": 1e-4, "optimizer.weight_decay": 0.01, "schedule": "constant",
     "save.every": NEVER, "track.every": Amount("count", 1), "model.attn": "sdpa",
 }  # fmt: skip
-"""What the second layout leaves out: torch's own AdamW at a rate that stays (v1/core/base_trainer.py)."""
+"""Defaults of the second layout: torch's AdamW at a constant rate (v1/core/base_trainer.py)."""
 
 GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
-"""GaLore's kind of an optimizer."""
+"""The GaLore variant of an optimizer."""
 
 
 def llamafactory(
     entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None
 ) -> Draft:
-    """The draft of a file of either generation."""
+    """The draft of a file of either layout."""
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"
     loss = entries.get("pref_loss")
@@ -66,7 +66,7 @@ def llamafactory(
     named = Lookups({same.get(key, key): one for key, one in entries.items() if key not in unread}, draft.seen)
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
     for key in MEDIA if local_model.registered(draft.model, overrides) is not None else ():
-        draft.note(named.get(key), "the model reads text alone")
+        draft.note(named.get(key), "the model reads text only")
     models.new_tokens(draft, [named[key] for key in ADDED if key in named])
     draft.note(named.get("resize_vocab"), "the embeddings grow with the tokens")
     others = {key for key, row in KEYS.items() if row.read or row.refused}
@@ -99,10 +99,7 @@ def llamafactory(
     trlyaml.finish(draft, overrides, found)
     draft.keep(
         named,
-        {
-            "tokenized_path": "rows that lie there are taken as they were tokenized once; a bundle tokenizes its data "
-            "itself"
-        },
+        {"tokenized_path": "LLaMA-Factory reads tokenized rows there; a bundle tokenizes its data itself"},
     )
     draft.keep(entries, KEYS.column("comment"))
     layout(draft, entries)
@@ -130,17 +127,19 @@ def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
     draft.default("precision", usual, "not set: LLaMA-Factory's own")
     if second and stated_method is None:
         draft.warn(
-            None, "the command says the method of such a file, and is not here: sft is written", "`--method` names it"
+            None,
+            "the command names the method of such a file, and the file does not: sft is assumed",
+            "`--method` names it",
         )
 
 
 def _optimizer(draft: Draft, named: Entries) -> None:
-    """GaLore and APOLLO: a switch, and what is projected how."""
+    """GaLore and APOLLO: the switch, and which layers are projected how."""
     for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
         use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
         scaled = named.get("apollo_scale_type") if kind == "apollo" else None
         if scaled is not None and scaled.value == "channel":
-            draft.note(scaled, "what a bundle writes")
+            draft.note(scaled, "a bundle does the same")
         elif scaled is not None:
             draft.error(scaled, "the language scales APOLLO by channels")
         inside = [named[key] for key in PROJECTED if key.startswith(kind) and key in named]
@@ -166,7 +165,7 @@ def _optimizer(draft: Draft, named: Entries) -> None:
 
 
 def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
-    """What only the second generation has: `dist_config`, `optim_config`, `batching_strategy`."""
+    """Keys of the second layout only: `dist_config`, `optim_config`, `batching_strategy`."""
     dist, optim, batching = (named.get(key) for key in ("dist_config", "optim_config", "batching_strategy"))
     if dist is not None:
         for key, one in dist.mapping.items():
@@ -183,12 +182,12 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
             elif key == "cp_size" and integer(one):
                 draft.put("strategy.context_parallel", integer(one), one)
             elif key == "cp_mode":
-                draft.note(one, "how ranks share a sequence, not what they compute")
+                draft.note(one, "how ranks split a sequence, not what they compute")
             else:
-                draft.error(one, "the language has no such thing")
+                draft.error(one, "the language has no such option")
     if optim is not None:
         for one in optim.mapping.values():
-            draft.error(one, "the language has no such optimizer or names it by `optim`")
+            draft.error(one, "the language has no such optimizer, or names it by `optim`")
     if batching is not None:
         word = str(batching.value)
         if word == "normal":
@@ -197,7 +196,7 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
             draft.note(batching, PADDED)
             draft.warn(batching, PADDED)
         else:
-            draft.error(batching, "the language has no micro-batches of changing size", "write `padding_free`")
+            draft.error(batching, "the language has no micro-batches of varying size", "write `padding_free`")
     saved_by_epochs(draft, named.get("save_epochs"), named.get("num_train_epochs"))
     draft.setting("batch.gbs", named.get("global_batch_size"))
     kernels = named.get("kernel_config")
@@ -205,29 +204,29 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
         _liger(draft, kernels)
     rate = named.get("lr_scheduler_config")
     if rate is not None and not rate.empty:
-        draft.error(rate, "the second layout's schedules are not read", "leave it out for a constant rate")
+        draft.error(rate, "xpc does not read the second layout's schedules", "leave it out for a constant rate")
     elif rate is not None:
         draft.note(rate, "the rate is constant")
     quantized(draft, named.get("quant_config"))
 
 
 def _liger(draft: Draft, kernels: Entry) -> None:
-    """Liger where it is named with what it includes; the other kernels compute the same."""
+    """Write Liger if it is named with kernels to include; other kernels compute the same."""
     name, inside = kernels.mapping.get("name"), kernels.mapping.get("include_kernels")
     on = name is not None and name.value == "liger_kernel" and inside is not None and not inside.off
     for one in kernels.mapping.values():
         if on:
             draft.put("memory.liger", True, one)
         else:
-            draft.note(one, "no kernel is asked for, or one that computes the same")
+            draft.note(one, "no kernel is named, or one that computes the same")
     if on and inside is not None and inside.value not in ("auto", True):
         draft.differs(
-            "kernel_config", "LLaMA-Factory applies the kernels that it lists, a bundle all of Liger's", inside
+            "kernel_config", "LLaMA-Factory applies the listed kernels of Liger, a bundle all of them", inside
         )
 
 
 def _reference(draft: Draft, named: Entries) -> None:
-    """The model that a preference is measured against: the one that training begins with, or another."""
+    """The reference model, which must be the model that training begins with."""
     other, model = named.get("ref_model"), named.get("model_name_or_path")
     if other is None or other.off:
         draft.note(other, "the model itself")
@@ -238,20 +237,20 @@ def _reference(draft: Draft, named: Entries) -> None:
 
 
 def _megatron(draft: Draft, named: Entries) -> None:
-    """Megatron's and fp8's switches: of no effect where they split nothing, kept in a comment where they wait."""
+    """Megatron's and fp8's keys: irrelevant if they split nothing; fp8 is kept in a comment."""
     for key in SPLIT:
         one = named.get(key)
         if one is not None and integer(one) in (None, 0, 1):
             draft.note(one, "nothing is split")
         elif one is not None:
-            draft.error(one, "the stack has no Megatron", "`--deepspeed` or `--accelerate` says how states are sharded")
+            draft.error(one, "the stack has no Megatron", "name a sharding file by `--deepspeed` or `--accelerate`")
     eight = named.get("fp8")
     for key in FP8:
         one = named.get(key)
         if one is not None and (one.off or eight is None or eight.off):
             draft.note(one, "fp8 is off")
         elif one is not None:
-            draft.reserve(one, f"{key}: {text(one)}", "this version has no fp8: bf16 is computed in")
+            draft.reserve(one, f"{key}: {text(one)}", "this version has no fp8, and computes in bf16")
 
 
 def _kernels(draft: Draft, named: Entries) -> None:
@@ -267,7 +266,7 @@ def _kernels(draft: Draft, named: Entries) -> None:
     norms = named.get("upcast_layernorm")
     if draft.on(norms):
         draft.mark(norms, "reserved", "# upcast_layernorm")
-        why = "LLaMA-Factory holds the weights of the norms in fp32, the spec in the dtype of the others"
+        why = "LLaMA-Factory keeps the weights of norms in fp32, the spec in the dtype of the other weights"
         draft.differs("upcast_layernorm", why, norms)
     each, host, fast = (named.get(key) for key in ("eval_on_each_dataset", "use_unsloth_gc", "use_unsloth"))
     for one in (each, host, fast):
@@ -277,18 +276,16 @@ def _kernels(draft: Draft, named: Entries) -> None:
         draft.error(each, "the language has no such setting")
     if host is not None and not host.off:
         draft.mark(host, "reserved", "# use_unsloth_gc")
-        why = (
-            "LLaMA-Factory keeps what each layer begins with in host memory, the spec on the GPU: the same is computed"
-        )
+        why = "LLaMA-Factory keeps the input of each layer in host memory, the spec on the GPU: the result is the same"
         draft.differs("use_unsloth_gc", why, host)
     if fast is not None and not fast.off:
         draft.mark(fast, "reserved", "# use_unsloth")
-        why = "LLaMA-Factory runs the model by the kernels of Unsloth, the spec by those of transformers"
+        why = "LLaMA-Factory runs the model with Unsloth's kernels, the spec with those of transformers"
         draft.differs("use_unsloth", why, fast)
 
 
 def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
-    """What the loss is, and on which tokens."""
+    """Write the loss, and the tokens that it is on."""
     prompt, loss, dft = (named.get(key) for key in ("train_on_prompt", "pref_loss", "use_dft_loss"))
     if draft.method == "sft" and stage != "pt":
         whole = prompt is not None and boolean(prompt) is True
@@ -296,7 +293,7 @@ def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
             draft.put("method.assistant_only", not whole, prompt)
         draft.default("method.assistant_only", True, "not set: LLaMA-Factory trains on answers")
     elif prompt is not None:
-        draft.note(prompt, "there are no answers apart" if stage == "pt" else f"{draft.method} does not read it")
+        draft.note(prompt, "the rows have no separate answers" if stage == "pt" else f"{draft.method} does not read it")
     if dft is not None and boolean(dft):
         if "dft" in draft.stack.losses("sft"):
             draft.put("method.loss", (Weighted("dft"),), dft)
@@ -340,16 +337,16 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
         if one is not None and draft.method == "sft" and not one.empty:
             draft.put("batch.packing", on, one)
         elif one is not None:
-            draft.note(one, "it says nothing" if one.empty else f"{draft.method} packs nothing")
+            draft.note(one, "it is empty" if one.empty else f"{draft.method} packs nothing")
     if draft.method == "sft":
         draft.default("batch.packing", on, "not set: LLaMA-Factory packs in pretraining")
     if stage == "pt" and on:
         attn = draft.settings.get("model.attn")
         if attn is not None and attn.text in families.FLASH:
-            draft.put("batch.packing.strategy", "wrapped", None, "LLaMA-Factory makes one stream of the texts")
-        else:  # packing without flash attention is refused where nothing keeps documents apart (XP310)
+            draft.put("batch.packing.strategy", "wrapped", None, "LLaMA-Factory joins the texts to one stream")
+        else:  # packing without flash attention is refused if nothing keeps documents apart (XP310)
             draft.put(
-                "batch.packing.strategy", "bfd_split", None, "LLaMA-Factory goes on in a further row with a longer text"
+                "batch.packing.strategy", "bfd_split", None, "LLaMA-Factory continues a longer text in another row"
             )
     second = "train_dataset" in named
     usual = SECOND if second else FIRST
@@ -363,4 +360,6 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
     sharded = strategy is not None and strategy.text in ("zero3", "fsdp", "fsdp1", "hsdp")
     tuned = any(map(draft.has, ADAPTERS))
     if (tuned or sharded) and draft.settings["precision"].text != "fp32":
-        draft.default("model.dtype", draft.settings["precision"].text, "LLaMA-Factory loads in the computation's dtype")
+        draft.default(
+            "model.dtype", draft.settings["precision"].text, "LLaMA-Factory loads weights in the compute dtype"
+        )

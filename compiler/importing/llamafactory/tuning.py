@@ -1,4 +1,4 @@
-"""What LLaMA-Factory trains: all weights, some layers, low-rank adapters or rotations, in both generations' words.
+"""What LLaMA-Factory trains: all weights, some layers, low-rank adapters or rotations, in both layouts.
 
 Source: LLaMA-Factory 0.9.6.dev0, hparams/finetuning_args.py, model/adapter.py, v1/plugins/model_plugins/peft.py.
 """
@@ -14,12 +14,12 @@ from xpc.compiler.importing.trl import model as models
 
 WORDS = ("lora", "oft", "freeze", "full")
 SECOND = {"r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
-"""The second generation's words, of its `peft_config`."""
+"""Keys of the second layout's `peft_config`."""
 WHY = "not set: LLaMA-Factory's own"
 
 
 def tuning(draft: Draft, named: Entries) -> None:
-    """What is trained; a key of another way of tuning changes nothing."""
+    """Write what is trained; keys of another kind of tuning are irrelevant."""
     kind, second = named.get("finetuning_type"), named.get("peft_config")
     word = "lora" if kind is None else str(text(kind)).lower()
     table: Entries = named
@@ -53,7 +53,7 @@ def tuning(draft: Draft, named: Entries) -> None:
 
 
 def _bits(draft: Draft, named: Entries, word: str) -> int | None:
-    """Bits of a base that is quantized as it is loaded."""
+    """The bits of a base that is quantized at loading, or None."""
     bit = named.get("quantization_bit")
     bits = None if bit is None or bit.empty else integer(bit)
     if bit is not None and bit.empty:
@@ -67,13 +67,13 @@ def _bits(draft: Draft, named: Entries, word: str) -> int | None:
         draft.error(way, "a bundle quantizes by bitsandbytes", "write `quantization_method: bnb`")
     kind, twice = named.get("quantization_type"), named.get("double_quantization")
     if kind is not None and (kind.value == "nf4" or bits != 4):
-        draft.note(kind, "what a bundle writes")
+        draft.note(kind, "a bundle does the same")
     elif kind is not None:
         draft.error(kind, "4 bits are nf4")
     if twice is not None and bits == 4:
         draft.setting("lora.double_quant", twice)
     elif twice is not None:
-        draft.note(twice, "the base has no 4 bits")
+        draft.note(twice, "the base does not have 4 bits")
     return bits
 
 
@@ -101,7 +101,7 @@ def _lora(
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:
-    """Rotations: `oft_rank` is 0 where the size of the blocks decides, and the other way round."""
+    """Rotations: `oft_rank` is 0 if the block size decides, and vice versa."""
     draft.put("oft", True, kind)
     if bits in (4, 8):
         draft.put("lora.bits", bits, bit)
@@ -110,7 +110,7 @@ def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bi
     for key, path in OFT.items():
         one = table.get(key)
         if one is not None and (one.empty or (integer(one) == 0 and path != "lora.dropout")):
-            draft.note(one, "the other of the two sizes decides")
+            draft.note(one, "the other size decides")
         elif one is not None:
             draft.setting(path, one)
     if not draft.has("lora.rank"):
@@ -130,7 +130,7 @@ def _targets(draft: Draft, target: Entry | None) -> None:
 
 
 def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
-    """Layers at the end, or with a number below zero at the beginning; in these all modules or some; and others."""
+    """Train the last layers, or with a negative number the first, in full or some modules; and extra modules."""
     draft.put("freeze", True, kind)
     layers, inside = table.get("freeze_trainable_layers"), table.get("freeze_trainable_modules")
     count = None if layers is None or layers.empty else integer(layers)
@@ -139,7 +139,7 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
     elif layers is not None and count is None:
         draft.error(layers, "it takes a whole number")
     elif layers is not None and count == 0 and "freeze_extra_modules" not in table:
-        draft.error(layers, "0 trains no layer, and `freeze_extra_modules` names nothing else")
+        draft.error(layers, "0 trains no layer, and `freeze_extra_modules` names no other modules")
     elif layers is not None and count == 0:
         draft.note(layers, "no layer is trained")
     elif layers is not None and count is not None:
@@ -154,7 +154,8 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
 
 
 def quantized(draft: Draft, entry: Entry | None) -> None:
-    """The second layout's base of 4 or 8 bits under an adapter. Source: v1/plugins/model_plugins/quantization.py."""
+    """Quantization in the second layout: a base of 4 or 8 bits under an adapter. Source:
+    v1/plugins/model_plugins/quantization.py."""
     if entry is None or entry.empty:
         draft.note(entry, "nothing is quantized")
         return
@@ -181,7 +182,7 @@ def quantized(draft: Draft, entry: Entry | None) -> None:
     draft.mark(computed, "reserved", "# compute_dtype")
     draft.differs(
         "quant_config",
-        "LLaMA-Factory computes with the quantized weights in float16 unless `compute_dtype` names another, the spec "
-        "in the precision of the run",
+        "LLaMA-Factory computes with quantized weights in float16 unless `compute_dtype` is set, the spec in the "
+        "precision of the run",
         computed,
     )

@@ -1,5 +1,5 @@
-"""JSON to entries: a reader that keeps the line of every key. DeepSpeed's files are indented with tabs now and then,
-which YAML does not take."""
+"""Read JSON as entries with the line of every key. A YAML reader will not do: some DeepSpeed files are indented with
+tabs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def read(text: str, file: str) -> dict[str, Entry]:
 
 
 def unfolded(entry: Entry) -> Entry:
-    """A mapping that was written as a text of JSON, as command lines have it and transformers reads arguments such as
-    `gradient_checkpointing_kwargs` (training_args.py, `_VALID_DICT_FIELDS`); any other value as it is."""
+    """The mapping in a text of JSON, as command lines write arguments such as `gradient_checkpointing_kwargs`
+    (transformers' training_args.py, `_VALID_DICT_FIELDS`); any other value unchanged."""
     typed = entry.value
     if not isinstance(typed, str) or not (typed.startswith("{") and typed.rstrip().endswith("}")):
         return entry
@@ -124,7 +124,7 @@ class _Reader:
             if not self.take(":"):
                 raise self.wrong("`:` is expected")
             if key in out:
-                raise Unreadable(f"`{key[:60]}` stands twice, on line {out[key].line} and on line {line}", line)
+                raise Unreadable(f"`{key[:60]}` is given twice, on line {out[key].line} and on line {line}", line)
             out[key] = self.value(prefix + key, depth + 1, line)
             if self.take("}"):
                 return out

@@ -1,4 +1,4 @@
-"""Values that the sources share: what transformers calls optimizers, schedules, attention, dtypes and trackers."""
+"""Values that all sources share: transformers' names of optimizers, schedules, attention, dtypes and trackers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TRACKERS = ("wandb", "trackio", "tensorboard")
 OTHER_TRACKERS = (
     "azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "mlflow", "neptune", "swanlab",
 )  # fmt: skip
-"""Those of transformers that the language has not."""
+"""Trackers of transformers that the language does not have."""
 
 
 @cache
 def optimizers() -> dict[str, str]:
-    """transformers' name of each optimizer, to the language's. `adamw` itself is left out: it means what is usual."""
+    """The language's optimizer for each name of transformers; without `adamw`, which means the usual choice."""
     out: dict[str, str] = dict(KEYS["optim"].values)
     for name in stacks.names():
         stack = stacks.load(name)

@@ -1,4 +1,4 @@
-"""torchtune's keys by name: which setting each is, what changes nothing, and what the stack cannot do.
+"""torchtune's key table, and the components that an import knows by name.
 
 Source: torchtune 0.6.1, recipes/ and the signatures of the components that its files name.
 """
@@ -10,8 +10,8 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 KEYS = load("torchtune/keys.toml")
 RECIPES = ("policy_model", "ppo_epochs", "teacher_model", "kd_loss", "quantizer")
-"""Keys of recipes that the language does not have."""
-NO_TRAINING = "it names no optimizer: a file of evaluation, generation or quantization, which trains nothing"
+"""Keys that only recipes without a counterpart in the language have: the complete file is refused."""
+NO_TRAINING = "it names no optimizer: a file for evaluation, generation or quantization does not train"
 VISION = "the language trains models of text"
 
 COSINE = ("torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup",
@@ -22,11 +22,11 @@ PUBLISHERS = {
     "llama": "meta-llama", "code_llama": "meta-llama", "mistral": "mistralai", "gemma": "google", "phi": "microsoft",
     "qwen": "Qwen",
 }  # fmt: skip
-"""Who publishes the models of a folder of torchtune.models, by the beginning of its name."""
+"""Publishers of models, by the beginning of the folder name in torchtune.models."""
 FOLDERS = r"(?:Meta-Llama|Llama|CodeLlama|Mistral|gemma|[Pp]hi|Qwen)-?[\w.\-]*"
-"""Folders that `tune download PUBLISHER/NAME` writes by itself."""
+"""Names of the folders that `tune download PUBLISHER/NAME` writes."""
 FUSED = ("phi3", "phi4")
-"""Folders of models whose published layers are qkv_proj and gate_up_proj."""
+"""Families whose published layers are qkv_proj and gate_up_proj."""
 
 
 def at(entries: Entries, path: str) -> Entry | None:

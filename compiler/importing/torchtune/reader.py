@@ -1,4 +1,4 @@
-"""torchtune's YAML: the full, LoRA and DPO recipes, with what their components have by default written out.
+"""Import torchtune's YAML: the full, LoRA and DPO recipes, with the defaults of their components written out.
 
 Source: torchtune 0.6.1, recipes/full_finetune_*.py, lora_finetune_*.py, *_dpo_*.py and the components that they build.
 """
@@ -38,7 +38,7 @@ NOT_SET = "not set: torchtune's own"
 
 
 def torchtune(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
-    """The draft of a recipe's file."""
+    """The draft of a file for a recipe."""
     entries = Lookups({key: _interpolated(one, entries) for key, one in entries.items()}, set())
     loss = component(at(entries, "loss")).rpartition(".")[2]
     method = overrides.method or ("dpo" if loss in PAIRS else "sft")
@@ -88,7 +88,7 @@ def torchtune(entries: Entries, file: str, overrides: Overrides, launch: Entries
 
 
 def _interpolated(entry: Entry, entries: Entries) -> Entry:
-    """`${output_dir}/logs` with the value that the file gives the name."""
+    """Fill in references such as `${output_dir}/logs`."""
     if isinstance(entry.value, dict):
         return _with(entry, {key: _interpolated(one, entries) for key, one in entry.mapping.items()})
     if isinstance(entry.value, list):
@@ -109,7 +109,7 @@ def _with(entry: Entry, value: object) -> Entry:
 
 
 def _refused(entries: Entries) -> tuple[Entry, str] | None:
-    """The key of a recipe that the language will not have, and why."""
+    """The key that makes the complete file unusable, and the reason; None if the file can be imported."""
     for key in RECIPES:
         one = entries.get(key)
         if one is not None and not one.empty and "optimizer" in entries:
@@ -122,22 +122,22 @@ def _refused(entries: Entries) -> tuple[Entry, str] | None:
         if any("vision" in component(part) or "multimodal" in component(part) for part in parts):
             return parts[0].mapping["_component_"], VISION
         if key == "datasets" and one is not None:
-            return one, "no recipe of torchtune reads it but one for images"
+            return one, "only torchtune's recipe for images reads it"
     return None
 
 
 def _single_device(entries: Entries, file: str) -> bool:
-    """Whether the recipe is one of a single device, as torchtune names its files."""
+    """Whether the recipe is for a single device, by the file name."""
     return any(word in file for word in ("single_device", "low_memory"))
 
 
 def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
-    """The model by the folder of its weights, which `tune download` names as its repository."""
+    """Write the model: the folder of its weights has the name of its repository (`tune download`)."""
     made, folder = at(entries, "model._component_"), at(entries, "checkpointer.checkpoint_dir")
     parts = component(entries.get("model")).split(".")
     family = parts[2] if parts[:2] == ["torchtune", "models"] and len(parts) > 3 else ""
     if made is not None and not family:
-        draft.error(made, "no model of torchtune.models")
+        draft.error(made, "torchtune.models has no such model")
     elif made is not None:
         draft.mark(made, "mapped", "train")
     path = (text(folder) or "").rstrip("/").removesuffix("/original") if folder is not None else ""
@@ -158,11 +158,11 @@ def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
 
 
 def _run(draft: Draft, entries: Entries) -> None:
-    """The length of the run, its seed, precision and checkpoints."""
+    """Write the length of the run, its seed, precision and checkpoints."""
     most, epochs, seed, dtype = (entries.get(key) for key in ("max_steps_per_epoch", "epochs", "seed", "dtype"))
     steps = integer(most) if most is not None and not most.empty else None
     if most is not None and steps is None:
-        draft.note(most, "null: an epoch is all rows") if most.empty else draft.error(most, "it takes a whole number")
+        draft.note(most, "null: an epoch has all rows") if most.empty else draft.error(most, "it takes a whole number")
     elif most is not None and steps is not None:
         times = (integer(epochs) if epochs is not None else None) or 1
         old = draft.settings.pop("train.epochs", None)
@@ -171,27 +171,27 @@ def _run(draft: Draft, entries: Entries) -> None:
             draft.mark(old.entry, "mapped", f"train.steps = {steps * times}")
         draft.differs(
             "max_steps_per_epoch",
-            f"torchtune ends an epoch after {steps} steps or at the last row, and begins the next with rows drawn "
-            "anew; the spec counts the steps of all epochs",
+            f"torchtune ends an epoch after {steps} steps or at the last row, and shuffles again for the next; the "
+            "spec counts the steps of all epochs",
             most,
         )
     if seed is not None and seed.empty:
-        draft.note(seed, "null: torchtune draws one at each start, a bundle states one")
+        draft.note(seed, "null: torchtune chooses one at each start, a bundle states one")
     elif seed is not None:
         draft.setting("seed", seed)
     word = DTYPES.get((text(dtype) or "") if dtype is not None else "bf16")
     if dtype is not None and word not in ("bf16", "fp32"):
-        draft.error(dtype, "torchtune trains whole weights of bf16 and fp32 only", "write `dtype: bf16`")
+        draft.error(dtype, "torchtune trains in bf16 and fp32 only", "write `dtype: bf16`")
     elif dtype is not None and word is not None:
         draft.put("precision", word, dtype)
         draft.put("model.dtype", word, dtype)
     resume = entries.get("resume_from_checkpoint")
     if resume is not None and resume.off:
-        draft.note(resume, "no checkpoint is named; a bundle takes up its own")
+        draft.note(resume, "no checkpoint is named; a bundle resumes from its own")
 
 
 def _optimizer(draft: Draft, entries: Entries) -> None:
-    """The optimizer with its class's own numbers, clipping, and the schedule."""
+    """Write the optimizer with the defaults of its class, clipping, and the schedule."""
     made = at(entries, "optimizer._component_")
     name = KEYS["optimizer._component_"].values.get(component(entries.get("optimizer")), "")
     fused, betas, clip = (at(entries, key) for key in ("optimizer.fused", "optimizer.betas", "clip_grad_norm"))
@@ -208,7 +208,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
             draft.put("optimizer.betas", tuple(values), betas)
         else:
             draft.error(betas, "it takes two numbers")
-    draft.default("optimizer.lr", 1e-3, NOT_SET)  # the classes' own, of torch and of bitsandbytes
+    draft.default("optimizer.lr", 1e-3, NOT_SET)  # the default of the classes of torch and bitsandbytes
     draft.default("optimizer.weight_decay", 0.0 if name == "sgd" else 0.01, NOT_SET)
     most = number(clip) if clip is not None and not clip.empty else None
     if clip is not None and clip.empty:
@@ -222,14 +222,14 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
     draft.default("optimizer.clip", 0.0, NOT_SET)
     within = entries.get("optimizer_in_bwd")
     if within is not None:
-        draft.note(within, "it is off" if within.off else "a layer's step in the backward pass is the same arithmetic")
+        draft.note(within, "it is off" if within.off else "a step during the backward pass computes the same")
     _schedule(draft, entries.get("lr_scheduler"))
 
 
 def _schedule(draft: Draft, entry: Entry | None) -> None:
     made = None if entry is None else entry.mapping.get("_component_")
     if entry is None or entry.empty or made is None:
-        draft.put("schedule", "constant", None, "not set: the rate stays")
+        draft.put("schedule", "constant", None, "not set: the rate is constant")
         draft.note(entry, NULL)
         return
     if text(made) not in COSINE:
@@ -243,7 +243,7 @@ def _schedule(draft: Draft, entry: Entry | None) -> None:
     elif warm is not None:
         draft.error(warm, "it takes a whole number")
     if cycles is not None and number(cycles) == 0.5:
-        draft.note(cycles, "the rate falls once, to zero")
+        draft.note(cycles, "the rate falls to zero once")
     elif cycles is not None:
         draft.error(cycles, "the language has no such schedule")
 
@@ -266,21 +266,21 @@ def _loss(draft: Draft, entries: Entries, loss: str) -> None:
             draft.setting(KEYS[f"loss.{key}"].setting, one)
     reference, own = at(entries, "ref_checkpointer.checkpoint_dir"), at(entries, "checkpointer.checkpoint_dir")
     if reference is not None and own is not None and reference.value == own.value:
-        corpus.everything(draft, entries["ref_checkpointer"], "the reference is the model as it begins")
+        corpus.everything(draft, entries["ref_checkpointer"], "the reference is the initial model")
     elif reference is not None:
         draft.error(reference, KEYS["ref_checkpointer"].refused)
         corpus.everything(draft, entries["ref_checkpointer"], "the reference is refused")
 
 
 def _memory(draft: Draft, entries: Entries, alone: bool) -> None:
-    """Recomputation, what is kept in host memory, and how states are sharded."""
+    """Write recomputation, offloading to host memory, and sharding."""
     draft.default("memory.checkpointing", False, NOT_SET)
     away, cpu, split = (
         entries.get(key) for key in ("enable_activation_offloading", "fsdp_cpu_offload", "tensor_parallel_dim")
     )
     if draft.on(away):
         draft.note(away, "activations are recomputed")
-        draft.warn(away, "activations are recomputed, and stay on the GPU: this changes memory, not the loss")
+        draft.warn(away, "activations are recomputed instead of offloaded: this changes memory, not the loss")
     draft.default("strategy", "ddp" if alone else "fsdp", "torchtune's recipes for several devices shard by FSDP2")
     if cpu is not None and not cpu.off and not alone:
         draft.put("strategy.offload", "cpu", cpu)

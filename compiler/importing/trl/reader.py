@@ -1,4 +1,4 @@
-"""TRL's YAML as its scripts, Open-R1's and the handbook's read it: the trainer, the model and the data in one file."""
+"""Import TRL's YAML, as its scripts, Open-R1's and the handbook's read it: trainer, model and data in one file."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TELLING = (
     ("reward", ("center_rewards_coefficient",)),
     ("dpo", ("beta", "loss_type", "rpo_alpha", "precompute_ref_log_probs", "max_prompt_length", "reference_free")),
 )
-"""Names that only one method has, the most telling first."""
+"""Names that only one method has, the most specific first."""
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
-    """`--method`, else what the path says (`recipes/x/dpo/config.yaml`), else the names that only one method has.
+    """The method: `--method`, else a word of the path (`recipes/x/dpo/config.yaml`), else by names of one method only.
 
-    Many a model and recipe is called a distill without one: a path says it only of a file that names a teacher.
+    Many models and recipes have "distill" in their name without distilling: the word counts only with a teacher.
     """
     if overrides.method is not None:
         return overrides.method
@@ -51,7 +51,7 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
 
 
 def start(overrides: Overrides, entries: Entries, file: str) -> tuple[Draft, Stack]:
-    """An empty draft with its method and target, and the target whose defaults hold where the source is silent."""
+    """An empty draft with its method and target, and the stack whose defaults the source relies on."""
     method = method_of(overrides, file, entries, entries)
     entry, reports = entries.get("model_name_or_path"), entries.get("report_to")
     model = overrides.model or (text(entry) if entry is not None else None)
@@ -62,7 +62,7 @@ def start(overrides: Overrides, entries: Entries, file: str) -> tuple[Draft, Sta
 
 
 def given(draft: Draft, overrides: Overrides) -> None:
-    """What the command line itself names."""
+    """Write the model and the data of the command line."""
     draft.model = overrides.model or ""
     if overrides.data is not None:
         from xpc.compiler.importing.draft import Source
@@ -72,7 +72,7 @@ def given(draft: Draft, overrides: Overrides) -> None:
 
 def trl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None = None, zero: Entries | None = None,
         found: Machines | None = None) -> Draft:  # fmt: skip
-    """A configuration with, beside it, accelerate's and DeepSpeed's."""
+    """The draft of a configuration, with the files of accelerate (`launch`) and DeepSpeed (`zero`)."""
     draft, source = start(overrides, entries, file)
     arguments(draft, entries, overrides, source, launch, zero, found or Machines())
     return draft
@@ -80,7 +80,7 @@ def trl(entries: Entries, file: str, overrides: Overrides, launch: Entries | Non
 
 def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stack, launch: Entries | None,
               zero: Entries | None, found: Machines) -> None:  # fmt: skip
-    """Everything between the head of a draft and its end."""
+    """Write all settings of a started draft."""
     named = Lookups(trainer.canonical(entries), draft.seen)
     draft.keep(named, KEYS.column("comment"))
     _callbacks(draft, named.get("callbacks"))
@@ -113,7 +113,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
 
 
 def _callbacks(draft: Draft, entry: Entry | None) -> None:
-    """Open-R1's own: each checkpoint to a branch of its own."""
+    """Open-R1's callback: push each checkpoint to its own branch."""
     names = [] if entry is None or entry.empty else words(entry) or []
     if entry is None:
         return
@@ -121,14 +121,14 @@ def _callbacks(draft: Draft, entry: Entry | None) -> None:
         draft.put("save.hub", True, entry)
         draft.put("save.hub.checkpoint_branches", True, entry)
     elif names:
-        draft.reserve(entry, f"callbacks: {as_json(entry)}", "a bundle has the callbacks of its own runtime")
+        draft.reserve(entry, f"callbacks: {as_json(entry)}", "a bundle has only the callbacks of its runtime")
     else:
-        draft.note(entry, "it says nothing")
+        draft.note(entry, "it is empty")
 
 
 def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | None, zero: Entries | None,
           found: Machines) -> None:  # fmt: skip
-    """How states are sharded: a DeepSpeed file, the trainer's own words, accelerate's file."""
+    """Write how states are sharded: by a DeepSpeed file, the trainer's keys, or accelerate's file."""
     own = named.get("deepspeed")
     if zero is not None:
         zeros.zero(draft, zero)
@@ -140,14 +140,14 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | 
     sharding.trainer_fsdp(draft, named)
     if launch is not None:
         sharding.accelerate(draft, launch, overrides, found)
-    if "num_processes" in named:  # accelerate's own, which scripts of early 2025 read beside the trainer's
+    if "num_processes" in named:  # a key of accelerate that scripts of early 2025 read
         sharding.count(draft, named["num_processes"], "total", found)
-    draft.default("strategy", "ddp", "no source shards anything")
+    draft.default("strategy", "ddp", "no source shards states")
 
 
 def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
-    """The machines, the architecture of a model that is elsewhere, the target where it is not the default; and no
-    default of an evaluation that there is none of."""
+    """Write the machines, the architecture of a model in a missing folder, and a target other than the default; drop
+    the default of `eval.micro` if nothing is evaluated."""
     machines(draft, found, overrides)
     each, micro = draft.settings.get("eval.every"), draft.settings.get("eval.micro")
     if micro is not None and micro.entry is None and (each is None or each.text == "never"):

@@ -1,5 +1,5 @@
-"""The keys of transformers' TrainingArguments and of TRL's classes: the one table that TRL, Open-R1, the handbook,
-FastChat, LLaMA-Factory and command lines share. A key that decides one setting is read off the schema's `args`."""
+"""Keys of transformers' TrainingArguments and of TRL's classes, for all sources. A key that decides one setting is
+found by the column `args` of the schema."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from xpc.compiler.stacks import Stack
 PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
                kinds.DURATION, kinds.SHARE)  # fmt: skip
 COMBINED = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
-"""Settings of one argument that are read by a function of this module all the same."""
+"""Settings of one argument that functions of this folder read."""
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
             "accelerator_config")  # fmt: skip
-"""Arguments that transformers reads a mapping of, and a text of JSON, too."""
-PADS = "the dpo of the target pads all the same: this changes speed and memory, not the loss"
+"""Arguments that are a mapping, or a mapping as a text of JSON."""
+PADS = "the target's dpo pads anyway: this changes speed and memory, not the loss"
 
 
 def simple(name: str) -> Setting | None:
-    """The setting that one argument decides alone, in the same unit. A method's may have a name in each class."""
+    """The setting that one argument decides alone, in the same unit; a method's setting may have several names."""
     for row in TABLE:
         decides = row.args == (name,) or (row.methods and name in row.args)
         if decides and row.kind in PLAIN_KINDS and row.path not in COMBINED and not row.pending:
@@ -33,7 +33,7 @@ def simple(name: str) -> Setting | None:
 
 
 def canonical(entries: Entries) -> dict[str, Entry]:
-    """The entries under the names of the schema."""
+    """The entries, renamed to the names of the schema."""
     out: dict[str, Entry] = {}
     for name, entry in entries.items():
         out.setdefault(RENAMES.get(name, name), unfolded(entry) if name in MAPPINGS else entry)
@@ -41,10 +41,10 @@ def canonical(entries: Entries) -> dict[str, Entry]:
 
 
 def arguments(draft: Draft, entries: Entries) -> None:
-    """Every key of the trainer. Those without a fate afterwards are none of its."""
+    """Give a fate to every key that is the trainer's."""
     for old, new in RENAMES.items():
         if old in entries and new in entries:
-            draft.error(entries[old], f"`{new}` on line {entries[new].line} says the same", "keep one of the two")
+            draft.error(entries[old], f"`{new}` on line {entries[new].line} is the same setting", "keep one of the two")
     named = canonical(entries)
     for part in (_length, _precision, _optimizer, schedule.schedule, switches.intervals, switches.trackers,
                  switches.checkpointing, switches.packing, switches.switches, switches.hub, switches.accelerator,
@@ -56,7 +56,7 @@ def arguments(draft: Draft, entries: Entries) -> None:
 
 
 def one(draft: Draft, name: str, entry: Entry) -> None:
-    """A key that decides one setting, changes nothing, or belongs under `extra`."""
+    """Read a key that is one setting, irrelevant, refused, or kept under `extra`."""
     row = simple(name)
     if row is not None and row.methods and draft.method not in row.methods:
         if entry.off:
