@@ -1,7 +1,8 @@
-"""`xpc import`: somebody else's configuration to a spec, every key of it accounted for.
+"""`xpc import`: another tool's configuration becomes a spec, and every key of it gets a fate.
 
-One module a source format (`trlyaml`, `command`, `deepspeed`, `llamafactory`, `axolotl`); they share the keys of
-transformers and TRL (`trainer`, `switches`, `online`), of the model and its data (`model`, `corpus`) and of the launch
-(`sharding`, `zero`). A key is mapped to a setting, kept under `extra`, reserved for a later version, noted as of no
-effect with the reason, or an error that names its file and line. Nothing here touches files: `edge` does.
+A folder for each source: `trl`, `axolotl`, `llamafactory`, `torchtune`, `accelerate` (with DeepSpeed); `command.py` and
+`bundle.py` read command lines and bundles. All share `trl/` for the arguments of transformers and TRL, `accelerate/`
+for the launch, and `text/`, which reads YAML, JSON and shell scripts. A key becomes a setting, is kept under `extra` or
+in a comment, is irrelevant for a stated reason, or is an error with its file and line. `keys.py` reads the key tables.
+Only `cli.py` reads and writes files.
 """

@@ -1,4 +1,4 @@
-"""An emitted bundle back to its spec: what was written, without what the compiler filled in, and the files it names."""
+"""Import a bundle: its spec without what the compiler filled in, and the files that the spec names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from xpc.compiler.files.written import lines, written
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import Asked, load
+from xpc.compiler.importing.overrides import Overrides, load
 from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.lower.specfile import quoted
 from xpc.grammar.format import format_file
@@ -18,17 +18,17 @@ from xpc.grammar.source import Source
 DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 
 
-def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draft:
-    """The draft of a bundle's folder, whose files `read` gives. Raises Unreadable for a folder that is none."""
-    said, stated = read("spec.xp"), read("trainer_args.json")
-    if said is None or stated is None:
-        raise Unreadable("it is not a bundle: spec.xp and trainer_args.json are what a bundle has")
+def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides) -> Draft:
+    """The draft of a bundle's folder; `read` gives its files. Raises Unreadable for any other folder."""
+    spec, stated = read("spec.xp"), read("trainer_args.json")
+    if spec is None or stated is None:
+        raise Unreadable("it is not a bundle: a bundle has spec.xp and trainer_args.json")
     try:
         payload = json.loads(stated)
         sets = (payload["data"].get("evaluation") or {}).get("sets", [])
         sources = [*payload["data"]["sources"], *(source for one in sets for source in one["sources"])]
-        draft = Draft(load(payload["target"]), payload["method"]["name"], asked.stem)
-        said_lines = lines(said.decode("utf-8"))
+        draft = Draft(load(payload["target"]), payload["method"]["name"], overrides.stem)
+        spec_lines = lines(spec.decode("utf-8"))
         copies = [
             (one["bundled"], source["path"], one["path"] if one is not source else None)
             for source in sources
@@ -37,35 +37,35 @@ def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draf
         ]
         texts = all(isinstance(one, str) or (one is None and at == 2) for each in copies for at, one in enumerate(each))
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise Unreadable("its trainer_args.json is none of this version") from error
+        raise Unreadable("its trainer_args.json was not written by this version") from error
     if not texts:
-        raise Unreadable("its trainer_args.json is none of this version")
+        raise Unreadable("its trainer_args.json was not written by this version")
     places: dict[str, str] = {}
     for inside, path, part in copies:
-        data = read(_own(inside))
+        data = read(_bundle_name(inside))
         if data is None:
-            raise Unreadable(f"`{inside}` is not there")
+            raise Unreadable(f"`{inside}` does not exist")
         plain = places.get(path) or (_plain(inside) if part is None else _folder_name(path))
-        if part is None and draft.files.get(plain, data) != data:  # of two files of one name
+        if part is None and draft.files.get(plain, data) != data:  # another file of this name
             plain = inside
         while path not in places and part is not None and plain in places.values():
             plain += "_"
         places[path] = plain
-        draft.files[plain if part is None else _own(f"{plain}/{part}")] = data
-    for line in said_lines:
+        draft.files[plain if part is None else _bundle_name(f"{plain}/{part}")] = data
+    for line in spec_lines:
         entry = Entry(line.code.strip().rstrip(" {"), None, f"{name}/spec.xp", line.number, line.code.strip())
         if line.filled:
             draft.note(entry, line.note)
         elif line.code.strip() not in ("", "}"):
             draft.mark(entry, "mapped", line.code.strip(), line.note or "the spec")
-    text = written(said_lines)
+    text = written(spec_lines)
     for path, plain in places.items():
         text = text.replace(quoted(path), quoted(plain))
     for inside in dict.fromkeys(re.findall(r'"(files/[^":]+)', text)):
-        data = read(_own(inside))
+        data = read(_bundle_name(inside))
         if data is None:
-            raise Unreadable(f"`{inside}` is not there")
-        if inside.count("/") > 1:  # a task of the harness: its folder holds all that it names
+            raise Unreadable(f"`{inside}` does not exist")
+        if inside.count("/") > 1:  # a task of the harness: all its files are in its folder
             draft.files.update(_folder(inside.rpartition("/")[0] + "/", read))
             continue
         draft.files[_plain(inside)] = data
@@ -78,24 +78,24 @@ def bundle(name: str, read: Callable[[str], bytes | None], asked: Asked) -> Draf
 
 
 def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes]:
-    """The files of a bundle below a folder, as its bundle.toml lists them."""
+    """The files of a bundle in a folder, as its bundle.toml lists them."""
     import tomllib
 
     try:
         listed = tomllib.loads((read("bundle.toml") or b"").decode())["files"]
     except (KeyError, ValueError) as error:
         raise Unreadable("its bundle.toml lists no files") from error
-    found = {name: read(_own(name)) for name in listed if name.startswith(folder)}
+    found = {name: read(_bundle_name(name)) for name in listed if name.startswith(folder)}
     lacking = [name for name, data in found.items() if data is None]
     if lacking:
-        raise Unreadable(f"`{lacking[0]}` is not there")
+        raise Unreadable(f"`{lacking[0]}` does not exist")
     return {name: data for name, data in found.items() if data is not None}
 
 
-def _own(name: str) -> str:
-    """The name, where it is one that a bundle has: what is read here is written beside the new spec under this name.
+def _bundle_name(name: str) -> str:
+    """A checked name of a file in a bundle, which is also its name next to the new spec.
 
-    Raises Unreadable for one that leads elsewhere; a bundle may come from anybody.
+    Raises Unreadable for a name that leads elsewhere: a bundle may come from anybody.
     """
     plain = name.isprintable() and name.startswith(("data/", "files/"))
     if not plain or any(part in ("", ".", "..") for part in name.split("/")):
@@ -104,10 +104,10 @@ def _own(name: str) -> str:
 
 
 def _folder_name(path: str) -> str:
-    """Where the files of a data folder go."""
+    """The folder for the files of a data folder."""
     return "data/" + (path.rstrip("/").rpartition("/")[2].strip(".") or "rows")
 
 
 def _plain(name: str) -> str:
-    """The name of a bundle's copy without its digest, which compiling puts there again."""
+    """The name of a bundle's copy without its digest, which compiling adds again."""
     return DIGEST.sub("", name)

@@ -1,4 +1,4 @@
-"""`xpc import` as a command: the one module of the importers that reads and writes files."""
+"""The command `xpc import`: the only module of the importers that reads and writes files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xpc.compiler.files.workspace import MAX_DATA, Workspace, read_file
 from xpc.compiler.importing import report
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import emit
-from xpc.compiler.importing.overrides import Asked, Machines, load, machine, machines
+from xpc.compiler.importing.overrides import Machines, Overrides, load, machine, machines
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import MAX_SIZE, Entry, Unreadable
@@ -33,7 +33,7 @@ LLAMAFACTORY = ("stage", "finetuning_type", "template", "cutoff_len", "dataset_d
 
 @record
 class Read:
-    """A source: its name, its text, and its folder for the files that it names."""
+    """A source: its name, its text, and the folder in which the files that it names are looked for."""
 
     name: str
     text: str
@@ -41,16 +41,16 @@ class Read:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The whole command: 0 where every key found its place, 1 (and nothing is written) else. Raises UsageError."""
+    """Run the command: 0 if every key has a place, else 1, and nothing is written. Raises UsageError."""
     if (options.file is None) == (options.command_line is None):
         raise UsageError("import takes a FILE, or --command 'torchrun ...'")
     if options.file is not None and os.path.isdir(options.file):
         source = Read(os.path.normpath(options.file), "", os.path.abspath(options.file))
     else:
         source = Read("--command", options.command_line, os.getcwd()) if options.file is None else read(options.file)
-    asked = _asked(options, source)
+    overrides = overrides_of(options, source)
     try:
-        draft = convert(source, options, asked)
+        draft = convert(source, options, overrides)
     except Unreadable as error:
         place = f"{source.name}:{error.line}" if error.line else source.name
         raise UsageError(f"{place}: {error}") from error
@@ -64,14 +64,14 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(text)
     sys.stderr.write(report.as_text(draft, options.report == "text"))
     if draft.wrong:
-        print("nothing was written: an error stands", file=sys.stderr)
+        print("nothing was written: there are errors", file=sys.stderr)
     elif out not in (None, "-"):
         print(f"wrote {out}; `xpc check {shlex.quote(out)}` says whether it compiles", file=sys.stderr)
     return int(draft.wrong)
 
 
 def read(path: str) -> Read:
-    """A file as text. Raises UsageError."""
+    """A file, or `-` for standard input, as text. Raises UsageError."""
     try:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
@@ -88,7 +88,8 @@ def read(path: str) -> Read:
     return Read(name, text, os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd())
 
 
-def _asked(options: argparse.Namespace, source: Read) -> Asked:
+def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
+    """What the command line decides over the source. Raises UsageError."""
     try:
         hardware = None if options.hardware is None else machine(options.hardware)
     except ValueError as error:
@@ -101,21 +102,21 @@ def _asked(options: argparse.Namespace, source: Read) -> Asked:
     stem = os.path.basename(named).partition(".")[0] or "import"
     stem = "".join(c if (c.isalnum() and c.isascii()) or c in "-_." else "-" for c in stem).strip("-") or "import"
 
-    def beside(name: str) -> bytes | None:
+    def read_next_to(name: str) -> bytes | None:
         for folder in (source.folder, os.getcwd()):
             path = os.path.join(folder, name)
             if "\0" in name or Workspace(folder).outside_fault(name):  # a published file may come from anybody
                 continue
-            with suppress(OSError, ValueError):  # what is not there, larger, or never comes, is not read
+            with suppress(OSError, ValueError):  # a file that is missing, too large or endless is not read
                 return read_file(path, 4 * MAX_SIZE)
         return None
 
-    return Asked(stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
-                 _reference(options.data), beside)  # fmt: skip
+    return Overrides(stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
+                 _reference(options.data), read_next_to)  # fmt: skip
 
 
 def _reference(name: str | None) -> str | None:
-    """`--model` and `--data` as a spec types them: a reference as it stands, anything else between quotes."""
+    """`--model` and `--data` as a spec writes them: a reference unchanged, anything else in quotes."""
     if name is None:
         return None
     from xpc.compiler.lower.specfile import quoted
@@ -126,40 +127,40 @@ def _reference(name: str | None) -> str | None:
     return quoted(name) if problems else name
 
 
-def convert(source: Read, options: argparse.Namespace, asked: Asked) -> Draft:
+def convert(source: Read, options: argparse.Namespace, overrides: Overrides) -> Draft:
     """The draft of a source of any kind. Raises Unreadable and UsageError."""
     if options.file is not None and os.path.isdir(options.file):
         from xpc.compiler.importing.bundle import bundle
 
-        return bundle(source.name, lambda name: _inside(source.folder, name), asked)
+        return bundle(source.name, lambda name: _inside(source.folder, name), overrides)
     launch = None if options.accelerate is None else _table(read(options.accelerate))
     zero = None if options.deepspeed is None else _table(read(options.deepspeed))
     kind = options.kind or kind_of(source, options)
     if kind == "command":
         from xpc.compiler.importing.command import command
 
-        return command(source.text, source.name, asked, launch, zero)
+        return command(source.text, source.name, overrides, launch, zero)
     table = _table(source)
-    draft = _draft(kind, table, source, asked, launch, zero)
+    draft = _draft(kind, table, source, overrides, launch, zero)
     for one in (table, launch or {}, zero or {}, *draft.read):
         _repeated(draft, one)
     return draft
 
 
 def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
-    """A warning for each key that a file has twice with different values: YAML readers take the last."""
+    """Warn for each key that a file has twice with different values: YAML readers take the last."""
     for one in table.values():
         if one.earlier:
-            draft.warn(one, f"it stands on line {one.earlier}, too, with another value; the last counts")
+            draft.warn(one, f"line {one.earlier} has it, too, with another value; the last counts")
         for part in (one, *(one.value if isinstance(one.value, list) else [])):
             _repeated(draft, part.mapping)
 
 
-def _draft(kind: str, table: dict[str, Entry], source: Read, asked: Asked, launch: dict[str, Entry] | None,
+def _draft(kind: str, table: dict[str, Entry], source: Read, overrides: Overrides, launch: dict[str, Entry] | None,
            zero: dict[str, Entry] | None) -> Draft:  # fmt: skip
-    """The draft of a source that is no command, by its kind."""
+    """The draft of a file, by its kind."""
     if kind == "trl":
-        return trl(table, source.name, asked, launch, zero)
+        return trl(table, source.name, overrides, launch, zero)
     if kind in ("llamafactory", "axolotl", "torchtune"):
         if kind == "llamafactory":
             from xpc.compiler.importing.llamafactory.reader import llamafactory as other
@@ -167,16 +168,16 @@ def _draft(kind: str, table: dict[str, Entry], source: Read, asked: Asked, launc
             from xpc.compiler.importing.torchtune.reader import torchtune as other
         else:
             from xpc.compiler.importing.axolotl.reader import axolotl as other
-        return other(table, source.name, asked, launch, zero)
-    return fragment(table, kind, asked)
+        return other(table, source.name, overrides, launch, zero)
+    return fragment(table, kind, overrides)
 
 
 def _inside(folder: str, name: str) -> bytes | None:
-    """A file of a bundle, never one outside of it."""
+    """A file of a bundle, never one outside it."""
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None
-    if os.path.getsize(path) > MAX_DATA:  # the compiler copies nothing that is larger
+    if os.path.getsize(path) > MAX_DATA:  # the compiler copies no larger files
         raise Unreadable(f"`{name[:80]}` is larger than {MAX_DATA // 2**20} MiB")
     try:
         return read_file(path, MAX_DATA)
@@ -184,32 +185,32 @@ def _inside(folder: str, name: str) -> bytes | None:
         return None
 
 
-def fragment(table: dict[str, Entry], kind: str, asked: Asked) -> Draft:
-    """A file of accelerate or DeepSpeed alone: a base that a spec `extends`, or a spec where the rest is named."""
+def fragment(table: dict[str, Entry], kind: str, overrides: Overrides) -> Draft:
+    """A file of accelerate or DeepSpeed alone: a base for `extends`, or a spec if options name the model and data."""
     from xpc.compiler.importing.accelerate import config as sharding
     from xpc.compiler.importing.accelerate import deepspeed as zero
 
-    draft = Draft(load(asked.target or stacks.DEFAULT), asked.method or "sft", asked.stem)
-    given(draft, asked)
+    draft = Draft(load(overrides.target or stacks.DEFAULT), overrides.method or "sft", overrides.stem)
+    given(draft, overrides)
     found = Machines()
     if kind == "deepspeed":
         zero.zero(draft, table)
     else:
-        sharding.accelerate(draft, table, asked, found)
-    if found.said or asked.hardware or asked.nodes:
-        machines(draft, found, asked)
-    if asked.target is not None:
-        draft.put("target", asked.target)
-    if asked.method is not None:
-        draft.put("method", asked.method)
-    draft.settle(table, (), {})
+        sharding.accelerate(draft, table, overrides, found)
+    if found.entries or overrides.hardware or overrides.nodes:
+        machines(draft, found, overrides)
+    if overrides.target is not None:
+        draft.put("target", overrides.target)
+    if overrides.method is not None:
+        draft.put("method", overrides.method)
+    draft.settle(table)
     for one in draft.read:
-        draft.settle(one, (), {})
+        draft.settle(one)
     return draft
 
 
 def kind_of(source: Read, options: argparse.Namespace) -> str:
-    """What a source is, by its keys. Raises UsageError where that cannot be seen."""
+    """The kind of a source, by its keys. Raises Unreadable."""
     if options.file is None or source.name.endswith((".sh", ".bash")) or source.text.startswith("#!"):
         return "command"
     try:
@@ -242,7 +243,7 @@ def _table(source: Read) -> dict[str, Entry]:
 
 
 def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
-    """The spec and the files that it names, beside each other. Another file of the name is kept. Raises UsageError."""
+    """Write the spec and its files to one folder. An existing file is kept without `--force`. Raises UsageError."""
     to_file = out not in (None, "-")
     folder = os.path.dirname(os.path.abspath(str(out))) if to_file else os.getcwd()
     files = {os.path.join(folder, name): data for name, data in draft.files.items()}
@@ -251,9 +252,9 @@ def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
     try:
         for path, data in files.items():
             if os.path.exists(path) and not os.path.isfile(path):
-                raise UsageError(f"{path} is no regular file: nothing is written over it")
+                raise UsageError(f"{path} is not a regular file, and is not replaced")
             if os.path.lexists(path) and not force and not _holds(path, data):
-                raise UsageError(f"{path} is there already: --force replaces it")
+                raise UsageError(f"{path} exists already: --force replaces it")
         replace_files(files)
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error

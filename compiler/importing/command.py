@@ -1,17 +1,18 @@
-"""A command line or a script: the launcher's options, the program, and the arguments that transformers would parse."""
+"""Import a command line or a script: the launcher's options, the program, and the arguments of transformers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from xpc.compiler.importing import keys
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
-from xpc.compiler.importing.overrides import Asked, Machines, load, native
+from xpc.compiler.importing.overrides import Machines, Overrides, load, native
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
-from xpc.compiler.importing.text.entries import Entry, Unreadable, boolean, text
+from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, boolean, text
 from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.importing.trl.vicuna import VICUNA
@@ -19,28 +20,14 @@ from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import DEFAULT, names
 from xpc.grammar.record import evolve, record
 
-Entries = Mapping[str, Entry]
-
-QUIET_LAUNCH = (
-    "node_rank", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "standalone",
-    "max_restarts", "monitor_interval", "start_method", "role", "log_dir", "redirects", "tee", "local_addr", "hostfile",
-    "include", "exclude", "launcher", "launcher_args", "main_process_port", "main_process_ip", "machine_rank",
-    "same_network", "rdzv_conf", "main_training_function", "no_python", "bind_cores_to_rank", "local_ranks_filter",
-    "gpu_ids", "mixed_precision", "multi_gpu", "quiet", "debug", "num_cpu_threads_per_process", "enable_cpu_affinity",
-    "logs_specs", "max_train_steps", "save_pid", "elastic_training", "force_multi",
-)  # fmt: skip
-"""Options of launchers that say how processes find each other; `launch.sh` has its own."""
-SWITCHES = (
-    "standalone", "multi_gpu", "use_deepspeed", "use_fsdp", "cpu", "use_cpu", "no_python", "quiet", "debug",
-    "module", "m", "same_network", "enable_cpu_affinity", "tpu", "no_local_rank", "force_multi", "save_pid",
-)  # fmt: skip
+KEYS = keys.load("launchers.toml")
 ENVIRONMENT = {"WANDB_PROJECT": "wandb_project"}
 FASTCHAT = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
 
 @record
 class Line:
-    """A call taken apart: launcher, its options, the program, the program's arguments."""
+    """A parsed command: the launcher, its options, the program, its arguments, and words without a key (`rest`)."""
 
     launcher: str
     options: dict[str, Entry]
@@ -49,24 +36,24 @@ class Line:
     rest: tuple[Word, ...] = ()
 
 
-def command(text_: str, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
-    """The draft of the one training command of a script. Raises Unreadable where there is none or more than one."""
+def command(text_: str, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
+    """The draft of the training command of a script. Raises Unreadable unless there is exactly one."""
     found = [one for one in calls(text_) if one.words]
     training = [one for one in found if _trains(one.words)]
     if len(training) != 1:
         lines = ", ".join(str(one.words[0].line) for one in training[:8])
-        raise Unreadable(f"it holds {len(training)} training commands, on lines {lines}" if training else
-                         "it holds no training command (torchrun, accelerate launch, deepspeed, trl)")  # fmt: skip
+        raise Unreadable(f"it has {len(training)} training commands, on lines {lines}" if training else
+                         "it has no training command (torchrun, accelerate launch, deepspeed, trl)")  # fmt: skip
     environment = [word for one in calls(text_) for word in one.environment]
     line = _taken_apart(training[0], file)
-    return _draft(line, environment, file, asked, launch, zero)
+    return _draft(line, environment, file, overrides, launch, zero)
 
 
 def _trains(words: Sequence[Word]) -> bool:
     name = os.path.basename(words[0].text)
     if name in ("torchrun", "deepspeed", "trl"):
         return True
-    if name in ("llamafactory-cli", "axolotl"):  # they export, serve and evaluate, too
+    if name in ("llamafactory-cli", "axolotl"):  # other verbs export, serve and evaluate
         return len(words) > 1 and words[1].text in llamafactory_command.VERBS
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")
@@ -101,8 +88,9 @@ def _taken_apart(call: Call, file: str) -> Line:
 
 
 def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:
-    """The launcher's options up to the program; `-m` names a module."""
+    """The launcher's options, the program (or the module of `-m`), and the words after it."""
     out: dict[str, Entry] = {}
+    flags = KEYS.column("flag")
     while words:
         word = words.pop(0)
         if not word.text.startswith("-"):
@@ -113,7 +101,7 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
             return out, words.pop(0).text if words else "", words
         if equals:
             out[key] = Entry(f"{key}", value, file, word.line, value)
-        elif key in SWITCHES or not words or words[0].text.startswith("-") or words[0].text.endswith(".py"):
+        elif key in flags or not words or words[0].text.startswith("-") or words[0].text.endswith(".py"):
             out[key] = Entry(key, True, file, word.line)
         else:
             one = words.pop(0)
@@ -122,7 +110,7 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
 
 
 def _arguments(words: list[Word], file: str) -> tuple[dict[str, Entry], list[Word]]:
-    """`--key value`, `--key=value`, `--key` and `--key a b c`; and the words before the first key as they are."""
+    """The values of `--key value`, `--key=value`, `--key` and `--key a b c`, and the words before the first key."""
     out: dict[str, Entry] = {}
     rest: list[Word] = []
     while words and not words[0].text.startswith("--"):
@@ -137,13 +125,13 @@ def _arguments(words: list[Word], file: str) -> tuple[dict[str, Entry], list[Wor
         off = not values and key.startswith("no_") and _switched_off(key[3:])
         key = key[3:] if off else key
         if key in out:
-            raise Unreadable(f"`--{key[:60]}` stands twice", word.line)
+            raise Unreadable(f"`--{key[:60]}` is given twice", word.line)
         out[key] = Entry(key, False, file, word.line) if off else _entry(key, values, file, word.line)
     return out, rest
 
 
 def _switched_off(key: str) -> bool:
-    """Whether the parser of the arguments has `--no_KEY`: transformers' HfArgumentParser makes it of what is on."""
+    """Whether `--no_KEY` exists: transformers' HfArgumentParser adds it for arguments that are on by default."""
     stacks = [load(name) for name in names()]
     return any(
         key in fields and fields[key].declared is True
@@ -162,45 +150,47 @@ def _entry(key: str, values: list[Word], file: str, line: int) -> Entry:
     return jsontext.unfolded(Entry(key, values[0].text, file, line, values[0].text))
 
 
-def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch: Entries | None,
+def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,
            zero: Entries | None) -> Draft:  # fmt: skip
     found, options = Machines(), line.options
     entries = dict(line.arguments)
     config = entries.pop("config", None)
     if llamafactory_command.is_llamafactory(line.program, entries):
-        return _factory(line, environment, file, asked, launch, zero)
+        return _factory(line, environment, file, overrides, launch, zero)
     if line.program.startswith("axolotl"):
-        raise Unreadable(f"`{line.program}` reads a file: import that file")
-    said: list[Entry] = []
+        raise Unreadable(f"`{line.program}` reads a file: import that file instead")
+    overridden: list[Entry] = []
     if config is not None:
-        table = _file(config, asked)
-        said += [one for key, one in table.items() if key in entries]
+        table = _file(config, overrides)
+        overridden += [one for key, one in table.items() if key in entries]
         entries = {**table, **entries}
-    method = asked.method or _method(line.program)
+    method = overrides.method or _method(line.program)
     wandb = [Entry(ENVIRONMENT[name], value, file, word.line) for word in environment
              for name, _, value in [word.text.partition("=")] if name in ENVIRONMENT]  # fmt: skip
     entries.update({one.key: one for one in wandb if one.key not in entries})
     chat = "fastchat" in line.program or any(key in entries for key in FASTCHAT)
-    draft, source = trlyaml.start(evolve(asked, method=method or ("sft" if chat else None)), entries, file)
+    draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, file)
     if config is not None:
         draft.mark(config, "mapped", "the file was read")
-        for over in said:
-            draft.note(over, f"line {entries[over.key].line} of the command says otherwise")
+        for over in overridden:
+            draft.note(over, f"line {entries[over.key].line} of the command overrides it")
     if chat:
-        entries = fastchat(draft, entries, line.program, asked)
-        source, _ = native({"evaluation_strategy"}, draft.method, None)  # its scripts are of that time
+        entries = fastchat(draft, entries, line.program, overrides)
+        source, _ = native({"evaluation_strategy"}, draft.method, None)  # its scripts were written for that stack
     named = options.get("config_file")
-    lost = named is not None and launch is None and asked.read(text(named) or "") is None
+    lost = named is not None and launch is None and overrides.read(text(named) or "") is None
     if named is not None and launch is None and not (lost and sharding.missing_launch(draft, named, text(named) or "")):
-        launch = _file(named, asked, "--accelerate")
+        launch = _file(named, overrides, "--accelerate")
         draft.mark(named, "mapped", "the file was read")
         draft.read.append(launch)
     launch = _launcher(draft, line, found, launch)
     for path in ("deepspeed", "deepspeed_config"):
         chosen = entries.get(path)
         if chosen is not None and isinstance(chosen.value, str) and chosen.value.startswith("$") and zero is None:
-            draft.error(chosen, "no variable of the script says which file", "`--deepspeed FILE` names it")
-    trlyaml.arguments(draft, entries, asked, source, launch, zero, found)
+            draft.error(
+                chosen, "the script does not set the variable that names the file", "`--deepspeed FILE` names it"
+            )
+    trlyaml.arguments(draft, entries, overrides, source, launch, zero, found)
     for word in environment:
         _environment(draft, word, file)
     for word in line.rest:
@@ -208,19 +198,19 @@ def _draft(line: Line, environment: list[Word], file: str, asked: Asked, launch:
     return draft
 
 
-def _factory(line: Line, environment: list[Word], file: str, asked: Asked, launch: Entries | None,
+def _factory(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,
              zero: Entries | None) -> Draft:  # fmt: skip
     rest, named, table = list(line.rest), line.options.get("config_file"), None
     if rest and rest[0].text.endswith((".yaml", ".yml", ".json")):
         word = rest.pop(0)
-        table = _file(Entry("config", word.text, file, word.line), asked)
+        table = _file(Entry("config", word.text, file, word.line), overrides)
     if named is not None and launch is None:
-        launch = _file(named, asked)
-    said = [Entry(f"${name}", value, file, word.line, value) for word in environment
+        launch = _file(named, overrides)
+    variables = [Entry(f"${name}", value, file, word.line, value) for word in environment
             for name, _, value in [word.text.partition("=")]]  # fmt: skip
     alone = {"nproc_per_node": Entry("python", 1, file, 0)} if line.launcher == "python" else {}
     draft = llamafactory_command.factory(
-        line.program, line.arguments, rest, {**line.options, **alone}, said, file, asked, table, launch, zero
+        line.program, line.arguments, rest, {**line.options, **alone}, variables, file, overrides, table, launch, zero
     )
     for word in environment:
         _environment(draft, word, file)
@@ -236,18 +226,18 @@ def _environment(draft: Draft, word: Word, file: str) -> None:
         draft.note(entry, "the environment of the launch")
 
 
-def _file(entry: Entry, asked: Asked, option: str = "") -> dict[str, Entry]:
+def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Entry]:
     """A YAML or JSON file that an option names. Raises Unreadable."""
     name = text(entry) or ""
-    data = asked.read(name)
+    data = overrides.read(name)
     if data is None:
-        raise Unreadable(f"`{name[:80]}` is not there{option and f'; `{option} FILE` says where it is'}", entry.line)
+        raise Unreadable(f"`{name[:80]}` does not exist{option and f'; `{option} FILE` names it'}", entry.line)
     body = data.decode("utf-8-sig", "replace")
     return jsontext.read(body, name) if body.lstrip().startswith("{") else yamltext.read(body, name)
 
 
 def _method(program: str) -> str | None:
-    """What the program's name says: `sft.py`, `open_r1/grpo.py`, `trl dpo`."""
+    """The method in the program's name: `sft.py`, `open_r1/grpo.py`, `trl dpo`."""
     words = (
         program.lower()
         .replace(".py", "")
@@ -261,34 +251,35 @@ def _method(program: str) -> str | None:
 
 
 def _launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
-    """The options of the launcher: processes, nodes, and what accelerate's file would say."""
+    """The launcher's options: processes, nodes, and what accelerate's file can have, too."""
     table = dict(launch or {})
     extra: dict[str, Entry] = {}
+    irrelevant = KEYS.column("irrelevant")
     for key, one in line.options.items():
         if key == "config_file":
             continue
         if key in ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", "num_machines"):
             slot = {"nproc_per_node": "each", "num_gpus": "each", "num_processes": "total"}.get(key, "nodes")
             if text(one) in ("gpu", "auto", "-1"):
-                draft.note(one, "as many as there are: `--hardware` says how many")
+                draft.note(one, "all devices of the node: `--hardware` sets how many")
             else:
                 sharding.count(draft, one, slot, found)
                 if key in ("num_processes", "num_machines") and key in table:
-                    draft.note(table.pop(key), f"line {one.line} of the command says otherwise")
-        elif line.launcher == "accelerate" and key not in QUIET_LAUNCH:
+                    draft.note(table.pop(key), f"line {one.line} of the command overrides it")
+        elif line.launcher == "accelerate" and key not in irrelevant:
             extra[key] = one
         elif key == "mixed_precision" and line.launcher == "accelerate":
             table["mixed_precision"] = one
-        elif key in QUIET_LAUNCH:
-            draft.note(one, "launch.sh starts the processes in its own way")
+        elif key in irrelevant:
+            draft.note(one, irrelevant[key])
         else:
-            draft.error(one, f"no option of {line.launcher} that is known here")
+            draft.error(one, f"an unknown option of {line.launcher}")
     return _accelerate(draft, extra, table) or None
 
 
 def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]) -> dict[str, Entry]:
-    """accelerate's options as its file would have them: `--use_fsdp --fsdp_version 2`."""
-    zero = {key: one for key, one in options.items() if key in ZERO}
+    """accelerate's options, such as `--use_fsdp --fsdp_version 2`, in the layout of its file."""
+    zero = {key: one for key, one in options.items() if key in KEYS.column("renamed")}
     fsdp = {key: one for key, one in options.items() if key.startswith("fsdp_")}
     for switch, kind, inside, block in (("use_deepspeed", "DEEPSPEED", zero, "deepspeed_config"),
                                         ("use_fsdp", "FSDP", fsdp, "fsdp_config")):  # fmt: skip
@@ -308,17 +299,9 @@ def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]
     return table
 
 
-ZERO = (
-    "zero_stage", "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path",
-    "offload_param_nvme_path", "gradient_accumulation_steps", "gradient_clipping", "zero3_init_flag",
-    "zero3_save_16bit_model", "deepspeed_hostfile", "deepspeed_exclusion_filter", "deepspeed_inclusion_filter",
-    "deepspeed_multinode_launcher", "deepspeed_config_file", "deepspeed_moe_layer_cls_names",
-)  # fmt: skip
-
-
-def fastchat(draft: Draft, entries: dict[str, Entry], program: str, asked: Asked) -> dict[str, Entry]:
-    """FastChat's scripts: their own template with the loss on answers, its LoRA defaults, its attention."""
-    draft.stack = load(asked.target or DEFAULT)
+def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:
+    """FastChat's scripts: their chat template with the loss on answers, their LoRA defaults and their attention."""
+    draft.stack = load(overrides.target or DEFAULT)
     out = dict(entries)
     tuned = "train_lora" in program or "q_lora" in entries
     low = out.pop("q_lora", None)
@@ -338,7 +321,7 @@ def fastchat(draft: Draft, entries: dict[str, Entry], program: str, asked: Asked
         draft.put("model.attn", "flash2" if str(flash.value).lower() == "true" else "eager", flash)
     else:
         memory = "train_mem" in program
-        why = "train_mem.py puts flash attention in" if memory else "the attention of FastChat's transformers"
+        why = "train_mem.py turns flash attention on" if memory else "the attention of FastChat's transformers"
         draft.put("model.attn", "flash2" if memory else "eager", None, why)
     name = f"{draft.stem}.chat_template.jinja"
     if "chat_template" not in out:
@@ -346,7 +329,7 @@ def fastchat(draft: Draft, entries: dict[str, Entry], program: str, asked: Asked
         draft.put("model.chat_template", name, None, "the conversation that FastChat's scripts write")
         draft.put("model.pad", "<unk>", None, "FastChat pads with the unknown token")
         draft.put("method.assistant_only", True, None, "FastChat masks the questions")
-        draft.warn(None, "FastChat masks questions and pads with `<unk>`: the spec says so with a template that is "
-                   "written beside it")  # fmt: skip
+        draft.warn(None, "FastChat masks questions and pads with `<unk>`: the spec does the same with a template that "
+                   "is written next to it")  # fmt: skip
     draft.default("batch.seq", 512, "not set: FastChat's model_max_length") if "model_max_length" not in out else None
     return out

@@ -1,11 +1,11 @@
-"""The spec that an import builds, and the fate of every key that it was built from."""
+"""The spec that an import builds, and the fate of every key of the source."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
-from xpc.compiler.importing.text.entries import SECRET, Entry, boolean, integer, number, plain, shown, text, whole
+from xpc.compiler.importing.text.entries import SECRET, Entry, as_json, boolean, integer, number, plain, shown, text
 from xpc.compiler.language import extras, kinds
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import BY_PATH
@@ -17,23 +17,23 @@ from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import field, mutable, record
 
 MAPPED, EXTRA, IRRELEVANT, RESERVED, ERROR = "mapped", "extra", "irrelevant", "reserved", "error"
-"""A key is written as a setting; kept under `extra`; of no effect here; kept in a comment, because this version does
-not compile it; or cannot be said."""
+"""The fates: a key becomes a setting; is kept under `extra`; has no effect; is kept in a comment, because this version
+does not compile it; or cannot be written in a spec."""
 
 ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpointing")
-"""Settings whose default is said all the same: a bundle chooses otherwise, or with a note."""
+"""Settings that a spec states even at their default: a bundle would choose another value, or add a note."""
 
 EXPONENT = re.compile(r"(?<=\de)(-)0(?=\d)")
-"""The nought that Python writes before an exponent of one figure."""
+"""The zero that Python writes before a one-digit exponent: `1e-05`."""
 NULL = "null: the tool's own default"
 SUGGESTED = 40
-"""Unknown keys that a nearest name is looked for; a file with more is of no tool that is known here."""
+"""How many unknown keys get a suggestion; a file with more belongs to no known tool."""
 UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 
 
 @record
 class Fate:
-    """What became of one key."""
+    """The fate of one key: what it became (`to`), and the reason (`why`)."""
 
     key: str
     value: str
@@ -46,7 +46,7 @@ class Fate:
 
 @record
 class Message:
-    """A warning or an error, with the key's place where it has one."""
+    """A warning or an error, with the place of its key if it has one."""
 
     severity: str
     place: str
@@ -56,7 +56,7 @@ class Message:
 
 @record
 class Written:
-    """A setting as it is typed, with the key that it came from (None: a default of the tool) and the reason."""
+    """A setting as a spec writes it, the key that it came from (None: a default of the tool), and the reason."""
 
     text: str
     entry: Entry | None = None
@@ -65,9 +65,9 @@ class Written:
 
 @record
 class Source:
-    """A source of data: a reference or a quoted path as typed, with its columns, share and most rows.
+    """A source of data: a reference or a quoted path, its columns, the share of its rows and the most rows.
 
-    `format`, `context` and `chat` are its own where the sources differ; `place` is the key that says what its rows are.
+    `format`, `context` and `chat` are set where sources differ; `place` is the key that states the shape of its rows.
     """
 
     ref: str
@@ -82,9 +82,13 @@ class Source:
 
 @mutable
 class Draft:
-    """A spec in the making. `files` go beside it, by name; `later` are comments: what no setting can say yet;
-    `differences` are comments, too: what the source's tool does and a run of the spec does not, by the tool's name of
-    it; `read` are the files that a source named; `text` is the whole spec where a bundle holds it."""
+    """A spec in the making.
+
+    `files` are written next to the spec, by name. `later` are comments: keys that no setting can express yet.
+    `differences` are comments, too: what the source's tool does and a run of the spec does not, by the tool's name for
+    it. `read` are the files that a source named, `text` is the complete spec of a bundle, and `seen` are the keys that
+    a reader looked up, whether the source has them or not.
+    """
 
     stack: Stack
     method: str = "sft"
@@ -102,11 +106,14 @@ class Draft:
     defaults: list[Fate] = field(factory=list)
     messages: list[Message] = field(factory=list)
     unknown: int = 0
+    seen: set[str] = field(factory=set)
 
-    # -- what is said of a key -------------------------------------------------------------------------------------
+    # -- fates of keys ----------------------------------------------------------------------------------------------
 
-    def mark(self, entry: Entry, fate: str, to: str = "", why: str = "") -> None:
-        """Record what became of a key. A second word about it is added to the first; an error stays one."""
+    def mark(self, entry: Entry | None, fate: str, to: str = "", why: str = "") -> None:
+        """Record the fate of a key, if the source has it. A second fate is added; an error stays an error."""
+        if entry is None:
+            return
         name = (entry.file, entry.key)
         old = self.fates.get(name)
         if old is not None and old.fate != IRRELEVANT:
@@ -115,52 +122,61 @@ class Draft:
             why = "; ".join(dict.fromkeys(one for one in (old.why, why) if one))
         self.fates[name] = Fate(entry.key, shown(entry), entry.file, entry.line, fate, to, why)
 
-    def note(self, entry: Entry, why: str) -> None:
-        """The key changes nothing here, for a reason."""
+    def note(self, entry: Entry | None, why: str) -> None:
+        """Record that a key changes nothing, and why."""
         self.mark(entry, IRRELEVANT, why=why)
 
-    def error(self, entry: Entry, why: str, help: str = "") -> None:
-        """The key cannot be said in a spec."""
+    def on(self, entry: Entry | None) -> Entry | None:
+        """The key if it is on; else None, with a note that it is off."""
+        if entry is None or not entry.off:
+            return entry
+        self.note(entry, "it is off")
+        return None
+
+    def error(self, entry: Entry | None, why: str, help: str = "") -> None:
+        """Report a key, if the source has it, that cannot be written in a spec."""
+        if entry is None:
+            return
         self.mark(entry, ERROR, why=why)
         self.messages.append(Message("error", entry.place, f"`{entry.key}: {shown(entry)}`: {why}", help))
 
     def reserve(self, entry: Entry, typed: str, why: str) -> None:
-        """Keep a key in a comment of the spec, with a warning: the run does not do what it says."""
+        """Keep a key in a comment of the spec, with a warning that the run does not follow it."""
         if typed not in self.later:
             self.later[typed] = why
             self.warn(entry, f"{why}; the spec keeps `{typed}` in a comment")
         self.mark(entry, RESERVED, f"# {typed}", why)
 
     def differs(self, name: str, why: str, entry: Entry | None = None) -> None:
-        """The source's tool does otherwise than a run of the spec: a comment of the spec, and a warning.
+        """Record that the source's tool and a run of the spec differ, in a comment of the spec and a warning.
 
-        `name` is the tool's own for it, an argument or a key; `why` says what is done there and what here.
+        `name` is the tool's argument or key; `why` states what the tool does and what the spec does.
         """
         if name not in self.differences:
             self.differences[name] = why
             self.warn(entry, why if entry is not None else f"`{name}`: {why}")
 
     def keep(self, entries: Mapping[str, Entry], kept: Mapping[str, str]) -> None:
-        """Keep keys in comments of the spec, each with its reason; one that is off says nothing."""
+        """Keep keys in comments of the spec, each with its reason; a key that is off is irrelevant."""
         for key, why in kept.items():
             entry = entries.get(key)
             if entry is not None and entry.off:
-                self.note(entry, "it says nothing")
+                self.note(entry, "it is empty or off")
             elif entry is not None:
-                value = entry.typed or text(entry) or whole(entry)
+                value = entry.typed or text(entry) or as_json(entry)
                 self.reserve(entry, f"{key}: {SECRET if shown(entry) == SECRET else value}", why)
 
     def warn(self, entry: Entry | None, why: str, help: str = "") -> None:
-        """Something that a user should know although the spec is written."""
+        """Warn the user; the spec is written all the same."""
         place = "" if entry is None else entry.place
-        said = why if entry is None else f"`{entry.key}`: {why}"
-        message = Message("warning", place, said, help)
+        message_text = why if entry is None else f"`{entry.key}`: {why}"
+        message = Message("warning", place, message_text, help)
         if message not in self.messages:
             self.messages.append(message)
 
     @property
     def wrong(self) -> bool:
-        """Whether an error stands."""
+        """Whether there is an error."""
         return any(one.severity == "error" for one in self.messages)
 
     # -- settings --------------------------------------------------------------------------------------------------
@@ -170,7 +186,7 @@ class Draft:
         return path in self.settings
 
     def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
-        """Write a setting. Another value that stands there is an error, or decides where this one is `weak`."""
+        """Write a setting. If it has another value already, that is an error; a `weak` value gives way to it."""
         row = BY_PATH[path]
         if row.pending:
             if entry is not None:
@@ -181,7 +197,7 @@ class Draft:
         typed = EXPONENT.sub(r"\1", show(row, value)) if row.kind is kinds.REAL else show(row, value)
         written = Written(typed, entry, why)
         if entry is not None and hidden_characters(written.text):
-            self.error(entry, "it holds a character that cannot be seen, which a spec may not")
+            self.error(entry, "it contains an invisible character, which a spec does not allow")
             return
         old = self.settings.get(path)
         if old is not None and old.text != written.text:
@@ -191,10 +207,10 @@ class Draft:
                     self.mark(entry, MAPPED, f"{path} = {written.text}", why)
                 return
             if weak:
-                self.note(entry, f"{old.entry.place} says {path} = {old.text}, and decides")
+                self.note(entry, f"{old.entry.place} decides: {path} = {old.text}")
                 self.warn(entry, f"{shown(entry)} differs from {old.entry.place}, which decides: {path} = {old.text}")
                 return
-            self.error(entry, f"{old.entry.place} says {path} = {old.text}", "keep one of the two")
+            self.error(entry, f"{old.entry.place} sets {path} = {old.text}", "keep one of the two")
             return
         if old is None or entry is not None:
             self.settings[path] = written
@@ -204,22 +220,23 @@ class Draft:
             self.mark(entry, MAPPED, f"{path} = {written.text}", why)
 
     def raw(self, path: str, typed: str, entry: Entry | None) -> None:
-        """Write a setting as it is typed."""
+        """Write a setting as the given text."""
         self.settings[path] = Written(typed, entry)
         if entry is not None:
             self.mark(entry, MAPPED, f"{path} = {typed}")
 
     def default(self, path: str, value: object, why: str) -> None:
-        """Write a value that the tool would use and the source leaves out, unless the setting is written, or the
-        language has the same default."""
+        """Write the tool's default for a setting that the source does not state, unless the language has the same."""
         row = BY_PATH[path]
         if path in self.settings or (row.methods and self.method not in row.methods):
             return
         if row.default is None or row.default != value or path in ASSUMED:
             self.put(path, value, None, why)
 
-    def setting(self, path: str, entry: Entry, weak: bool = False) -> None:
-        """Write a setting from a key of the same meaning and unit."""
+    def setting(self, path: str, entry: Entry | None, weak: bool = False) -> None:
+        """Write a setting from a key of the same meaning and unit, if the source has it."""
+        if entry is None:
+            return
         if entry.empty:
             self.note(entry, NULL)
             return
@@ -229,12 +246,12 @@ class Draft:
             return
         self.put(path, value, entry, weak=weak)
 
-    # -- the escape ------------------------------------------------------------------------------------------------
+    # -- extra -----------------------------------------------------------------------------------------------------
 
     def escape(self, escape: str, name: str, entry: Entry, default: object = None) -> bool:
-        """Keep a key under `extra`, where the target has the name and no setting decides it; False where not.
+        """Keep a key under `extra`; False if the target has no such name, or a setting decides it.
 
-        A value that the bundle states anyway is noted as that.
+        A value that the bundle states anyway (`default`) is only noted.
         """
         if name not in extras.legal_names(self.stack, escape, self.method):
             return False
@@ -256,7 +273,7 @@ class Draft:
         return True
 
     def _as_typed(self, escape: str, name: str, entry: Entry, value: object) -> object:
-        """A text of the command line as the number or truth value that the target takes."""
+        """A text of a command line as the number or truth value that the target takes."""
         if not isinstance(value, str):
             return value
         for one in (
@@ -271,34 +288,36 @@ class Draft:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def settle(self, entries: Mapping[str, Entry], known: Iterable[str], impossible: Mapping[str, str]) -> None:
-        """Every key without a fate: of no effect where it is null, or off and impossible, else an error."""
+    def settle(
+        self, entries: Mapping[str, Entry], known: Iterable[str] = (), refused: Mapping[str, str] | None = None
+    ) -> None:
+        """Give each key without a fate one: irrelevant if it is null, or refused and off; else an error."""
         names = tuple(known)
         begun: set[tuple[str, str]] = set()
         for file, key in self.fates:
             begun.update((file, key[:at]) for at, letter in enumerate(key) if letter in ".[")
         for entry in entries.values():
-            self._settle(entry, names, impossible, begun)
+            self._settle(entry, names, refused or {}, begun)
 
-    def _settle(self, entry: Entry, known: tuple[str, ...], impossible: Mapping[str, str],
+    def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """`begun` are the keys that something inside of has a fate."""
+        """`begun` are the keys inside which some key has a fate."""
         if (entry.file, entry.key) in self.fates:
             return
         inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
-        told = any((one.file, one.key) in self.fates for one in inside)
-        if told or (entry.file, entry.key) in begun:
+        inner_fate = any((one.file, one.key) in self.fates for one in inside)
+        if inner_fate or (entry.file, entry.key) in begun:
             for one in inside:
-                self._settle(one, known, impossible, begun)
+                self._settle(one, known, refused, begun)
             return
         last = entry.key.rpartition(".")[2]
-        if last in impossible:
+        if last in refused:
             if entry.off:
                 self.note(entry, "it is off")
             else:
-                self.error(entry, impossible[last])
+                self.error(entry, refused[last])
         elif entry.value is None:
-            self.note(entry, NULL if last in known else "null: it says nothing")
+            self.note(entry, NULL if last in known else "null: no value")
         else:
             near = nearest(last, known) if self.unknown < SUGGESTED and last not in known else None
             self.unknown += 1
@@ -308,7 +327,7 @@ class Draft:
 
 
 def typed(path: str, entry: Entry) -> object | None:
-    """The value of a key under a setting's kind, or None where it does not fit."""
+    """The value of a key in a setting's kind, or None if it does not fit."""
     kind = BY_PATH[path].kind
     if kind in (kinds.INT, kinds.TOKENS, kinds.DURATION):
         return integer(entry)

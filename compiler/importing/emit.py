@@ -1,4 +1,4 @@
-"""A draft to the text of a spec, as the formatter writes it."""
+"""Write a draft as the text of a spec, in the formatter's layout."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from xpc.grammar.parse import parse
 from xpc.grammar.source import Source as Text
 
 BLOCKS = ("method.vllm", "method.sync_reference")
-"""Flags whose settings stand on lines of their own."""
+"""Flags whose settings are written on lines of their own."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 WORDS = ("train", "on", "for", "with", "extends", "xpc", "x", "true", "false", "file")
 
 
 def emit(draft: Draft, origin: str) -> str:
-    """The spec. Raises ValueError where it would not parse, which is a fault of this module."""
+    """The spec. Raises ValueError if it does not parse, which is a bug of this module."""
     raw = "\n".join(_lines(draft, origin)) + "\n"
     file, problems = parse(Text("import.xp", raw))
     if problems:
@@ -60,12 +60,12 @@ def _lines(draft: Draft, origin: str) -> list[str]:
         out += _extra(escape, table)
     if draft.later:
         out += [
-            "# Of the source, and not of this spec:",
+            "# Keys of the source that this spec does not follow:",
             *(f"# {_shown(line)}  ({why})" for line, why in draft.later.items()),
         ]
     if draft.differences:
         out += [
-            "# What the source's own tool does otherwise:",
+            "# Where the source's own tool differs:",
             *(f"# {_shown(name)}: {_shown(why)}" for name, why in draft.differences.items()),
         ]
     return out
@@ -95,11 +95,11 @@ def _inside(draft: Draft, clause: str) -> list[str]:
         children = _children(draft, row.path)
         if row.path.count(".") > 1 or not (children or draft.has(row.path)):
             continue
-        said = draft.settings.get(row.path)
+        written = draft.settings.get(row.path)
         if row.kind is not kinds.FLAG:
-            assert said is not None
-            out.append(f"{row.name} = {_bare(said.text) if row.kind in NAMED else said.text}")
-        elif said is not None and said.text == "false":
+            assert written is not None
+            out.append(f"{row.name} = {_bare(written.text) if row.kind in NAMED else written.text}")
+        elif written is not None and written.text == "false":
             out.append(f"{row.name} = false")
         elif children and row.path in BLOCKS:
             out += [f"{row.name} {{", *(f"{name} = {value}" for name, value in children), "}"]
@@ -114,7 +114,7 @@ NAMED = (kinds.NAME, kinds.NAMES, kinds.TASKS, kinds.TARGETS)
 
 
 def _bare(typed: str) -> str:
-    """Names without quotes where they need none."""
+    """Names without quotes that need no quotes."""
 
     def one(found: re.Match[str]) -> str:
         name = found[1]

@@ -1,6 +1,6 @@
-"""What a tool does with kernels and patches of its own for some families of models, and the libraries here do not.
+"""Replace what a tool does by its own kernels for some model families, and the libraries of a bundle cannot do.
 
-The spec then says what comes nearest and can run, and a comment what the source's tool does otherwise.
+The spec gets the nearest choice that runs, and a comment states how the source's tool differs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from xpc.compiler.stacks.fused_experts import adapted
 
 FLASH = ("flash2", "flash3")
 STAY = ("paged_adamw", "paged_lion", "adagrad")
-"""Optimizers that offload does not swap for another kind, or cannot swap."""
+"""Optimizers that accelerate does not replace under offload."""
 
 
 def kind_of(draft: Draft) -> str | None:
-    """The family of the model: of the registry, else as its name spells it."""
+    """The family of the model, from the registry or from its name."""
     known = registry.find_model(draft.model)
     if known is None:
         alias = model_called(draft.model.rpartition("/")[2])
@@ -29,7 +29,7 @@ def kind_of(draft: Draft) -> str | None:
 
 
 def nearest(draft: Draft, tool: str) -> None:
-    """Attention, packing, dropout of experts and code from the hub as the libraries here have them."""
+    """Replace attention, packing, dropout of experts and code of the hub by what the libraries have."""
     kind = kind_of(draft)
     family = draft.stack.family(kind)
     if family is not None:
@@ -37,17 +37,19 @@ def nearest(draft: Draft, tool: str) -> None:
         _dropout(draft, family, tool)
         _remote_code(draft, family, tool)
     _context(draft, tool)
-    _offloaded(draft)
-    _judged(draft, tool)
+    _offloaded_optimizer(draft)
+    _kto_micro_batch(draft, tool)
     _packing(draft, family, tool)
     trained_dtype(draft, tool)
 
 
-def _instead(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
-    """Write another value for a setting, with the reason, and say the difference under the tool's name of it."""
+def _replace(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
+    """Write another value for a setting, with the reason, and record the difference under the tool's name for it."""
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
-    derived = path == "model.dtype" and any(map(draft.has, ("qlora", "lora.bits")))  # what a quantized base computes in
+    derived = path == "model.dtype" and any(
+        map(draft.has, ("qlora", "lora.bits"))
+    )  # the compute dtype of a quantized base
     if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:
@@ -57,26 +59,26 @@ def _instead(draft: Draft, path: str, value: object, why: str, name: str, differ
 
 
 def _attention(draft: Draft, family: Family, tool: str) -> None:
-    said = draft.settings.get("model.attn")
-    if said is None and "sdpa" not in family.attention:
+    written = draft.settings.get("model.attn")
+    if written is None and "sdpa" not in family.attention:
         draft.put("model.attn", "eager", None, f"{family.model_type} has no sdpa, and transformers chooses eager")
-    if said is None or said.text == "eager" or said.text in family.attention:
+    if written is None or written.text == "eager" or written.text in family.attention:
         return
-    better = "flash2" if "flash2" in family.attention and said.text in FLASH else None
+    better = "flash2" if "flash2" in family.attention and written.text in FLASH else None
     best = better or ("sdpa" if "sdpa" in family.attention else "eager")
-    _instead(
+    _replace(
         draft,
         "model.attn",
         best,
-        f"{family.model_type} has no {said.text} on {draft.stack.name}",
+        f"{family.model_type} has no {written.text} on {draft.stack.name}",
         "attn_implementation",
-        f"{tool} runs {family.model_type} with {said.text}, for which {draft.stack.name} has no kernel; the spec "
+        f"{tool} runs {family.model_type} with {written.text}, for which {draft.stack.name} has no kernel; the spec "
         f"computes the same by {best}",
     )
 
 
 def _packing(draft: Draft, family: Family | None, tool: str) -> None:
-    """Rows are padded where nothing here keeps packed documents of the family apart."""
+    """Pad rows if nothing keeps packed documents of the family apart."""
     packed, attn = draft.settings.get("batch.packing"), draft.settings.get("model.attn")
     if packed is None or packed.text != "true":
         return
@@ -99,33 +101,33 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
     why = "among ranks that share a sequence" if parallel else "of this family"
     for path in [one for one in draft.settings if one.startswith("batch.packing.")]:
         del draft.settings[path]
-    _instead(
+    _replace(
         draft,
         "batch.packing",
         False,
         f"nothing keeps packed documents {why} apart",
         "sample_packing",
-        f"{tool} packs several rows into a sequence, with kernels of its own that keep them apart; nothing here does "
-        f"so {why}, and the spec has one row in each: write `micro` larger for as many tokens a step",
+        f"{tool} packs several rows into a sequence, and its own kernels keep them apart; the libraries of a bundle "
+        f"do not {why}, and the spec has one row per sequence: raise `micro` for as many tokens a step",
     )
 
 
 def _context(draft: Draft, tool: str) -> None:
-    """Ranks that share a sequence hand its pieces round by sdpa alone."""
+    """Context parallelism works with sdpa only."""
     attn = draft.settings.get("model.attn")
     if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
-        _instead(
+        _replace(
             draft,
             "model.attn",
             "sdpa",
-            "ranks that share a sequence compute by sdpa",
+            "context parallelism needs sdpa",
             "attn_implementation",
-            f"{tool} computes by {attn.text} on ranks that share a sequence, the spec the same by sdpa",
+            f"{tool} computes context parallelism by {attn.text}, the spec the same by sdpa",
         )
 
 
-def _judged(draft: Draft, tool: str) -> None:
-    """KTO needs two rows in a micro-batch here, for its KL term is of another row's answer."""
+def _kto_micro_batch(draft: Draft, tool: str) -> None:
+    """KTO needs two rows in a micro-batch: its KL term uses another row's answer."""
     micro, accum = draft.settings.get("batch.micro"), draft.settings.get("batch.accum")
     if draft.method != "kto":
         return
@@ -139,91 +141,91 @@ def _judged(draft: Draft, tool: str) -> None:
         return
     why = "KTO needs two rows in a micro-batch"
     for path, one in (("batch.micro", 2), ("batch.accum", int(accum.text) // 2)):
-        _instead(draft, path, one, why, "micro_batch_size", f"{tool} has one row in a micro-batch, the spec two, and "
-                 "as many in a step")  # fmt: skip
+        _replace(draft, path, one, why, "micro_batch_size", f"{tool} has one row in a micro-batch, the spec two, "
+                 "with the same number of rows in a step")  # fmt: skip
 
 
-def _offloaded(draft: Draft) -> None:
-    """accelerate swaps an optimizer under ZeRO offload for DeepSpeed's Adam, in the source's tool as here."""
-    said, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
-    if said is None or strategy is None or where is None or where.text == "none":
+def _offloaded_optimizer(draft: Draft) -> None:
+    """Under ZeRO offload, accelerate replaces an optimizer by DeepSpeed's Adam, in the source's tool as in a bundle."""
+    written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
+    if written is None or strategy is None or where is None or where.text == "none":
         return
-    if strategy.text.startswith("zero") and said.text not in (*CPU_OPTIMIZERS, *STAY):
-        _instead(
+    if strategy.text.startswith("zero") and written.text not in (*CPU_OPTIMIZERS, *STAY):
+        _replace(
             draft,
             "optimizer",
             "adamw",
-            "the optimizer that an offloaded one is replaced by",
+            "accelerate replaces an offloaded optimizer by it",
             "optimizer",
-            f"accelerate replaces {said.text} by DeepSpeed's Adam of the CPU, whose weight decay is part of the "
-            "gradient; the spec says adamw, whose is not",
+            f"accelerate replaces {written.text} by DeepSpeed's CPU Adam, which adds weight decay to the gradient; "
+            "the spec has adamw, which does not",
         )
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
-    """peft refuses dropout before the adapter of a stack of experts, which axolotl leaves out there alone."""
-    said, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
-    if said is None or float(said.text) == 0 or targets is None:
+    """peft refuses dropout in the adapter of stacked experts; axolotl leaves it out there only."""
+    written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
+    if written is None or float(written.text) == 0 or targets is None:
         return
     names = targets.text if targets.text == "all-linear" else tuple(
         one.strip().strip('"') for one in targets.text.strip("[]").split(",")
     )  # fmt: skip
     if adapted(draft.stack, family.model_type, names) or draft.has("lora.parameters"):
-        _instead(
+        _replace(
             draft,
             "lora.dropout",
             0.0,
-            "an adapter of experts has no dropout",
+            "adapters of experts have no dropout",
             "lora_dropout",
-            f"{tool} has a dropout of {said.text} before every adapter but those of experts, the spec none",
+            f"{tool} has a dropout of {written.text} in every adapter except those of experts, the spec has none",
         )
 
 
 def _remote_code(draft: Draft, family: Family, tool: str) -> None:
-    """Code of the hub with no commit is not run where the libraries have the family themselves."""
-    said = draft.settings.get("model.trust_remote_code")
+    """Code of the hub without a commit is not run if transformers has the family."""
+    written = draft.settings.get("model.trust_remote_code")
     if (
-        said is None
-        or said.text != "true"
+        written is None
+        or written.text != "true"
         or draft.has("model.revision")
         or registry.find_model(draft.model) is not None
     ):
         return
-    _instead(
+    _replace(
         draft,
         "model.trust_remote_code",
         False,
-        f"transformers has {family.model_type} itself",
+        f"transformers has {family.model_type}",
         "trust_remote_code",
-        f"{tool} runs code that comes with the model, of no fixed commit; transformers has {family.model_type} "
-        "itself, and the spec runs that (`model(trust_remote_code)` and a `revision` of 40 digits ask for the other)",
+        f"{tool} runs code that comes with the model, at no fixed commit; the spec runs the {family.model_type} of "
+        "transformers (`model(trust_remote_code)` with a `revision` of 40 digits runs the model's own code)",
     )
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:
-    """bf16 weights without a copy in fp32 lose updates at a small rate, and no scaler takes gradients in fp16."""
+    """Train in fp32 where bf16 weights would lose small updates, or fp16 gradients could not be scaled."""
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
-    whole = draft.has("lora.modules_to_save") or not any(map(draft.has, ("lora", "qlora", "oft")))
-    if dtype is not None and dtype.text == "fp16" and whole and (strategy is None or strategy.text == "ddp"):
-        _instead(
+    complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ("lora", "qlora", "oft")))
+    if dtype is not None and dtype.text == "fp16" and complete and (strategy is None or strategy.text == "ddp"):
+        _replace(
             draft,
             "model.dtype",
             "fp32",
             "fp16 weights cannot be trained without a copy in fp32",
             "torch_dtype",
-            f"{tool} holds the weights that are trained in fp16, whose gradients no scaler takes; the spec holds them "
-            "in fp32 and computes in fp16",
+            f"{tool} trains fp16 weights, whose gradients no scaler accepts; the spec keeps the weights in fp32 and "
+            "computes in fp16",
         )
         return
     if dtype is None or dtype.text != "bf16" or lr is None or strategy is None or float(lr.text) > 1e-5:
         return
     if strategy.text == "ddp" and not any(map(draft.has, ("lora", "qlora", "oft"))):
-        _instead(
+        _replace(
             draft,
             "model.dtype",
             "fp32",
             "updates are lost in bf16 weights at this rate",
             "torch_dtype",
-            f"{tool} trains weights of bf16, in which most updates of this rate are lost; the spec keeps them in fp32 "
-            "and computes in bf16",
+            f"{tool} trains bf16 weights, which lose most updates at this rate; the spec keeps the weights in fp32 and "
+            "computes in bf16",
         )

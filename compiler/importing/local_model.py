@@ -1,4 +1,4 @@
-"""A model whose folder is on another machine: its architecture by the folder's name, so that the spec compiles here."""
+"""A model in a folder of another machine: guess its architecture by the folder's name, so that the spec compiles."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ import re
 
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import Asked
+from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.registry.types import ModelFacts
 
 NEAREST = 3
-"""Names of a path that are looked at, its end first: the hub's cache has `models--ORG--NAME/snapshots/COMMIT`, a run
-leaves `NAME-sft/checkpoint-3000` and `NAME-sft/merged`."""
+"""How many names of a path are tried, the last first: the hub's cache has `models--ORG--NAME/snapshots/COMMIT`, and a
+run leaves `NAME-sft/checkpoint-3000` and `NAME-sft/merged`."""
 
 
-def adapter(draft: Draft, asked: Asked) -> None:
-    """Say at once that the folder of an adapter whose training goes on is not here."""
-    said = draft.settings.get("lora.from")
-    folder = "" if said is None else said.text.strip('"').rstrip("/\\")
-    if said is not None and asked.read(f"{folder}/adapter_config.json") is None:
+def adapter(draft: Draft, overrides: Overrides) -> None:
+    """Warn if the folder of an adapter whose training continues does not exist."""
+    written = draft.settings.get("lora.from")
+    folder = "" if written is None else written.text.strip('"').rstrip("/\\")
+    if written is not None and overrides.read(f"{folder}/adapter_config.json") is None:
         draft.warn(
-            said.entry,
-            f"`{folder}` is not here: the spec compiles where that run has left the adapter, whose shape it reads",
-            "lay the folder beside the spec, or leave the key out to begin with a new adapter",
+            written.entry,
+            f"`{folder}` is missing: the spec compiles where the earlier run left the adapter, and reads its shape",
+            "put the folder next to the spec, or leave the key out to begin with a new adapter",
         )
 
 
-def architecture(draft: Draft, asked: Asked) -> None:
-    """Write the config.json of the registered model that a folder is named after beside the spec, with a warning."""
+def architecture(draft: Draft, overrides: Overrides) -> None:
+    """Write the config.json of the registered model that a folder is named after, with a warning."""
     folder = _folder(draft.model)
-    if not folder or draft.has("model.config") or asked.read(f"{folder}/config.json") is not None:
+    if not folder or draft.has("model.config") or overrides.read(f"{folder}/config.json") is not None:
         return
     alias = _alias(folder)
     if alias is None:
         draft.warn(
             None,
-            f"`{folder}` is not here, and its name is that of no registered model: its architecture is not checked, "
-            "and a folder beside the spec must be there when it compiles",
+            f"`{folder}` does not exist here, and no registered model has its name: its architecture is not checked, "
+            "and the folder must exist next to the spec when it compiles",
             "`--model` names another, and `model(config=file(...))` the folder's own config.json",
         )
         return
@@ -48,23 +48,25 @@ def architecture(draft: Draft, asked: Asked) -> None:
     known = registry.find_model(alias)
     draft.warn(
         None,
-        f"`{folder}` is not here: the architecture is taken to be that of {alias if known is None else known.id}, "
-        "after which the folder or one above it is named",
+        f"`{folder}` does not exist here: by its name, the architecture is taken to be that of "
+        f"{alias if known is None else known.id}",
         "`model(config=file(...))` names the folder's own config.json, and `--model` another model",
     )
 
 
-def registered(model: str, asked: Asked) -> ModelFacts | None:
-    """The registered model, all of which read text alone, that a spec's model is, or that its folder is named after;
-    None of a folder whose own config.json is here."""
+def registered(model: str, overrides: Overrides) -> ModelFacts | None:
+    """The registered model (all are text models) that a spec's model is, or that its folder is named after.
+
+    None for a folder whose own config.json exists.
+    """
     folder = _folder(model)
-    if folder and asked.read(f"{folder}/config.json") is not None:
+    if folder and overrides.read(f"{folder}/config.json") is not None:
         return None
     return registry.find_model((_alias(folder) or "") if folder else model)
 
 
 def _folder(model: str) -> str:
-    """The folder of a model as a spec has it; empty for a name of the hub or of the registry."""
+    """The folder of a model; empty for a name of the hub or of the registry."""
     return model[1:-1].replace("\\\\", "\\").rstrip("/\\") if model.startswith('"') else ""
 
 
@@ -73,7 +75,7 @@ def _alias(folder: str) -> str | None:
 
 
 def model_called(name: str) -> str | None:
-    """The registered model that the words of a name spell, the longest; None where none does."""
+    """The registered model with the longest name that the words of a name contain; None if there is none."""
     words = re.findall("[a-z]+|[0-9]+", name.lower())
     runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
     spelled = {"".join(re.findall("[a-z0-9]+", one)): one for one in registry.model_names()}
@@ -81,7 +83,7 @@ def model_called(name: str) -> str | None:
 
 
 def _config(alias: str) -> dict[str, object]:
-    """The config.json that the registry has for a model."""
+    """The config.json of a model in the registry."""
     import tomllib
 
     with open(os.path.join(os.path.dirname(registry.__file__), "models.toml"), "rb") as handle:

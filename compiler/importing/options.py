@@ -1,4 +1,4 @@
-"""The command line of `xpc import`."""
+"""The command-line options of `xpc import`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from xpc.compiler.language.methods import METHODS
 
 KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl", "torchtune")
 EPILOG = (
-    "Every key of the source is written as a setting, kept under `extra` or in a comment, noted as of no effect, or an "
-    "error that names its line. Exit status: 0 imported, 1 a key has no place and nothing is written, 2 used wrongly."
+    "Every key of the source becomes a setting, is kept under `extra` or in a comment, is noted as irrelevant, or is "
+    "an error that names its line. Exit status: 0 imported, 1 a key has no place and nothing is written, 2 wrong usage."
 )
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    """Parse the options. Wrong ones exit with status 2, as argparse does."""
     parser = argparse.ArgumentParser("xpc import", description="Write a spec from another tool's configuration.",
                                      epilog=EPILOG)  # fmt: skip
     parser.add_argument("file", nargs="?", metavar="FILE",
@@ -24,19 +24,21 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
                         "accelerate; a DeepSpeed JSON; a script")  # fmt: skip
     parser.add_argument("--command", dest="command_line", metavar="LINE", help="a command line instead of a file")
     parser.add_argument("--from", dest="kind", choices=KINDS, help="what FILE is (default: recognized by its keys)")
-    parser.add_argument("--accelerate", metavar="FILE", help="accelerate's YAML that the run is launched with")
+    parser.add_argument("--accelerate", metavar="FILE", help="the YAML that accelerate launches the run with")
     parser.add_argument("--deepspeed", metavar="FILE", help="the DeepSpeed JSON of the run")
-    parser.add_argument("--hardware", metavar="TEXT", help="such as '8 x h100-80gb', the machines of one node")
+    parser.add_argument("--hardware", metavar="TEXT", help="the GPUs of one node, such as '8 x h100-80gb'")
     parser.add_argument("--nodes", type=int, metavar="N", help="number of nodes")
     parser.add_argument(
         "--method", choices=tuple(METHODS), help="training method (default: recognized by path and keys)"
     )
-    parser.add_argument("--model", metavar="NAME", help="the model, instead of the source's")
-    parser.add_argument("--data", metavar="NAME", help="the data, instead of the source's")
-    parser.add_argument("--target", choices=stacks.names(), help="stack of the spec (default: the source's own)")
+    parser.add_argument("--model", metavar="NAME", help="the model, in place of the source's")
+    parser.add_argument("--data", metavar="NAME", help="the data, in place of the source's")
+    parser.add_argument(
+        "--target", choices=stacks.names(), help="stack of the spec (default: the one that the source was written for)"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="the spec (default: standard output)")
     parser.add_argument(
-        "--report", choices=("text", "json"), help="what became of each key; json goes to standard output"
+        "--report", choices=("text", "json"), help="report the fate of each key; json goes to standard output"
     )
-    parser.add_argument("--force", action="store_true", help="replace files that are there")
+    parser.add_argument("--force", action="store_true", help="replace existing files")
     return parser.parse_args(list(arguments))

@@ -1,4 +1,4 @@
-"""What a command line asks of an import, and the machines that the sources speak of."""
+"""What the command line of `xpc import` overrides, and the machines that the sources name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DEFAULT_GPUS = 8
 
 
 def nothing(name: str) -> bytes | None:
-    """No file is there."""
+    """No file exists."""
     return None
 
 
 @record
-class Asked:
+class Overrides:
     """The options of `xpc import`. `read` gives the bytes of a file that a source names, relative to the source."""
 
     stem: str = "import"
@@ -38,7 +38,7 @@ class Asked:
 def named_table(
     draft: Draft, entry: Entry, read: Callable[[str, str], Mapping[str, Entry]], data: bytes, name: str
 ) -> Mapping[str, Entry] | None:
-    """The keys of a file that a source names; None, with an error, where it cannot be read."""
+    """The keys of a file that a source names; None, with an error, if it cannot be read."""
     try:
         table = read(data.decode("utf-8-sig"), name)
     except (Unreadable, UnicodeDecodeError) as error:
@@ -50,31 +50,31 @@ def named_table(
 
 @mutable
 class Machines:
-    """What the sources say of the machines: processes in all or on each node, nodes, whether on the CPU."""
+    """The machines of the sources: all processes (`total`) or those of a node (`each`), nodes, whether on the CPU."""
 
     total: int | None = None
     each: int | None = None
     nodes: int | None = None
     cpu: bool = False
-    said: list[Entry] = field(factory=list)
+    entries: list[Entry] = field(factory=list)
 
 
-def machines(draft: Draft, found: Machines, asked: Asked) -> None:
-    """`hardware` and `nodes`: what the command line asks for, else what the sources say, else the usual."""
-    nodes = asked.nodes or found.nodes or 1
+def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
+    """Set `hardware` and `nodes`: from the command line, else from the sources, else the defaults."""
+    nodes = overrides.nodes or found.nodes or 1
     each = found.each
     if each is None and found.total is not None:
         each = max(1, found.total // (found.nodes or 1))
         if found.total % (found.nodes or 1):
-            place = found.said[0] if found.said else None
+            place = found.entries[0] if found.entries else None
             draft.warn(place, f"{found.total} processes do not divide by {found.nodes} nodes")
-    if asked.hardware is not None:
-        text = asked.hardware
+    if overrides.hardware is not None:
+        text = overrides.hardware
     elif found.cpu:
         text = f"{each or 1} x cpu"
     else:
         text = f"{each or DEFAULT_GPUS} x {DEFAULT_GPU}"
-        draft.warn(None, f"no source names the GPU: `hardware {text}` is assumed", "`--hardware` says which")
+        draft.warn(None, f"no source names the GPU: `hardware {text}` is assumed", "`--hardware` names it")
     draft.settings["hardware"] = _written(text)
     draft.settings["nodes"] = _written(str(nodes))
 
@@ -84,13 +84,13 @@ def _written(text: str) -> Written:
 
 
 def machine(text: str) -> str:
-    """`--hardware` as a spec writes it. Raises ValueError with what to write, where no spec can say it."""
+    """`--hardware` as a spec writes it. Raises ValueError, with what to write instead."""
     found = re.fullmatch(r"\s*(?:(\d{1,4})\s*x\s*)?([\w.-]+)\s*", text)
     if found is None or not 0 < int(found[1] or 1) <= 1024:
         raise ValueError("it takes a count and a GPU, such as `8 x h100-80gb`, or `cpu`")
     count, gpu = found.groups()
     if gpu != "cpu" and registry.find_gpu(gpu) is None:
-        from xpc.compiler.suggest import registry_names  # only a name that is wrong pays for it
+        from xpc.compiler.suggest import registry_names  # loaded for a wrong name only
 
         guess, why = registry_names.gpu(gpu)
         meant = f"; did you mean {registry_names.either(guess.names)}?" if guess.names else f"; {why}"
@@ -101,11 +101,10 @@ def machine(text: str) -> str:
 
 
 def native(names: set[str], method: str, model: str | None, trackio: bool = False) -> tuple[Stack, Stack]:
-    """The stacks of a TRL configuration: the one whose defaults it counts on, and the one that can run it.
-    `trackio`: it reports to that.
+    """The stacks of a TRL configuration: the one whose defaults it relies on, and the one that can run it.
 
-    A name that the default stack does not have dates the file: of the other stacks, the one that has most of them is
-    meant. What only the default has, a method or a family that came with it, asks for the default all the same.
+    Names that the default stack lacks date the file: the other stack with most of them is its source. A name, a method
+    or a family that only the default stack has makes the default run it. `trackio`: the file reports to trackio.
     """
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)
@@ -130,7 +129,7 @@ def _arguments(stack: Stack, method: str) -> set[str]:
 
 
 def load(name: str) -> Stack:
-    """A target's table. Raises KeyError where there is none of that name."""
+    """A target's table. Raises KeyError for an unknown name."""
     found = stacks.load(name)
     if found is None:
         raise KeyError(name)

@@ -1,4 +1,4 @@
-"""What an import has done: a line a message for people, JSON with the fate of every key for programs."""
+"""The report of an import: one line per message for people, JSON with the fate of every key for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FORMAT = 1
 
 
 def as_json(draft: Draft, spec: str, output: str) -> str:
-    """The report of `--report json`: `keys` holds the fate of each key, `defaults` what no key says."""
+    """The report of `--report json`: `keys` has the fate of each key, `defaults` the settings that no key states."""
     return json.dumps({
         "format": FORMAT,
         "output": output,
@@ -37,14 +37,14 @@ def as_json(draft: Draft, spec: str, output: str) -> str:
 
 
 def as_text(draft: Draft, every: bool = False) -> str:
-    """The messages, and with `every` a line for each key."""
+    """The messages; with `every`, one line for each key before them."""
     out = []
     if every:
         for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key)):
             tail = "; ".join(part for part in (one.to, one.why) if part)
             out.append(f"{one.file}:{one.line}: {one.key}: {one.fate}" + (f": {tail}" if tail else ""))
         out += [f"default: {one.to} ({one.why})" for one in draft.defaults]
-    for said in draft.messages:
-        place = f"{said.place}: " if said.place else ""
-        out.append(f"{place}{said.severity}: {said.text}" + (f" (help: {said.help})" if said.help else ""))
+    for message in draft.messages:
+        place = f"{message.place}: " if message.place else ""
+        out.append(f"{place}{message.severity}: {message.text}" + (f" (help: {message.help})" if message.help else ""))
     return "".join(f"{visible(line)}\n" for line in out)

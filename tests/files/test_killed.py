@@ -204,4 +204,4 @@ def test_an_import_over_what_is_no_file_is_refused(tmp_path: Path) -> None:
         for more in ((), ("--force",)):
             done = xpc("import", "a.yaml", "-o", name, *more, cwd=str(tmp_path))
             assert done.returncode == 2
-            assert b"no regular file" in done.stderr
+            assert b"is not a regular file" in done.stderr

@@ -68,7 +68,7 @@ def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str =
     """The draft of a text, and its spec."""
     chosen = options.parse([*arguments] if "--command" in arguments else [name, *arguments])
     source = edge.Read(name, text, folder)
-    draft = edge.convert(source, chosen, edge._asked(chosen, source))
+    draft = edge.convert(source, chosen, edge.overrides_of(chosen, source))
     spec = draft.text or emit(draft, "a test.")
     tree, problems = parse(Source("again.xp", spec))
     assert not problems

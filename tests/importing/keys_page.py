@@ -8,11 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 
-from xpc.compiler.importing.axolotl import data as axolotl_data
-from xpc.compiler.importing.axolotl import keys as axolotl_keys
-from xpc.compiler.importing.axolotl import reader as axolotl
-from xpc.compiler.importing.llamafactory import keys as llamafactory_keys
-from xpc.compiler.importing.torchtune import keys as torchtune_keys
+from import_support import convert
+from test_import_key_tables import ARGUMENTS, BARE
+
+from xpc.compiler.importing import keys
 
 HEAD = """\
 # Keys of axolotl, LLaMA-Factory and torchtune
@@ -23,29 +22,34 @@ A key that stands in no table here, nor (of axolotl and LLaMA-Factory) among TRL
 """
 
 
-TRL = ("Read as TRL's argument of another name", "TRL's name")
+TOOLS = (
+    ("axolotl", "axolotl", "Read as TRL's argument of another name", "TRL's name", "renamed"),
+    ("llamafactory", "LLaMA-Factory", "Read as TRL's argument of another name", "TRL's name", "renamed"),
+    ("torchtune", "torchtune", "Read as a setting", "setting", "setting"),
+)
 
 
 def page() -> str:
     """The whole page."""
     out = [HEAD]
-    for tool, kind, same, read, quiet, kept, impossible in (
-        ("axolotl", TRL, axolotl_keys.SAME, (*axolotl.OWN, *axolotl_data.READ), axolotl_keys.QUIET, axolotl_keys.KEPT,
-         axolotl_keys.IMPOSSIBLE),
-        ("LLaMA-Factory", TRL, llamafactory_keys.SAME, llamafactory_keys.OURS, llamafactory_keys.QUIET,
-         llamafactory_keys.KEPT, llamafactory_keys.IMPOSSIBLE),
-        ("torchtune", ("Read as a setting", "setting"), torchtune_keys.SAME, torchtune_keys.READ,
-         torchtune_keys.QUIET, {},
-         {**torchtune_keys.IMPOSSIBLE, **torchtune_keys.REFUSED}),
-    ):  # fmt: skip
-        out += [f"\n## {tool}\n\n### {kind[0]}\n\n", *_table(kind[1], same)]
-        names = ", ".join(f"`{key}`" for key in sorted({*read} - {*impossible, *quiet, *same}))
+    for source, tool, title, other, column in TOOLS:
+        table = keys.load(f"{source}/keys.toml")
+        out += [f"\n## {tool}\n\n### {title}\n\n", *_table(other, table.column(column))]
+        names = ", ".join(f"`{key}`" for key in _read(source, table))
         out.append(f"\n### Read\n\n{names}\n")
-        for title, table in (("Of no effect in a bundle", quiet), ("Kept in a comment of the spec", kept),
-                             ("Refused unless they are off", impossible)):  # fmt: skip
-            if table:
-                out += [f"\n### {title}\n\n", *_table("why", table)]
+        for heading, fate in (("Of no effect in a bundle", "irrelevant"), ("Kept in a comment of the spec", "comment"),
+                              ("Refused unless they are off", "refused")):  # fmt: skip
+            if rows := table.column(fate):
+                out += [f"\n### {heading}\n\n", *_table("why", rows)]
     return "".join(out)
+
+
+def _read(source: str, table: keys.KeyTable) -> list[str]:
+    """The keys that the readers of a source look up in a bare file, and those that the table says they read."""
+    draft, _ = convert(BARE[source], "--from", source)
+    stated = {key for key, row in table.items() if row.read or row.usual is not None}
+    others = {*ARGUMENTS, *table.column("renamed").values()} if source != "torchtune" else set()
+    return sorted((draft.seen - others - {*table}) | stated)
 
 
 def _table(what: str, keys: Mapping[str, str]) -> Iterator[str]:

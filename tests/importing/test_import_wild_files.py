@@ -33,7 +33,7 @@ bf16: true
 def test_of_a_key_that_stands_twice_the_last_counts() -> None:
     found = imported(AXOLOTL + "learning_rate: 2e-5\nseed: 7\nseed: 7\n", *HARDWARE)
     assert found.arguments["learning_rate"] == 2e-5
-    said = [one for one in found.messages if "stands on line" in one]
+    said = [one for one in found.messages if "has it, too, with another value" in one]
     assert len(said) == 1
     assert "`learning_rate`" in said[0]
     assert "line 7" in said[0]
@@ -55,7 +55,7 @@ def test_a_model_in_a_folder_elsewhere_has_the_architecture_that_its_name_says(
     assert not found.errors
     config = json.loads(found.draft.files["recipe.config.json"])
     assert (config["model_type"], config["num_hidden_layers"]) == (family, layers)
-    assert any("is not here: the architecture is taken to be" in one for one in found.messages)
+    assert any("does not exist here: by its name" in one for one in found.messages)
     assert found.payload["model"]["path"].rstrip("/") == folder.rstrip("/")
 
 
@@ -167,7 +167,7 @@ def test_a_checkpoint_elsewhere_has_the_architecture_that_a_folder_above_it_says
     found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", folder), *HARDWARE)
     assert not found.errors
     assert json.loads(found.draft.files["recipe.config.json"])["hidden_size"] == 1536
-    assert any("or one above it is named" in one for one in found.messages)
+    assert any("by its name, the architecture" in one for one in found.messages)
 
 
 def test_swanlab_is_kept_in_a_comment_and_its_key_is_not() -> None:
@@ -222,12 +222,15 @@ def test_a_reward_function_of_a_module_stands_in_the_file_of_that_module() -> No
 def test_pretraining_says_what_becomes_of_the_texts() -> None:
     """LLaMA-Factory cuts one stream of texts. Packing without flash attention is refused: here they are kept apart."""
     text = FACTORY.replace("stage: sft", "stage: pt").replace("template: qwen\n", "template: llama3\n")
-    for model, apart in (("Qwen/Qwen3.5-4B", "has one text in each row"), ("Qwen/Qwen2.5-7B", "keeps them apart")):
+    for model, apart in (
+        ("Qwen/Qwen3.5-4B", "has one truncated text in each row"),
+        ("Qwen/Qwen2.5-7B", "keeps them apart"),
+    ):
         found = imported(text.replace("Qwen/Qwen2.5-7B-Instruct", model), *HARDWARE)
         assert not found.errors
         assert apart in found.draft.differences["packing"], found.draft.differences["packing"]
         assert "end_of_text" in found.draft.differences["template"]
-        assert not any("kernels of its own" in one for one in found.messages)
+        assert not any("its own kernels keep them apart" in one for one in found.messages)
     alone = imported(text + "packing: false\n", *HARDWARE)
     assert "packing" not in alone.draft.differences
     assert "tokenizer" in alone.draft.differences
@@ -240,14 +243,16 @@ def test_pretraining_with_flash_attention_cuts_one_stream_of_texts() -> None:
     assert not found.errors
     assert found.arguments["packing_strategy"] == "wrapped"
     assert "isolate" not in found.text
-    assert "leaves out what fills no sequence" in found.draft.differences["packing"]
-    assert not any("kernels of its own" in one or "see each other in" in one for one in found.messages)
+    assert "drops the incomplete sequence" in found.draft.differences["packing"]
+    assert not any(
+        "its own kernels keep them apart" in one or "attend to each other in" in one for one in found.messages
+    )
 
 
 def test_segments_with_labels_are_refused_with_the_way_out() -> None:
     found = imported(AXOLOTL.replace("type: alpaca", "type: input_output"), *HARDWARE)
     (said,) = [one for one in found.draft.messages if one.severity == "error"]
-    assert "each learned or not as its `label` says" in said.text
+    assert "each learned or not by its `label`" in said.text
     assert "`completion`" in said.help
 
 
@@ -307,7 +312,7 @@ def test_linear_layers_and_an_output_layer_are_listed_or_refused() -> None:
     assert not found.errors
     assert found.payload["lora"]["targets"] == [*every]
     some = imported(base + "- q_proj\n- embed_tokens\n", *HARDWARE)
-    assert any("every other linear layer as well" in one for one in some.messages)
+    assert any("adds every other linear layer" in one for one in some.messages)
     assert imported(base + "- q_proj\n", *HARDWARE).payload["lora"]["targets"] == "all-linear"
 
 
@@ -352,7 +357,7 @@ def test_keys_of_pretraining_and_of_preferences_change_no_other_run() -> None:
     assert found.fates["pretrain_multipack_attn"] == "irrelevant"
     streamed = AXOLOTL.replace("datasets:", "pretraining_dataset:") + "sample_packing: true\nflash_attention: true\n"
     mixed = imported(streamed + "pretrain_multipack_attn: false\n", *HARDWARE)
-    assert "see each other" in mixed.draft.differences["pretrain_multipack_attn"]
+    assert "attend to each other" in mixed.draft.differences["pretrain_multipack_attn"]
     pairs = AXOLOTL.replace("tatsu-lab/alpaca", "org/pairs").replace("type: alpaca", "type: chatml.intel")
     assert "max_prompt = 512" in imported(pairs + "rl: dpo\nmax_prompt_len: 512\n", *HARDWARE).text
 

@@ -1,48 +1,31 @@
-"""accelerate's YAML: how states are sharded, on how many processes. Other sources say the same in other names."""
+"""accelerate's YAML: sharding and the number of processes; also the sharding keys of other sources."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 
 from xpc.compiler.importing.accelerate import deepspeed as zero
-from xpc.compiler.importing.accelerate.deepspeed_files import FILES
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.overrides import Asked, Machines, named_table
+from xpc.compiler.importing.keys import is_usual, load, read_toml
+from xpc.compiler.importing.overrides import Machines, Overrides, named_table
 from xpc.compiler.importing.text import json as jsontext
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
 from xpc.compiler.lower.accelerate import ATTENTION
 from xpc.compiler.stacks import able
-
-Entries = Mapping[str, Entry]
 
 SHARDING = {
     "FULL_SHARD": ("fsdp1", True), "SHARD_GRAD_OP": ("fsdp1", False), "NO_SHARD": ("ddp", None),
     "HYBRID_SHARD": ("hsdp", True), "HYBRID_SHARD_ZERO2": ("hsdp", False),
 }  # fmt: skip
 CODES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"}
-QUIET = {
-    "compute_environment": "launch.sh starts the run", "debug": "debugging aid", "machine_rank": "the launch's",
-    "main_process_ip": "the launch's: a host name never stands in a spec", "main_process_port": "the launch's",
-    "main_training_function": "the bundle has a program of its own", "rdzv_backend": "the launch's",
-    "same_network": "the launch's", "gpu_ids": "the launch's: CUDA_VISIBLE_DEVICES", "downcast_bf16": "TPUs only",
-    "tpu_env": "TPUs only", "tpu_use_cluster": "TPUs only", "tpu_use_sudo": "TPUs only", "tpu_name": "TPUs only",
-    "tpu_zone": "TPUs only", "tpu_vm": "TPUs only", "command_file": "the bundle has a program of its own",
-    "commands": "the bundle has a program of its own", "main_process_id": "the launch's",
-}  # fmt: skip
-SAME = {
-    "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_backward_prefetch": "BACKWARD_PRE",
-    "fsdp_cpu_ram_efficient_loading": True, "fsdp_sync_module_states": True, "fsdp_use_orig_params": True,
-    "fsdp_forward_prefetch": False, "fsdp_limit_all_gathers": True, "fsdp_min_num_params": 0,
-}  # fmt: skip
-"""What a bundle states anyway."""
+KEYS = load("accelerate/keys.toml")
 BLOCKS = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "parallelism_config": "FSDP"}
 OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 
 
-def accelerate(draft: Draft, table: Entries, asked: Asked, found: Machines) -> None:
-    """A whole file. The trainer decides the precision: transformers sets what accelerate computes in."""
+def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machines) -> None:
+    """Read a complete file. The trainer decides the precision, because transformers sets it for accelerate."""
     kind = table.get("distributed_type")
     name = "NO" if kind is None else str(text(kind)).upper()
     for key, slot in (("num_processes", "total"), ("num_machines", "nodes")):
@@ -60,7 +43,7 @@ def accelerate(draft: Draft, table: Entries, asked: Asked, found: Machines) -> N
             zero.inline(draft, block)
             named = block.mapping.get("deepspeed_config_file")
             if named is not None:
-                named_file(draft, named, asked)
+                named_file(draft, named, overrides)
         else:
             draft.default("strategy", "zero2", "not set: accelerate's default")
         ulysses(draft, table.get("parallelism_config"))
@@ -81,27 +64,27 @@ def accelerate(draft: Draft, table: Entries, asked: Asked, found: Machines) -> N
     for key, one in table.items():
         if (one.file, one.key) in draft.fates or one.mapping:
             continue
-        if key in QUIET:
-            draft.note(one, QUIET[key])
+        if key in KEYS:
+            draft.note(one, KEYS[key].irrelevant)
         elif one.off or one.value in ("no", "NO"):
             draft.note(one, "it is off")
         elif not draft.escape("accelerate", key, one):
-            draft.error(one, f"the accelerate of {draft.stack.name} has no such key, or a bundle states it otherwise")
+            draft.error(one, f"the accelerate of {draft.stack.name} has no such key, or a bundle decides it")
 
 
 def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
-    """A number of processes or nodes."""
+    """Read a number of processes or nodes."""
     value = integer(entry)
     if value is None or value < 1:
         draft.error(entry, "it takes a whole number above 0")
         return
     setattr(found, slot, value)
-    found.said.append(entry)
+    found.entries.append(entry)
     draft.mark(entry, "mapped", "hardware, nodes")
 
 
 def _unused(draft: Draft, table: Entries, name: str) -> None:
-    """Blocks of another kind of run than the file asks for."""
+    """Note the blocks for another kind of run than the file's."""
     for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "fp8_config",
                 "dynamo_config", "mpirun_config", "ipex_config"):  # fmt: skip
         block = table.get(key)
@@ -109,7 +92,7 @@ def _unused(draft: Draft, table: Entries, name: str) -> None:
             continue
         for one in block.mapping.values() or [block]:
             if one.key.endswith("sp_size") and (integer(one) or 1) > 1:
-                draft.error(one, f"{name} has no Ulysses parallelism", "`context_parallel` shares sequences under ZeRO")
+                draft.error(one, f"{name} has no Ulysses parallelism", "`context_parallel` splits sequences under ZeRO")
             elif key in ("fp8_config", "dynamo_config") and not one.off and one.value not in ("NO", "no"):
                 draft.error(one, "a bundle's accelerate.yaml has no such block")
             else:
@@ -126,7 +109,7 @@ def _mixed(draft: Draft, entry: Entry) -> None:
         draft.error(entry, "it takes no, bf16, fp16 or fp8")
     elif decided is not None and decided.text in ("bf16", "fp16"):
         same = decided.text == word
-        why = "the trainer's arguments say the same" if same else f"the trainer decides: precision = {decided.text}"
+        why = "the trainer's arguments agree" if same else f"the trainer decides: precision = {decided.text}"
         draft.note(entry, why)
         if not same and word != "no":
             draft.warn(entry, why)
@@ -135,7 +118,7 @@ def _mixed(draft: Draft, entry: Entry) -> None:
     else:
         if decided is not None and decided.entry is not None:
             draft.warn(
-                entry, f"it decides where {decided.entry.place} turns neither bf16 nor fp16 on, as in transformers"
+                entry, f"it decides, because {decided.entry.place} turns neither bf16 nor fp16 on, as in transformers"
             )
             draft.mark(decided.entry, "irrelevant", why="accelerate's file decides")
             del draft.settings["precision"]
@@ -143,7 +126,7 @@ def _mixed(draft: Draft, entry: Entry) -> None:
 
 
 def fsdp(draft: Draft, block: Entry | None) -> None:
-    """`fsdp_config`, with or without its prefix: version 1 unless it says 2."""
+    """Read `fsdp_config`, with or without the prefix `fsdp_`; the default version is 1."""
     table: dict[str, Entry] = {}
     for key, one in ({} if block is None else block.mapping).items():
         table[key if key.startswith("fsdp_") else f"fsdp_{key}"] = one
@@ -165,14 +148,13 @@ def fsdp(draft: Draft, block: Entry | None) -> None:
         other = able(lambda one: one.facts.fsdp2)
         draft.error(version, f"{draft.stack.name} has no FSDP2", f"write `--target {other}`")
     if not hybrid:
-        for said in (sharding, version):
-            if said is not None and not said.empty:
-                draft.put("strategy", name, said)
+        for entry in (sharding, version):
+            if entry is not None and not entry.empty:
+                draft.put("strategy", name, entry)
         draft.default("strategy", name, "not set: accelerate's FSDP")
     else:
-        for said in (sharding, version):
-            if said is not None:
-                draft.note(said, "the device mesh decides")
+        for entry in (sharding, version):
+            draft.note(entry, "the device mesh decides")
     if kept is False and sharding is not None:
         draft.put("strategy.reshard", False, sharding)
     if reshard is not None and second:
@@ -198,27 +180,27 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
         else:
             draft.note(params, "nothing is offloaded")
     if again is not None and boolean(again):
-        draft.put("memory.checkpointing", True, again, "the language has one way to ask for it")
+        draft.put("memory.checkpointing", True, again, "the language has one setting for both")
     elif again is not None:
         draft.note(again, "`gradient_checkpointing` decides")
     for key, one in table.items():
         if (one.file, one.key) in draft.fates:
             continue
-        value = boolean(one) if isinstance(SAME.get(key), bool) else text(one)
+        row = KEYS.get(f"fsdp_config.{key}")
         if one.empty:
             draft.note(one, NULL)
-        elif key in SAME and (value == SAME[key] or (key == "fsdp_min_num_params" and integer(one) == 0)):
+        elif row is not None and is_usual(row, one):
             draft.note(one, "a bundle states the same")
         elif key == "fsdp_transformer_layer_cls_to_wrap":
-            draft.note(one, "the model itself names its layers")
+            draft.note(one, "the model names its layers")
         elif key == "fsdp_limit_all_gathers":
-            draft.note(one, "torch's own default stands")
+            draft.note(one, "a bundle keeps torch's default")
         elif not draft.escape("accelerate", key, one):
-            draft.error(one, f"the FSDP of {draft.stack.name} has no such key, or a bundle states it otherwise")
+            draft.error(one, f"the FSDP of {draft.stack.name} has no such key, or a bundle decides it")
 
 
 def ulysses(draft: Draft, block: Entry | None) -> None:
-    """`parallelism_config` beside DeepSpeed: processes that share a sequence."""
+    """Read `parallelism_config` with DeepSpeed: processes that share a sequence."""
     table = {} if block is None else block.mapping
     for key, one in table.items():
         name, value = key.removeprefix("parallelism_config_"), integer(one)
@@ -227,18 +209,18 @@ def ulysses(draft: Draft, block: Entry | None) -> None:
         elif name == "sp_attn_implementation" and not one.empty:
             attention = next((own for own, theirs in ATTENTION.items() if theirs == text(one)), None)
             if attention is None:
-                draft.error(one, "processes share sequences by sdpa, flash_attention_2 or flash_attention_3")
+                draft.error(one, "sequences are split with sdpa, flash_attention_2 or flash_attention_3")
             else:
-                draft.default("model.attn", attention, "the attention that shares sequences")
+                draft.default("model.attn", attention, "the attention that splits sequences")
                 draft.mark(one, "mapped", "model.attn")
         elif name in ("cp_size", "tp_size") and value is not None and value > 1:
-            draft.error(one, "under DeepSpeed processes share sequences by `sp_size` alone")
+            draft.error(one, "under DeepSpeed only `sp_size` splits sequences")
         else:
             draft.note(one, "a bundle states what its target needs")
 
 
 def mesh(draft: Draft, block: Entry | None) -> None:
-    """`parallelism_config`: hybrid sharding and context parallelism; tensor parallelism is not in the language."""
+    """Read `parallelism_config`: hybrid sharding and context parallelism; the language has no tensor parallelism."""
     table = {
         key.removeprefix("parallelism_config_"): one for key, one in ({} if block is None else block.mapping).items()
     }
@@ -260,11 +242,11 @@ def mesh(draft: Draft, block: Entry | None) -> None:
         elif key.startswith(("cp_", "sp_")) and key not in ("sp_size",):
             draft.note(one, "a bundle states what its target needs")
         else:
-            draft.error(one, "the language has no tensor parallelism, and Ulysses' under ZeRO alone")
+            draft.error(one, "the language has no tensor parallelism, and Ulysses parallelism only under ZeRO")
 
 
 def trainer_fsdp(draft: Draft, named: Entries) -> None:
-    """transformers' own `fsdp` and `fsdp_config`: FSDP1 words such as "full_shard auto_wrap"."""
+    """Read transformers' `fsdp`, such as "full_shard auto_wrap", and `fsdp_config`."""
     entry, config = named.get("fsdp"), named.get("fsdp_config")
     wrap = named.get("fsdp_transformer_layer_cls_to_wrap")
     least = named.get("fsdp_min_num_params")
@@ -274,15 +256,15 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
                 for part in one.mapping.values() or [one]:
                     draft.note(part, "`fsdp` is not on")
         return
-    said = [one.lower() for one in words(entry) or []]
+    terms = [one.lower() for one in words(entry) or []]
     if boolean(entry):
-        said = ["full_shard"]
-    old = [one for one in said if one.upper() in SHARDING]
-    if "offload" in said:
+        terms = ["full_shard"]
+    old = [one for one in terms if one.upper() in SHARDING]
+    if "offload" in terms:
         draft.put("strategy.offload", "cpu", entry)
-    odd = [one for one in said if one not in (*old, "auto_wrap", "offload")]
+    odd = [one for one in terms if one not in (*old, "auto_wrap", "offload")]
     if odd or len(old) > 1:
-        draft.error(entry, f"`{odd[0] if odd else old[1]}` is no word of it")
+        draft.error(entry, f"`{odd[0] if odd else old[1]}` is not an option of it")
         return
     name, kept = SHARDING[(old or ["full_shard"])[0].upper()]
     version = config.mapping.get("version", config.mapping.get("fsdp_version")) if config is not None else None
@@ -291,16 +273,14 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     if name == "fsdp1" and version is not None and integer(version) == 2:
         name = "fsdp"
     if draft.has("strategy") and draft.settings["strategy"].text == "hsdp":
-        name = "hsdp"  # the device mesh says so
+        name = "hsdp"  # the device mesh decides
     draft.put("strategy", name, entry)
     if outer is not None:
         draft.put("strategy", name, outer)
     if kept is False:
         draft.put("strategy.reshard", False, entry)
-    if wrap is not None:
-        draft.note(wrap, "the model itself names its layers")
-    if least is not None:
-        draft.note(least, "the layers are wrapped by their class")
+    draft.note(wrap, "the model names its layers")
+    draft.note(least, "the layers are wrapped by their class")
     if config is not None and config.mapping:
         if outer is not None and not any(key.endswith("version") for key in config.mapping):
             joined = {**config.mapping, "fsdp_version": outer}
@@ -315,38 +295,38 @@ STAGE = re.compile(r"(?:zero|stage|z)[-_]?([0123])(?![0-9])")
 
 
 def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
-    """The stage that the name of a DeepSpeed file speaks of, where the file is not there: no more of it is known."""
+    """Take the stage from the name of a missing DeepSpeed file, of which nothing else is known."""
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
-        draft.error(entry, "the file is not there", "`--deepspeed FILE` names it")
+        draft.error(entry, "the file does not exist", "`--deepspeed FILE` names it")
         return
     draft.put("strategy", zero.STAGES[int(stage[1])], entry)
-    draft.differs("deepspeed", f"`{name}` is not there: the spec takes the stage of its name and DeepSpeed's defaults "
-                  "(`--deepspeed FILE` reads it)", entry)  # fmt: skip
+    draft.differs("deepspeed", f"`{name}` does not exist: the spec takes the stage in its name and DeepSpeed's "
+                  "defaults (`--deepspeed FILE` reads it)", entry)  # fmt: skip
 
 
 def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
-    """Whether the name of an accelerate file that is not there speaks of a stage, which the spec then takes."""
+    """Take the stage from the name of a missing accelerate file; False if the name has no stage."""
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
         return False
     draft.put("strategy", zero.STAGES[int(stage[1])], entry)
-    draft.differs("config_file", f"`{name}` is not there: the spec takes the stage of its name, and accelerate's "
+    draft.differs("config_file", f"`{name}` does not exist: the spec takes the stage in its name, and accelerate's "
                   "defaults (`--accelerate FILE` reads it)", entry)  # fmt: skip
     return True
 
 
-def named_file(draft: Draft, entry: Entry, asked: Asked) -> None:
-    """A DeepSpeed file that a source names: read where it lies beside the source, else asked for."""
+def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
+    """Read a DeepSpeed file that a source names, if it is next to the source, or if a tool brings along its name."""
     if entry.mapping:
         zero.zero(draft, entry.mapping, f"{entry.key}.")
         return
     name = text(entry) or ""
-    data = asked.read(name)
-    usual = None if data is not None else FILES.get(name.rpartition("/")[2])
+    data = overrides.read(name)
+    usual = None if data is not None else read_toml("accelerate/deepspeed_files.toml").get(name.rpartition("/")[2])
     if usual is not None:
         data = json.dumps(usual).encode()
-        draft.warn(entry, "the file is not there: what the tool's own file of this name holds is written",
+        draft.warn(entry, "the file does not exist: the tool's own file of this name is used",
                    "`--deepspeed FILE` names another")  # fmt: skip
     if data is None:
         _by_its_name(draft, entry, name)

@@ -1,40 +1,23 @@
-"""DeepSpeed's JSON: ZeRO, its buckets and offloading, and what it repeats of the trainer, which "auto" follows."""
+"""DeepSpeed's JSON: ZeRO, its buckets and offloading, and settings of the trainer, which "auto" follows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, plain
+from xpc.compiler.importing.keys import load
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, plain
 from xpc.compiler.language import extras
 from xpc.compiler.language.kinds import Amount
 
-Entries = Mapping[str, Entry]
-
 STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
-FLAGS = {
-    "overlap_comm": "strategy.overlap_comm", "reduce_scatter": "strategy.reduce_scatter",
-    "contiguous_gradients": "strategy.contiguous_gradients",
-    "round_robin_gradients": "strategy.round_robin_gradients",
-}  # fmt: skip
-SIZES = {"allgather_bucket_size": "strategy.allgather_bucket", "reduce_bucket_size": "strategy.reduce_bucket"}
-OLDER = {
-    "max_live_parameters": "stage3_max_live_parameters", "max_reuse_distance": "stage3_max_reuse_distance",
-    "prefetch_bucket_size": "stage3_prefetch_bucket_size", "gather_16bit_weights_on_model_save":
-    "stage3_gather_16bit_weights_on_model_save", "param_persistence_threshold": "stage3_param_persistence_threshold",
-    "stage3_gather_fp16_weights_on_model_save": "stage3_gather_16bit_weights_on_model_save",
-}  # fmt: skip
-"""Names of the third stage without their prefix, which DeepSpeed takes for aliases."""
-SAME = {
-    "train_batch_size": "batch.gbs", "train_micro_batch_size_per_gpu": "batch.micro",
-    "gradient_accumulation_steps": "batch.accum", "gradient_clipping": "optimizer.clip",
-}  # fmt: skip
+KEYS = load("accelerate/deepspeed.toml")
 AUTO = "auto: it follows the trainer's arguments"
 
 
 def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
-    """A whole file, or a mapping in another one, whose keys then begin with `prefix`."""
-    for name, path in SAME.items():
+    """Read a complete file, or a mapping in another file, whose keys then begin with `prefix`."""
+    for name, path in KEYS.column("setting").items():
         one = table.get(name)
         if one is not None and one.value == "auto":
             draft.note(one, AUTO)
@@ -58,16 +41,17 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def _rest(draft: Draft, entry: Entry, key: str) -> None:
-    """A key that no setting decides: kept under `extra` with its dotted name."""
+    """Keep a key that no setting decides under `extra`, with its dotted name."""
     if (entry.file, entry.key) in draft.fates:
         return
     if entry.value == "auto":
         draft.note(entry, AUTO)
         return
     head, _, last = key.rpartition(".")
-    name = f"{head}.{OLDER[last]}" if last in OLDER else key
+    older = KEYS.block("zero_optimization").column("renamed")  # aliases in DeepSpeed
+    name = f"{head}.{older[last]}" if last in older else key
     why = extras.removed(draft.stack, "deepspeed", name)
-    stage3 = last.startswith("stage3_") or last in OLDER
+    stage3 = last.startswith("stage3_") or last in older
     strategy = draft.settings.get("strategy")
     if why is not None:
         draft.note(entry, why)
@@ -94,7 +78,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
 
 
 def precision(draft: Draft, table: Entries) -> None:
-    """`bf16` and `fp16`: the trainer decides, and the file may only agree."""
+    """Read `bf16` and `fp16`: the trainer decides, and the file must agree."""
     decided = draft.settings.get("precision")
     for name in ("bf16", "fp16"):
         block = table.get(name)
@@ -117,25 +101,20 @@ def precision(draft: Draft, table: Entries) -> None:
         elif boolean(on):
             draft.put("precision", name, on)
         elif decided is not None and decided.text == name:
-            draft.error(on, f"{decided.entry.place if decided.entry else 'a default'} says precision = {name}",
+            draft.error(on, f"{decided.entry.place if decided.entry else 'a default'} sets precision = {name}",
                         "keep one of the two")  # fmt: skip
         else:
             draft.note(on, "it is off")
     for inner in table["fp16"].mapping if "fp16" in table else ():
         one = table["fp16"].mapping[inner]
-        usual = {
-            "loss_scale": 0,
-            "initial_scale_power": 16,
-            "loss_scale_window": 1000,
-            "hysteresis": 2,
-            "min_loss_scale": 1,
-        }
-        if (one.file, one.key) not in draft.fates and usual.get(inner) == number(one):
+        row = KEYS.get(f"fp16.{inner}")
+        usual = row.usual[0] if row is not None and row.usual else None
+        if (one.file, one.key) not in draft.fates and usual == number(one):
             draft.note(one, "a bundle states the same")
 
 
 def _optimizer(draft: Draft, block: Entry | None) -> None:
-    """DeepSpeed's own AdamW is the language's `adamw` under ZeRO; its "auto" are the trainer's values."""
+    """Read `optimizer`: DeepSpeed's AdamW is the language's `adamw` under ZeRO; "auto" is the trainer's value."""
     if block is None:
         return
     kind = block.mapping.get("type")
@@ -143,17 +122,14 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
     if name in ("adamw", "adam") and kind is not None:
         own = draft.settings.get("optimizer")
         if own is not None and own.entry is not None and not own.text.startswith("adamw"):
-            draft.error(kind, f"{own.entry.place} says {own.text}", "keep one of the two")
+            draft.error(kind, f"{own.entry.place} sets {own.text}", "keep one of the two")
         else:
-            said = own.entry if own is not None else None
+            earlier = own.entry if own is not None else None
             draft.settings.pop("optimizer", None)
-            draft.put("optimizer", "adamw", kind, "DeepSpeed's own AdamW, as a bundle writes it")
-            if said is not None:
-                draft.mark(said, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
+            draft.put("optimizer", "adamw", kind, "DeepSpeed's AdamW, as in a bundle")
+            draft.mark(earlier, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
     elif kind is not None:
-        draft.error(
-            kind, "a bundle gives DeepSpeed no other optimizer than AdamW", "leave the block out and write `optim`"
-        )
+        draft.error(kind, "a bundle gives DeepSpeed only AdamW", "leave the block out and write `optim`")
     params = block.mapping.get("params")
     for inner, one in (params.mapping if params is not None else {}).items():
         if one.value == "auto":
@@ -172,7 +148,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
 
 
 def _scheduler(draft: Draft, block: Entry | None) -> None:
-    """WarmupLR is `constant`, WarmupDecayLR `linear`, WarmupCosineLR `cosine`; their warm-up is the trainer's."""
+    """Read `scheduler`: WarmupLR is `constant`, WarmupDecayLR `linear`, WarmupCosineLR `cosine`."""
     if block is None:
         return
     kind = block.mapping.get("type")
@@ -193,18 +169,17 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
         elif inner == "warmup_num_steps" and integer(one) is not None:
             draft.put("schedule.warmup", Amount("count", integer(one) or 0), one)
         elif inner == "warmup_min_lr" and number(one) == 0:
-            draft.note(one, "where a warm-up begins anyway")
+            draft.note(one, "a warm-up always begins at 0")
         elif inner == "warmup_type" and one.value == "linear":
-            draft.note(one, "the warm-up of the language")
+            draft.note(one, "the language's warm-up is linear")
         else:
             draft.error(one, "the language's schedules have no such parameter")
 
 
 def stage(draft: Draft, block: Entry | None) -> None:
-    """`zero_optimization`."""
+    """Read `zero_optimization`."""
     if block is None or not block.mapping:
-        if block is not None:
-            draft.note(block, "no stage is named")
+        draft.note(block, "no stage is named")
         draft.default("strategy", "ddp", "the DeepSpeed file names no ZeRO stage")
         return
     table = block.mapping
@@ -214,7 +189,7 @@ def stage(draft: Draft, block: Entry | None) -> None:
         draft.put("strategy", STAGES[number_ or 0], level)
     elif level is not None:
         draft.error(level, "it takes 0, 1, 2 or 3")
-    for name, path in (FLAGS | SIZES).items():
+    for name, path in KEYS.block("zero_optimization").column("setting").items():
         one = table.get(name)
         if one is not None and one.value == "auto":
             draft.note(one, AUTO)
@@ -234,7 +209,7 @@ def stage(draft: Draft, block: Entry | None) -> None:
 
 
 def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: int) -> None:
-    """Which states are kept in host memory. The language offloads the optimizer, or everything."""
+    """Write which states are in host memory. The language offloads the optimizer, or everything."""
     on = {}
     for name, block in (("optimizer", optimizer), ("param", param)):
         if block is None:
@@ -252,29 +227,29 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
                 draft.note(one, "nothing is offloaded")
         if device is not None and word == "none":
             draft.note(device, "nothing is offloaded")
-    told = [
+    devices = [
         one.mapping.get("device", one)
         for one, name in ((optimizer, "optimizer"), (param, "param"))
         if one and on.get(name)
     ]
-    if on.get("param") and level != 3 and told:
-        draft.note(told[-1], "parameters are sharded by zero3 only")
+    if on.get("param") and level != 3 and devices:
+        draft.note(devices[-1], "parameters are sharded by zero3 only")
         on["param"] = False
-    if on.get("param") and not on.get("optimizer") and told:
-        draft.mark(told[-1], "mapped", "strategy")
+    if on.get("param") and not on.get("optimizer") and devices:
+        draft.mark(devices[-1], "mapped", "strategy")
         draft.differs(
             "offload_param",
-            "the source keeps the weights alone in host memory; the language offloads the optimizer or everything, and "
-            "the spec keeps both on the GPU: the numbers are the same, in more memory",
-            told[-1],
+            "the source keeps only the weights in host memory; the language offloads the optimizer or everything, and "
+            "the spec keeps both on the GPU: the numbers are the same, with more memory",
+            devices[-1],
         )
     elif on.get("optimizer"):
-        for one in told[: 2 if on.get("param") else 1]:
+        for one in devices[: 2 if on.get("param") else 1]:
             draft.put("strategy.offload", "cpu" if on.get("param") else "optimizer", one)
 
 
 def inline(draft: Draft, block: Entry, value: object = None) -> None:
-    """accelerate's `deepspeed_config`: the same in names of its own."""
+    """Read accelerate's `deepspeed_config`, which has other names for the same settings."""
     table = block.mapping
     level = table.get("zero_stage")
     found = integer(level) if level is not None else None
@@ -296,17 +271,12 @@ def inline(draft: Draft, block: Entry, value: object = None) -> None:
         draft.note(saved, "a bundle gathers the weights that it saves")
     elif saved is not None:
         draft.escape("deepspeed", "zero_optimization.stage3_gather_16bit_weights_on_model_save", saved)
-    quiet = {
-        "zero3_init_flag": "a bundle shards the weights as they are read, under zero3",
-        "deepspeed_multinode_launcher": "each node starts its own processes",
-        "deepspeed_hostfile": "launch.sh names hosts",
-        "deepspeed_inclusion_filter": "launch.sh names hosts", "deepspeed_exclusion_filter": "launch.sh names hosts",
-    }  # fmt: skip
+    irrelevant = load("accelerate/keys.toml").block("deepspeed_config").column("irrelevant")
     for name, one in table.items():
         if (one.file, one.key) in draft.fates:
             continue
-        if name in quiet:
-            draft.note(one, quiet[name])
+        if name in irrelevant:
+            draft.note(one, irrelevant[name])
         elif one.off or plain(one) == "none":
             draft.note(one, "it is off")
         elif name != "deepspeed_config_file":

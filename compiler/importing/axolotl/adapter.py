@@ -1,30 +1,26 @@
-"""axolotl's adapters: rank and modules, the bits of their base, and what LoRA+ and PEFT add to them."""
+"""axolotl's adapters: rank, modules, the bits of the base, LoRA+ and the options of PEFT."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, text, words
+from xpc.compiler.importing.text.entries import Entries, boolean, text, words
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.registry.linear_layers import NAMES
 
-Entries = Mapping[str, Entry]
-
 LINEAR = {*NAMES["llama"].values()}
-"""Every linear layer of a decoder layer, as most families name them."""
+"""The linear layers of a decoder layer under their most common names."""
 BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
-"""Modules that `lora_target_linear` leaves out, and that are trained where `lora_target_modules` names them, too."""
-BESIDE = {
+"""Modules outside `lora_target_linear`; `lora_target_modules` can add them."""
+ADAPTER_OPTIONS = {
     "peft_use_rslora": "lora.rslora", "peft_use_dora": "lora.dora", "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",
     "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""What an adapter has beside its rank, its alpha and its modules; the ratio before what it switches on."""
+"""Further options of an adapter; the ratio of LoRA+ comes before the rate that needs it."""
 
 
 def adapter(draft: Draft, named: Entries) -> None:
-    """The adapter with its base and its modules, or a word that keys of adapters are read by nothing."""
+    """Write the adapter with its base and its modules, or note that its keys are irrelevant."""
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()
     bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
@@ -35,7 +31,7 @@ def adapter(draft: Draft, named: Entries) -> None:
         "lora_dropout",
         "lora_target_linear",
         "lora_target_modules",
-        *BESIDE,
+        *ADAPTER_OPTIONS,
     )
     inside = [named[key] for key in theirs if key in named]
     if word not in ("lora", "qlora"):
@@ -43,11 +39,11 @@ def adapter(draft: Draft, named: Entries) -> None:
             draft.error(kind or inside[0], "the language has lora and qlora")
         for one in [*([kind] if kind is not None else []), *inside]:
             draft.note(one, "no adapter is trained")
-        for said in (four, eight):
-            if said is not None and boolean(said):
-                draft.error(said, "quantized weights cannot be trained without an adapter")
-            elif said is not None:
-                draft.note(said, "it is off")
+        for switch in (four, eight):
+            if switch is not None and boolean(switch):
+                draft.error(switch, "quantized weights cannot be trained without an adapter")
+            elif switch is not None:
+                draft.note(switch, "it is off")
         return
     assert kind is not None
     if word == "qlora" or bits == 4:
@@ -55,28 +51,27 @@ def adapter(draft: Draft, named: Entries) -> None:
         bits = 4
     else:
         draft.put("lora", True, kind)
-    for said, width in ((four, 4), (eight, 8)):
-        if said is not None and (said.off or bits != width):
-            draft.note(said, "it is off" if said.off else "the base has 4 bits")
-        elif said is not None and width == 8:
-            draft.put("lora.bits", 8, said)
-        elif said is not None:
-            draft.put("qlora", True, said)
+    for switch, width in ((four, 4), (eight, 8)):
+        if switch is not None and (switch.off or bits != width):
+            draft.note(switch, "it is off" if switch.off else "the base has 4 bits")
+        elif switch is not None and width == 8:
+            draft.put("lora.bits", 8, switch)
+        elif switch is not None:
+            draft.put("qlora", True, switch)
     for key, path in (("lora_r", "lora.rank"), ("lora_alpha", "lora.alpha"), ("lora_dropout", "lora.dropout")):
-        if key in named:
-            draft.setting(path, named[key])
+        draft.setting(path, named.get(key))
     draft.default("lora.dropout", 0.0, "not set: axolotl's own")
     _targets(draft, named)
-    models.beside(draft, named, BESIDE)
+    models.adapter_options(draft, named, ADAPTER_OPTIONS)
     models.continued(draft, named.get("lora_model_dir"))
     more = named.get("bnb_config_kwargs")
     for key, one in ({} if more is None else more.mapping).items():
         if key == "bnb_4bit_use_double_quant" and bits == 4:
             draft.setting("lora.double_quant", one)
         elif bits != 4 or (key == "bnb_4bit_quant_type" and one.value == "nf4"):
-            draft.note(one, "what a bundle writes")
+            draft.note(one, "a bundle does the same")
         else:
-            draft.error(one, "a bundle of 4 bits is nf4, and computes in the run's precision")
+            draft.error(one, "a bundle quantizes 4 bits as nf4, and computes in the run's precision")
     if bits == 4:
         draft.default("lora.double_quant", True, "not set: axolotl's own")
 
@@ -86,16 +81,14 @@ def _targets(draft: Draft, named: Entries) -> None:
     names = [] if modules is None else words(modules) or []
     if linear is not None and boolean(linear) and not {*names} & {*BEYOND}:
         draft.put("lora.targets", "all-linear", linear)
-        if modules is not None:
-            draft.note(modules, "`lora_target_linear` takes every linear layer")
+        draft.note(modules, "`lora_target_linear` takes every linear layer")
     elif linear is not None and boolean(linear) and modules is not None:
         draft.note(linear, "`lora_target_modules` lists them")
         if {*names} >= LINEAR:
             draft.put("lora.targets", tuple(names), modules)
         else:
-            why = "`lora_target_linear` takes every other linear layer as well, and a spec lists all or none"
+            why = "`lora_target_linear` adds every other linear layer, and a spec lists all modules or none"
             draft.error(modules, why, "list every module, and leave `lora_target_linear` out")
     else:
-        if linear is not None:
-            draft.note(linear, "it is off")
+        draft.note(linear, "it is off")
         models.targets(draft, modules)

@@ -1,21 +1,18 @@
-"""axolotl's chat templates by name, and whose turns the loss is on."""
+"""axolotl's chat templates by name, and the turns that the loss is on."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from xpc.compiler import registry
 from xpc.compiler.importing.axolotl import templates as axolotl_templates
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.importing.text.entries import Entry, boolean, text, whole, words
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.text.entries import Entries, Entry, as_json, boolean, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import record
-
-Entries = Mapping[str, Entry]
 
 ROLES = {"human": "user", "gpt": "assistant"}
 EVERYONE = ("system", "user", "assistant", "tool")
@@ -23,7 +20,7 @@ EVERYONE = ("system", "user", "assistant", "tool")
 
 @record
 class Learned:
-    """Whose turns the loss is on, whether the ends of all turns are, and the key that says so."""
+    """The roles whose turns are learned, whether the end of every turn is learned, and the key that decides it."""
 
     roles: tuple[str, ...] = axolotl_templates.ASSISTANT
     every_end: bool = False
@@ -31,7 +28,7 @@ class Learned:
 
 
 def learned(draft: Draft, named: Entries) -> Learned:
-    """What `roles_to_train`, `train_on_eos` and `train_on_inputs` say together."""
+    """The combined effect of `roles_to_train`, `train_on_eos` and `train_on_inputs`."""
     found: list[Learned] = []
     listed = named.get("datasets")
     for one in [] if listed is None else listed.items:
@@ -39,29 +36,29 @@ def learned(draft: Draft, named: Entries) -> Learned:
         ends = one.mapping.get("train_on_eot", ends)
         given = tuple(dict.fromkeys(ROLES.get(name, name) for name in words(roles) or [])) if roles is not None else ()
         if roles is not None and not given:
-            draft.error(roles, "nothing is learned then", "name the speakers whose turns are learned")
+            draft.error(roles, "no turn would be learned", "name the speakers whose turns are learned")
         elif roles is not None:
             corpus.everything(draft, roles, "answers are trained on")
         for key in ("train_on_eos", "train_on_eot"):
             if key in one.mapping and (one.mapping[key].empty or one.mapping[key].value in ("turn", "all")):
-                draft.note(one.mapping[key], "the end of a turn is learned with it")
+                draft.note(one.mapping[key], "the end of a turn is learned with the turn")
             elif key in one.mapping:
-                draft.error(one.mapping[key], "the end of every answer is in the loss", "write `turn` or `all`")
+                draft.error(one.mapping[key], "the end of every answer is always in the loss", "write `turn` or `all`")
         every = ends is not None and ends.value == "all"
         found.append(Learned(given or axolotl_templates.ASSISTANT, every, roles or ends))
-    whole = named.get("train_on_inputs")
-    if whole is not None and boolean(whole):
-        return Learned(EVERYONE, any(one.every_end for one in found), whole)
+    everyone = named.get("train_on_inputs")
+    if everyone is not None and boolean(everyone):
+        return Learned(EVERYONE, any(one.every_end for one in found), everyone)
     for other in found[1:]:
         if (other.roles, other.every_end) != (found[0].roles, found[0].every_end):
-            draft.error(other.entry or found[0].entry or named["datasets"], "other turns are learned of another source",
-                        "a spec learns the same turns of all its sources")  # fmt: skip
+            draft.error(other.entry or found[0].entry or named["datasets"], "another source learns other turns",
+                        "a spec learns the same turns in all its sources")  # fmt: skip
     return found[0] if found else Learned()
 
 
-def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool:
-    """The template; whether its marks are those of `marks`, where that is more than answers."""
-    entry, body = _said(draft, named, "chat_template"), _said(draft, named, "chat_template_jinja")
+def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned) -> bool:
+    """Write the template; True if it marks the turns of `marks` and these are more than answers."""
+    entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     system = named.get("default_system_message")
     word = "" if entry is None or entry.empty else str(text(entry))
     own = body is not None and not body.empty
@@ -71,9 +68,9 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
     known = registry.find_model(draft.model)
     more = not {"messages", "conversations"}.isdisjoint(shapes) and marks != Learned(entry=marks.entry)
     if body is not None and own:
-        _jinja(draft, body, asked)
+        _jinja(draft, body, overrides)
     elif body is not None:
-        draft.note(body, "null: none of its own")
+        draft.note(body, "null: no template")
     if fallback and known is not None and known.chat:
         word = "tokenizer_default"
     usual = word.removeprefix("tokenizer_default_fallback_")
@@ -82,7 +79,7 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
         stripped=draft.method in ("dpo", "kto"),
     )  # fmt: skip
     if system is not None and not system.empty:
-        draft.note(system, "axolotl writes it into the template that it saves, and not into the rows")
+        draft.note(system, "axolotl writes it into the template that it saves, not into the rows")
     elif system is not None:
         draft.note(system, "null: none")
     given = not word or word in ("tokenizer_default", "jinja") or own
@@ -91,23 +88,23 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
     if entry is None:
         pass
     elif given:
-        draft.note(entry, "the tokenizer's own" if not own else "the source's own")
+        draft.note(entry, "the tokenizer's own" if not own else "the source has its own template")
     elif not renders:
-        draft.note(entry, f"rows of {shapes[0]} are rendered by no template")
+        draft.note(entry, f"no template renders rows of {shapes[0]}")
     elif fallback and known is None:
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(
-            "chat_template", f"axolotl takes `{usual}` where the tokenizer has no template, the spec fails there", entry
+            "chat_template", f"axolotl uses `{usual}` if the tokenizer has no template, where the spec fails", entry
         )
     elif body_of is not None:
         name = f"{draft.stem}.chat_template.jinja"
         draft.files[name] = body_of.encode()
         draft.put("model.chat_template", name, entry)
         _end(draft, named, usual, known)
-        _twice(draft, named, usual)
+        _repeated_first_token(draft, named, usual)
         return more
     elif more and axolotl_templates.end_of(usual) is not None and marks.entry is not named.get("train_on_inputs"):
-        pass  # said below
+        pass  # reported below
     else:
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(
@@ -117,11 +114,11 @@ def template(draft: Draft, named: Entries, asked: Asked, marks: Learned) -> bool
             entry,
         )
     if more and marks.entry is not None and marks.roles != EVERYONE:
-        draft.error(marks.entry, "the spec learns such turns under the templates chatml, llama3 and gemma alone")
+        draft.error(marks.entry, "a spec learns such turns with the templates chatml, llama3 and gemma only")
     elif more and marks.entry is not None:
         draft.differs(
             "train_on_inputs",
-            "axolotl learns the text of every turn and its end, the spec the words of the template around them, too",
+            "axolotl learns the text of every turn and its end, the spec also the template's words around them",
             marks.entry,
         )
     return False
@@ -133,57 +130,57 @@ def _renders(draft: Draft) -> bool:
     return not rendered.isdisjoint(corpus.formats(draft))
 
 
-def told(draft: Draft, named: Entries) -> None:
-    """`chat_template_kwargs`: what a template is told is written before the template, where that is a file of ours."""
+def template_arguments(draft: Draft, named: Entries) -> None:
+    """Write `chat_template_kwargs` as `set` lines at the top of the template, if the import writes the template."""
     entry = named.get("chat_template_kwargs")
     if entry is None or entry.empty:
-        draft.note(entry, "null: the template is told nothing") if entry is not None else None
+        draft.note(entry, "null: no arguments")
         return
     if not _renders(draft):
-        draft.note(entry, "no template renders such rows")
+        draft.note(entry, "no template renders these rows")
         return
     name = f"{draft.stem}.chat_template.jinja"
     body = draft.files.get(name, b"").decode()
     for key, one in entry.mapping.items():
-        typed = {True: "true", False: "false"}.get(one.value) if isinstance(one.value, bool) else whole(one)
+        typed = {True: "true", False: "false"}.get(one.value) if isinstance(one.value, bool) else as_json(one)
         if not body:
             draft.error(
-                one, "the template that reads it is the tokenizer's own, which is not here to be told so",
-                "lay it beside the source and name it by `chat_template_jinja`",
+                one, "the tokenizer's own template reads it, and the import cannot change that template",
+                "put it next to the source and name it by `chat_template_jinja`",
             )  # fmt: skip
         elif not re.search(rf"\b{re.escape(key)}\b", body):
-            draft.note(one, "the template does not ask for it where a whole conversation is written")
+            draft.note(one, "the template does not use it")
         elif key.isidentifier() and isinstance(one.value, bool | int | float | str):
             kept = "+" if body.startswith("\n") else ""
             body = f"{{% set {key} = {typed} {kept}%}}{body}"
             draft.mark(one, "mapped", f"a line of {name}")
         else:
-            draft.error(one, "a template is told names of one value each")
+            draft.error(one, "a template takes names with one value each")
     if body:
         draft.files[name] = body.encode()
 
 
-def _said(draft: Draft, named: Entries, key: str) -> Entry | None:
-    """A key of the template: that of the data sets, where they have one, instead of the file's."""
-    listed, whole = named.get("datasets"), named.get(key)
+def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
+    """A key of the template, from the data sets if they have it, else from the file."""
+    listed, shared = named.get("datasets"), named.get(key)
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
     given = [one for one in parts if one is not None and not one.empty]
     if not given:
-        return whole
-    said = {str(one.value) for one in given} | ({"" if whole is None else str(whole.value)} - {str(given[0].value)}
+        return shared
+    values = {str(one.value) for one in given} | ({"" if shared is None else str(shared.value)} - {str(given[0].value)}
                                                 if len(given) < len(parts) else set())  # fmt: skip
     for one in given:
-        if len(said) > 1:
-            draft.error(one, "a spec renders the rows of all its sources by one template")
+        if len(values) > 1:
+            draft.error(one, "a spec renders all its sources by one template")
         else:
             draft.mark(one, "mapped", "model.chat_template")
-    if whole is not None and whole is not given[0]:
-        draft.note(whole, "each data set names its own")
+    if shared is not None and shared is not given[0]:
+        draft.note(shared, "each data set has its own")
     return given[0]
 
 
 def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:
-    """The tokenizer's template, which TRL marks otherwise than axolotl: with the line's end behind an answer."""
+    """The tokenizer's template: TRL learns the newline after an answer, axolotl does not."""
     if own or not renders or draft.method != "sft":
         return
     native = None if known is None or not known.chat else templates.native(known.alias)
@@ -192,18 +189,18 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
     if body is not None and name != "llama3":
         file = f"{draft.stem}.chat_template.jinja"
         draft.files[file] = body.encode()
-        draft.put("model.chat_template", file, None, "the model's own, with the loss on answers as axolotl has it")
+        draft.put("model.chat_template", file, None, "the model's own template, with axolotl's loss on answers")
         _end(draft, named, name, known)
     elif native is None and not draft.model.startswith((".", "/")):
         draft.differs(
             "chat_template",
             "axolotl learns the text of an answer and the token that ends it, the spec what TRL marks in the "
-            "tokenizer's template, which may be the end of the line behind it, too",
+            "tokenizer's template, which may include the newline after it",
         )
 
 
-def _twice(draft: Draft, named: Entries, name: str) -> None:
-    """A pair's question is written with the tokenizer's first token, and gets that once more as it becomes tokens."""
+def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
+    """Report that axolotl begins the question of a pair with the tokenizer's first token twice."""
     one = axolotl_templates.TURNS.get(name)
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
     written = [kind for kind in kinds if kind is not None and str(kind.value).startswith("chat_template")]
@@ -216,29 +213,28 @@ def _twice(draft: Draft, named: Entries, name: str) -> None:
 
 
 def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> None:
-    """The end of an answer is learned by axolotl where the tokenizer ends texts by it, or the file says so."""
+    """Report that axolotl learns the end of an answer only if it is the eos_token, or the file lists it."""
     end, ends, special = axolotl_templates.end_of(name), named.get("eot_tokens"), named.get("special_tokens")
     eos = special.mapping.get("eos_token") if special is not None else None
-    said = [*(words(ends) or [] if ends is not None else []), text(eos) if eos is not None else None]
+    tokens = [*(words(ends) or [] if ends is not None else []), text(eos) if eos is not None else None]
     alias = "" if known is None else known.alias
     chats = "instruct" in alias or (alias.startswith("qwen3") and "base" not in alias)
-    if end not in said and not (chats and ends is None and eos is None) and draft.method == "sft":
+    if end not in tokens and not (chats and ends is None and eos is None) and draft.method == "sft":
         draft.differs(
             "eot_tokens",
-            f"axolotl learns {end} at the end of an answer only where it is the tokenizer's eos_token, the spec in "
-            "any case",
+            f"axolotl learns {end} at the end of an answer only if it is the tokenizer's eos_token, the spec always",
             ends,
         )
 
 
-def _jinja(draft: Draft, body: Entry, asked: Asked) -> None:
-    """A template as text, or the name of its file, as axolotl tells them apart: by whether there is such a file."""
-    said = text(body) or ""
-    data: bytes | None = said.encode()
-    if "{" not in said or "\n" not in said:
-        data = asked.read(said) or (data if "{" in said else None)
+def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
+    """A template as text or as the name of a file: like axolotl, decide by whether the file exists."""
+    written = text(body) or ""
+    data: bytes | None = written.encode()
+    if "{" not in written or "\n" not in written:
+        data = overrides.read(written) or (data if "{" in written else None)
     if data is None:
-        draft.error(body, "the file of the template is not there", "lay it beside the source")
+        draft.error(body, "the file of the template does not exist", "put it next to the source")
         return
     name = f"{draft.stem}.chat_template.jinja"
     draft.files[name] = data

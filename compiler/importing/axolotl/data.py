@@ -1,9 +1,8 @@
-"""axolotl's data: `datasets` of many types, as sources of one shape, and its chat templates by name."""
+"""axolotl's data: `datasets` of many types become sources, and its chat templates are chosen by name."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 from xpc.compiler.data.row_shapes import ROLES as KNOWN
 from xpc.compiler.data.shapes import SHAPES
@@ -14,21 +13,12 @@ from xpc.compiler.importing.axolotl import prompts as axolotl_words
 from xpc.compiler.importing.axolotl import rows as axolotl_rows
 from xpc.compiler.importing.axolotl import templates as axolotl_templates
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.importing.text.entries import Entry, boolean, text, words
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.setting import ROLES
 
-Entries = Mapping[str, Entry]
-
-READ = (
-    "datasets", "pretraining_dataset", "val_set_size", "chat_template", "chat_template_jinja", "chat_template_kwargs",
-    "default_system_message", "train_on_inputs", "shuffle_merged_datasets", "shuffle_before_merging_datasets",
-    "dataset_exact_deduplication", "min_sample_len", "dataset_shard_num", "dataset_shard_idx", "streaming",
-    "curriculum_sampling", "excess_length_strategy", "skip_prepare_dataset", "test_datasets",
-)  # fmt: skip
-"""The keys that this module reads."""
 INSTRUCTION = (
     "alpaca", "alpaca_chat", "alpaca_w_system", "gpteacher", "reflection", "explainchoice", "jeopardy",
     "summarizetldr", "creative_acr", "context_qa", "oasst", "input_output", "stepwise_supervised",
@@ -39,30 +29,14 @@ COLUMNS = {
     "prompt_pairs": ("prompt", "chosen", "rejected"),
     "argilla": ("instruction", "chosen_response", "rejected_response"),
 }
-"""Columns of texts, by the last word of a type of pairs."""
-TALKS = ("argilla_chat", "ultra")
+"""Columns of a type of pairs, by the last word of its name."""
+CONVERSATIONS = ("argilla_chat", "ultra")
 """Types of pairs whose answers are conversations."""
-SYSTEM = "axolotl puts what a column `system` holds before the question, and the spec reads no such column"
-QUIET_SOURCE = {
-    "ds_type": "the file says what it is",
-    "roles": "the runtime knows the speakers",
-    "train_on_eos": "the end of an answer is in the loss",
-    "roles_to_train": "",
-    "preprocess_shards": "how rows are read",
-    "trust_remote_code": "no code of a dataset is run",
-    "conversation": "the chat template decides",
-    "message_property_mappings": "",
-    "train_on_eot": "the end of an answer is in the loss",
-    "chat_template": "",
-    "shards": "",
-    "field_system": "",
-    **dict.fromkeys(("field_human", "field_model"), "no type of axolotl's reads it"),
-    "strategy": "",
-}
+SYSTEM = "axolotl puts the column `system` before the question, and the spec does not read that column"
 
 
-def data(draft: Draft, named: Entries, asked: Asked) -> None:
-    """The sources, the holdout, the template and the loss mask."""
+def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
+    """Write the sources, the holdout, the template and the loss mask."""
     listed, raw = named.get("datasets"), named.get("pretraining_dataset")
     if draft.sources:
         for one in (listed, raw):
@@ -73,33 +47,29 @@ def data(draft: Draft, named: Entries, asked: Asked) -> None:
             parts = [] if entry is None or entry.empty else entry.items
             for one in parts:
                 _source(draft, one, entry is raw, named)
-                _system_column(draft, one.mapping.get("path"), asked)
+                _system_column(draft, one.mapping.get("path"), overrides)
         corpus.in_common(draft)
     if not draft.sources:
         draft.warn(listed, "no data is named", "`--data` names it")
-    axolotl_evaluation.held(draft, named)
+    axolotl_evaluation.holdout(draft, named)
     axolotl_rows.long(draft, named)
-    _mask(draft, named, axolotl_chat.template(draft, named, asked, axolotl_chat.learned(draft, named)))
-    axolotl_chat.told(draft, named)
+    _mask(draft, named, axolotl_chat.template(draft, named, overrides, axolotl_chat.learned(draft, named)))
+    axolotl_chat.template_arguments(draft, named)
     for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets"):
         one = named.get(key)
         if one is not None and key == "shuffle_merged_datasets" and not one.empty:
             draft.put("data.shuffle", boolean(one), one)
         elif one is not None:
-            draft.note(one, "each part is read whole")
+            draft.note(one, "each part is read completely")
     order = named.get("curriculum_sampling")
     if order is not None and not order.empty:
         draft.put("data.shuffle", not boolean(order), order)
     stream = named.get("streaming")
-    if stream is not None and stream.off:
-        draft.note(stream, "it is off")
-    elif stream is not None:
-        draft.note(stream, "the runtime reads whole datasets: the rows are the same")
-        draft.warn(stream, "the runtime reads whole datasets, and shuffles them whole")
+    if draft.on(stream):
+        draft.note(stream, "the runtime reads complete datasets: the rows are the same")
+        draft.warn(stream, "the runtime reads and shuffles complete datasets")
     same, least = named.get("dataset_exact_deduplication"), named.get("min_sample_len")
-    if same is not None and same.off:
-        draft.note(same, "it is off")
-    elif same is not None:
+    if draft.on(same):
         draft.setting("data.unique", same)
     if least is not None and draft.method == "sft":
         draft.setting("data.min_tokens", least)
@@ -115,8 +85,8 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     table = axolotl_keys.known(draft, entry.mapping, "datasets.")
     path = table.get("path", entry if isinstance(entry.value, str) else None)
     if path is None:
-        draft.error(entry, f"axolotl {axolotl_keys.VERSION} fails at a dataset without a `path`",
-                    "write the file as `path`, or `path: json` beside `data_files`")  # fmt: skip
+        draft.error(entry, f"axolotl {axolotl_keys.VERSION} fails for a dataset without a `path`",
+                    "write the file as `path`, or `path: json` with `data_files`")  # fmt: skip
         return
     kind = table.get("type")
     word = (
@@ -125,8 +95,8 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     files = table.get("data_files")
     names = [path]
     if files is not None and path.value in ("json", "csv", "parquet", "text") and files.items:
-        names = list(files.items)  # one after the other, as the reader of datasets joins them
-        draft.mark(path, "mapped", "the file says what it is")
+        names = list(files.items)  # concatenated, as datasets does
+        draft.mark(path, "mapped", "the file name tells the format")
         draft.mark(files, "mapped", "data")
     elif files is not None and files.items and all(inside := [corpus.inside(path, one) for one in files.items]):
         names = [one for one in inside if one is not None]
@@ -140,7 +110,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     shards = table.get("shards")
     if len(names) > 1 and shards is not None and not shards.off:
         draft.error(
-            shards, "a part of several files together is no part of each", "name a file of these rows by `--data`"
+            shards, "a spec takes a part of one file, not of several together", "name a file of these rows by `--data`"
         )
     each = [corpus.source(draft, name, table.get("name"), table.get("split")) for name in names]
     shape, columns = _shape(draft, table, word, kind or entry)
@@ -153,17 +123,17 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         stated = shape and (
             shape != METHODS[draft.method].shapes[0]
             or (columns and draft.method == "sft")
-            or found.ref.startswith('"')  # a file that may be where the run will be
+            or found.ref.startswith('"')  # the file may exist only where the run will be
         )
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
         draft.sources.append(Source(ref, columns, part or found.take, format=shape if stated else "", place=kind))
-    _rest(draft, table)
+    _other_keys(draft, table)
 
 
-def _system_column(draft: Draft, path: Entry | None, asked: Asked) -> None:
-    """axolotl reads a column `system` beside messages, which rows of a file beside the source show."""
+def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> None:
+    """axolotl reads a column `system` next to messages; look for it in a file next to the source."""
     name = None if path is None else text(path)
-    data = asked.read(name) if name is not None and name.endswith(".jsonl") else None
+    data = overrides.read(name) if name is not None and name.endswith(".jsonl") else None
     try:
         first = json.loads((data or b"{}").split(b"\n", 1)[0])
     except ValueError:
@@ -178,19 +148,20 @@ def _system_column(draft: Draft, path: Entry | None, asked: Asked) -> None:
 
 
 def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, tuple[str, ...]]:
-    """The shape of the rows and the columns that hold it."""
+    """The shape of the rows, and their columns if these are not the usual ones."""
     messages, chosen, rejected = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected"))
     field = table.get("field", table.get("text_column"))
     for one in (messages, chosen, rejected, field):
-        if one is not None:
-            draft.mark(one, "mapped", "columns")
+        draft.mark(one, "mapped", "columns")
     if METHODS[draft.method].shapes[0] == "preference":
         return "preference", _pair(draft, word, place, messages, chosen, rejected)
     if draft.method == "kto":
-        return "unpaired", _judged(draft, word, place)
+        return "unpaired", _unpaired(draft, word, place)
     if METHODS[draft.method].generates:
         draft.warn(
-            place, "the rows are read as they are: `prompt` is the prompt", "`data(prompt=COLUMN)` names another"
+            place,
+            "the rows are read unchanged: the column `prompt` is the prompt",
+            "`data(prompt=COLUMN)` names another",
         )
         return "prompt", ()
     if word in ("completion", "pretrain") or word.startswith("completion"):
@@ -200,41 +171,40 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
         name = (text(messages) if messages is not None else None) or (
             "conversations" if word.startswith("sharegpt") else "messages"
         )
-        shape = _spoken(draft, table, word.startswith("sharegpt"), place)
+        shape = _messages(draft, table, word.startswith("sharegpt"), place)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
-    if word in ("alpaca", "alpaca:instruct"):  # the style is the usual one
+    if word in ("alpaca", "alpaca:instruct"):  # the default style
         draft.differs(
             "datasets.type",
-            "axolotl makes tokens of the question and of the answer apart, the spec of both at once: of an answer that "
-            "begins with the end of a line the first tokens may be others",
+            "axolotl tokenizes the question and the answer separately, the spec together: the first tokens of an "
+            "answer that begins with a newline may differ",
         )
         return "alpaca", ()
-    asked = axolotl_words.shaped(draft, word, place) if place.key.endswith("type") else None
-    if asked is not None:
-        return "prompt_completion", asked
+    prompted = axolotl_words.shaped(draft, word, place) if place.key.endswith("type") else None
+    if prompted is not None:
+        return "prompt_completion", prompted
     if not word or (place.key.endswith("type") and place.empty):
         draft.error(
             place,
-            "no type is named, so that axolotl takes the rows as tokens already (`input_ids`, `labels`), and a bundle "
-            "makes tokens itself",
+            "without a type axolotl reads tokenized rows (`input_ids`, `labels`), and a bundle tokenizes its data",
             "name the rows as text by `--data`, or write their `type`",
         )
     elif word == "input_output":
         draft.error(
             place,
-            "a row is a list of segments, each learned or not as its `label` says, and no shape of a spec has them",
-            "where one learned segment ends each row, write it as `completion` and those before it as `prompt`, and "
-            "name these by `--data`",
+            "a row is a list of segments, each learned or not by its `label`, and a spec has no such shape",
+            "if each row ends with its one learned segment, write that as `completion` and the others as `prompt`, and "
+            "name the new rows by `--data`",
         )
     elif word.partition(".")[0] in INSTRUCTION or word.partition(":")[0] in INSTRUCTION:
         draft.error(
             place,
-            "axolotl puts words of its own around the columns, and no shape of a spec has them",
-            "write the words into the rows, as `prompt` and `completion`, and name these by `--data`",
+            "axolotl puts its own words around the columns, which a spec cannot do",
+            "write the words into the rows, as `prompt` and `completion`, and name the new rows by `--data`",
         )
     else:
-        why = f"axolotl {axolotl_keys.VERSION} has no type `{word[:40]}`, and a module of one's own is not run here"
-        draft.error(place, why, "chat_template, completion and alpaca are")
+        why = f"axolotl {axolotl_keys.VERSION} has no type `{word[:40]}`, and an import runs no custom module"
+        draft.error(place, why, "known types are chat_template, completion and alpaca")
     return "", ()
 
 
@@ -242,20 +212,20 @@ PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
 """The two keys of a message, to the shape of the rows."""
 
 
-def _spoken(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
-    """Messages of role and content, or of from and value; other keys and other speakers are refused."""
+def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
+    """The shape of messages: role and content, or from and value; other keys are refused."""
     mapped = _mapped(table, "role", "message_field_role"), _mapped(table, "content", "message_field_content")
     shape = "conversations" if older and mapped == ("role", "content") else PAIRS.get(mapped, "")
-    said = table.get("message_property_mappings", place)
+    mapping = table.get("message_property_mappings", place)
     if not shape:
-        draft.error(said, f"messages of `{mapped[0]}` and `{mapped[1]}` are none that the runtime reads",
+        draft.error(mapping, f"the runtime does not read messages of `{mapped[0]}` and `{mapped[1]}`",
                     "it reads `role` and `content`, or `from` and `value`")  # fmt: skip
     more = table.get("message_property_mappings")
     for key, one in ({} if more is None else more.mapping).items():
         if key not in ("role", "content") and not (key in ("tool_calls", "name") and text(one) == key):
             draft.differs(
                 "message_property_mappings",
-                f"axolotl hands `{key}` of a message to the template, and the runtime role and content",
+                f"axolotl passes `{key}` of a message to the template, the runtime only role and content",
                 one,
             )
     speakers(draft, table.get("roles"), shape or "messages")
@@ -263,7 +233,7 @@ def _spoken(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
 
 
 def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
-    """`roles`: the names that a role has in the rows, where the runtime does not read them so by itself."""
+    """Write `roles`, the names of the speakers in the rows, if the runtime does not know them."""
     for role, one in ({} if entry is None else entry.mapping).items():
         names = words(one)
         if role not in ROLES or names is None:
@@ -275,8 +245,8 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
             draft.put(f"data.{role}_roles", tuple(own), one)
 
 
-def _worded(draft: Draft, word: str, place: Entry, texts: bool) -> None:
-    """Types that put the words of a template around texts: the texts become turns under that template."""
+def _chat_template(draft: Draft, word: str, place: Entry, texts: bool) -> None:
+    """Types that put a template's words around texts: the texts become turns with that template."""
     name = word.partition(".")[0]
     body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")
     if body is not None:
@@ -288,40 +258,40 @@ def _worded(draft: Draft, word: str, place: Entry, texts: bool) -> None:
         draft.differs("datasets.system", SYSTEM, place)
 
 
-def _judged(draft: Draft, word: str, place: Entry) -> tuple[str, ...]:
+def _unpaired(draft: Draft, word: str, place: Entry) -> tuple[str, ...]:
     last = word.rpartition(".")[2]
     if not isinstance(place.value, str) or last == "argilla_chat":
-        draft.error(place, "no shape of a spec holds such judged answers",
+        draft.error(place, "a spec has no shape for such rated answers",
                     "write the rows as `prompt`, `completion` and `label`")  # fmt: skip
         corpus.everything(draft, place, "the type is refused")
         return ()
-    _worded(draft, word, place, texts=True)
-    asked = {"argilla": "instruction", "intel": "question"}.get(last, "prompt")
-    return (asked, "completion", "label") if asked != "prompt" else ()
+    _chat_template(draft, word, place, texts=True)
+    columns = {"argilla": "instruction", "intel": "question"}.get(last, "prompt")
+    return (columns, "completion", "label") if columns != "prompt" else ()
 
 
 def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen: Entry | None,
           rejected: Entry | None) -> tuple[str, ...]:  # fmt: skip
     head, _, last = word.rpartition(".")
     if not isinstance(place.value, str) and place.key.endswith("type"):
-        draft.error(place, "a prompt in words of one's own: no shape of a spec has any but Alpaca's",
+        draft.error(place, "a spec has no custom prompt for pairs",
                     "write the words into the rows, as `prompt`, `chosen` and `rejected`")  # fmt: skip
         corpus.everything(draft, place, "the type is refused")
         return ()
-    if draft.method == "orpo" or last in TALKS:
-        _worded(draft, word, place, texts=False)
+    if draft.method == "orpo" or last in CONVERSATIONS:
+        _chat_template(draft, word, place, texts=False)
         if last == "argilla_chat" and not head.startswith("chat_template"):
-            draft.differs("datasets.type", "axolotl reads the first question and its answers, the spec the whole "
+            draft.differs("datasets.type", "axolotl reads the first question and its answers, the spec the complete "
                           "conversation", place)  # fmt: skip
         return ()
     if word.startswith("bradley_terry.chat_template"):
         draft.put("data.chat", True, place)
-        draft.differs("datasets.system", "axolotl writes a system turn of what the column `system` holds, be it "
-                      "nothing, and the spec none", place)  # fmt: skip
+        draft.differs("datasets.system", "axolotl writes the column `system` as a system turn, even if it is empty, "
+                      "and the spec writes none", place)  # fmt: skip
         return ("input", "chosen", "rejected")
-    if word == "passthrough" and draft.method == "dpo":  # axolotl leaves the rows to TRL, as the spec does
+    if word == "passthrough" and draft.method == "dpo":  # axolotl passes the rows to TRL, as the spec does
         return ()
-    _worded(draft, word.removeprefix("bradley_terry."), place, texts=True)
+    _chat_template(draft, word.removeprefix("bradley_terry."), place, texts=True)
     if last in COLUMNS:
         return COLUMNS[last]
     one, two = (text(entry) if entry is not None else None for entry in (chosen, rejected))
@@ -331,7 +301,7 @@ def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen:
         draft.error(place, f"the type `{word[:40]}` of pairs is not known", "write the rows as `prompt`, `chosen` and "
                     "`rejected`")  # fmt: skip
     if head or last in ("chatml", "llama3"):
-        draft.warn(place, "the question is taken to stand in `prompt`")
+        draft.warn(place, "the question is taken from the column `prompt`")
     return (one or "chosen", two or "rejected") if (one or two) else ()
 
 
@@ -343,7 +313,8 @@ def _mapped(table: Entries, key: str, older: str) -> str:
     return key
 
 
-def _rest(draft: Draft, table: Entries) -> None:
+def _other_keys(draft: Draft, table: Entries) -> None:
+    irrelevant = axolotl_keys.KEYS.block("datasets").column("irrelevant")
     for key, one in table.items():
         if (one.file, one.key) in draft.fates:
             continue
@@ -353,27 +324,27 @@ def _rest(draft: Draft, table: Entries) -> None:
         elif key in ("message_field_role", "message_field_content"):
             draft.mark(one, "mapped", "data { format }")
         elif key in ("roles_to_train", "train_on_eos", "train_on_eot", "chat_template", "chat_template_jinja"):
-            continue  # see axolotl_chat
-        elif key in ("ds_type", "trust_remote_code", "conversation", "preprocess_shards", "field_human", "field_model"):
-            corpus.everything(draft, one, QUIET_SOURCE[key])
+            continue  # read by chat.py
+        elif key in irrelevant:
+            corpus.everything(draft, one, irrelevant[key])
         elif one.off:
             draft.note(one, "it is off")
         elif key == "drop_system_message" and not one.off:
             draft.mark(one, "reserved", f"# {key}")
-            draft.differs(key, "axolotl leaves the system prompts of the rows out, the spec keeps them", one)
+            draft.differs(key, "axolotl drops the system prompts of the rows, the spec keeps them", one)
         elif key in ("field_thinking", "template_thinking_key", "field_tools", "type"):
-            draft.reserve(one, f"{key}: {text(one)}", "the runtime reads role and content of a message")
+            draft.reserve(one, f"{key}: {text(one)}", "the runtime reads only role and content of a message")
         elif key != "path" and not one.mapping:
-            draft.error(one, "the language has no such thing for a source")
+            draft.error(one, "the language has no such option for a source")
 
 
 def _mask(draft: Draft, named: Entries, marked: bool) -> None:
-    """The loss is on answers unless `train_on_inputs` says otherwise; `marked` turns are those of the template."""
+    """Put the loss on answers unless `train_on_inputs` is on; `marked`: the template marks the learned turns."""
     entry = named.get("train_on_inputs")
     whole = entry is not None and boolean(entry) is True
     paths = corpus.masks(draft)
     if entry is not None and (draft.method != "sft" or not paths):
-        draft.note(entry, f"{draft.method} does not read it" if paths else "there are no answers apart")
+        draft.note(entry, f"{draft.method} does not read it" if paths else "the rows have no separate answers")
     for path in paths if draft.method == "sft" else ():
         if entry is not None and not entry.empty:
             draft.put(path, (marked and path == "method.assistant_only") or not whole, entry)

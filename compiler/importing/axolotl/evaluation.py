@@ -1,25 +1,22 @@
-"""What axolotl evaluates on: rows held out, or data sets of their own."""
+"""axolotl's evaluation data: rows held out, or separate data sets."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.text.entries import Entry, plain, text
+from xpc.compiler.importing.text.entries import Entries, Entry, plain, text
 from xpc.compiler.importing.trl import data as corpus
 
-Entries = Mapping[str, Entry]
-
 PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_remote_code")
-"""What says where the rows of a data set lie, and not how they are read."""
+"""Keys that name the place of a data set, not how its rows are read."""
 REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 
 
-def _tests(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
-    """Rows of their own to evaluate on, which a spec reads as it reads those that it trains on."""
+def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
+    """Separate test sets; a spec reads them as it reads the training data."""
     if entry is None or entry.empty:
-        draft.note(entry, "null: none") if entry is not None else None
+        draft.note(entry, "null: none")
         return
     trained = listed.items[0].mapping if listed is not None and listed.items else {}
     refs: list[str] = []
@@ -28,23 +25,23 @@ def _tests(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
         keys = {key for key in (*trained, *table) if key not in PLACES}
         odd = [key for key in sorted(keys) if _shown(table, key) != _shown(trained, key)]
         if odd:
-            draft.error(table.get(odd[0], one), "a spec reads the rows that it evaluates on as those that it trains on",
+            draft.error(table.get(odd[0], one), "a spec reads evaluation data as it reads training data",
                         "give both the same keys")  # fmt: skip
             continue
         split = table.get("split")
         found = corpus.source(draft, table.get("path", one), table.get("name"), split)
         if found is not None and not found.ref.startswith('"') and (split is None or split.empty):
-            found = Source(f"{found.ref.removesuffix('[train]')}[test]")  # what axolotl evaluates on where none is said
+            found = Source(f"{found.ref.removesuffix('[train]')}[test]")  # axolotl's default
         if found is not None and "revision" in table:
             found = Source(revised(draft, found.ref, table["revision"]))
         for key in table:
             if (one.file, table[key].key) not in draft.fates:
-                corpus.everything(draft, table[key], "as of the rows that are trained on")
+                corpus.everything(draft, table[key], "the same as for the training data")
         refs += [] if found is None else [found.ref]
     if refs:
         draft.raw("eval.data", f"[{', '.join(refs)}]" if len(refs) > 1 else refs[0], entry)
     if len(refs) > 1:
-        draft.differs("test_datasets", "axolotl evaluates on all of them together, the spec on each apart", entry)
+        draft.differs("test_datasets", "axolotl evaluates on all of them together, the spec on each separately", entry)
 
 
 def revised(draft: Draft, ref: str, entry: Entry) -> str:
@@ -53,7 +50,7 @@ def revised(draft: Draft, ref: str, entry: Entry) -> str:
     if entry.empty:
         draft.note(entry, "null: the newest")
     elif ref.startswith('"'):
-        draft.note(entry, "a file has none")
+        draft.note(entry, "a file has no revision")
     elif REVISION.fullmatch(name):
         draft.mark(entry, "mapped", f"data {{ {ref}@{name} }}")
         return f"{ref}@{name}"
@@ -66,9 +63,9 @@ def _shown(table: Entries, key: str) -> object:
     return plain(table[key]) if key in table else None
 
 
-def held(draft: Draft, named: Entries) -> None:
-    """Rows that are held out, or sets of their own; nothing is evaluated without any."""
-    _tests(draft, named.get("test_datasets"), named.get("datasets"))
+def holdout(draft: Draft, named: Entries) -> None:
+    """Write the holdout or the test sets; without either nothing is evaluated."""
+    _test_sets(draft, named.get("test_datasets"), named.get("datasets"))
     if "val_set_size" in named:
         corpus.holdout(draft, named["val_set_size"])
     if not draft.has("data.holdout") and not draft.has("eval.data"):

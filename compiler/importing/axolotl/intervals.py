@@ -1,20 +1,16 @@
-"""When axolotl warms up, evaluates and saves, in its own arithmetic. Source: axolotl 0.18.0, core/builders/ and
+"""When axolotl warms up, evaluates and saves, by axolotl's arithmetic. Source: axolotl 0.18.0, core/builders/ and
 utils/config/__init__.py (`normalize_config`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.importing.draft import NULL, Draft, Fate
-from xpc.compiler.importing.text.entries import Entry, number
+from xpc.compiler.importing.text.entries import Entries, Entry, number
 from xpc.compiler.importing.trl import schedule, switches
 from xpc.compiler.language.kinds import EPOCH, Amount
 
-Entries = Mapping[str, Entry]
-
 
 def intervals(draft: Draft, named: Entries) -> None:
-    """`evals_per_epoch` and `saves_per_epoch` are shares of the run where these are less than all of it."""
+    """Write `evals_per_epoch` and `saves_per_epoch` as shares of the run, unless they mean once a run or less."""
     length = named.get("num_train_epochs")
     epochs = (number(length) if length is not None else None) or 1
     held = named.get("val_set_size")
@@ -33,11 +29,11 @@ def intervals(draft: Draft, named: Entries) -> None:
         if one is not None and not one.off and (times is None or times < 0):
             draft.error(one, "it takes a number that is not negative")
         elif one is not None and times and _filled(named, steps):
-            draft.error(one, f"`{steps}` on line {named[steps].line} says how often, too", "keep one of the two")
+            draft.error(one, f"`{steps}` on line {named[steps].line} is set, too", "keep one of the two")
         elif one is not None and times and times * epochs > 1:
             draft.put(path, Amount("share", 1 / (times * epochs)), one)
         elif one is not None:
-            draft.note(one, "it is off" if not times else f"once a run or less: axolotl reads `{kind}` alone")
+            draft.note(one, "it is off" if not times else f"once a run or less: axolotl then reads `{kind}` only")
         if not draft.has(path) and _filled(named, steps):
             switches.every(None, counted, Amount("count", 500), draft, path)
         if not draft.has(path) and word is not None and word.value == "best" and path == "save.every":
@@ -52,20 +48,20 @@ def intervals(draft: Draft, named: Entries) -> None:
     if evaluates and not draft.has("eval.every"):
         draft.warn(
             held,
-            "rows are held out and never evaluated on: axolotl asks for `eval_steps`, or `evals_per_epoch` and more "
+            "rows are held out and never evaluated on: axolotl needs `eval_steps`, or `evals_per_epoch` with more "
             "than one evaluation in the run",
         )
 
 
 def _best(draft: Draft, entry: Entry) -> None:
-    """Only what evaluates better than all before is saved: the spec saves what is evaluated, each time."""
+    """`best` saves only improvements; the spec saves at each evaluation."""
     evaluated = draft.settings.get("eval.every")
     if evaluated is None or evaluated.text == "never":
-        draft.error(entry, "nothing is evaluated, so that no checkpoint is the best", "write `steps` or `epoch`")
+        draft.error(entry, "nothing is evaluated, so there is no best checkpoint", "write `steps` or `epoch`")
         return
     draft.raw("save.every", evaluated.text, entry)
-    draft.differs("save_strategy", "axolotl saves only what evaluates better than everything before, the spec at each "
-                  "evaluation", entry)  # fmt: skip
+    draft.differs("save_strategy", "axolotl saves only a checkpoint that evaluates better than all before, the spec at "
+                  "each evaluation", entry)  # fmt: skip
 
 
 def _filled(named: Entries, key: str) -> bool:
@@ -73,7 +69,7 @@ def _filled(named: Entries, key: str) -> bool:
 
 
 def evaluation(draft: Draft, named: Entries) -> None:
-    """What axolotl adds where a run is evaluated: one before the first step, and the best checkpoint at the end."""
+    """What axolotl adds to evaluation: one before the first step, and the best checkpoint at the end."""
     evaluated, saved = draft.settings.get("eval.every"), draft.settings.get("save.every")
     extra = draft.extra.setdefault("trl", {})
     if evaluated is not None and evaluated.text != "never":
@@ -92,20 +88,19 @@ def evaluation(draft: Draft, named: Entries) -> None:
                 0,
                 "extra",
                 "extra trl { load_best_model_at_end = true }",
-                "axolotl keeps the best checkpoint where saves and evaluations fall together",
+                "axolotl keeps the best checkpoint if saves and evaluations coincide",
             )
         )
-        if kept is not None:
-            draft.mark(kept, "extra", "extra trl { load_best_model_at_end = true }")
+        draft.mark(kept, "extra", "extra trl { load_best_model_at_end = true }")
     elif kept is not None:
-        draft.note(kept, "it is off" if kept.off else "saves and evaluations do not fall together")
+        draft.note(kept, "it is off" if kept.off else "saves and evaluations do not coincide")
     switches.patience(draft, patience)
     if not extra:
         draft.extra.pop("trl")
 
 
 def _counted(text: str) -> float | None:
-    """Steps or a share of the run, as a number; None of `epoch` and `never`."""
+    """Steps or a share of the run as a number; None for `epoch` and `never`."""
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -113,7 +108,7 @@ def _counted(text: str) -> float | None:
 
 
 def warmup(draft: Draft, named: Entries) -> None:
-    """3 % of the run and at most 100 steps where nothing is said; one step is two."""
+    """Write the warm-up: by default 3 % of the run and at most 100 steps; axolotl turns one step into two."""
     if schedule.flat(named.get("lr_scheduler_type")):
         return
     length = int(draft.settings["train.steps"].text) if draft.has("train.steps") else None
@@ -129,10 +124,13 @@ def warmup(draft: Draft, named: Entries) -> None:
         )
     elif written.text == "1" and written.entry is not None:
         draft.settings.pop("schedule.warmup")
-        draft.put("schedule.warmup", Amount("count", 2), written.entry, "axolotl takes two steps for one")
+        draft.put("schedule.warmup", Amount("count", 2), written.entry, "axolotl turns one step into two")
     elif written.text.endswith("%") and length is not None:
         steps = int(float(written.text[:-1]) / 100 * length)
         draft.settings.pop("schedule.warmup")
         draft.put(
-            "schedule.warmup", Amount("count", 2 if steps == 1 else steps), written.entry, "rounded down, as there"
+            "schedule.warmup",
+            Amount("count", 2 if steps == 1 else steps),
+            written.entry,
+            "rounded down, as axolotl does",
         )

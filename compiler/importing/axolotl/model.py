@@ -1,25 +1,21 @@
-"""What axolotl has otherwise than the model's own config.json, and how it reads weights of 4 bits."""
+"""axolotl's changes to the model's config.json, and how it reads 4-bit weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, text
-
-Entries = Mapping[str, Entry]
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 
 NEUTRAL = {
     "use_cache": "training keeps no cache of keys and values",
     "pad_token_id": "the trainer gives the model the tokenizer's",
 }
-"""Keys of a model's configuration that change nothing that is trained."""
+"""Keys of a model's configuration that do not change the training."""
 
 
 def configured(draft: Draft, named: Entries) -> None:
-    """`model_config`, under its newer name too: what axolotl has otherwise than the model's own config.json, of which
-    only what the trainer decides in any case changes nothing."""
+    """Read `model_config`, also under its newer name: a change to the model's config.json is refused, unless the
+    trainer decides it anyway."""
     known = registry.find_model(draft.model)
     for name in ("model_config", "overrides_of_model_config"):
         for key, one in named.get(name, Entry("", {}, "", 0)).mapping.items():
@@ -30,16 +26,16 @@ def configured(draft: Draft, named: Entries) -> None:
             elif key == "output_router_logits" and boolean(one) and "router_aux_loss_coef" in draft.stack.fields():
                 draft.note(one, "the target adds the router's loss by the model's own coefficient")
             else:
-                draft.error(one, "a bundle reads the model as its config.json has it",
+                draft.error(one, "a bundle uses the model's config.json unchanged",
                             f"set `{key}` in the config.json of a copy of the model")  # fmt: skip
 
 
 def mxfp4(draft: Draft, named: Entries) -> None:
-    """Weights of 4 bits are opened by transformers as it sees fit."""
+    """Quantized weights: transformers decides how it reads them."""
     config, more = named.get("model_quantization_config"), named.get("model_quantization_config_kwargs")
     opened = more is not None and "dequantize" in more.mapping and boolean(more.mapping["dequantize"]) is True
     if config is not None and config.value == "Mxfp4Config" and opened and more is not None:
         for one in (config, *more.mapping.values()):
-            draft.reserve(one, f"{one.key}: {text(one)}", "weights of 4 bits are opened by transformers as it sees fit")
+            draft.reserve(one, f"{one.key}: {text(one)}", "transformers decides how it reads 4-bit weights")
     elif config is not None and not config.empty:
-        draft.error(config, "a bundle reads weights as they are stored")
+        draft.error(config, "a bundle reads the weights unchanged")

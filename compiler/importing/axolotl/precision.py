@@ -1,21 +1,17 @@
-"""What axolotl computes in, and what it recomputes. Source: axolotl 0.18.0, utils/config/__init__.py (`resolve_dtype`,
-`normalize_config`) and core/builders/base.py."""
+"""axolotl's precision and its recomputation of activations. Source: axolotl 0.18.0, utils/config/__init__.py
+(`resolve_dtype`, `normalize_config`) and core/builders/base.py."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.importing.text.entries import Entry, boolean
-
-Entries = Mapping[str, Entry]
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.text.entries import Entries, boolean
 
 
 def precision(draft: Draft, named: Entries) -> None:
-    """bf16 decides, which is auto where nothing is said and gives way to `fp16` then; `bfloat16` and `float16` hold the
-    weights in what they name and scale no loss."""
+    """`bf16` decides; by default it is auto and gives way to `fp16`. `bfloat16` and `float16` keep the weights in that
+    dtype and scale no loss."""
     keys = ("bf16", "fp16", "bfloat16", "float16")
     given = {key: named[key] for key in keys if key in named}
     for one in given.values():
@@ -36,14 +32,14 @@ def precision(draft: Draft, named: Entries) -> None:
         name = "bf16" if decides in ("bf16", "bfloat16") else "fp16"
         draft.put("precision", name, one, "auto: bf16 where the GPU has it" if one.value == "auto" else "")
         if decides != name:
-            draft.differs(name, f"axolotl holds weights in {decides} and computes in it, with no loss scaled; the spec "
-                          f"computes in {name} as ever", one)  # fmt: skip
+            draft.differs(name, f"axolotl keeps weights in {decides} and computes in it without loss scaling; the spec "
+                          f"has the usual mixed precision of {name}", one)  # fmt: skip
         if one.value == "full":
             draft.differs(
                 "bf16", "axolotl computes everything in bf16, and a bundle the loss and its norms in fp32", one
             )
     if usual:
-        draft.default("precision", "bf16", "not set: axolotl's `bf16` is auto, and a GPU of today has it")
+        draft.default("precision", "bf16", "not set: axolotl's `bf16` is auto, and current GPUs have it")
     draft.default("precision", "fp32", "nothing turns bf16 or fp16 on")
     eight = named.get("load_in_8bit")
     if draft.settings["precision"].text != "fp32":
@@ -52,10 +48,10 @@ def precision(draft: Draft, named: Entries) -> None:
         draft.default("model.dtype", "fp16", "axolotl loads a base of 8 bits in float16 where nothing turns bf16 on")
 
 
-def tf32(draft: Draft, named: Entries, asked: Asked) -> None:
-    """TensorFloat-32 is auto there, too: on where the GPU has it."""
+def tf32(draft: Draft, named: Entries, overrides: Overrides) -> None:
+    """TensorFloat-32: auto by default, which is on if the GPU has it."""
     entry = named.get("tf32")
-    gpu = registry.find_gpu((asked.hardware or "h100-80gb").split()[-1])
+    gpu = registry.find_gpu((overrides.hardware or "h100-80gb").split()[-1])
     able = gpu is not None and gpu.capability >= (8, 0)
     if entry is not None and entry.value != "auto":
         draft.setting("precision.tf32", entry)
@@ -66,13 +62,13 @@ def tf32(draft: Draft, named: Entries, asked: Asked) -> None:
 
 
 def memory(draft: Draft, named: Entries) -> None:
-    """What is recomputed in the backward pass, and how."""
+    """Write what is recomputed in the backward pass, and how."""
     entry, kwargs, away = (named.get(key) for key in ("gradient_checkpointing", "gradient_checkpointing_kwargs",
                                                       "activation_offloading"))  # fmt: skip
     on = entry is not None and (boolean(entry) is True or entry.value in ("offload", "offload_disk", "unsloth"))
     if entry is not None and entry.value in ("offload", "offload_disk", "unsloth"):
-        draft.put("memory.checkpointing", True, entry, "what is recomputed from stays on the GPU")
-        draft.warn(entry, "what is recomputed from stays on the GPU: this changes memory, not the loss")
+        draft.put("memory.checkpointing", True, entry, "the saved activations stay on the GPU")
+        draft.warn(entry, "the saved activations stay on the GPU: this changes memory, not the loss")
     elif entry is not None:
         draft.setting("memory.checkpointing", entry)
     inside = {} if kwargs is None else kwargs.mapping
@@ -96,21 +92,21 @@ def memory(draft: Draft, named: Entries) -> None:
     elif on and draft.method in ("sft", "reward") and "use_reentrant" not in inside:
         draft.differs(
             "use_reentrant",
-            "axolotl recomputes by torch's older implementation, which asks for a gradient of what goes in; the spec, "
-            "whose weights are frozen in part, by the newer: the numbers are the same",
+            "axolotl recomputes by torch's older implementation, which needs a gradient of its input; the spec, "
+            "whose weights are partly frozen, by the newer: the numbers are the same",
             entry,
         )
     if away is not None and away.off:
         draft.note(away, "it is off")
     elif away is not None and on and draft.method == "sft":
         draft.note(away, "activations are recomputed")
-        draft.warn(away, "activations are recomputed, and stay on the GPU: this changes memory, not the loss")
+        draft.warn(away, "activations are recomputed instead of offloaded: this changes memory, not the loss")
     elif away is not None:
         draft.put("memory.offload_activations", True, away)
 
 
 def _never_reentrant(draft: Draft, named: Entries) -> bool:
-    """Gemma 4 shares weights between layers, which axolotl recomputes without the older implementation."""
+    """Gemma 4 shares weights between layers, so axolotl never recomputes it by the older implementation."""
     known = registry.find_model(draft.model)
     name = draft.model.lower() if known is None else known.model_type
     return "gemma-4" in name or name.startswith("gemma4")

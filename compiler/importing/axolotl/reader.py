@@ -1,9 +1,7 @@
-"""axolotl's YAML with its own defaults written out: the loss on answers, weights in the computation's dtype,
-evaluations and checkpoints counted by epoch. Source: axolotl 0.18.0, utils/schemas/ and core/builders/."""
+"""Import axolotl's YAML with its defaults written out: the loss on answers, weights in the compute dtype, evaluations
+and checkpoints per epoch. Source: axolotl 0.18.0, utils/schemas/ and core/builders/."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from xpc.compiler.importing import families
 from xpc.compiler.importing.accelerate import config as sharding
@@ -13,10 +11,11 @@ from xpc.compiler.importing.axolotl import intervals as axolotl_intervals
 from xpc.compiler.importing.axolotl import keys as axolotl_keys
 from xpc.compiler.importing.axolotl import model as axolotl_model
 from xpc.compiler.importing.axolotl import precision as axolotl_precision
-from xpc.compiler.importing.axolotl.keys import IMPOSSIBLE, KEPT, PAIRS, QUIET, SAME
+from xpc.compiler.importing.axolotl.keys import KEYS
 from xpc.compiler.importing.draft import Draft, Fate
-from xpc.compiler.importing.overrides import Asked, Machines, load
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, text, words
+from xpc.compiler.importing.keys import has_needed
+from xpc.compiler.importing.overrides import Machines, Overrides, load
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import reader as trlyaml
@@ -26,38 +25,16 @@ from xpc.compiler.language import methods
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.stacks import DEFAULT
 
-Entries = Mapping[str, Entry]
-
 METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": ""}
-OWN = (
-    "rl", "reward_model", "tf32", "bf16", "fp16", "bfloat16", "float16", "adapter", "lora_target_linear",
-    "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout", "load_in_4bit", "load_in_8bit",
-    "evals_per_epoch", "saves_per_epoch", "val_set_size", "load_best_model_at_end", "hub_model_id", "hub_strategy",
-    "hub_revision", "early_stopping_patience", "eval_steps", "eval_strategy", "save_steps", "save_strategy",
-    "sample_packing", "eval_sample_packing", "pretrain_multipack_attn",
-    "attn_implementation", "flash_attention", "sdp_attention", "flex_attention", "eager_attention",
-    "xformers_attention", "gradient_checkpointing", "gradient_checkpointing_kwargs", "activation_offloading",
-    "plugins", "special_tokens", "wandb_project", "wandb_name", "wandb_run_id", "use_wandb", "use_tensorboard",
-    "use_trackio", "trackio_project_name", "trackio_run_name", "cosine_min_lr_ratio", "fsdp", "fsdp_config",
-    "fsdp_version", "dp_shard_size", "dp_replicate_size", "context_parallel_size", "deepspeed",
-    "tensor_parallel_size", "expert_parallel_size", "trl", "model_config", "overrides_of_model_config",
-    "ray_num_workers", "auto_resume_from_checkpoints", "qat", "fp8", "fp8_enable_fsdp_float8_all_gather",
-    "model_quantization_config", "model_quantization_config_kwargs", "bnb_config_kwargs", "rl_beta", "dpo_beta",
-    "orpo_alpha", "max_prompt_len",
-    "tokens", "lora_model_dir", "lr_quadratic_warmup", "base_model_config", "optim_args",
-    "lora_modules_to_save", "lora_target_parameters", "peft_use_rslora", "peft_use_dora", "loraplus_lr_ratio",
-    "loraplus_lr_embedding",
-)  # fmt: skip
-"""Keys that the functions below read."""
 
 
-def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
+def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
     """The draft of a file."""
     given, rl, reward = entries, entries.get("rl"), entries.get("reward_model")
     word = "" if rl is None or rl.empty else str(text(rl)).lower()
-    method = asked.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
-    draft = Draft(load(asked.target or DEFAULT), method, asked.stem)
-    trlyaml.given(draft, asked)
+    method = overrides.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
+    draft = Draft(load(overrides.target or DEFAULT), method, overrides.stem)
+    trlyaml.given(draft, overrides)
     entries = axolotl_keys.known(draft, given)
     if rl is not None and word and not METHODS.get(word):
         draft.error(rl, "the language has no such method", "it has dpo, orpo, kto and grpo")
@@ -65,8 +42,8 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
         if one is not None and (one.file, one.key) not in draft.fates:
             draft.mark(one, "mapped", f"method {method}")
     found = Machines()
-    same = {**SAME, **PAIRS} if word == "dpo" else SAME
-    named = {same.get(key, key): one for key, one in entries.items()}
+    same = {key: row.renamed for key, row in KEYS.items() if row.renamed and has_needed(entries, row.needs)}
+    named = Lookups({same.get(key, key): one for key, one in entries.items()}, draft.seen)
     models.model(draft, {key: one for key, one in named.items() if key in ("model_name_or_path", "model_revision")})
     config, base = named.get("base_model_config"), named.get("model_name_or_path")
     if config is not None and (config.empty or (base is not None and config.value == base.value)):
@@ -75,44 +52,44 @@ def axolotl(entries: Entries, file: str, asked: Asked, launch: Entries | None, z
         draft.error(config, "the configuration is the model's own", "save it with the model")
     _model(draft, named)
     axolotl_precision.precision(draft, named)
-    axolotl_precision.tf32(draft, named, asked)
+    axolotl_precision.tf32(draft, named, overrides)
     axolotl_precision.memory(draft, named)
     axolotl_intervals.intervals(draft, named)
-    own = {*OWN, *IMPOSSIBLE, *KEPT, *QUIET, *axolotl_data.READ}
+    own = {key for key, row in KEYS.items() if not row.renamed}
     if methods.METHODS[method].generates and "max_length" in named:
         draft.note(named["max_length"], f"{method} reads the lengths of prompts and completions")
         own.add("max_length")
     trainer.arguments(draft, {key: one for key, one in named.items() if key not in own})
     axolotl_adapter.adapter(draft, named)
-    _sharding(draft, named, asked, launch, zero, found)
+    _sharding(draft, named, overrides, launch, zero, found)
     schedule.optimizer_arguments(draft, named.get("optim_args"))
     _trackers(draft, named)
     _method(draft, named)
     _packing(draft, named)
-    axolotl_data.data(draft, named, asked)
+    axolotl_data.data(draft, named, overrides)
     _defaults(draft, named)
     axolotl_intervals.evaluation(draft, named)
     families.nearest(draft, "axolotl")
     shape = draft.settings.get("data.format")
     packed = draft.settings.get("batch.packing")
     if shape is not None and shape.text == "text" and packed is not None and packed.text == "true":
-        draft.default("batch.packing.strategy", "bfd_split", "axolotl goes on in a further row with a longer text")
+        draft.default("batch.packing.strategy", "bfd_split", "axolotl continues a longer text in another row")
     follow(draft)
     if "output_router_logits" not in named.get("model_config", Entry("", {}, "", 0)).mapping:
         router(draft)
     draft.put("method", method)
-    trlyaml.finish(draft, asked, found)
+    trlyaml.finish(draft, overrides, found)
     axolotl_keys.rest(draft, named)
     axolotl_model.configured(draft, named)
     axolotl_model.mxfp4(draft, named)
-    draft.settle(entries, [*trlyaml.known(draft.stack, method), *SAME, *OWN, *axolotl_data.READ], IMPOSSIBLE)
+    draft.settle(entries, axolotl_keys.names(), KEYS.column("refused"))
     for table in (launch, zero, *draft.read):
-        draft.settle(table or {}, (), {})
+        draft.settle(table or {})
     return draft
 
 
 def _model(draft: Draft, named: Entries) -> None:
-    """Attention and special tokens."""
+    """Write attention and special tokens."""
     attention = named.get("attn_implementation")
     if attention is not None and not attention.empty:
         name = ATTENTION.get(str(attention.value))
@@ -151,10 +128,12 @@ def _model(draft: Draft, named: Entries) -> None:
 
 def _xformers(draft: Draft, entry: Entry) -> None:
     draft.put("model.attn", "sdpa", entry)
-    draft.differs("attn_implementation", "axolotl computes attention by xformers, the spec the same by sdpa", entry)
+    draft.differs(
+        "attn_implementation", "axolotl computes attention by xformers, the spec by sdpa, with the same result", entry
+    )
 
 
-def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, zero: Entries | None,
+def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | None, zero: Entries | None,
               found: Machines) -> None:  # fmt: skip
     shard, replicate, context = (
         named.get(key) for key in ("dp_shard_size", "dp_replicate_size", "context_parallel_size")
@@ -164,7 +143,7 @@ def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None
     inside = {} if config is None else config.mapping
     theirs = inside.get("fsdp_activation_checkpointing", inside.get("activation_checkpointing"))
     if theirs is not None and boolean(theirs) and again is not None and again.text == "false":
-        del draft.settings["memory.checkpointing"]  # axolotl recomputes where either asks for it
+        del draft.settings["memory.checkpointing"]  # axolotl recomputes if either key is on
     parallel = (integer(context) if context is not None else None) or 1
     if context is not None and parallel > 1:
         draft.put("strategy.context_parallel", parallel, context)
@@ -184,16 +163,16 @@ def _sharding(draft: Draft, named: Entries, asked: Asked, launch: Entries | None
             draft.note(one, "nothing is split")
         elif one is not None:
             draft.error(one, f"the language has no {key.partition('_')[0]} parallelism")
-    table = dict(named)
+    table = dict(named.items())
     if "fsdp" not in table and config is not None and config.mapping:
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
         draft.fates.setdefault((config.file, "fsdp"), _implied(config))
-    trlyaml.shard(draft, table, asked, launch, zero, found)
+    trlyaml.shard(draft, table, overrides, launch, zero, found)
     if context is not None and parallel > 1 and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
         old = draft.settings.pop("strategy")
         draft.put("strategy", "fsdp", old.entry)
-        draft.differs("context_parallel_size", "axolotl divides a sequence under FSDP1 by kernels of its own, the spec "
-                      "under FSDP2, which computes the same", context)  # fmt: skip
+        draft.differs("context_parallel_size", "axolotl splits a sequence under FSDP1 by its own kernels, the spec "
+                      "under FSDP2, with the same result", context)  # fmt: skip
 
 
 def _implied(config: Entry) -> Fate:
@@ -211,7 +190,7 @@ def _trackers(draft: Draft, named: Entries) -> None:
         on.append("trackio")
     if board is not None and boolean(board):
         on.append("tensorboard")
-    draft.default("track", tuple(on) if on else ("none",), "what the source reports to")
+    draft.default("track", tuple(on) if on else ("none",), "the trackers of the source")
     if on:
         draft.put("track", tuple(on))
     for one, path, needs in ((project, "track.project", "wandb"), (theirs, "track.project", "trackio"),
@@ -223,8 +202,7 @@ def _trackers(draft: Draft, named: Entries) -> None:
         elif one is not None:
             draft.note(one, "nothing is tracked")
     for one in (use, board, trackio):
-        if one is not None:
-            draft.mark(one, "mapped", "track")
+        draft.mark(one, "mapped", "track")
     if run is not None and "wandb" in on and not run.empty and not draft.has("track.name"):
         draft.setting("track.name", run)
     elif run is not None:
@@ -232,7 +210,7 @@ def _trackers(draft: Draft, named: Entries) -> None:
 
 
 def _method(draft: Draft, named: Entries) -> None:
-    """The numbers of preference tuning and of GRPO's `trl` block."""
+    """Write the numbers of preference tuning, the hub, and GRPO's `trl` block."""
     for key in ("rl_beta", "dpo_beta", "orpo_alpha"):
         one = named.get(key)
         if one is not None and one.empty:
@@ -245,16 +223,14 @@ def _method(draft: Draft, named: Entries) -> None:
     if kind is not None and kind.value == "ipo" and not draft.has("method.loss"):
         draft.put("method.loss", (Weighted("ipo"),), kind)
     if hub is not None and not hub.empty and "push_to_hub" not in named:
-        draft.put("save.hub", True, hub, "axolotl pushes where a repository is named")
+        draft.put("save.hub", True, hub, "axolotl pushes if a repository is named")
         draft.setting("save.hub.name", hub)
         draft.put("save.hub.private", True, None, "axolotl makes every repository private")
         for key, path in (("hub_strategy", "save.hub.strategy"), ("hub_revision", "save.hub.revision")):
-            if key in named:
-                draft.setting(path, named[key])
+            draft.setting(path, named.get(key))
     elif "push_to_hub" not in named:
         for key in ("hub_strategy", "hub_revision"):
-            if key in named:
-                draft.note(named[key], "no repository is named, and nothing is pushed")
+            draft.note(named.get(key), "no repository is named, so nothing is pushed")
     longest = named.get("max_prompt_len")
     if longest is not None and "method.max_prompt" in methods.METHODS[draft.method].paths:
         draft.setting("method.max_prompt", longest)
@@ -269,15 +245,14 @@ def _method(draft: Draft, named: Entries) -> None:
 
 
 def _generation(draft: Draft, block: Entries) -> Entries:
-    """The keys of `trl`, with the host and the port of its `vllm` where it names none itself; axolotl reads no more
-    of that block."""
+    """The keys of `trl`, with the host and the port of its `vllm` block if it does not name them itself."""
     inside = block.get("vllm")
     if inside is None:
         return block
     read = {f"vllm_server_{key}": one for key, one in inside.mapping.items() if key in ("host", "port")}
     for key, one in inside.mapping.items():
         if key not in ("host", "port"):
-            draft.note(one, "axolotl reads the host and the port of this block alone")
+            draft.note(one, "axolotl reads only the host and the port of this block")
         elif f"vllm_server_{key}" in block:
             draft.note(one, f"`vllm_server_{key}` decides")
     if not inside.mapping:
@@ -286,7 +261,7 @@ def _generation(draft: Draft, block: Entries) -> Entries:
 
 
 def _packing(draft: Draft, named: Entries) -> None:
-    """Rows packed; what is evaluated as what is trained on."""
+    """Write the packing of training and evaluation rows."""
     packed, again = named.get("sample_packing"), named.get("eval_sample_packing")
     on = packed is not None and boolean(packed) is True
     if packed is not None and draft.method == "sft":
@@ -301,18 +276,18 @@ def _packing(draft: Draft, named: Entries) -> None:
     elif again is not None:
         draft.note(again, "nothing is packed")
     elif on and draft.method == "sft":
-        draft.default("batch.packing.eval", True, "not set: axolotl packs what is evaluated as what is trained on")
+        draft.default("batch.packing.eval", True, "not set: axolotl packs evaluation rows like training rows")
     if not on and draft.method == "sft":
         draft.default("batch.packing", False, "not set: axolotl's own")
     apart = named.get("pretrain_multipack_attn")
     if apart is not None and (named.get("pretraining_dataset") is None or not on):
-        draft.note(apart, "only packed rows of a `pretraining_dataset` read it")
+        draft.note(apart, "it applies only to packed rows of a `pretraining_dataset`")
     elif apart is not None:
         draft.note(apart, "packed documents are kept apart")
         if apart.off:
-            why = "axolotl lets packed documents see each other, and the spec keeps them apart"
+            why = "axolotl lets packed documents attend to each other, and the spec keeps them apart"
             draft.differs("pretrain_multipack_attn", why, apart)
-    draft.default("batch.mean", "local_tokens", "axolotl averages over each process's own tokens")
+    draft.default("batch.mean", "local_tokens", "axolotl averages over the tokens of each process")
 
 
 def _defaults(draft: Draft, named: Entries) -> None:
@@ -327,8 +302,8 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.default("track.every", Amount("share", 0.005), why)
         draft.differs(
             "logging_steps",
-            "without a number axolotl logs each half a percent of the run and at least every 10 steps, the spec each "
-            "half a percent",
+            "without a number axolotl logs every half percent of the run and at least every 10 steps, the spec every "
+            "half percent",
         )
     draft.default("eval.micro", int(draft.settings["batch.micro"].text), "not set: as in training")
     axolotl_intervals.warmup(draft, named)
@@ -345,10 +320,10 @@ def _defaults(draft: Draft, named: Entries) -> None:
     square, shape = named.get("lr_quadratic_warmup"), draft.settings.get("schedule")
     if square is not None and not square.off and shape is not None and shape.text == "cosine":
         draft.mark(square, "reserved", "# lr_quadratic_warmup")
-        draft.differs("lr_quadratic_warmup", "axolotl's rate rises with the square of the steps, the spec's with the "
-                      "steps", square)  # fmt: skip
+        why = "axolotl's rate rises quadratically during warm-up, the spec's linearly"
+        draft.differs("lr_quadratic_warmup", why, square)
     elif square is not None:
-        draft.note(square, "it is off" if square.off else "axolotl reads it for a cosine alone")
+        draft.note(square, "it is off" if square.off else "axolotl reads it for a cosine only")
     auto = named.get("auto_resume_from_checkpoints")
     if auto is not None:
         draft.put("save.resume", "auto" if boolean(auto) else "never", auto)

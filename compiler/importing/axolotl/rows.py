@@ -1,72 +1,68 @@
-"""Which of their rows axolotl's data sets bring: one part of several, and none that is too long."""
+"""Which rows of axolotl's data sets are read: a part of them, and no rows that are too long."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, integer
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 
-Entries = Mapping[str, Entry]
 SCALE = 1_000_000
-"""A share of rows is written with so many parts, rounded up, as axolotl's first part is."""
+"""A share of rows is rounded up to one part in this number: axolotl's first part is rounded up, too."""
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
-    """`shards`: a data set is shuffled with the seed, and one of so many parts of it is read."""
+    """`shards`: axolotl shuffles a data set with the seed and reads one of so many parts of it."""
     parts, which = table.get("shards"), table.get("shards_idx")
     number = integer(parts) if parts is not None and not parts.off else None
     if parts is None or parts.off:
-        if which is not None:
-            draft.note(which, "there is one part")
+        draft.note(which, "there is one part")
         return None
     if draft.method not in ("sft", "reward"):
         for one in (parts, which):
-            if one is not None:
-                draft.note(one, f"axolotl reads every row for {draft.method}")
+            draft.note(one, f"axolotl reads every row for {draft.method}")
         return None
     if number is None or number < 1:
         draft.error(parts, "it takes a number of parts")
         return None
     merged, order = named.get("shuffle_merged_datasets"), named.get("curriculum_sampling")
     if (merged is not None and boolean(merged) is False) or (order is not None and not order.off):
-        draft.error(parts, "axolotl shuffles the rows before it takes a part of them, and the spec shuffles nothing",
+        draft.error(parts, "axolotl shuffles the rows before it takes a part, and the spec shuffles nothing",
                     "name a file of these rows by `--data`")  # fmt: skip
         return None
     share = math.ceil(SCALE / number) / SCALE
     draft.mark(parts, "mapped", f"take = {share:.10g}")
     if which is not None and integer(which):
         draft.mark(which, "reserved", "# shards_idx")
-        draft.differs("shards_idx", "axolotl reads another part of the shuffled rows than the first, the spec as many "
-                      "rows from their beginning", which)  # fmt: skip
+        why = "axolotl reads another part of the shuffled rows, the spec the first part"
+        draft.differs("shards_idx", why, which)
     elif which is not None:
         draft.note(which, "the first part")
     return None if number == 1 else Amount("share", share)
 
 
 def _prepared(draft: Draft, entry: Entry | None) -> None:
-    """`skip_prepare_dataset`: in preference tuning and reinforcement no row is left out for its length; else the rows
-    are handed to the trainer as they are stored."""
+    """`skip_prepare_dataset`: preference tuning and reinforcement drop no row for its length; sft and reward pass the
+    rows to the trainer unchanged."""
     if entry is None:
         return
     if entry.off:
         draft.note(entry, "it is off")
     elif draft.method in ("sft", "reward"):
-        draft.error(entry, "axolotl hands the rows to the trainer as they are stored, as images or tokens, and the "
-                    "language trains on text")  # fmt: skip
+        draft.error(entry, "axolotl passes the rows to the trainer unchanged, as images or tokens, and the language "
+                    "trains on text")  # fmt: skip
     elif METHODS[draft.method].generates:
-        draft.note(entry, "no prompt is left out for its length in any case")
+        draft.note(entry, "no prompt is ever dropped for its length")
     else:
-        draft.note(entry, "no row is left out for its length")
+        draft.note(entry, "no row is dropped for its length")
 
 
 def long(draft: Draft, named: Entries) -> None:
-    """Rows longer than `sequence_len` are left out, unless `excess_length_strategy` cuts them; plain text goes on in
-    further rows."""
+    """Drop rows longer than `sequence_len`, unless `excess_length_strategy` truncates them; axolotl continues plain
+    text in further rows."""
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
     word = "drop" if way is None or way.empty else str(way.value).lower()
     most = (integer(length) if length is not None else None) or 512
@@ -76,24 +72,20 @@ def long(draft: Draft, named: Entries) -> None:
     if "text" in shapes and not (packs and len(shapes) == 1):
         draft.differs(
             "sequence_len",
-            "axolotl goes on in a further row with what is left of a longer text, the spec "
-            + ("keeps its beginning" if len(shapes) == 1 or word == "truncate" else "leaves the text out"),
+            "axolotl continues a longer text in another row, the spec "
+            + ("keeps its beginning" if len(shapes) == 1 or word == "truncate" else "drops the text"),
         )
     if shapes == ("text",):
-        if way is not None:
-            draft.note(way, "plain text goes on in further rows")
+        draft.note(way, "plain text continues in further rows")
     elif METHODS[draft.method].generates:
-        if way is not None:
-            draft.note(way, f"{draft.method} reads prompts alone")
+        draft.note(way, f"{draft.method} reads only prompts")
     elif as_it_is is not None and not as_it_is.off:
-        if way is not None:
-            draft.note(way, "`skip_prepare_dataset` keeps every row")
+        draft.note(way, "`skip_prepare_dataset` keeps every row")
     elif word == "truncate":
-        if way is not None:
-            draft.mark(way, "mapped", "batch.seq")
+        draft.mark(way, "mapped", "batch.seq")
     elif word in ("drop", "raise"):
-        draft.put("data.max_tokens", most, way, "" if way else "not set: axolotl leaves out longer rows")
+        draft.put("data.max_tokens", most, way, "" if way else "not set: axolotl drops longer rows")
         if way is not None and word == "raise":
-            draft.differs("excess_length_strategy", "axolotl stops at a longer row, the spec leaves it out", way)
+            draft.differs("excess_length_strategy", "axolotl stops at a longer row, the spec drops it", way)
     elif way is not None:
         draft.error(way, "it takes drop, truncate or raise")

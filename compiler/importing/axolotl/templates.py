@@ -1,7 +1,7 @@
-"""axolotl's chat templates with its loss mask: the text of an answer and the token that ends it, nothing around them.
+"""axolotl's chat templates with its loss mask, which covers the text of an answer and the token that ends it.
 
-Source: axolotl 0.18.0, utils/chat_templates/templates/ and prompt_strategies/chat_template.py (`find_turn`: what
-differs from the same conversation with another content; the end is learned where it is the tokenizer's own or one of
+Source: axolotl 0.18.0, utils/chat_templates/templates/ and prompt_strategies/chat_template.py (`find_turn`
+compares with the same conversation with another content; the end is learned if it is the tokenizer's or one of
 `eot_tokens`).
 """
 
@@ -16,8 +16,8 @@ from xpc.grammar.record import record
 
 @record
 class Turns:
-    """A template that writes every turn alike: what stands before a text, the token behind it and what follows that,
-    what a model is asked with, what stands before everything, and the text."""
+    """A template with one form for all turns: the head before a text, the token after it (`end`) and what follows
+    (`after`), the generation prompt (`asked`), the beginning (`first`), and the text itself."""
 
     head: str
     end: str
@@ -39,13 +39,13 @@ BUILT_IN = {
     "qwen3": ("qwen3", "<|im_end|>"),
     "gemma3": ("gemma3", "<end_of_turn>"),
 }
-"""axolotl's templates that a bundle has by name, with the token that ends a turn."""
+"""axolotl's templates that a bundle has under a name, with the token that ends a turn."""
 ASSISTANT = ("assistant",)
 BETWEEN = " if not loop.last or add_generation_prompt"
 
 
 def end_of(name: str) -> str | None:
-    """The token that ends a turn of axolotl's template of this name; None for one that is not written here."""
+    """The token that ends a turn in axolotl's template of this name; None for an unknown template."""
     if name in TURNS:
         return TURNS[name].end
     return BUILT_IN[name][1] if name in BUILT_IN else None
@@ -54,10 +54,10 @@ def end_of(name: str) -> str | None:
 def axolotl_template(
     name: str, roles: Sequence[str] = ASSISTANT, every_end: bool = False, stripped: bool = False
 ) -> str | None:
-    """axolotl's template of this name that marks the turns of some roles, or the ends of the others, too.
+    """axolotl's template of this name with the turns of some roles marked; `every_end` marks the ends of the others.
 
-    `stripped`: nothing stands behind the end of the last answer, as axolotl strips the answers of a pair. None for a
-    template that is not written here, or not with these marks.
+    `stripped`: nothing follows the end of the last answer, because axolotl strips the answers of a pair. None for an
+    unknown template, or one that cannot be written with these marks.
     """
     if name in TURNS:
         return _turns(TURNS[name], roles, every_end, stripped)
@@ -93,10 +93,9 @@ def _marked(text: str) -> str:
 
 
 def answers_alone(text: str, end: str, stripped: bool = False) -> str:
-    """A template of a bundle with the marks around the answers' texts and the token that ends them.
+    """A bundle's template with the marks around the text of each answer and the token that ends it.
 
-    Of an answer that has thoughts everything behind the first word of them is learned, of another nothing before its
-    text.
+    If an answer has thoughts, everything after their opening word is learned; else only its text.
     """
     text = text.replace(
         '{{- "<|im_start|>assistant" -}}\n    {%- generation -%}\n      {{- "\\n" + message.content if',

@@ -1,25 +1,23 @@
-"""LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, or with its keys as options, as its web page and
+"""Import LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, or its keys as options, as its web page and
 its older scripts (`src/train_bash.py`) write them. Source: LLaMA-Factory 0.9.5, launcher.py and hparams/parser.py."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory.reader import llamafactory
-from xpc.compiler.importing.overrides import Asked
-from xpc.compiler.importing.text.entries import Entry, Unreadable, integer
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, integer
 from xpc.compiler.importing.text.shell import Word
 from xpc.grammar.record import evolve
 
-Entries = Mapping[str, Entry]
-
 VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
-"""What its command trains; the verbs of the second layout name the method."""
+"""Verbs that train, with the method that the second layout's verbs name."""
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
-"""Its own programs, where `finetuning_type` stands among the options."""
+"""Its programs, if `finetuning_type` is among the options."""
 PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "num_machines")
 GPU = "h100-80gb"
 
@@ -32,22 +30,22 @@ def is_llamafactory(program: str, arguments: Entries) -> bool:
 
 
 VISIBLE, EACH = "$CUDA_VISIBLE_DEVICES", "$NPROC_PER_NODE"
-"""`llamafactory-cli` starts a process for each GPU that it sees, or as many as it is told (launcher.py)."""
+"""`llamafactory-cli` starts one process per visible GPU, or the given number (launcher.py)."""
 
 
 def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Entries, environment: Sequence[Entry],
-            file: str, asked: Asked, table: Entries | None, launch: Entries | None,
+            file: str, overrides: Overrides, table: Entries | None, launch: Entries | None,
             zero: Entries | None) -> Draft:  # fmt: skip
     """The draft of a command. `table` is the file that it names, `rest` are its words without a key, `options` the
-    launcher's. Raises Unreadable for words that are no `key=value`."""
+    launcher's options. Raises Unreadable for a word that is not `key=value`."""
     verb = program.partition(" ")[2]
     entries = {**(table or {}), **arguments}
-    said = [one for key, one in (table or {}).items() if key in arguments]
+    overridden = [one for key, one in (table or {}).items() if key in arguments]
     for word in rest:
         key, equals, value = word.text.partition("=")
         if not equals:
-            raise Unreadable(f"`{word.text[:60]}` is no `key=value`", word.line)
-        said += [entries[key]] if key in entries else []
+            raise Unreadable(f"`{word.text[:60]}` is not `key=value`", word.line)
+        overridden += [entries[key]] if key in entries else []
         entries[key] = Entry(key, value, file, word.line, value)
     seen = {one.key: one for one in environment}
     counted = seen.get(EACH, seen.get(VISIBLE)) if program.startswith("llamafactory-cli") else None
@@ -55,21 +53,21 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
         next((integer(options[key]) for key in keys if key in options), None) for keys in (PROCESSES, NODES)
     )
     if count and nodes and "num_processes" in options:
-        count //= nodes  # accelerate counts those of all machines
+        count //= nodes  # accelerate counts the processes of all nodes
     if counted is not None and counted.key == EACH:
         count = integer(counted)
     elif counted is not None and re.fullmatch(r"[\d,\s]+", str(counted.value)):
         count = len(str(counted.value).strip(", ").split(","))
-    asking = evolve(
-        asked,
-        method=asked.method or VERBS.get(verb),
-        hardware=asked.hardware or (f"{count} x {GPU}" if count else None),
-        nodes=asked.nodes or (nodes if nodes and nodes > 1 else None),
+    joined = evolve(
+        overrides,
+        method=overrides.method or VERBS.get(verb),
+        hardware=overrides.hardware or (f"{count} x {GPU}" if count else None),
+        nodes=overrides.nodes or (nodes if nodes and nodes > 1 else None),
     )
-    draft = llamafactory(entries, file, asking, launch, zero)
-    for over in said:
+    draft = llamafactory(entries, file, joined, launch, zero)
+    for over in overridden:
         if (over.file, over.key) not in draft.fates:
-            draft.note(over, f"line {entries[over.key].line} of the command says otherwise")
+            draft.note(over, f"line {entries[over.key].line} of the command overrides it")
     if counted is not None and count:
         draft.mark(counted, "mapped", "hardware")
     for key, one in options.items():
@@ -78,7 +76,7 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
         elif key == "config_file":
             draft.mark(one, "mapped", "the file was read")
         else:
-            draft.note(one, "the launch of one machine")
-    if count and asked.hardware is None:
-        draft.warn(None, f"no source names the GPU: {count} x {GPU} is assumed", "`--hardware` says which")
+            draft.note(one, "it concerns the launch of one machine")
+    if count and overrides.hardware is None:
+        draft.warn(None, f"no source names the GPU: {count} x {GPU} is assumed", "`--hardware` names it")
     return draft

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's data: names of its dataset_info.json, files of both generations, its templates by name."""
+"""LLaMA-Factory's data: names in its dataset_info.json, files of both layouts, and its templates by name."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.llamafactory.dataset_info import OWN, About
-from xpc.compiler.importing.llamafactory.sets import rows
+from xpc.compiler.importing.keys import read_toml
+from xpc.compiler.importing.llamafactory.sets import About, rows
 from xpc.compiler.importing.llamafactory.templates import llamafactory_template, templates
-from xpc.compiler.importing.overrides import Asked, named_table
+from xpc.compiler.importing.overrides import Overrides, named_table
 from xpc.compiler.importing.text import yaml as yamltext
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import switches
@@ -19,11 +19,9 @@ from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.specfile import quoted
 from xpc.grammar.record import evolve
 
-Entries = Mapping[str, Entry]
 
-
-def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
-    """The sources, the holdout and the template."""
+def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None:
+    """Write the sources, the holdout and the template."""
     folder, listed, limit = (named.get(key) for key in ("dataset_dir", "dataset", "max_samples"))
     base = (text(folder) if folder is not None else None) or "data"
     most = None
@@ -33,20 +31,18 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
             draft.error(limit, "it takes a whole number above 0")
         else:
             draft.mark(limit, "mapped", f"limit = {most}")
-    if folder is not None:
-        draft.mark(folder, "mapped", "data")
+    draft.mark(folder, "mapped", "data")
     second = named.get("train_dataset")
     if draft.sources:
         for one in (listed, second):
-            if one is not None:
-                draft.note(one, "`--data` names another")
+            draft.note(one, "`--data` names another")
         draft.sources = [evolve(one, limit=most) for one in draft.sources]
         if stage == "pt":
             draft.put("data.format", "text")
     elif second is not None and not second.empty:
-        _second(draft, second, asked)
+        _second(draft, second, overrides)
     elif listed is not None and not listed.empty:
-        info = _information(asked, base)
+        info = _information(overrides, base)
         for name in words(listed) or []:
             _source(draft, listed, name, base, info, most, stage)
         corpus.in_common(draft)
@@ -54,62 +50,62 @@ def data(draft: Draft, named: Entries, asked: Asked, stage: str) -> None:
         draft.warn(listed, "no data is named", "`--data` names it")
     _masks(draft, named, stage)
     _template(draft, named, stage)
-    _holdout(draft, named, asked, base, stage, most)
+    _holdout(draft, named, overrides, base, stage, most)
     _order(draft, named, stage)
 
 
 def _order(draft: Draft, named: Entries, stage: str) -> None:
     system = named.get("default_system")
     if system is not None and not system.empty:
-        corpus.said(draft, system)
+        corpus.system_prompt(draft, system)
     order = named.get("disable_shuffling")
     if order is not None:
         draft.put("data.shuffle", not boolean(order), order)
-    if "data_seed" in named:
-        draft.setting("data.seed", named["data_seed"])
+    draft.setting("data.seed", named.get("data_seed"))
     stream = named.get("streaming")
     if stream is not None:
-        draft.note(stream, "it is off" if stream.off else "the runtime reads whole datasets: the rows are the same")
+        draft.note(stream, "it is off" if stream.off else "the runtime reads complete datasets: the rows are the same")
     if stage != "pt":
         draft.differs(
-            "cutoff_len", "LLaMA-Factory shortens a longer row in its question and in its answer, the spec at its end"
+            "cutoff_len", "LLaMA-Factory truncates a longer row in its question and in its answer, the spec at its end"
         )
 
 
 def streamed(draft: Draft, packs: bool) -> None:
-    """What becomes of the texts of pretraining that LLaMA-Factory makes one stream of."""
+    """Report how the spec packs pretraining texts, which LLaMA-Factory joins to one stream."""
     packed = draft.settings.get("batch.packing")
     if switches.stream(draft):
         draft.differs(
             "packing",
-            "LLaMA-Factory leaves out what fills no sequence at the end of a thousand texts, and writes the "
-            "tokenizer's first token over the first of each sequence; the spec keeps a shorter one, and has that "
+            "LLaMA-Factory drops the incomplete sequence at the end of each thousand texts, and replaces the first "
+            "token of each sequence by the tokenizer's first token; the spec keeps a shorter sequence, and has that "
             "token before each text",
         )
         return
     draft.differs(
         "tokenizer",
-        "LLaMA-Factory writes no first token of the tokenizer's (such as <s>) before a text, the spec the one that "
-        "the tokenizer writes",
+        "LLaMA-Factory writes no first token (such as <s>) before a text, the spec does if the tokenizer has one",
     )
-    said = draft.differences.pop("sample_packing", None)  # of rows that the tool keeps apart, which these are not
-    draft.messages = [one for one in draft.messages if said is None or said not in one.text]
+    dropped = draft.differences.pop(
+        "sample_packing", None
+    )  # a difference of rows that the tool keeps apart: it does not apply to these
+    draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     if not packs:
         return
     here = (
-        "puts pieces of texts together and keeps them apart"
+        "packs pieces of texts and keeps them apart"
         if packed is not None and packed.text == "true"
-        else "has one text in each row, cut at its end, for nothing here keeps packed texts of this model apart"
+        else "has one truncated text in each row, because nothing keeps packed texts of this model apart"
     )
     draft.differs(
         "packing",
-        "LLaMA-Factory cuts the texts, one after the other, into sequences whose documents see each other, and leaves "
-        f"out what fills none; the spec {here}. `attn = flash2` with `packing(strategy=wrapped)` does as the tool",
+        "LLaMA-Factory cuts the stream of texts into sequences whose documents attend to each other, and drops an "
+        f"incomplete one; the spec {here}. `attn = flash2` with `packing(strategy=wrapped)` does the same as the tool",
     )
 
 
 def _masks(draft: Draft, named: Entries, stage: str) -> None:
-    """The loss on answers, by the setting that the shape of the rows has for it."""
+    """Put the loss on answers, by the setting for the shape of the rows."""
     if draft.method != "sft" or stage == "pt":
         return
     stated = draft.settings.pop("method.assistant_only", None)
@@ -121,7 +117,7 @@ def _masks(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _template(draft: Draft, named: Entries, stage: str) -> None:
-    """The tool's own template of this name, written anew; without one the tokenizer's."""
+    """Write the tool's template of this name as Jinja; without a name, use the tokenizer's template."""
     entry, thinking = named.get("template"), named.get("enable_thinking")
     word = "" if entry is None or entry.empty else str(text(entry))
     think = thinking is None or boolean(thinking) is not False
@@ -129,20 +125,19 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
     last = only is not None and boolean(only) is True and draft.method == "sft" and stage != "pt"
     body = llamafactory_template(word, think, last)
     if only is not None and not last:
-        draft.note(only, "it is off" if only.off else "there are no answers apart")
+        draft.note(only, "it is off" if only.off else "the rows have no separate answers")
     elif only is not None and body is None:
-        why = f"the loss on the last answer alone is written into a template, and `{word}` is none that is written"
-        draft.error(only, why, "name one of the templates that are written beside the spec, such as qwen")
+        why = f"the loss on the last answer needs a template that xpc can write, and `{word}` is none of these"
+        draft.error(only, why, "name a template that xpc writes, such as qwen")
     elif only is not None:
-        draft.mark(only, "mapped", "model.chat_template", "the template marks the last answer alone")
+        draft.mark(only, "mapped", "model.chat_template", "the template marks the last answer only")
     if stage == "pt":
-        if entry is not None:
-            draft.note(entry, "text is rendered by no template")
+        draft.note(entry, "no template renders plain text")
         if word == "llama3":
             draft.differs(
                 "template",
-                "LLaMA-Factory ends each text with <|end_of_text|> where the template is `llama3`, the spec with the "
-                "tokenizer's own last token",
+                "with the template `llama3`, LLaMA-Factory ends each text with <|end_of_text|>, the spec with the "
+                "tokenizer's last token",
                 entry,
             )
     elif body is not None and entry is not None:
@@ -152,8 +147,8 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
         if templates()[word].closes:
             draft.differs(
                 "template",
-                "LLaMA-Factory learns the tokenizer's last token in place of the first one of each later question as "
-                "well, and the spec at the end of the conversation alone",
+                "LLaMA-Factory learns the tokenizer's last token also in place of the first token of each later "
+                "question, the spec at the end of the conversation alone",
                 entry,
             )
     elif entry is not None and word:
@@ -169,14 +164,14 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
     if stage != "pt" and body is not None:
         draft.differs(
             "tokenizer",
-            "LLaMA-Factory makes tokens of each piece of a conversation apart, the spec of the whole text: of a text "
-            "that begins with the end of a line the first tokens may be others",
+            "LLaMA-Factory tokenizes each piece of a conversation separately, the spec the complete text: the first "
+            "tokens of a piece that begins with a newline may differ",
         )
     elif stage != "pt" and not word:
         draft.differs(
             "template",
-            "LLaMA-Factory reads a template off the tokenizer's and learns what that writes behind an answer, too; the "
-            "spec learns what the tokenizer's template marks",
+            "LLaMA-Factory derives its template from the tokenizer's and also learns what follows an answer; the spec "
+            "learns what the tokenizer's template marks",
         )
     if thinking is not None and (body is None or "<think>" not in body):
         draft.note(thinking, "the template has no thoughts")
@@ -184,8 +179,8 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
         draft.mark(thinking, "mapped", "model.chat_template")
 
 
-def _second(draft: Draft, entry: Entry, asked: Asked) -> None:
-    """The second layout: a YAML of data sets, or one data set by its name."""
+def _second(draft: Draft, entry: Entry, overrides: Overrides) -> None:
+    """The second layout: a YAML file of data sets, or the name of one data set."""
     name = text(entry) or ""
     if not name.endswith((".yaml", ".yml")):
         ref = models.reference(draft, entry, "dataset")
@@ -193,15 +188,15 @@ def _second(draft: Draft, entry: Entry, asked: Asked) -> None:
             draft.sources.append(Source(ref))
             draft.mark(entry, "mapped", f"data {{ {ref} }}")
         return
-    data = asked.read(name)
+    data = overrides.read(name)
     if data is None:
         ref = quoted(name.rpartition(".")[0] + ".jsonl")
         draft.sources.append(Source(ref))
         draft.mark(entry, "mapped", f"data {{ {ref} }}")
         draft.differs(
             "train_dataset",
-            f"`{name}` is not there, and says which rows are trained on: the spec reads messages of {ref} (`--data` "
-            "names others)",
+            f"`{name}`, which names the training data, does not exist: the spec reads messages from {ref} (`--data` "
+            "names other data)",
             entry,
         )
         return
@@ -215,7 +210,7 @@ def _second(draft: Draft, entry: Entry, asked: Asked) -> None:
 
 
 def _of_the_file(draft: Draft, entry: Entry) -> None:
-    """One data set of such a file: `path`, `source`, and how its rows become messages."""
+    """One data set of such a file: its `path`, and how its rows become messages."""
     inside = entry.mapping
     path, kind, how = (inside.get(key) for key in ("path", "source", "converter"))
     if path is None:
@@ -223,52 +218,51 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
         return
     found = corpus.source(draft, path, None, inside.get("split"))
     for one in (kind,):
-        if one is not None:
-            draft.mark(one, "mapped", "data")
+        draft.mark(one, "mapped", "data")
     word = "messages" if how is None or how.empty else str(text(how))
     shape = {"messages": "messages", "alpaca": "alpaca", "sharegpt": "conversations", "pair": "preference"}.get(
         word, ""
     )
     if not shape:
-        draft.error(how or entry, "no shape of a spec holds such rows", "write the rows as messages")
+        draft.error(how or entry, "a spec has no shape for such rows", "write the rows as messages")
     if found is not None:
         draft.sources.append(evolve(found, format=shape if how is not None else "", chat=shape == "alpaca", place=how))
 
 
-def _holdout(draft: Draft, named: Entries, asked: Asked, base: str, stage: str, most: int | None) -> None:
-    """Rows held out, or sets of their own."""
+def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stage: str, most: int | None) -> None:
+    """Write the holdout or the test sets."""
     if "val_size" in named:
         corpus.holdout(draft, named["val_size"])
     sets = named.get("eval_dataset")
     every = draft.settings.get("eval.every")
     if sets is not None and (sets.empty or every is None or every.text == "never"):
-        draft.note(sets, "it says nothing" if sets.empty else "nothing is evaluated")
+        draft.note(sets, "it is empty" if sets.empty else "nothing is evaluated")
     elif sets is not None:
-        _evaluated(draft, sets, base, _information(asked, base), stage)
+        _evaluated(draft, sets, base, _information(overrides, base), stage)
         limit = named.get("max_samples")
         if most and limit is not None:
             draft.differs(
                 "max_samples", f"LLaMA-Factory evaluates on the first {most} rows of each set, the spec on all", limit
             )
     if every is not None and every.text != "never" and not (draft.has("data.holdout") or draft.has("eval.data")):
-        draft.warn(every.entry, "no rows are held out, and nothing is evaluated", "`val_size: 0.1` holds rows out")
+        draft.warn(every.entry, "no rows are held out, so nothing is evaluated", "`val_size: 0.1` holds rows out")
         del draft.settings["eval.every"]
 
 
-def _information(asked: Asked, folder: str) -> Mapping[str, About]:
-    """LLaMA-Factory's `dataset_info.json`, where it lies beside the source; its own, which its folder `data` has."""
-    data = asked.read(f"{folder}/dataset_info.json")
-    own = OWN if folder.rstrip("/").rpartition("/")[2] == "data" else {}
+def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
+    """The `dataset_info.json` next to the source, over LLaMA-Factory's own, which is in its folder `data`."""
+    data = overrides.read(f"{folder}/dataset_info.json")
+    own = read_toml("llamafactory/dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}
     try:
         found = None if data is None else json.loads(data)
     except ValueError:
         found = None
-    said = {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
-    return {**own, **said}
+    listed = {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+    return {**own, **listed}
 
 
 def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:
-    """Sets to evaluate on: their rows are read as those of the training data."""
+    """Test sets, whose rows are read like those of the training data."""
     refs = []
     for name in words(entry) or []:
         about = info.get(name, {})
@@ -289,23 +283,23 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
     "dpo": PAIRS,
     "kto": (
         {"columns": {**ASKED, "response": "output", "kto_tag": "kto_tag"}},
-        ", judged by `kto_tag`",
+        ", rated by `kto_tag`",
     ),
 }
-"""What a stage needs of rows that no dataset_info.json speaks of, and the words for it."""
+"""The columns that a stage needs in rows without a dataset_info.json, and the words for them in the warning."""
 
 
 def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None,
             stage: str) -> None:  # fmt: skip
-    """One name of `dataset`: what `dataset_info.json` says, or a file of that name."""
+    """Add one name of `dataset`: a set in `dataset_info.json`, or a file of that name."""
     about = info.get(name)
     ref = _reference(name, folder, about or {})
     draft.mark(entry, "mapped", f"data {{ {ref} }}")
     if about is None and stage != "pt":
         draft.warn(
             entry,
-            f"no `{folder}/dataset_info.json` speaks of `{name}`: its rows are taken to be Alpaca's, as LLaMA-Factory "
-            f"takes them{UNKNOWN[stage][1] if stage in UNKNOWN else ''}",
+            f"no `{folder}/dataset_info.json` lists `{name}`: its rows are read as Alpaca's, as LLaMA-Factory "
+            f"reads them{UNKNOWN[stage][1] if stage in UNKNOWN else ''}",
         )
     found = rows(draft, entry, name, about or UNKNOWN.get(stage, ({}, ""))[0], stage)
     if found is None:

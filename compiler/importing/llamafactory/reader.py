@@ -1,5 +1,5 @@
-"""LLaMA-Factory's YAML, of both generations, with its own defaults written out: the loss on answers, alpha twice the
-rank, recomputation, 2048 tokens. Source: LLaMA-Factory 0.9.6.dev0, hparams/ and model/."""
+"""Import LLaMA-Factory's YAML of both layouts with its defaults written out: the loss on answers, alpha twice the rank,
+recomputation, 2048 tokens. Source: LLaMA-Factory 0.9.6.dev0, hparams/ and model/."""
 
 from __future__ import annotations
 
@@ -9,21 +9,7 @@ from xpc.compiler.importing import families, local_model
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory import data as llamafactory_data
-from xpc.compiler.importing.llamafactory.keys import (
-    ADDED,
-    FP8,
-    IMPOSSIBLE,
-    KEPT,
-    MEDIA,
-    MEGATRON,
-    OURS,
-    PADDED,
-    PROJECTED,
-    QUIET,
-    SAME,
-    SPLIT,
-    STAGES,
-)
+from xpc.compiler.importing.llamafactory.keys import ADDED, FP8, KEYS, MEDIA, PADDED, PROJECTED, SPLIT, STAGES
 from xpc.compiler.importing.llamafactory.refusals import refusals
 from xpc.compiler.importing.llamafactory.switches import (
     layout,
@@ -34,8 +20,8 @@ from xpc.compiler.importing.llamafactory.switches import (
     trainers,
 )
 from xpc.compiler.importing.llamafactory.tuning import quantized, tuning
-from xpc.compiler.importing.overrides import Asked, Machines, load
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, text, words
+from xpc.compiler.importing.overrides import Machines, Overrides, load
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import reader as trlyaml
@@ -45,59 +31,59 @@ from xpc.compiler.language.kinds import NEVER, Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS
 from xpc.compiler.stacks import DEFAULT
 
-Entries = Mapping[str, Entry]
-
 FIRST: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 8, "optimizer.lr": 5e-5, "eval.micro": 8, "save.every": Amount("count", 500),
     "track.every": Amount("count", 500),
 }  # fmt: skip
-"""What the first layout leaves out: transformers' own, and LLaMA-Factory's length."""
+"""Defaults of the first layout: those of transformers, and LLaMA-Factory's length."""
 SECOND: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 1, "optimizer.lr": 1e-4, "optimizer.weight_decay": 0.01, "schedule": "constant",
     "save.every": NEVER, "track.every": Amount("count", 1), "model.attn": "sdpa",
 }  # fmt: skip
-"""What the second layout leaves out: torch's own AdamW at a rate that stays (v1/core/base_trainer.py)."""
+"""Defaults of the second layout: torch's AdamW at a constant rate (v1/core/base_trainer.py)."""
 
 GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
-"""GaLore's kind of an optimizer."""
+"""The GaLore variant of an optimizer."""
 
 
-def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
-    """The draft of a file of either generation."""
+def llamafactory(
+    entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None
+) -> Draft:
+    """The draft of a file of either layout."""
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"
     loss = entries.get("pref_loss")
     orpo = word == "dpo" and loss is not None and loss.value == "orpo"
-    method = asked.method or ("orpo" if orpo else STAGES.get(word, "sft"))
-    draft = Draft(load(asked.target or DEFAULT), method, asked.stem)
-    trlyaml.given(draft, asked)
+    method = overrides.method or ("orpo" if orpo else STAGES.get(word, "sft"))
+    draft = Draft(load(overrides.target or DEFAULT), method, overrides.stem)
+    trlyaml.given(draft, overrides)
     if stage is not None and word not in STAGES:
         draft.error(stage, "the language has no such stage", "it has pt, sft, rm, dpo and kto")
     elif stage is not None:
         draft.mark(stage, "mapped", f"method {method}")
     found = Machines()
-    named = {SAME.get(key, key): one for key, one in entries.items() if key not in (*QUIET, *KEPT)}
+    same, unread = KEYS.column("renamed"), {**KEYS.column("irrelevant"), **KEYS.column("comment")}
+    named = Lookups({same.get(key, key): one for key, one in entries.items() if key not in unread}, draft.seen)
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
-    for key in MEDIA if local_model.registered(draft.model, asked) is not None else ():
-        if key in named:
-            draft.note(named[key], "the model reads text alone")
+    for key in MEDIA if local_model.registered(draft.model, overrides) is not None else ():
+        draft.note(named.get(key), "the model reads text only")
     models.new_tokens(draft, [named[key] for key in ADDED if key in named])
-    if "resize_vocab" in named:
-        draft.note(named["resize_vocab"], "the embeddings grow with the tokens")
-    rest = {key: one for key, one in named.items() if not _ours(key) and not (key == "fp16" and one.off)}
+    draft.note(named.get("resize_vocab"), "the embeddings grow with the tokens")
+    others = {key for key, row in KEYS.items() if row.read or row.refused}
+    rest = {key: one for key, one in named.items() if key not in others and not (key == "fp16" and one.off)}
     trainer.arguments(draft, trainers(draft, rest, named))
-    _precision(draft, named, asked.method)
+    _precision(draft, named, overrides.method)
     tuning(draft, named)
     models.continued(draft, named.get("adapter_name_or_path"))
     _optimizer(draft, named)
-    trlyaml.shard(draft, named, asked, launch, zero, found)
-    _second(draft, named, asked)
+    trlyaml.shard(draft, named, overrides, launch, zero, found)
+    _second(draft, named, overrides)
     _megatron(draft, named)
     if "ray_num_workers" in named:
         sharding.count(draft, named["ray_num_workers"], "total", found)
     _kernels(draft, named)
     _loss(draft, named, word, orpo)
-    llamafactory_data.data(draft, named, asked, word)
+    llamafactory_data.data(draft, named, overrides, word)
     patience(draft, named.get("early_stopping_steps"))
     _reference(draft, named)
     _defaults(draft, named, word)
@@ -110,36 +96,22 @@ def llamafactory(entries: Entries, file: str, asked: Asked, launch: Entries | No
     follow(draft)
     router(draft)
     draft.put("method", method)
-    trlyaml.finish(draft, asked, found)
+    trlyaml.finish(draft, overrides, found)
     draft.keep(
         named,
-        {
-            "tokenized_path": "rows that lie there are taken as they were tokenized once; a bundle tokenizes its data "
-            "itself"
-        },
+        {"tokenized_path": "LLaMA-Factory reads tokenized rows there; a bundle tokenizes its data itself"},
     )
-    draft.keep(entries, KEPT)
+    draft.keep(entries, KEYS.column("comment"))
     layout(draft, entries)
     refusals(draft, named, word)
-    for key, why in QUIET.items():
-        if key in entries:
-            _quiet(draft, entries[key], why)
-    draft.settle(entries, [*trlyaml.known(draft.stack, method), *SAME, *OURS, *IMPOSSIBLE, *QUIET], IMPOSSIBLE)
+    KEYS.note_irrelevant(draft, entries)
+    draft.settle(entries, trlyaml.known(draft, KEYS), KEYS.column("refused"))
     for table in (launch, zero, *draft.read):
-        draft.settle(table or {}, (), {})
+        draft.settle(table or {})
     return draft
 
 
-def _ours(key: str) -> bool:
-    return key in (*OURS, *SPLIT, *MEGATRON, *FP8) or key in IMPOSSIBLE or key in trlyaml.MODEL or key in trlyaml.SHARD
-
-
-def _quiet(draft: Draft, entry: Entry, why: str) -> None:
-    for one in entry.mapping.values() or [entry]:
-        draft.note(one, why)
-
-
-def _precision(draft: Draft, named: Entries, asked_method: str | None) -> None:
+def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
     pure, half, other = named.get("pure_bf16"), named.get("bf16"), named.get("fp16")
     if other is not None and other.off:
         draft.note(other, "it is off")
@@ -153,19 +125,21 @@ def _precision(draft: Draft, named: Entries, asked_method: str | None) -> None:
     second = "train_dataset" in named
     usual = "bf16" if second and half is None else "fp32"
     draft.default("precision", usual, "not set: LLaMA-Factory's own")
-    if second and asked_method is None:
+    if second and stated_method is None:
         draft.warn(
-            None, "the command says the method of such a file, and is not here: sft is written", "`--method` names it"
+            None,
+            "the command names the method of such a file, and the file does not: sft is assumed",
+            "`--method` names it",
         )
 
 
 def _optimizer(draft: Draft, named: Entries) -> None:
-    """GaLore and APOLLO: a switch, and what is projected how."""
+    """GaLore and APOLLO: the switch, and which layers are projected how."""
     for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
         use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
         scaled = named.get("apollo_scale_type") if kind == "apollo" else None
         if scaled is not None and scaled.value == "channel":
-            draft.note(scaled, "what a bundle writes")
+            draft.note(scaled, "a bundle does the same")
         elif scaled is not None:
             draft.error(scaled, "the language scales APOLLO by channels")
         inside = [named[key] for key in PROJECTED if key.startswith(kind) and key in named]
@@ -178,21 +152,20 @@ def _optimizer(draft: Draft, named: Entries) -> None:
         name = base + ("_layerwise" if layer is not None and boolean(layer) else "")
         if old is not None and old.entry is not None:
             draft.mark(old.entry, "mapped", f"optimizer = {name}")
-        for said in (use, layer):
-            if said is not None:
-                draft.put("optimizer", name, said)
+        for entry in (use, layer):
+            if entry is not None:
+                draft.put("optimizer", name, entry)
         names = [] if target is None else words(target) or []
         if target is not None:
             draft.put("optimizer.targets", "all-linear" if names == ["all"] else tuple(names), target)
         for key, path in (("rank", "rank"), ("scale", "scale"), ("update_interval", "update_proj_gap")):
-            if f"{kind}_{key}" in named:
-                draft.setting(f"optimizer.{path}", named[f"{kind}_{key}"])
+            draft.setting(f"optimizer.{path}", named.get(f"{kind}_{key}"))
         for path, value in (("targets", "all-linear"), ("rank", 16), ("scale", scale)):
             draft.default(f"optimizer.{path}", value, "not set: LLaMA-Factory's own")
 
 
-def _second(draft: Draft, named: Entries, asked: Asked) -> None:
-    """What only the second generation has: `dist_config`, `optim_config`, `batching_strategy`."""
+def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
+    """Keys of the second layout only: `dist_config`, `optim_config`, `batching_strategy`."""
     dist, optim, batching = (named.get(key) for key in ("dist_config", "optim_config", "batching_strategy"))
     if dist is not None:
         for key, one in dist.mapping.items():
@@ -203,18 +176,18 @@ def _second(draft: Draft, named: Entries, asked: Asked) -> None:
                 draft.mark(one, "mapped", "strategy")
             elif key == "config_file":
                 draft.settings.pop("strategy", None)
-                sharding.named_file(draft, one, asked)
+                sharding.named_file(draft, one, overrides)
             elif one.off:
                 draft.note(one, "it is off")
             elif key == "cp_size" and integer(one):
                 draft.put("strategy.context_parallel", integer(one), one)
             elif key == "cp_mode":
-                draft.note(one, "how ranks share a sequence, not what they compute")
+                draft.note(one, "how ranks split a sequence, not what they compute")
             else:
-                draft.error(one, "the language has no such thing")
+                draft.error(one, "the language has no such option")
     if optim is not None:
         for one in optim.mapping.values():
-            draft.error(one, "the language has no such optimizer or names it by `optim`")
+            draft.error(one, "the language has no such optimizer, or names it by `optim`")
     if batching is not None:
         word = str(batching.value)
         if word == "normal":
@@ -223,41 +196,40 @@ def _second(draft: Draft, named: Entries, asked: Asked) -> None:
             draft.note(batching, PADDED)
             draft.warn(batching, PADDED)
         else:
-            draft.error(batching, "the language has no micro-batches of changing size", "write `padding_free`")
+            draft.error(batching, "the language has no micro-batches of varying size", "write `padding_free`")
     saved_by_epochs(draft, named.get("save_epochs"), named.get("num_train_epochs"))
-    if "global_batch_size" in named:
-        draft.setting("batch.gbs", named["global_batch_size"])
+    draft.setting("batch.gbs", named.get("global_batch_size"))
     kernels = named.get("kernel_config")
     if kernels is not None and not kernels.empty:
         _liger(draft, kernels)
     rate = named.get("lr_scheduler_config")
     if rate is not None and not rate.empty:
-        draft.error(rate, "the second layout's schedules are not read", "leave it out for a constant rate")
+        draft.error(rate, "xpc does not read the second layout's schedules", "leave it out for a constant rate")
     elif rate is not None:
         draft.note(rate, "the rate is constant")
     quantized(draft, named.get("quant_config"))
 
 
 def _liger(draft: Draft, kernels: Entry) -> None:
-    """Liger where it is named with what it includes; the other kernels compute the same."""
+    """Write Liger if it is named with kernels to include; other kernels compute the same."""
     name, inside = kernels.mapping.get("name"), kernels.mapping.get("include_kernels")
     on = name is not None and name.value == "liger_kernel" and inside is not None and not inside.off
     for one in kernels.mapping.values():
         if on:
             draft.put("memory.liger", True, one)
         else:
-            draft.note(one, "no kernel is asked for, or one that computes the same")
+            draft.note(one, "no kernel is named, or one that computes the same")
     if on and inside is not None and inside.value not in ("auto", True):
         draft.differs(
-            "kernel_config", "LLaMA-Factory applies the kernels that it lists, a bundle all of Liger's", inside
+            "kernel_config", "LLaMA-Factory applies the listed kernels of Liger, a bundle all of them", inside
         )
 
 
 def _reference(draft: Draft, named: Entries) -> None:
-    """The model that a preference is measured against: the one that training begins with, or another."""
+    """The reference model, which must be the model that training begins with."""
     other, model = named.get("ref_model"), named.get("model_name_or_path")
     if other is None or other.off:
-        draft.note(other, "the model itself") if other is not None else None
+        draft.note(other, "the model itself")
     elif model is not None and other.value == model.value and "adapter_name_or_path" not in named:
         draft.note(other, "it is the model that training begins with")
     else:
@@ -265,23 +237,20 @@ def _reference(draft: Draft, named: Entries) -> None:
 
 
 def _megatron(draft: Draft, named: Entries) -> None:
-    """Megatron's and fp8's switches: of no effect where they split nothing, kept in a comment where they wait."""
+    """Megatron's and fp8's keys: irrelevant if they split nothing; fp8 is kept in a comment."""
     for key in SPLIT:
         one = named.get(key)
         if one is not None and integer(one) in (None, 0, 1):
             draft.note(one, "nothing is split")
         elif one is not None:
-            draft.error(one, "the stack has no Megatron", "`--deepspeed` or `--accelerate` says how states are sharded")
-    for key in MEGATRON:
-        if key in named:
-            draft.note(named[key], "Megatron's way of computing the same")
+            draft.error(one, "the stack has no Megatron", "name a sharding file by `--deepspeed` or `--accelerate`")
     eight = named.get("fp8")
     for key in FP8:
         one = named.get(key)
         if one is not None and (one.off or eight is None or eight.off):
             draft.note(one, "fp8 is off")
         elif one is not None:
-            draft.reserve(one, f"{key}: {text(one)}", "this version has no fp8: bf16 is computed in")
+            draft.reserve(one, f"{key}: {text(one)}", "this version has no fp8, and computes in bf16")
 
 
 def _kernels(draft: Draft, named: Entries) -> None:
@@ -289,17 +258,15 @@ def _kernels(draft: Draft, named: Entries) -> None:
     word = None if flash is None else str(text(flash)).lower()
     if flash is not None and word in ("auto", "none"):
         draft.note(flash, "sdpa, as transformers chooses")
-    elif flash is not None and word in ATTENTION:
+    elif flash is not None and word is not None and word in ATTENTION:
         draft.put("model.attn", ATTENTION[word], flash)
     elif flash is not None:
         draft.error(flash, "the language has no such attention", "write auto, disabled, sdpa, fa2 or fa3")
     recomputing(draft, named)
     norms = named.get("upcast_layernorm")
-    if norms is not None and norms.off:
-        draft.note(norms, "it is off")
-    elif norms is not None:
+    if draft.on(norms):
         draft.mark(norms, "reserved", "# upcast_layernorm")
-        why = "LLaMA-Factory holds the weights of the norms in fp32, the spec in the dtype of the others"
+        why = "LLaMA-Factory keeps the weights of norms in fp32, the spec in the dtype of the other weights"
         draft.differs("upcast_layernorm", why, norms)
     each, host, fast = (named.get(key) for key in ("eval_on_each_dataset", "use_unsloth_gc", "use_unsloth"))
     for one in (each, host, fast):
@@ -309,18 +276,16 @@ def _kernels(draft: Draft, named: Entries) -> None:
         draft.error(each, "the language has no such setting")
     if host is not None and not host.off:
         draft.mark(host, "reserved", "# use_unsloth_gc")
-        why = (
-            "LLaMA-Factory keeps what each layer begins with in host memory, the spec on the GPU: the same is computed"
-        )
+        why = "LLaMA-Factory keeps the input of each layer in host memory, the spec on the GPU: the result is the same"
         draft.differs("use_unsloth_gc", why, host)
     if fast is not None and not fast.off:
         draft.mark(fast, "reserved", "# use_unsloth")
-        why = "LLaMA-Factory runs the model by the kernels of Unsloth, the spec by those of transformers"
+        why = "LLaMA-Factory runs the model with Unsloth's kernels, the spec with those of transformers"
         draft.differs("use_unsloth", why, fast)
 
 
 def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
-    """What the loss is, and on which tokens."""
+    """Write the loss, and the tokens that it is on."""
     prompt, loss, dft = (named.get(key) for key in ("train_on_prompt", "pref_loss", "use_dft_loss"))
     if draft.method == "sft" and stage != "pt":
         whole = prompt is not None and boolean(prompt) is True
@@ -328,7 +293,7 @@ def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
             draft.put("method.assistant_only", not whole, prompt)
         draft.default("method.assistant_only", True, "not set: LLaMA-Factory trains on answers")
     elif prompt is not None:
-        draft.note(prompt, "there are no answers apart" if stage == "pt" else f"{draft.method} does not read it")
+        draft.note(prompt, "the rows have no separate answers" if stage == "pt" else f"{draft.method} does not read it")
     if dft is not None and boolean(dft):
         if "dft" in draft.stack.losses("sft"):
             draft.put("method.loss", (Weighted("dft"),), dft)
@@ -372,16 +337,16 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
         if one is not None and draft.method == "sft" and not one.empty:
             draft.put("batch.packing", on, one)
         elif one is not None:
-            draft.note(one, "it says nothing" if one.empty else f"{draft.method} packs nothing")
+            draft.note(one, "it is empty" if one.empty else f"{draft.method} packs nothing")
     if draft.method == "sft":
         draft.default("batch.packing", on, "not set: LLaMA-Factory packs in pretraining")
     if stage == "pt" and on:
         attn = draft.settings.get("model.attn")
         if attn is not None and attn.text in families.FLASH:
-            draft.put("batch.packing.strategy", "wrapped", None, "LLaMA-Factory makes one stream of the texts")
-        else:  # packing without flash attention is refused where nothing keeps documents apart (XP310)
+            draft.put("batch.packing.strategy", "wrapped", None, "LLaMA-Factory joins the texts to one stream")
+        else:  # packing without flash attention is refused if nothing keeps documents apart (XP310)
             draft.put(
-                "batch.packing.strategy", "bfd_split", None, "LLaMA-Factory goes on in a further row with a longer text"
+                "batch.packing.strategy", "bfd_split", None, "LLaMA-Factory continues a longer text in another row"
             )
     second = "train_dataset" in named
     usual = SECOND if second else FIRST
@@ -395,4 +360,6 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
     sharded = strategy is not None and strategy.text in ("zero3", "fsdp", "fsdp1", "hsdp")
     tuned = any(map(draft.has, ADAPTERS))
     if (tuned or sharded) and draft.settings["precision"].text != "fp32":
-        draft.default("model.dtype", draft.settings["precision"].text, "LLaMA-Factory loads in the computation's dtype")
+        draft.default(
+            "model.dtype", draft.settings["precision"].text, "LLaMA-Factory loads weights in the compute dtype"
+        )

@@ -1,34 +1,30 @@
-"""Keys that LLaMA-Factory refuses beside each other, so that a file with them says nothing that it would do.
+"""Combinations of keys that LLaMA-Factory refuses, so that a file with them does not train there, either.
 
 Source: LLaMA-Factory 0.9.5, hparams/parser.py (`_verify_model_args`, `get_train_args`), data_args.py and
-finetuning_args.py (`__post_init__`). What the language refuses itself in one sentence is not repeated here.
+finetuning_args.py (`__post_init__`). Combinations that the language refuses anyway are not repeated here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, number, text
+from xpc.compiler.importing.text.entries import Entries, Entry, number, text
 
-Entries = Mapping[str, Entry]
-
-BESIDE = (
+EXCLUSIVE = (
     ("mask_history", "train_on_prompt"),
     ("max_samples", "streaming"),
     ("resize_vocab", "quantization_bit"),
 )
-"""The first is refused beside the second."""
+"""Pairs of keys that cannot be on together."""
 ADAPTERS = ("use_rslora", "use_dora", "loraplus_lr_ratio")
 """Refused without `finetuning_type: lora`."""
 PROJECTED = ("use_galore", "use_apollo")
-"""Refused beside it."""
+"""Refused with `finetuning_type: lora`."""
 SFT = ("neat_packing", "train_on_prompt", "mask_history", "predict_with_generate")
 """Refused in every other stage."""
 
 
 def refusals(draft: Draft, named: Entries, stage: str) -> None:
-    """An error for each pair of keys of the first layout that LLaMA-Factory refuses itself."""
+    """Report each combination of keys of the first layout that LLaMA-Factory refuses."""
     if "train_dataset" in named:
         return
 
@@ -36,47 +32,47 @@ def refusals(draft: Draft, named: Entries, stage: str) -> None:
         return key in named and not named[key].off
 
     def wrong(key: str, why: str, way: str) -> None:
-        draft.error(named[key], f"LLaMA-Factory refuses the file itself: {why}", way)
+        draft.error(named[key], f"LLaMA-Factory refuses the file, too: {why}", way)
 
-    for one, other in BESIDE:
+    for one, other in EXCLUSIVE:
         if on(one) and on(other):
-            wrong(one, f"`{one}` stands beside `{other}`", "leave one of the two out")
+            wrong(one, f"`{one}` excludes `{other}`", "leave one of the two out")
     kind = str(text(named["finetuning_type"])) if "finetuning_type" in named else "lora"
     for key in ADAPTERS if kind != "lora" else PROJECTED:
         if on(key):
-            wrong(key, f"`{key}` stands beside `finetuning_type: {kind}`", "leave one of the two out")
+            wrong(key, f"`{key}` excludes `finetuning_type: {kind}`", "leave one of the two out")
     for key in SFT if stage != "sft" else ():
         if on(key):
             wrong(key, f"the stage {stage} has no `{key}`", "leave it out")
     if stage == "rm" and on("load_best_model_at_end"):
-        wrong("load_best_model_at_end", "a reward model is not the best of its checkpoints", "leave it out")
+        wrong("load_best_model_at_end", "the stage rm has no best checkpoint", "leave it out")
     if stage == "sft" and on("do_predict") and not on("predict_with_generate"):
-        wrong("do_predict", "it predicts nothing without `predict_with_generate`", "leave it out")
+        wrong("do_predict", "it needs `predict_with_generate`", "leave it out")
     strategy = draft.settings.get("strategy")
     if on("pure_bf16") and strategy is not None and strategy.text == "zero3":
-        wrong("pure_bf16", "`pure_bf16` stands beside ZeRO-3", "write `bf16: true`")
+        wrong("pure_bf16", "`pure_bf16` excludes ZeRO-3", "write `bf16: true`")
     _rows(draft, named, on("streaming"))
 
 
 def _rows(draft: Draft, named: Entries, streamed: bool) -> None:
-    """What is evaluated on, and how a stream and a mixture are counted."""
+    """Check the evaluation data, streams and mixtures."""
 
     def wrong(entry: Entry, why: str, way: str) -> None:
-        draft.error(entry, f"LLaMA-Factory refuses the file itself: {why}", way)
+        draft.error(entry, f"LLaMA-Factory refuses the file, too: {why}", way)
 
     held, other = named.get("val_size"), named.get("eval_dataset")
     share = 0 if held is None or held.empty else number(held) or 0
     evaluated = share > 0 or (other is not None and not other.empty)
     for key in ("eval_strategy", "evaluation_strategy", "do_eval"):
         if key in named and not named[key].off and not evaluated:
-            wrong(named[key], "nothing is there to evaluate on", "`val_size: 0.1` holds rows out, and `eval_dataset` "
-                  "names others")  # fmt: skip
+            wrong(named[key], "there is no evaluation data", "`val_size: 0.1` holds rows out, and `eval_dataset` "
+                  "names data sets")  # fmt: skip
             break
     mixed, shares = named.get("mix_strategy"), named.get("interleave_probs")
     if shares is not None and not shares.empty and (mixed is None or mixed.empty or mixed.value == "concat"):
-        wrong(shares, "it mixes by `mix_strategy: concat`, which has no shares", "leave it out")
+        wrong(shares, "`mix_strategy: concat` has no probabilities", "leave it out")
     if streamed and held is not None and 0 < share < 1:
-        wrong(held, "a stream has no share of its rows held out", "write a number of rows")
+        wrong(held, "a stream cannot hold out a share of its rows", "write a number of rows")
     steps = named.get("max_steps")
     if streamed and (steps is None or (number(steps) or -1) <= 0):
         wrong(named["streaming"], "a stream has no end without `max_steps`", "write `max_steps`")

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's data sets: what its `dataset_info.json` says of the shape of their rows, as a spec says it.
+"""LLaMA-Factory's data sets: translate the shape of their rows in `dataset_info.json` to that of a spec.
 
 Source: LLaMA-Factory 0.9.5, data/parser.py (`DatasetAttr`) and data/converter.py.
 """
@@ -9,21 +9,22 @@ from collections.abc import Mapping
 
 from xpc.compiler.data.row_shapes import ROLES as KNOWN
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.llamafactory.dataset_info import About
 from xpc.compiler.importing.text.entries import Entry
 from xpc.grammar.record import record
 
+About = Mapping[str, object]
+"""The entry of a set in `dataset_info.json`."""
 SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
-"""The roles of those who speak, by LLaMA-Factory's key of each."""
+"""Roles, by LLaMA-Factory's key for each."""
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
-"""Its own names of the parts of a message."""
+"""LLaMA-Factory's default names in a message."""
 MEDIA = ("images", "videos", "audios")
 
 
 @record
 class Rows:
-    """What a spec says of the rows of a set: `format`, whether texts become turns, the columns, and the column whose
-    text follows the question."""
+    """The rows of a set in a spec's terms: the format, whether texts become turns, the columns, and the column that is
+    appended to the question (`context`)."""
 
     shape: str
     chat: bool = False
@@ -32,11 +33,11 @@ class Rows:
 
 
 def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Rows | None:
-    """The rows of a set, or None with an error where no shape of a spec holds them."""
+    """The rows of a set; None, with an error, if a spec has no shape for them."""
     columns, tags = _table(about, "columns"), _table(about, "tags")
     ranking, form = about.get("ranking") is True, str(about.get("formatting", "alpaca"))
-    asked = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
-    named = columns if "columns" in about else asked
+    usual = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
+    named = columns if "columns" in about else usual
     wrong = _unread(draft, entry, name, columns, tags, form)
     if ranking != (stage in ("rm", "dpo")):
         draft.error(
@@ -54,9 +55,7 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
     if form == "alpaca":
         return _alpaca(named, ranking)
     turns = named.get("messages", "conversations")
-    draft.differs(
-        "formatting", "LLaMA-Factory leaves out a row whose speakers do not take turns, and the spec trains on it"
-    )
+    draft.differs("formatting", "LLaMA-Factory drops a row whose speakers do not alternate, and the spec trains on it")
     shape = "messages" if (tags or {}).get("role_tag", "from") == "role" else "conversations"
     _speakers(draft, entry, tags or {}, shape)
     if ranking:
@@ -67,40 +66,40 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
 
 
 def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
-    asked = [one for one in (named.get("prompt"), named.get("query")) if one is not None]
+    question = [one for one in (named.get("prompt"), named.get("query")) if one is not None]
     context = named.get("query")
     if ranking:
         answers = (named.get("chosen", "chosen"), named.get("rejected", "rejected"))
-        return Rows("preference", True, (*asked[:1], *answers), context)
+        return Rows("preference", True, (*question[:1], *answers), context)
     if "kto_tag" in named:
-        return Rows("unpaired", True, (*asked[:1], named.get("response", "output"), named["kto_tag"]), context)
-    columns = (*asked, named.get("response", "output"))
+        return Rows("unpaired", True, (*question[:1], named.get("response", "output"), named["kto_tag"]), context)
+    columns = (*question, named.get("response", "output"))
     return Rows("alpaca", True, columns if columns != ("instruction", "input", "output") else ())
 
 
 def _table(about: About, key: str) -> dict[str, str]:
-    """Names of columns or tags; null names none."""
+    """Names of columns or tags, without those that are null."""
     given = about.get(key)
     return {str(name): str(one) for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
 
 
 def _speakers(draft: Draft, entry: Entry, tags: Mapping[str, str], shape: str) -> None:
-    """The names of those who speak, where the runtime does not read them so by itself."""
+    """Write the names of the speakers if the runtime does not know them."""
     for key, role in SPEAKERS.items():
-        said = tags.get(key, TAGS[key])
-        if (said if shape == "messages" else KNOWN.get(said, said)) != role:
-            draft.put(f"data.{role}_roles", (said,), entry)
+        speaker = tags.get(key, TAGS[key])
+        if (speaker if shape == "messages" else KNOWN.get(speaker, speaker)) != role:
+            draft.put(f"data.{role}_roles", (speaker,), entry)
 
 
 def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], tags: Mapping[str, str],
             form: str) -> bool:  # fmt: skip
-    """An error for each thing in the rows that the runtime does not read."""
+    """Report everything in the rows that the runtime does not read."""
     whys = [f"`{name}` has a column of {key}, and the language trains on text" for key in MEDIA if key in columns]
     for key, what in (("history", "earlier turns"), ("tools", "tools")):
         if key in columns:
             whys.append(
-                f"`{name}` has a column of {what} (`{columns[key]}`), which the runtime does not read beside rows of "
-                "this shape"
+                f"`{name}` has a column of {what} (`{columns[key]}`), which the runtime does not read in rows of this "
+                "shape"
             )
     pair = (tags.get("role_tag", "from"), tags.get("content_tag", "value"))
     if form in ("sharegpt", "openai") and pair not in (("from", "value"), ("role", "content")):
@@ -113,7 +112,7 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
             f"`{name}` has rows of `openai`, to whose system prompts LLaMA-Factory adds `detailed thinking off`"
         )
     elif form not in ("alpaca", "sharegpt"):
-        whys.append(f"`{name}` has rows of `{form[:40]}`, which LLaMA-Factory does not know either")
+        whys.append(f"`{name}` has rows of `{form[:40]}`, which LLaMA-Factory does not know, either")
     for why in whys:
         draft.error(entry, why, "write the rows as messages, and name them by `--data`")
     return bool(whys)

@@ -1,41 +1,24 @@
-"""LLaMA-Factory's keys that a bundle has one value of, and those that nothing reads without another.
+"""LLaMA-Factory's keys of one possible value, keys that need another key, recomputation, and packed rows.
 
 Source: LLaMA-Factory 0.9.5, hparams/ and v1/config/.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.llamafactory.keys import FIXED, PPO, SECOND, WITH
-from xpc.compiler.importing.text.entries import Entry, boolean, number, text
+from xpc.compiler.importing.llamafactory.keys import KEYS, SECOND
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text
 from xpc.compiler.language.kinds import EPOCH, Amount
 
-Entries = Mapping[str, Entry]
-
 FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe")
-"""Whose router LLaMA-Factory balances by `moe_aux_loss_coef` (model/model_utils/moe.py)."""
+"""Families whose router LLaMA-Factory balances by `moe_aux_loss_coef` (model/model_utils/moe.py)."""
 
 
 def switches(draft: Draft, named: Entries, stage: str) -> None:
-    """Keys of one value, keys that wait for another, and the balance of experts."""
-    for key, (usual, why, refusal) in FIXED.items():
-        entry = named.get(key)
-        if entry is not None and (entry.empty or entry.value in usual):
-            draft.note(entry, why)
-        elif entry is not None and not (key in WITH and not _on(named, WITH[key])):
-            draft.error(entry, refusal)
-    for key, switch in WITH.items():
-        if key in named and not _on(named, switch):
-            draft.note(named[key], f"`{switch}` is not on")
-    for key in PPO:
-        if key in named and stage != "ppo":
-            draft.note(named[key], "the stage ppo alone reads it")
-    margin, loss = named.get("simpo_gamma"), named.get("pref_loss")
-    if margin is not None and (loss is None or loss.value != "simpo"):
-        draft.note(margin, "the loss simpo alone reads it")
+    """Keys of one possible value, keys that need another key, and the balance of experts."""
+    KEYS.apply_usual(draft, named)
+    KEYS.note_unneeded(draft, named)
     _balance(draft, named.get("moe_aux_loss_coef"))
 
 
@@ -44,46 +27,45 @@ def _on(named: Entries, key: str) -> bool:
 
 
 def _balance(draft: Draft, entry: Entry | None) -> None:
-    """The weight of the loss that balances a router's experts."""
+    """The weight of a router's load-balancing loss."""
     known = registry.find_model(draft.model)
     if entry is None:
         return
     if entry.off or not number(entry):
         draft.note(entry, "no loss is added")
     elif known is not None and known.model_type not in FAMILIES:
-        draft.note(entry, f"{known.model_type} has no experts that it balances")
+        draft.note(entry, f"LLaMA-Factory balances no experts of {known.model_type}")
     elif not draft.escape("trl", "router_aux_loss_coef", entry):
-        draft.error(entry, f"{draft.stack.name} has no balance of experts for {draft.method}")
+        draft.error(entry, f"{draft.stack.name} has no load-balancing loss for {draft.method}")
 
 
 def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
-    """What goes to the trainer: without a `gradient_checkpointing` that is off, which turns nothing off in the first
-    layout. Source: model/model_utils/checkpointing.py (`prepare_model_for_training`)."""
+    """The keys for the trainer, without a `gradient_checkpointing` that is off: in the first layout it turns nothing
+    off. Source: model/model_utils/checkpointing.py (`prepare_model_for_training`)."""
     one = named.get("gradient_checkpointing")
     if one is None or boolean(one) is not False or "train_dataset" in named:
         return rest
     if _on(named, "disable_gradient_checkpointing"):
         draft.note(one, "`disable_gradient_checkpointing` turns it off")
     else:
-        why = "LLaMA-Factory recomputes all the same, as the spec does: `disable_gradient_checkpointing` turns it off"
+        why = "LLaMA-Factory recomputes anyway, and so does the spec: `disable_gradient_checkpointing` turns it off"
         draft.note(one, why)
         draft.warn(one, why)
     return {key: entry for key, entry in rest.items() if entry is not one}
 
 
 def recomputing(draft: Draft, named: Entries) -> None:
-    """What is recomputed, and how: everything unless a switch says otherwise, which the trainer's own switch undoes."""
+    """Recomputation: on, unless a switch turns it off; the trainer's own switch turns it on again."""
     off, again = named.get("disable_gradient_checkpointing"), named.get("use_reentrant_gc")
     newer = named.get("enable_activation_checkpointing")
     if newer is not None and not newer.empty:
         draft.put("memory.checkpointing", boolean(newer) is True, newer)
     if off is not None and boolean(off) and _on(named, "gradient_checkpointing"):
-        draft.note(off, "`gradient_checkpointing` turns it on once more")
+        draft.note(off, "`gradient_checkpointing` turns it on again")
     elif off is not None:
         draft.put("memory.checkpointing", not boolean(off), off)
     if not (off is not None and boolean(off)):
-        if again is not None:
-            draft.setting("memory.checkpointing.reentrant", again)
+        draft.setting("memory.checkpointing.reentrant", again)
         if "train_dataset" not in named:
             draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's own")
         elif off is None and newer is None:
@@ -93,18 +75,20 @@ def recomputing(draft: Draft, named: Entries) -> None:
 
 
 def layout(draft: Draft, entries: Entries) -> None:
-    """Keys of the first layout in a file of the second, which refuses them: what they would do there nobody knows."""
+    """Refuse keys of the first layout in a file of the second layout, as LLaMA-Factory does."""
     for key, entry in entries.items() if "train_dataset" in entries else ():
         if key not in SECOND and entry.value is not None:
             draft.error(
-                entry, "LLaMA-Factory 0.9.5 has no such key beside `train_dataset` and refuses the file", "leave it out"
+                entry,
+                "LLaMA-Factory 0.9.5 has no such key in a file with `train_dataset`, and refuses the file",
+                "leave it out",
             )
 
 
 def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> None:
-    """The second layout's `save_epochs`, which decides over `save_steps`."""
+    """The second layout's `save_epochs`, which overrides `save_steps`."""
     if entry is None or entry.empty:
-        draft.note(entry, "it says nothing") if entry is not None else None
+        draft.note(entry, "it is empty")
         return
     each = number(entry)
     whole = 3.0 if epochs is None or epochs.empty else number(epochs)
@@ -117,14 +101,16 @@ def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> 
     elif each and whole and each < whole and not draft.has("train.steps"):
         draft.put("save.every", Amount("share", each / whole), entry, f"of {whole:g} epochs")
     else:
-        draft.error(entry, f"a run saves by steps, epochs or shares of it, and {text(entry)} is none of these")
+        draft.error(
+            entry, f"a run saves by steps, by epochs or by shares of the run, and {text(entry)} fits none of these"
+        )
 
 
 def packed(draft: Draft, named: Entries, stage: str) -> None:
-    """Rows that LLaMA-Factory puts into one sequence: one token shorter than it says, and each seen by the next."""
-    asked, neat = (key in named and not named[key].off for key in ("packing", "neat_packing"))
+    """Packed rows: LLaMA-Factory takes one token off the length, and each row attends to those before it."""
+    packs, neat = (key in named and not named[key].off for key in ("packing", "neat_packing"))
     size = draft.settings.get("batch.seq")
-    if not (asked or neat) or "train_dataset" in named or size is None:
+    if not (packs or neat) or "train_dataset" in named or size is None:
         return
     if size.entry is not None:
         draft.fates.pop((size.entry.file, size.entry.key), None)
@@ -133,19 +119,19 @@ def packed(draft: Draft, named: Entries, stage: str) -> None:
         return
     attn, micro = draft.settings.get("model.attn"), draft.settings.get("batch.micro")
     if attn is not None and attn.text == "flash2" and micro is not None and micro.text == "1":
-        return  # transformers tells the rows of one sequence apart by their positions there
+        return  # flash attention tells the rows of a sequence apart by their positions
     on = draft.settings.get("batch.packing")
-    said = draft.differences.pop("sample_packing", None)
-    draft.messages = [one for one in draft.messages if said is None or said not in one.text]
+    dropped = draft.differences.pop("sample_packing", None)
+    draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     here = (
         "keeps them apart"
         if on is not None and on.text == "true"
-        else "has one row in each, for nothing here keeps packed rows of this model apart: write `micro` larger for as "
+        else "has one row per sequence, because nothing keeps packed rows of this model apart: raise `micro` for as "
         "many tokens a step"
     )
     draft.differs(
         "packing",
-        "LLaMA-Factory puts several rows into a sequence, where each sees those before it (`neat_packing` is not on); "
-        f"the spec {here}",
+        "LLaMA-Factory packs several rows into a sequence, where each attends to those before it (`neat_packing` is "
+        f"off); the spec {here}",
         named["packing"],
     )

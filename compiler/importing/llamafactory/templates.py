@@ -1,6 +1,6 @@
 """LLaMA-Factory's chat templates written as Jinja, with its loss mask.
 
-templates.jsonl has what each writes, asked of LLaMA-Factory by `make oracles`.
+`make oracles` writes templates.jsonl, the pieces of each template, from LLaMA-Factory.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from xpc.grammar.record import record
 
 @record
 class Pieces:
-    """What a template writes; `{bos}` and `{eos}` are the tokenizer's own.
+    """The pieces of a template; `{bos}` and `{eos}` are the tokenizer's tokens.
 
-    Before everything, around a system prompt, before a question and behind it, before an answer's text and behind it
-    (both learned); the usual system prompt; whether that stands inside the first question (`inside`); the words before
-    and behind a thought and both as they stand around none; and whether the tokenizer's last token ends a conversation
-    (`closes`).
+    `first` begins the text, `before` and `after` surround the system prompt, `user` and `asked` a question, `lead` and
+    `end` an answer (both learned). `system` is the default system prompt, and `inside` puts it into the first question.
+    `thought` has the words before and after a thought, and both around an empty one. `closes`: the tokenizer's last
+    token ends a conversation.
     """
 
     first: str = ""
@@ -51,8 +51,8 @@ def templates() -> dict[str, Pieces]:
 def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | None:
     """LLaMA-Factory's template of this name with its answers marked, or None. What follows an answer is learned, too.
 
-    `thinks` is `enable_thinking`: with it the empty thoughts of an answer that has none are learned; without it an
-    answer loses its thoughts. `last` is `mask_history`: the last answer alone is marked, and the others lose theirs.
+    `thinks` is `enable_thinking`: if on, an answer without thoughts learns empty ones; if off, answers lose their
+    thoughts. `last` is `mask_history`: only the last answer is marked, and the others lose their thoughts.
     """
     one = templates().get(name)
     if one is None:
@@ -108,7 +108,7 @@ def _inside(text: str) -> str:
 
 
 def _typed(text: str) -> str:
-    """A text of a template as it is typed there."""
+    """A text as a Jinja expression."""
     parts = [one for one in re.split(r"(\{bos\}|\{eos\})", text) if one]
     return " + ".join(
         f"({one[1:-1]}_token or '')" if one in ("{bos}", "{eos}") else f"'{_inside(one)}'" for one in parts

@@ -1,4 +1,4 @@
-"""What LLaMA-Factory trains: all weights, some layers, low-rank adapters or rotations, in both generations' words.
+"""What LLaMA-Factory trains: all weights, some layers, low-rank adapters or rotations, in both layouts.
 
 Source: LLaMA-Factory 0.9.6.dev0, hparams/finetuning_args.py, model/adapter.py, v1/plugins/model_plugins/peft.py.
 """
@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.llamafactory.keys import BESIDE, FROZEN, LORA, OFT, READ
-from xpc.compiler.importing.text.entries import Entry, integer, text, words
+from xpc.compiler.importing.llamafactory.keys import ADAPTER_OPTIONS, FROZEN, LORA, OFT, TUNING_KEYS
+from xpc.compiler.importing.text.entries import Entries, Entry, integer, text, words
 from xpc.compiler.importing.trl import model as models
-
-Entries = Mapping[str, Entry]
 
 WORDS = ("lora", "oft", "freeze", "full")
 SECOND = {"r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
-"""The second generation's words, of its `peft_config`."""
+"""Keys of the second layout's `peft_config`."""
 WHY = "not set: LLaMA-Factory's own"
 
 
 def tuning(draft: Draft, named: Entries) -> None:
-    """What is trained; a key of another way of tuning changes nothing."""
+    """Write what is trained; keys of another kind of tuning are irrelevant."""
     kind, second = named.get("finetuning_type"), named.get("peft_config")
     word = "lora" if kind is None else str(text(kind)).lower()
     table: Entries = named
@@ -36,27 +34,26 @@ def tuning(draft: Draft, named: Entries) -> None:
         place = kind or second or next(iter(named.values()))
         draft.error(place, f"the language has no {word} tuning", f"it has {', '.join(WORDS)}")
         return
-    if kind is not None:
-        draft.mark(kind, "mapped", word)
+    draft.mark(kind, "mapped", word)
     bits = _bits(draft, named, word)
     mine: tuple[str, ...] = ()
     if word == "freeze":
         mine = FROZEN
         _freeze(draft, table, kind)
     elif word == "oft":
-        mine = (*OFT, *BESIDE, "oft_target")
+        mine = (*OFT, *ADAPTER_OPTIONS, "oft_target")
         _oft(draft, table, kind, named.get("quantization_bit"), bits)
     elif word == "lora":
-        mine = (*LORA, *SECOND, *BESIDE, "lora_target", "target_modules")
+        mine = (*LORA, *SECOND, *ADAPTER_OPTIONS, "lora_target", "target_modules")
         _lora(draft, table, kind, SECOND if newer else LORA, named.get("quantization_bit"), bits)
     why = "all weights are trained" if word == "full" else f"{word} does not read it"
-    for key in READ:
+    for key in TUNING_KEYS:
         if key not in mine and key in table:
             draft.note(table[key], why)
 
 
 def _bits(draft: Draft, named: Entries, word: str) -> int | None:
-    """Bits of a base that is quantized as it is loaded."""
+    """The bits of a base that is quantized at loading, or None."""
     bit = named.get("quantization_bit")
     bits = None if bit is None or bit.empty else integer(bit)
     if bit is not None and bit.empty:
@@ -70,13 +67,13 @@ def _bits(draft: Draft, named: Entries, word: str) -> int | None:
         draft.error(way, "a bundle quantizes by bitsandbytes", "write `quantization_method: bnb`")
     kind, twice = named.get("quantization_type"), named.get("double_quantization")
     if kind is not None and (kind.value == "nf4" or bits != 4):
-        draft.note(kind, "what a bundle writes")
+        draft.note(kind, "a bundle does the same")
     elif kind is not None:
         draft.error(kind, "4 bits are nf4")
     if twice is not None and bits == 4:
         draft.setting("lora.double_quant", twice)
     elif twice is not None:
-        draft.note(twice, "the base has no 4 bits")
+        draft.note(twice, "the base does not have 4 bits")
     return bits
 
 
@@ -91,8 +88,7 @@ def _lora(
     elif bits == 4:
         draft.default("lora.double_quant", True, WHY)
     for key, path in paths.items():
-        if key in table:
-            draft.setting(path, table[key])
+        draft.setting(path, table.get(key))
     draft.default("lora.rank", 8, WHY)
     rank = int(draft.settings["lora.rank"].text)
     if paths is SECOND:
@@ -101,11 +97,11 @@ def _lora(
     draft.default("lora.alpha", float(2 * rank), "not set: LLaMA-Factory takes twice the rank")
     draft.default("lora.dropout", 0.0, WHY)
     _targets(draft, table.get("target_modules" if paths is SECOND else "lora_target"))
-    models.beside(draft, table, BESIDE)
+    models.adapter_options(draft, table, ADAPTER_OPTIONS)
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:
-    """Rotations: `oft_rank` is 0 where the size of the blocks decides, and the other way round."""
+    """Rotations: `oft_rank` is 0 if the block size decides, and vice versa."""
     draft.put("oft", True, kind)
     if bits in (4, 8):
         draft.put("lora.bits", bits, bit)
@@ -114,7 +110,7 @@ def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bi
     for key, path in OFT.items():
         one = table.get(key)
         if one is not None and (one.empty or (integer(one) == 0 and path != "lora.dropout")):
-            draft.note(one, "the other of the two sizes decides")
+            draft.note(one, "the other size decides")
         elif one is not None:
             draft.setting(path, one)
     if not draft.has("lora.rank"):
@@ -122,9 +118,8 @@ def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bi
     draft.default("lora.dropout", 0.0, WHY)
     _targets(draft, table.get("oft_target"))
     for key in ("use_rslora", "use_dora", "loraplus_lr_ratio", "loraplus_lr_embedding"):
-        if key in table:
-            draft.note(table[key], "oft does not read it")
-    models.beside(draft, table, {"additional_target": "lora.modules_to_save"})
+        draft.note(table.get(key), "oft does not read it")
+    models.adapter_options(draft, table, {"additional_target": "lora.modules_to_save"})
 
 
 def _targets(draft: Draft, target: Entry | None) -> None:
@@ -135,7 +130,7 @@ def _targets(draft: Draft, target: Entry | None) -> None:
 
 
 def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
-    """Layers at the end, or with a number below zero at the beginning; in these all modules or some; and others."""
+    """Train the last layers, or with a negative number the first, in full or some modules; and extra modules."""
     draft.put("freeze", True, kind)
     layers, inside = table.get("freeze_trainable_layers"), table.get("freeze_trainable_modules")
     count = None if layers is None or layers.empty else integer(layers)
@@ -144,7 +139,7 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
     elif layers is not None and count is None:
         draft.error(layers, "it takes a whole number")
     elif layers is not None and count == 0 and "freeze_extra_modules" not in table:
-        draft.error(layers, "0 trains no layer, and `freeze_extra_modules` names nothing else")
+        draft.error(layers, "0 trains no layer, and `freeze_extra_modules` names no other modules")
     elif layers is not None and count == 0:
         draft.note(layers, "no layer is trained")
     elif layers is not None and count is not None:
@@ -154,14 +149,15 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
     if inside is not None and words(inside) == ["all"]:
         draft.note(inside, "every module of these layers")
     elif inside is not None:
-        models.beside(draft, table, {"freeze_trainable_modules": "freeze.layer_modules"})
-    models.beside(draft, table, {"freeze_extra_modules": "freeze.except_modules"})
+        models.adapter_options(draft, table, {"freeze_trainable_modules": "freeze.layer_modules"})
+    models.adapter_options(draft, table, {"freeze_extra_modules": "freeze.except_modules"})
 
 
 def quantized(draft: Draft, entry: Entry | None) -> None:
-    """The second layout's base of 4 or 8 bits under an adapter. Source: v1/plugins/model_plugins/quantization.py."""
+    """Quantization in the second layout: a base of 4 or 8 bits under an adapter. Source:
+    v1/plugins/model_plugins/quantization.py."""
     if entry is None or entry.empty:
-        draft.note(entry, "nothing is quantized") if entry is not None else None
+        draft.note(entry, "nothing is quantized")
         return
     inside = entry.mapping
     name, bit, twice, computed = (
@@ -181,14 +177,12 @@ def quantized(draft: Draft, entry: Entry | None) -> None:
         draft.put("lora.bits", 8, bit)
         return
     draft.put("qlora", True, bit)
-    if twice is not None:
-        draft.setting("lora.double_quant", twice)
+    draft.setting("lora.double_quant", twice)
     draft.default("lora.double_quant", True, WHY)
-    if computed is not None:
-        draft.mark(computed, "reserved", "# compute_dtype")
+    draft.mark(computed, "reserved", "# compute_dtype")
     draft.differs(
         "quant_config",
-        "LLaMA-Factory computes with the quantized weights in float16 unless `compute_dtype` names another, the spec "
-        "in the precision of the run",
+        "LLaMA-Factory computes with quantized weights in float16 unless `compute_dtype` is set, the spec in the "
+        "precision of the run",
         computed,
     )

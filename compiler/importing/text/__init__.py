@@ -1,1 +1,1 @@
-"""Source text to entries with line numbers: YAML, JSON and shell scripts."""
+"""Read YAML, JSON and shell scripts as entries with line numbers."""

@@ -1,5 +1,5 @@
-"""JSON to entries: a reader that keeps the line of every key. DeepSpeed's files are indented with tabs now and then,
-which YAML does not take."""
+"""Read JSON as entries with the line of every key. A YAML reader will not do: some DeepSpeed files are indented with
+tabs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
-from xpc.compiler.importing.text.entries import MAX_DEPTH, MAX_SIZE, Entry, Unreadable, held, listed
+from xpc.compiler.importing.text.entries import MAX_DEPTH, MAX_SIZE, Entry, Unreadable, checked, listed
 from xpc.grammar.record import field, mutable
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -28,8 +28,8 @@ def read(text: str, file: str) -> dict[str, Entry]:
 
 
 def unfolded(entry: Entry) -> Entry:
-    """A mapping that was written as a text of JSON, as command lines have it and transformers reads arguments such as
-    `gradient_checkpointing_kwargs` (training_args.py, `_VALID_DICT_FIELDS`); any other value as it is."""
+    """The mapping in a text of JSON, as command lines write arguments such as `gradient_checkpointing_kwargs`
+    (transformers' training_args.py, `_VALID_DICT_FIELDS`); any other value unchanged."""
     typed = entry.value
     if not isinstance(typed, str) or not (typed.startswith("{") and typed.rstrip().endswith("}")):
         return entry
@@ -100,7 +100,7 @@ class _Reader:
                     raise self.wrong("a list is not closed")
             return Entry(key, listed(items), self.file, at)
         if self.text.startswith('"', self.at):
-            return Entry(key, held(self.name(), at), self.file, at)
+            return Entry(key, checked(self.name(), at), self.file, at)
         found = _LITERAL.match(self.text, self.at)
         if found is None or len(found[0]) > 64:
             raise self.wrong("a value is expected")
@@ -109,7 +109,7 @@ class _Reader:
             value = json.loads(found[0])
         except ValueError as error:
             raise self.wrong(f"`{found[0]}` is not a number") from error
-        return Entry(key, held(value, at), self.file, at, found[0])
+        return Entry(key, checked(value, at), self.file, at, found[0])
 
     def pairs(self, depth: int, prefix: str) -> dict[str, Entry]:
         out: dict[str, Entry] = {}
@@ -124,7 +124,7 @@ class _Reader:
             if not self.take(":"):
                 raise self.wrong("`:` is expected")
             if key in out:
-                raise Unreadable(f"`{key[:60]}` stands twice, on line {out[key].line} and on line {line}", line)
+                raise Unreadable(f"`{key[:60]}` is given twice, on line {out[key].line} and on line {line}", line)
             out[key] = self.value(prefix + key, depth + 1, line)
             if self.take("}"):
                 return out

@@ -1,4 +1,4 @@
-"""The words of a shell script, with their lines: quotes, continuations, comments, variables that the script sets."""
+"""Read the commands of a shell script with their lines: quotes, continuations, comments, the script's variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDS = ";&|\n"
 
 @record
 class Word:
-    """A word as the shell would pass it on; `open` names a variable that nothing sets."""
+    """A word as the shell passes it to the program; `open` names a variable in it that the script does not set."""
 
     text: str
     line: int
@@ -30,7 +30,7 @@ class Call:
 
 
 def calls(text: str) -> list[Call]:
-    """The commands of a script, assignments and `export` taken in. Raises Unreadable for an open quote."""
+    """The commands of a script; assignments and `export` set variables. Raises Unreadable for an open quote."""
     if len(text) > MAX_SIZE:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
     reader = _Reader(text)
@@ -131,15 +131,15 @@ class _Reader:
         return out
 
     def expanded(self, part: str) -> tuple[str, str]:
-        """The text with the script's own variables put in, and the name of one that it does not set."""
+        """The text with the script's variables filled in, and the name of one that it does not set."""
         missing = ["$(...)"] if "$(" in part or "`" in part else []
 
         def one(found: re.Match[str]) -> str:
             name = found[1] or found[3]
             if name in self.known:
                 self.put_in += len(self.known[name])
-                if self.put_in > 4 * MAX_SIZE:  # variables that stand for one another twice, thirty times over
-                    raise Unreadable(f"its variables stand for more than {4 * MAX_SIZE} characters", self.line)
+                if self.put_in > 4 * MAX_SIZE:  # a chain of variables that each use another twice
+                    raise Unreadable(f"its variables expand to more than {4 * MAX_SIZE} characters", self.line)
                 return self.known[name]
             if found[2] is not None:
                 return found[2]

@@ -1,25 +1,34 @@
-"""YAML to entries. PyYAML composes the tree, so that every key keeps its line; nothing is ever constructed from a tag.
+"""Read YAML as entries. PyYAML composes the tree, so that every key has its line, and no tag constructs an object.
 
-The pitfalls of YAML 1.1 are met here: `no`, `off` and `yes` are truth values that remember what was typed, `2e-5` is a
-text that `entries.number` reads as a number, `1:30` and dates stay texts, and a key that stands twice is an error.
+The pitfalls of YAML 1.1: `no`, `off` and `yes` are truth values that keep their text, `2e-5` is a text that
+`entries.number` reads as a number, `1:30` and dates stay texts, and of a repeated key the last value counts.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xpc.compiler.importing.text.entries import MAX_DEPTH, MAX_NODES, MAX_SIZE, NUMBER, Entry, Unreadable, held, listed
+from xpc.compiler.importing.text.entries import (
+    MAX_DEPTH,
+    MAX_NODES,
+    MAX_SIZE,
+    NUMBER,
+    Entry,
+    Unreadable,
+    checked,
+    listed,
+)
 from xpc.grammar.record import evolve, field, mutable
 
 if TYPE_CHECKING:
     import yaml
 
-MISSING = "PyYAML is not installed, and it is what reads YAML: pip install 'xpc[import]'"
+MISSING = "PyYAML is needed to read YAML and is not installed: pip install 'xpc[import]'"
 CORE = "tag:yaml.org,2002:"
 
 
 def read(text: str, file: str) -> dict[str, Entry]:
-    """The keys of a YAML document. Raises Unreadable for anything but one mapping of plain values."""
+    """The keys of a YAML document. Raises Unreadable unless it is one mapping of plain values."""
     try:
         import yaml
     except ImportError as error:
@@ -30,14 +39,14 @@ def read(text: str, file: str) -> dict[str, Entry]:
         documents = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = error.problem or error.context or "it cannot be parsed"
-        raise Unreadable(f"it is not YAML: {said}", mark.line + 1 if mark else 0) from error
+        problem = error.problem or error.context or "it cannot be parsed"
+        raise Unreadable(f"it is not YAML: {problem}", mark.line + 1 if mark else 0) from error
     except yaml.YAMLError as error:
         raise Unreadable(f"it is not YAML: {str(error).splitlines()[0]}") from error
     except RecursionError as error:
         raise Unreadable(f"it is nested more than {MAX_DEPTH} deep") from error
     if len(documents) != 1:
-        raise Unreadable("it is empty" if not documents else f"it holds {len(documents)} documents, and one is read")
+        raise Unreadable("it is empty" if not documents else f"it has {len(documents)} documents instead of one")
     root = documents[0]
     if not isinstance(root, yaml.MappingNode):
         raise Unreadable("it is not a mapping of keys to values", root.start_mark.line + 1)
@@ -59,7 +68,7 @@ class _Builder:
         if depth > MAX_DEPTH:
             raise Unreadable(f"it is nested more than {MAX_DEPTH} deep", here)
         if self.count > MAX_NODES:
-            raise Unreadable(f"its aliases stand for more than {MAX_NODES} values", here)
+            raise Unreadable(f"its aliases expand to more than {MAX_NODES} values", here)
         at = line or here
         if isinstance(node, yaml.MappingNode):
             self.known(node, "map")
@@ -70,7 +79,7 @@ class _Builder:
             return Entry(key, listed(items), self.file, at)
         assert isinstance(node, yaml.ScalarNode)
         value, typed = self.scalar(node)
-        return Entry(key, held(value, here), self.file, at, typed)
+        return Entry(key, checked(value, here), self.file, at, typed)
 
     def mapping(self, node: yaml.MappingNode, depth: int, prefix: str) -> dict[str, Entry]:
         import yaml
@@ -87,7 +96,7 @@ class _Builder:
                         merged.setdefault(key, one)
                 continue
             if not isinstance(name, yaml.ScalarNode):
-                raise Unreadable("a key is a plain name", line)
+                raise Unreadable("a key must be a plain name", line)
             key = name.value
             one = self.build(prefix + key, value, depth + 1, line)
             old = out.get(key)
@@ -97,12 +106,12 @@ class _Builder:
 
     def known(self, node: yaml.Node, kind: str) -> None:
         if node.tag != CORE + kind:
-            raise Unreadable(f"the tag `{node.tag[:60]}` is not read: only plain values are", node.start_mark.line + 1)
+            raise Unreadable(f"the tag `{node.tag[:60]}` is not read: values must be plain", node.start_mark.line + 1)
 
     def scalar(self, node: yaml.ScalarNode) -> tuple[object, str]:
         written, kind = node.value, node.tag.removeprefix(CORE)
         if not node.tag.startswith(CORE) or kind not in ("str", "int", "float", "bool", "null", "timestamp", "value"):
-            raise Unreadable(f"the tag `{node.tag[:60]}` is not read: only plain values are", node.start_mark.line + 1)
+            raise Unreadable(f"the tag `{node.tag[:60]}` is not read: values must be plain", node.start_mark.line + 1)
         if kind == "null":
             return None, ""
         if kind == "bool":

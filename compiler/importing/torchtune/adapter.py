@@ -1,25 +1,21 @@
-"""torchtune's LoRA and QLoRA, by the names of the published layers."""
+"""torchtune's LoRA and QLoRA, with the layer names of the published models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, words
-from xpc.compiler.importing.torchtune.keys import FUSED, SAME, component
-
-Entries = Mapping[str, Entry]
+from xpc.compiler.importing.text.entries import Entries, boolean, words
+from xpc.compiler.importing.torchtune.keys import FUSED, KEYS, component
 
 
 def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
-    """LoRA by the names of the published layers."""
+    """Write LoRA or QLoRA."""
     parts = component(entries.get("model")).split(".")
     name, family = parts[-1], parts[2] if len(parts) > 3 else ""
     inside = {} if "model" not in entries else entries["model"].mapping
     if not name.startswith(("lora_", "qlora_")):
         for key, one in inside.items():
             if key != "_component_":
-                draft.error(one, "a model of the hub has its own architecture")
+                draft.error(one, "the architecture is the model's own")
         return
     quantized = inside.get("quantize_base")
     four = name.startswith("qlora_") or (quantized is not None and boolean(quantized) is True)
@@ -29,8 +25,7 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
     if four:
         draft.default("lora.double_quant", True, "torchtune quantizes the scales, too")
     for key in ("lora_rank", "lora_alpha", "lora_dropout"):
-        if key in inside:
-            draft.setting(SAME[f"model.{key}"], inside[key])
+        draft.setting(KEYS[f"model.{key}"].setting, inside.get(key))
     for path, value in (("lora.rank", 8), ("lora.alpha", 16.0), ("lora.dropout", 0.0)):
         draft.default(path, value, "not set: torchtune's own")
     dora = inside.get("use_dora")
@@ -39,16 +34,15 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
     _targets(draft, inside, family in FUSED)
     only = entries.get("save_adapter_weights_only")
     if only is not None and boolean(only):
-        draft.note(only, "adapters alone are saved")
+        draft.note(only, "only adapters are saved")
     elif four or not alone:
         draft.differs(
             "save_adapter_weights_only",
-            "torchtune saves the merged weights beside the adapters, the spec the adapters alone: "
-            + ("a base of 4 bits is not merged" if four else "no process has the whole weights"),
+            "torchtune saves merged weights and adapters, the spec only adapters: "
+            + ("a base of 4 bits is not merged" if four else "no process has the complete weights"),
             only,
         )
-        if only is not None:
-            draft.mark(only, "reserved", "# save_adapter_weights_only")
+        draft.mark(only, "reserved", "# save_adapter_weights_only")
     else:
         draft.put("save.merge", True, only, "torchtune saves the merged weights, too")
     held = draft.settings.get("model.dtype")
@@ -73,7 +67,7 @@ def _targets(draft: Draft, inside: Entries, fused: bool) -> None:
     modules = [known[one] for one in names]
     modules += layers if mlp in on else ()
     if output is not None and output in on:
-        draft.differs("apply_lora_to_output", "torchtune trains an adapter on the output layer, too, the spec none",
+        draft.differs("apply_lora_to_output", "torchtune also trains an adapter on the output layer, the spec does not",
                       output)  # fmt: skip
         draft.mark(output, "reserved", "# apply_lora_to_output")
     for one in (attention, mlp, output):
@@ -86,7 +80,7 @@ def _targets(draft: Draft, inside: Entries, fused: bool) -> None:
     if fused and {"q_proj", "k_proj", "v_proj"} & set(names):
         draft.differs(
             "lora_attn_modules",
-            "torchtune has q_proj, k_proj and v_proj with an adapter each, the published weights one layer of all "
-            "three with one adapter",
+            "torchtune has separate q_proj, k_proj and v_proj with an adapter each, the published model one layer with "
+            "one adapter",
             attention,
         )

@@ -1,69 +1,56 @@
-"""torchtune's data: the components of `dataset`, each with the repository, the columns and the shape that it has by
-itself. Source: torchtune 0.6.1, datasets/."""
+"""torchtune's data: each component of `dataset` has a default repository, shape and columns. Source: torchtune 0.6.1,
+datasets/."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, plain, text
-from xpc.compiler.importing.torchtune.keys import SAME
+from xpc.compiler.importing.keys import read_toml
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, plain, text
+from xpc.compiler.importing.torchtune.keys import KEYS
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.registry import find_model
 from xpc.grammar.record import evolve, record
 
-Entries = Mapping[str, Entry]
-
 LONGEST = 4096
-"""Tokens of the longest sequence where torchtune cuts none."""
+"""Longest sequence in tokens, for files in which torchtune truncates nothing."""
 
 
 @record
 class Rows:
-    """A component: the repository that it reads, the shape of its rows, its own columns by torchtune's name of each,
-    whether the loss is on questions, too, and whether a longer text goes on in the next packed sequence."""
+    """A component: the shape of its rows, its columns by torchtune's names, and its repository (`source`).
 
-    source: str | None
+    `train_on_input`: the loss is on questions, too. `goes_on`: a longer text continues in the next packed sequence.
+    """
+
     shape: str
     columns: Mapping[str, str]
+    source: str | None = None
     train_on_input: bool = False
     goes_on: bool = False
     config: str | None = None
 
 
 ALPACA = {"instruction": "instruction", "input": "input", "output": "output"}
-COMPONENTS = {
-    "alpaca_dataset": Rows("tatsu-lab/alpaca", "alpaca", ALPACA, True),
-    "alpaca_cleaned_dataset": Rows("yahma/alpaca-cleaned", "alpaca", ALPACA, True),
-    "samsum_dataset": Rows("Samsung/samsum", "prompt_completion", {"input": "dialogue", "output": "summary"}),
-    "grammar_dataset": Rows("liweili/c4_200m", "prompt_completion", {"input": "input", "output": "output"}),
-    "instruct_dataset": Rows(None, "prompt_completion", {"input": "input", "output": "output"}),
-    "slimorca_dataset": Rows("Open-Orca/SlimOrca-Dedup", "conversations", {"conversations": "conversations"}),
-    "chat_dataset": Rows(None, "conversations", {"conversations": "conversations"}),
-    "preference_dataset": Rows(None, "preference", {"chosen": "chosen", "rejected": "rejected"}),
-    "hh_rlhf_helpful_dataset": Rows(
-        "RLHFlow/HH-RLHF-Helpful-standard", "preference", {"chosen": "chosen", "rejected": "rejected"}
-    ),
-    "stack_exchange_paired_dataset": Rows(
-        "lvwerra/stack-exchange-paired",
-        "preference",
-        {"prompt": "question", "chosen": "response_j", "rejected": "response_k"},
-    ),
-    "text_completion_dataset": Rows(None, "text", {"column": "text"}, goes_on=True),
-    "cnn_dailymail_articles_dataset": Rows("ccdv/cnn_dailymail", "text", {"column": "article"}, goes_on=True),
-    "wikitext_dataset": Rows(
-        "EleutherAI/wikitext_document_level", "text", {"column": "page"}, goes_on=True, config="wikitext-103-v1"
-    ),
-}
+
+
+@cache
+def components() -> dict[str, Rows]:
+    """The data sets of torchtune by name."""
+    return {name: Rows(**row) for name, row in read_toml("torchtune/datasets.toml").items()}
+
+
 TEMPLATE = (
-    "torchtune makes turns of the words of a row, between the marks of its own tokenizer, and learns the marks before "
-    "an answer, too; the spec {}"
+    "torchtune turns a row into messages between the marks of its own tokenizer, and also learns the marks before an "
+    "answer; the spec {}"
 )
 
 
 def data(draft: Draft, entries: Entries) -> None:
-    """The sources, their shape, the loss on questions, packing and the longest sequence."""
+    """Write the sources, their shape, the loss on questions, packing and the longest sequence."""
     listed = entries.get("dataset")
     shapes: list[Rows] = []
     for one in [] if listed is None or draft.sources else listed.items:
@@ -79,41 +66,40 @@ def data(draft: Draft, entries: Entries) -> None:
         draft.default("batch.packing", False, "not set: torchtune's own")
     if on:
         if shapes and shapes[0].goes_on:
-            draft.put("batch.packing.strategy", "bfd_split", None, "torchtune goes on in the next sequence")
-        draft.differs("packed", "torchtune fills sequences in the order of the rows, the spec by their lengths")
+            draft.put("batch.packing.strategy", "bfd_split", None, "torchtune continues in the next sequence")
+        draft.differs("packed", "torchtune packs rows in their order, the spec by their lengths")
     _length(draft, entries, on)
 
 
 def _length(draft: Draft, entries: Entries, packed: bool) -> None:
     tokenizer = entries.get("tokenizer")
     inside = {} if tokenizer is None else tokenizer.mapping
-    if "_component_" in inside:
-        draft.note(inside["_component_"], "the tokenizer is the model's own")
+    draft.note(inside.get("_component_"), "the tokenizer is the model's own")
     template, most = inside.get("prompt_template"), inside.get("max_seq_len")
     if template is not None and template.empty:
         draft.note(template, "null: none")
     elif template is not None:
-        draft.differs("prompt_template", "torchtune puts words of its own around each turn, the spec the tokenizer's "
-                      "chat template", template)  # fmt: skip
+        draft.differs("prompt_template", "torchtune puts its own words around each turn, the spec uses the "
+                      "tokenizer's chat template", template)  # fmt: skip
         draft.mark(template, "reserved", "# prompt_template")
     if most is not None and not most.empty:
         draft.setting("batch.seq", most)
-        draft.differs("max_seq_len", "torchtune ends a row that it cuts with the token of the end, the spec where it "
-                      "is cut") if not packed else None  # fmt: skip
+        if not packed:
+            draft.differs("max_seq_len", "torchtune ends a truncated row with the end token, the spec does not")
         return
     known = find_model(draft.model)
     length = min(LONGEST, known.context) if known is not None else LONGEST
-    draft.put("batch.seq", length, most, "null: torchtune cuts no row")
-    draft.differs("max_seq_len", f"torchtune cuts no row, the spec what is longer than {length} tokens", most)
+    draft.put("batch.seq", length, most, "null: torchtune truncates no row")
+    draft.differs("max_seq_len", f"torchtune truncates no row, the spec truncates at {length} tokens", most)
 
 
 def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
     inside = entry.mapping
     made = inside.get("_component_")
     name = (text(made) or "").rpartition(".")[2] if made is not None else ""
-    rows = COMPONENTS.get(name)
+    rows = components().get(name)
     if made is None or rows is None:
-        draft.error(made or entry, "no data set of torchtune.datasets that the language can read",
+        draft.error(made or entry, "the language reads no such data set of torchtune.datasets",
                     "`--data` names the rows")  # fmt: skip
         return
     rows = _columns(draft, rows, inside)
@@ -127,27 +113,27 @@ def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
         one = inside.get(key)
         if one is not None and one.off:
             draft.note(one, "it is off") if key != "packed" or draft.method != "sft" else draft.setting(
-                SAME["dataset.packed"], one
+                KEYS["dataset.packed"].setting, one
             )
         elif one is not None:
-            draft.setting(SAME[f"dataset.{key}"], one)
+            draft.setting(KEYS[f"dataset.{key}"].setting, one)
             if key == "new_system_prompt":
-                draft.differs(key, "torchtune writes it over the rows' own system prompts, the spec where there is "
-                              "none", one)  # fmt: skip
+                draft.differs(key, "torchtune replaces the rows' system prompts by it, the spec adds it where "
+                              "there is none", one)  # fmt: skip
     _plain(draft, rows, inside)
 
 
 def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
     end, across, most = (inside.get(key) for key in ("add_eos", "split_across_pack", "max_seq_len"))
     if end is not None and not boolean(end):
-        draft.differs("add_eos", "torchtune writes no end after a text, the spec the tokenizer's", end)
+        draft.differs("add_eos", "torchtune writes no end token after a text, the spec the tokenizer's", end)
         draft.mark(end, "reserved", "# add_eos")
     elif end is not None:
-        draft.note(end, "the end of a text is written")
+        draft.note(end, "the end token is written")
     if across is not None and boolean(across) == rows.goes_on:
-        draft.note(across, "as the component has it")
+        draft.note(across, "the component's default")
     elif across is not None:
-        draft.error(across, "the language packs texts in pieces and answers whole")
+        draft.error(across, "the language packs texts in pieces, and answers unsplit")
     if most is not None and most.empty:
         draft.note(most, "null: none")
     elif most is not None and integer(most) is not None:
@@ -155,15 +141,15 @@ def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
     if rows.shape == "text":
         return
     words = {
-        "alpaca": "writes the words and the answer without marks",
-        "prompt_completion": "makes turns of them by the tokenizer's chat template",
+        "alpaca": "writes the prompt and the answer without marks",
+        "prompt_completion": "renders them as turns by the tokenizer's chat template",
         "preference": "renders pairs by the tokenizer's chat template, or joins texts",
     }.get(rows.shape, "renders them by the tokenizer's chat template")
     draft.differs("tokenizer", TEMPLATE.format(words))
 
 
 def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
-    """The component with the columns that the file names."""
+    """The component with the columns of the file."""
     mapped, column, turns, style = (
         inside.get(key) for key in ("column_map", "column", "conversation_column", "conversation_style")
     )
@@ -191,21 +177,21 @@ def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
 
 
 def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
-    """The repository or file of a source, with the component's own where the file names none."""
+    """Add a source: the repository or file that the file names, else the component's own."""
     place, files, config, split = (inside.get(key) for key in ("source", "data_files", "name", "split"))
     config = inside.get("subset", config)
     if place is None and rows.source is None:
-        draft.error(made, "it names no `source`")
+        draft.error(made, "the component needs a `source`")
         return
     if place is not None and text(place) in ("json", "csv", "parquet", "text") and files is not None:
-        draft.mark(place, "mapped", "the file says what it is")
+        draft.mark(place, "mapped", "the file name tells the format")
         if len(files.items) != 1:
             draft.error(files, "a spec names one file or folder")
             return
         place = files.items[0]
         draft.mark(files, "mapped", "data")
     elif files is not None and not files.empty:
-        draft.error(files, "a spec names one file or folder", "write `source: json` beside a file")
+        draft.error(files, "a spec names one file or folder", "write `source: json` for a file")
     name = Entry(made.key, rows.source, made.file, made.line) if place is None else place
     usual = Entry(made.key, rows.config, made.file, made.line) if rows.config is not None else None
     found = corpus.source(draft, name, config or usual, split)
@@ -227,10 +213,13 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
 
 
 def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
-    """Whether questions are learned, too."""
+    """Write whether questions are learned, too."""
     whole = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
     path = "" if rows.shape == "preference" else corpus.mask(rows.shape)
     if path:
         draft.put(path, not whole, entry, "" if entry is not None else "not set: torchtune's own")
     elif entry is not None:
-        draft.note(entry, "there are no answers apart" if rows.shape == "text" else "pairs are compared by answers")
+        draft.note(
+            entry,
+            "the rows have no separate answers" if rows.shape == "text" else "pairs are compared by their answers",
+        )

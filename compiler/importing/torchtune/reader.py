@@ -1,4 +1,4 @@
-"""torchtune's YAML: the full, LoRA and DPO recipes, with what their components have by default written out.
+"""Import torchtune's YAML: the full, LoRA and DPO recipes, with the defaults of their components written out.
 
 Source: torchtune 0.6.1, recipes/full_finetune_*.py, lora_finetune_*.py, *_dpo_*.py and the components that they build.
 """
@@ -6,29 +6,23 @@ Source: torchtune 0.6.1, recipes/full_finetune_*.py, lora_finetune_*.py, *_dpo_*
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from xpc.compiler.importing import families
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.overrides import Asked, Machines, load
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, text
+from xpc.compiler.importing.overrides import Machines, Overrides, load
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.importing.torchtune import data as torchtune_data
 from xpc.compiler.importing.torchtune.adapter import adapter
 from xpc.compiler.importing.torchtune.keys import (
     COSINE,
     FOLDERS,
-    IMPOSSIBLE,
-    LOGGERS,
+    KEYS,
     LOSSES,
     NO_TRAINING,
-    OPTIMIZERS,
     PAIRS,
     PUBLISHERS,
-    QUIET,
-    READ,
-    REFUSED,
-    SAME,
+    RECIPES,
     VISION,
     at,
     component,
@@ -40,17 +34,16 @@ from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.lower.specfile import quoted
 from xpc.compiler.stacks import DEFAULT
 
-Entries = Mapping[str, Entry]
-OWN = "not set: torchtune's own"
+NOT_SET = "not set: torchtune's own"
 
 
-def torchtune(entries: Entries, file: str, asked: Asked, launch: Entries | None, zero: Entries | None) -> Draft:
-    """The draft of a recipe's file."""
-    entries = {key: _interpolated(one, entries) for key, one in entries.items()}
+def torchtune(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
+    """The draft of a file for a recipe."""
+    entries = Lookups({key: _interpolated(one, entries) for key, one in entries.items()}, set())
     loss = component(at(entries, "loss")).rpartition(".")[2]
-    method = asked.method or ("dpo" if loss in PAIRS else "sft")
-    draft = Draft(load(asked.target or DEFAULT), method, asked.stem)
-    trlyaml.given(draft, asked)
+    method = overrides.method or ("dpo" if loss in PAIRS else "sft")
+    draft = Draft(load(overrides.target or DEFAULT), method, overrides.stem, seen=entries.seen)
+    trlyaml.given(draft, overrides)
     refused = _refused(entries)
     if refused is not None:
         draft.error(*refused)
@@ -64,37 +57,38 @@ def torchtune(entries: Entries, file: str, asked: Asked, launch: Entries | None,
     if device is not None:
         found.cpu = text(device) == "cpu"
         draft.note(device, "the hardware is `hardware`")
-    _model(draft, entries, asked)
-    for key, path in SAME.items():
+    _model(draft, entries, overrides)
+    for key, path in KEYS.column("setting").items():
         one = at(entries, key)
-        if one is not None and not key.startswith(("model.", "dataset.", "loss.")):
+        if one is not None and not key.startswith(("model.", "dataset.", "loss.")) and not KEYS[key].values:
             draft.setting(path, one)
     _run(draft, entries)
     _optimizer(draft, entries)
     _loss(draft, entries, loss)
     adapter(draft, entries, alone)
     _memory(draft, entries, alone)
-    trlyaml.shard(draft, {}, asked, launch, zero, found)
+    trlyaml.shard(draft, {}, overrides, launch, zero, found)
     _tracker(draft, entries)
     torchtune_data.data(draft, entries)
-    draft.default("batch.mean", "global_tokens", OWN)
+    draft.default("batch.mean", "global_tokens", NOT_SET)
     families.nearest(draft, "torchtune")
     follow(draft)
     draft.put("method", method)
-    trlyaml.finish(draft, asked, found)
-    for key, why in QUIET.items():
-        quiet = at(entries, key)
-        if quiet is not None:
-            corpus.everything(draft, quiet, why)
-    known = {part for key in (*SAME, *READ, *QUIET, *IMPOSSIBLE) for part in key.split(".")}
-    draft.settle(entries, sorted(known), {key.rpartition(".")[2]: why for key, why in IMPOSSIBLE.items()})
+    trlyaml.finish(draft, overrides, found)
+    for key, why in KEYS.column("irrelevant").items():
+        irrelevant = at(entries, key)
+        if irrelevant is not None:
+            corpus.everything(draft, irrelevant, why)
+    known = {part for key in (*KEYS, *entries.seen) for part in key.split(".")}
+    impossible = {key.rpartition(".")[2]: why for key, why in KEYS.column("refused").items() if key not in RECIPES}
+    draft.settle(entries, sorted(known), impossible)
     for table in (launch, zero, *draft.read):
-        draft.settle(table or {}, (), {})
+        draft.settle(table or {})
     return draft
 
 
 def _interpolated(entry: Entry, entries: Entries) -> Entry:
-    """`${output_dir}/logs` with the value that the file gives the name."""
+    """Fill in references such as `${output_dir}/logs`."""
     if isinstance(entry.value, dict):
         return _with(entry, {key: _interpolated(one, entries) for key, one in entry.mapping.items()})
     if isinstance(entry.value, list):
@@ -104,8 +98,8 @@ def _interpolated(entry: Entry, entries: Entries) -> Entry:
 
     def value(name: re.Match[str]) -> str:
         one = at(entries, name[1])
-        said = None if one is None else text(one)
-        return name[0] if said is None or "${" in said else said
+        replacement = None if one is None else text(one)
+        return name[0] if replacement is None or "${" in replacement else replacement
 
     return _with(entry, re.sub(r"\$\{([\w.]+)\}", value, entry.value))
 
@@ -115,11 +109,11 @@ def _with(entry: Entry, value: object) -> Entry:
 
 
 def _refused(entries: Entries) -> tuple[Entry, str] | None:
-    """The key of a recipe that the language will not have, and why."""
-    for key, why in REFUSED.items():
+    """The key that makes the complete file unusable, and the reason; None if the file can be imported."""
+    for key in RECIPES:
         one = entries.get(key)
         if one is not None and not one.empty and "optimizer" in entries:
-            return one, why
+            return one, KEYS[key].refused
     if "optimizer" not in entries:
         return next(iter(entries.values())), NO_TRAINING
     for key in ("model", "dataset", "datasets"):
@@ -128,22 +122,22 @@ def _refused(entries: Entries) -> tuple[Entry, str] | None:
         if any("vision" in component(part) or "multimodal" in component(part) for part in parts):
             return parts[0].mapping["_component_"], VISION
         if key == "datasets" and one is not None:
-            return one, "no recipe of torchtune reads it but one for images"
+            return one, "only torchtune's recipe for images reads it"
     return None
 
 
 def _single_device(entries: Entries, file: str) -> bool:
-    """Whether the recipe is one of a single device, as torchtune names its files."""
+    """Whether the recipe is for a single device, by the file name."""
     return any(word in file for word in ("single_device", "low_memory"))
 
 
-def _model(draft: Draft, entries: Entries, asked: Asked) -> None:
-    """The model by the folder of its weights, which `tune download` names as its repository."""
+def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
+    """Write the model: the folder of its weights has the name of its repository (`tune download`)."""
     made, folder = at(entries, "model._component_"), at(entries, "checkpointer.checkpoint_dir")
     parts = component(entries.get("model")).split(".")
     family = parts[2] if parts[:2] == ["torchtune", "models"] and len(parts) > 3 else ""
     if made is not None and not family:
-        draft.error(made, "no model of torchtune.models")
+        draft.error(made, "torchtune.models has no such model")
     elif made is not None:
         draft.mark(made, "mapped", "train")
     path = (text(folder) or "").rstrip("/").removesuffix("/original") if folder is not None else ""
@@ -155,7 +149,7 @@ def _model(draft: Draft, entries: Entries, asked: Asked) -> None:
         draft.note(folder, "`--model` names another")
         return
     publisher = next((who for start, who in PUBLISHERS.items() if family.startswith(start)), None)
-    if asked.read(f"{path}/config.json") is None and publisher is not None and re.fullmatch(FOLDERS, name):
+    if overrides.read(f"{path}/config.json") is None and publisher is not None and re.fullmatch(FOLDERS, name):
         draft.model = f"{publisher}/{name}"
         draft.mark(folder, "mapped", f"train {draft.model}", f"the folder that `tune download {draft.model}` writes")
     else:
@@ -164,11 +158,11 @@ def _model(draft: Draft, entries: Entries, asked: Asked) -> None:
 
 
 def _run(draft: Draft, entries: Entries) -> None:
-    """The length of the run, its seed, precision and checkpoints."""
+    """Write the length of the run, its seed, precision and checkpoints."""
     most, epochs, seed, dtype = (entries.get(key) for key in ("max_steps_per_epoch", "epochs", "seed", "dtype"))
     steps = integer(most) if most is not None and not most.empty else None
     if most is not None and steps is None:
-        draft.note(most, "null: an epoch is all rows") if most.empty else draft.error(most, "it takes a whole number")
+        draft.note(most, "null: an epoch has all rows") if most.empty else draft.error(most, "it takes a whole number")
     elif most is not None and steps is not None:
         times = (integer(epochs) if epochs is not None else None) or 1
         old = draft.settings.pop("train.epochs", None)
@@ -177,29 +171,29 @@ def _run(draft: Draft, entries: Entries) -> None:
             draft.mark(old.entry, "mapped", f"train.steps = {steps * times}")
         draft.differs(
             "max_steps_per_epoch",
-            f"torchtune ends an epoch after {steps} steps or at the last row, and begins the next with rows drawn "
-            "anew; the spec counts the steps of all epochs",
+            f"torchtune ends an epoch after {steps} steps or at the last row, and shuffles again for the next; the "
+            "spec counts the steps of all epochs",
             most,
         )
     if seed is not None and seed.empty:
-        draft.note(seed, "null: torchtune draws one at each start, a bundle states one")
+        draft.note(seed, "null: torchtune chooses one at each start, a bundle states one")
     elif seed is not None:
         draft.setting("seed", seed)
     word = DTYPES.get((text(dtype) or "") if dtype is not None else "bf16")
     if dtype is not None and word not in ("bf16", "fp32"):
-        draft.error(dtype, "torchtune trains whole weights of bf16 and fp32 only", "write `dtype: bf16`")
+        draft.error(dtype, "torchtune trains in bf16 and fp32 only", "write `dtype: bf16`")
     elif dtype is not None and word is not None:
         draft.put("precision", word, dtype)
         draft.put("model.dtype", word, dtype)
     resume = entries.get("resume_from_checkpoint")
     if resume is not None and resume.off:
-        draft.note(resume, "no checkpoint is named; a bundle takes up its own")
+        draft.note(resume, "no checkpoint is named; a bundle resumes from its own")
 
 
 def _optimizer(draft: Draft, entries: Entries) -> None:
-    """The optimizer with its class's own numbers, clipping, and the schedule."""
+    """Write the optimizer with the defaults of its class, clipping, and the schedule."""
     made = at(entries, "optimizer._component_")
-    name, lr, decay = OPTIMIZERS.get(component(entries.get("optimizer")), ("", 1e-3, 0.01))
+    name = KEYS["optimizer._component_"].values.get(component(entries.get("optimizer")), "")
     fused, betas, clip = (at(entries, key) for key in ("optimizer.fused", "optimizer.betas", "clip_grad_norm"))
     if made is not None and not name:
         draft.error(made, "the language has no such optimizer", "`xpc explain optimizer` lists them")
@@ -214,8 +208,8 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
             draft.put("optimizer.betas", tuple(values), betas)
         else:
             draft.error(betas, "it takes two numbers")
-    draft.default("optimizer.lr", lr, OWN)
-    draft.default("optimizer.weight_decay", decay, OWN)
+    draft.default("optimizer.lr", 1e-3, NOT_SET)  # the default of the classes of torch and bitsandbytes
+    draft.default("optimizer.weight_decay", 0.0 if name == "sgd" else 0.01, NOT_SET)
     most = number(clip) if clip is not None and not clip.empty else None
     if clip is not None and clip.empty:
         draft.put("optimizer.clip", 0.0, clip, "null: nothing is clipped")
@@ -225,19 +219,18 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
         draft.error(clip, "it takes a number")
     elif clip is not None:
         draft.put("optimizer.clip", most, clip)
-    draft.default("optimizer.clip", 0.0, OWN)
+    draft.default("optimizer.clip", 0.0, NOT_SET)
     within = entries.get("optimizer_in_bwd")
     if within is not None:
-        draft.note(within, "it is off" if within.off else "a layer's step in the backward pass is the same arithmetic")
+        draft.note(within, "it is off" if within.off else "a step during the backward pass computes the same")
     _schedule(draft, entries.get("lr_scheduler"))
 
 
 def _schedule(draft: Draft, entry: Entry | None) -> None:
     made = None if entry is None else entry.mapping.get("_component_")
     if entry is None or entry.empty or made is None:
-        draft.put("schedule", "constant", None, "not set: the rate stays")
-        if entry is not None:
-            draft.note(entry, NULL)
+        draft.put("schedule", "constant", None, "not set: the rate is constant")
+        draft.note(entry, NULL)
         return
     if text(made) not in COSINE:
         draft.error(made, "the language has no such schedule", "`xpc explain schedule` lists them")
@@ -250,7 +243,7 @@ def _schedule(draft: Draft, entry: Entry | None) -> None:
     elif warm is not None:
         draft.error(warm, "it takes a whole number")
     if cycles is not None and number(cycles) == 0.5:
-        draft.note(cycles, "the rate falls once, to zero")
+        draft.note(cycles, "the rate falls to zero once")
     elif cycles is not None:
         draft.error(cycles, "the language has no such schedule")
 
@@ -261,7 +254,7 @@ def _loss(draft: Draft, entries: Entries, loss: str) -> None:
         draft.mark(made, "mapped", "method dpo")
         if PAIRS[loss] != "sigmoid":
             draft.put("method.loss", (Weighted(PAIRS[loss]),), made)
-        draft.default("method.beta", 0.1, OWN)
+        draft.default("method.beta", 0.1, NOT_SET)
     elif made is not None and loss in LOSSES:
         draft.mark(made, "mapped", "method sft")
     elif made is not None:
@@ -270,26 +263,24 @@ def _loss(draft: Draft, entries: Entries, loss: str) -> None:
         one = at(entries, f"loss.{key}")
         if one is not None:
             draft.settings.pop("method.beta", None) if key != "label_smoothing" else None
-            draft.setting(SAME[f"loss.{key}"], one)
+            draft.setting(KEYS[f"loss.{key}"].setting, one)
     reference, own = at(entries, "ref_checkpointer.checkpoint_dir"), at(entries, "checkpointer.checkpoint_dir")
     if reference is not None and own is not None and reference.value == own.value:
-        corpus.everything(draft, entries["ref_checkpointer"], "the reference is the model as it begins")
+        corpus.everything(draft, entries["ref_checkpointer"], "the reference is the initial model")
     elif reference is not None:
-        draft.error(reference, IMPOSSIBLE["ref_checkpointer"])
+        draft.error(reference, KEYS["ref_checkpointer"].refused)
         corpus.everything(draft, entries["ref_checkpointer"], "the reference is refused")
 
 
 def _memory(draft: Draft, entries: Entries, alone: bool) -> None:
-    """Recomputation, what is kept in host memory, and how states are sharded."""
-    draft.default("memory.checkpointing", False, OWN)
+    """Write recomputation, offloading to host memory, and sharding."""
+    draft.default("memory.checkpointing", False, NOT_SET)
     away, cpu, split = (
         entries.get(key) for key in ("enable_activation_offloading", "fsdp_cpu_offload", "tensor_parallel_dim")
     )
-    if away is not None and away.off:
-        draft.note(away, "it is off")
-    elif away is not None:
+    if draft.on(away):
         draft.note(away, "activations are recomputed")
-        draft.warn(away, "activations are recomputed, and stay on the GPU: this changes memory, not the loss")
+        draft.warn(away, "activations are recomputed instead of offloaded: this changes memory, not the loss")
     draft.default("strategy", "ddp" if alone else "fsdp", "torchtune's recipes for several devices shard by FSDP2")
     if cpu is not None and not cpu.off and not alone:
         draft.put("strategy.offload", "cpu", cpu)
@@ -298,27 +289,25 @@ def _memory(draft: Draft, entries: Entries, alone: bool) -> None:
     if split is not None and integer(split) in (None, 1):
         draft.note(split, "nothing is split")
     compiled = entries.get("compile")
-    if compiled is not None and compiled.off:
-        draft.note(compiled, "it is off")
-    elif compiled is not None:
+    if draft.on(compiled):
         draft.put("model.compile", True, compiled, "torchtune compiles each layer")
 
 
 def _tracker(draft: Draft, entries: Entries) -> None:
     made, every = at(entries, "metric_logger._component_"), entries.get("log_every_n_steps")
     last = component(entries.get("metric_logger")).rpartition(".")[2]
-    if made is not None and last in LOGGERS:
-        draft.put("track", (LOGGERS[last],), made)
+    loggers = KEYS["metric_logger._component_"].values
+    if made is not None and last in loggers:
+        draft.put("track", (loggers[last],), made)
     elif made is not None:
         draft.error(made, "the language has wandb, trackio and tensorboard")
     for key, path in (("project", "track.project"), ("name", "track.name")):
         one = at(entries, f"metric_logger.{key}")
-        if one is not None:
-            draft.setting(path, one)
+        draft.setting(path, one)
     if every is not None and every.empty:
         draft.note(every, NULL)
     elif every is not None and integer(every):
         draft.put("track.every", Amount("count", integer(every) or 1), every)
     elif every is not None:
         draft.error(every, "it takes a whole number")
-    draft.default("track.every", Amount("count", 1), OWN)
+    draft.default("track.every", Amount("count", 1), NOT_SET)

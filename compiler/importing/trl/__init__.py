@@ -1,1 +1,1 @@
-"""Keys of TRL, transformers and PEFT: YAML, command lines, and all sources that share these names."""
+"""Keys of TRL, transformers and PEFT, which all sources share."""

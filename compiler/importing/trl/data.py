@@ -1,35 +1,27 @@
-"""The keys of the data: the handbook's mixtures, TRL's `datasets` and `dataset_name`, FastChat's files."""
+"""Data keys: the alignment handbook's mixtures, TRL's `datasets` and `dataset_name`, FastChat's files."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
 
 from xpc.compiler import registry
 from xpc.compiler.data.shapes import KEPT, SHAPES
 from xpc.compiler.importing.draft import NULL, Draft, Source
-from xpc.compiler.importing.text.entries import Entry, boolean, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.trl.model import reference
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 from xpc.grammar.record import evolve
 
-Entries = Mapping[str, Entry]
-
 PART = re.compile(r"[A-Za-z0-9_.\-]+")
 SPLIT = re.compile(r"([A-Za-z0-9_.\-]+)(?:\[(?:0%?)?:([A-Za-z0-9_.%\-]+)\])?")
-READ = ("dataset_mixture", "dataset_mixer", "datasets", "dataset_name", "dataset_config", "dataset_train_split",
-        "dataset_test_split", "dataset_splits", "dataset_configs", "data_path", "eval_data_path", "lazy_preprocess",
-        "preprocessed_path", "dataset_prompt_column", "system_prompt", "dataset_text_field", "dataset_kwargs",
-        "dataset_streaming", "streaming", "test_split_size", "ignore_bias_buffers")  # fmt: skip
-"""The keys that this module reads."""
 LONG = 200
-"""Characters from which a system prompt stands in a file of its own."""
+"""Longest system prompt in characters that is written into the spec, not into a file."""
 
 
 def corpus(draft: Draft, named: Entries) -> None:
-    """The sources, the holdout, and what is read of the rows."""
+    """Write the sources, the holdout, and how the rows are read."""
     mixture, mixer, several, one = (
         named.get(key) for key in ("dataset_mixture", "dataset_mixer", "datasets", "dataset_name")
     )
@@ -63,13 +55,13 @@ def corpus(draft: Draft, named: Entries) -> None:
 
 
 def formats(draft: Draft) -> tuple[str, ...]:
-    """The formats of the rows that are trained on: those of sources, or that of all of them."""
+    """The formats of the training rows: those of single sources, or the common one."""
     whole = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
     return tuple(dict.fromkeys(one.format or whole for one in draft.sources)) or (whole,)
 
 
 def in_common(draft: Draft) -> None:
-    """What all sources say of their rows becomes a setting of the data; sources that differ keep what they say."""
+    """Turn what all sources have in common into settings of the data; differing sources keep their own."""
     turned = [one for one in draft.sources if one.chat]
     if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
         draft.put("data.chat", True, turned[0].place)
@@ -87,18 +79,18 @@ def in_common(draft: Draft) -> None:
 
 
 def masks(draft: Draft) -> tuple[str, ...]:
-    """The settings that say for the rows of sft what of them is learned: none for texts."""
+    """The settings for the loss mask of sft, by the formats of the rows; empty for texts."""
     return tuple(dict.fromkeys(path for one in formats(draft) if (path := mask(one))))
 
 
 def mask(shape: str) -> str:
-    """The setting that says for rows of a shape of sft what of them is learned: "" for texts."""
+    """The setting for the loss mask of sft rows of a shape; "" for texts."""
     of = {"prompt_completion": "method.completion_only", "alpaca": "method.completion_only", "text": ""}
     return of.get(shape, "method.assistant_only")
 
 
 def everything(draft: Draft, entry: Entry, why: str) -> None:
-    """Note a key with everything in it."""
+    """Note a key and all keys inside it."""
     inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
     for one in inside:
         everything(draft, one, why)
@@ -108,7 +100,7 @@ def everything(draft: Draft, entry: Entry, why: str) -> None:
 
 def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None, columns: Entry | None = None,
            weight: Entry | None = None) -> Source | None:  # fmt: skip
-    """One source as a spec names it."""
+    """A source in the spec's notation; None, with an error, if it has none."""
     ref = reference(draft, entry, "dataset")
     if ref is None:
         return None
@@ -116,19 +108,18 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
     known = registry.find_dataset(entry.value) if isinstance(entry.value, str) else None
     for one, form, what in ((config, PART, "configuration"), (split, SPLIT, "split")):
         if one is None or one.empty:
-            if one is not None:
-                draft.note(one, NULL)
+            draft.note(one, NULL)
             continue
         found = form.fullmatch(text(one) or "")
         if found is None:
-            draft.error(one, f"a spec cannot name this {what}", "write one name, with `[:N]` or `[:N%]` behind a split")
+            draft.error(one, f"a spec cannot name this {what}", "write one name, with `[:N]` or `[:N%]` after a split")
         elif ref.startswith('"'):
             if what == "split" and one.value == "train":
                 draft.note(one, "a file has one split")
             else:
                 draft.error(one, f"a file has no {what}")
         elif what == "configuration" and one.value == "default":
-            draft.note(one, "the configuration that is meant anyway")
+            draft.note(one, "the default configuration")
         elif what == "configuration":
             ref += f":{found[0]}"
             draft.mark(one, "mapped", f"data {{ {ref} }}")
@@ -143,10 +134,9 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
 
 
 def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
-    """The columns in the order that a spec names them in, and the format that they are of."""
+    """The columns in the spec's order; they also decide the format."""
     if entry is None or entry.empty:
-        if entry is not None:
-            draft.note(entry, NULL)
+        draft.note(entry, NULL)
         return ()
     names = words(entry) or []
     for shape in METHODS[draft.method].shapes:
@@ -180,7 +170,7 @@ def _share(draft: Draft, entry: Entry | None) -> Amount | None:
 
 
 def _mixture(draft: Draft, mixture: Entry) -> None:
-    """The handbook's and Open-R1's: each part shuffled and cut, together shuffled, then split, all with one seed."""
+    """The mixture of the handbook and Open-R1: shuffle and cut each part, shuffle all, then split, with one seed."""
     table = mixture.mapping
     for one in table["datasets"].items if "datasets" in table else []:
         inside = one.mapping
@@ -192,15 +182,14 @@ def _mixture(draft: Draft, mixture: Entry) -> None:
             draft.sources.append(found)
     if "datasets" not in table:
         draft.error(mixture, "it takes `datasets`, a list of parts with an `id`")
-    if "seed" in table:
-        draft.setting("data.seed", table["seed"])
+    draft.setting("data.seed", table.get("seed"))
     draft.default("data.seed", 0, "not set: the handbook's mixtures")
     if "test_split_size" in table:
         holdout(draft, table["test_split_size"])
 
 
 def holdout(draft: Draft, entry: Entry) -> None:
-    """Rows held out for evaluation: a share below 1, or a number of rows; 0 and nothing hold none out."""
+    """Hold rows out for evaluation: a share below 1 or a number of rows; 0 and null hold out nothing."""
     value = number(entry)
     if entry.empty or value == 0:
         draft.note(entry, "nothing is held out")
@@ -211,7 +200,7 @@ def holdout(draft: Draft, entry: Entry) -> None:
 
 
 def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
-    """The handbook's older form: a share for each dataset, and splits that all of them have."""
+    """The handbook's older mixture: a share for each data set, and splits that all of them have."""
     splits = named.get("dataset_splits")
     names = [] if splits is None else words(splits) or []
     train = [one for one in names if "train" in one] or ["train"]
@@ -245,7 +234,7 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
 
 
 def _several(draft: Draft, several: Entry, named: Entries) -> None:
-    """TRL's `datasets`: parts with a path. Its `fraction` is a share of the mixture, cut from the beginning."""
+    """TRL's `datasets`: parts with a path. `fraction` is a share of the mixture, from the beginning of the part."""
     for one in several.items:
         inside = one.mapping
         if "path" not in inside:
@@ -254,7 +243,7 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
         files = inside.get("data_files")
         name = files if files is not None and isinstance(files.value, str) else inside["path"]
         if files is not None and name is files and inside["path"].value in ("json", "csv", "parquet", "text"):
-            draft.mark(inside["path"], "mapped", "the file says what it is")
+            draft.mark(inside["path"], "mapped", "the file name tells the format")
         elif files is not None and not files.empty:
             draft.error(
                 files, "a spec names one file or folder", "name a local file in `data_files` and its kind in `path`"
@@ -262,7 +251,7 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
         found = source(draft, name, inside.get("name"), inside.get("split"), inside.get("columns"))
         fraction = inside.get("fraction")
         if fraction is not None and not fraction.empty:
-            draft.error(fraction, "TRL's `fraction` is a share of the mixture, cut off the beginning of each part",
+            draft.error(fraction, "TRL's `fraction` is a share of the mixture, from the beginning of each part",
                         "write `data { SOURCE(take=N) }` with the number of rows")  # fmt: skip
         if found is not None:
             draft.sources.append(found)
@@ -278,9 +267,9 @@ def _single(draft: Draft, entry: Entry, named: Entries) -> None:
     several = named.get("dataset_configs")
     if several is not None:
         draft.note(
-            several, "the scripts read it beside a `dataset_mixer`: `dataset_config` names the configuration of one"
+            several, "the scripts read it with a `dataset_mixer` only: `dataset_config` names a single configuration"
         )
-        draft.warn(several, "no script reads it beside `dataset_name`", "`dataset_config` names the configuration")
+        draft.warn(several, "no script reads it with `dataset_name`", "`dataset_config` names the configuration")
 
 
 def _file(draft: Draft, entry: Entry) -> None:
@@ -288,7 +277,7 @@ def _file(draft: Draft, entry: Entry) -> None:
     found = source(draft, entry, None, None)
     if found is not None:
         draft.sources.append(found)
-        draft.put("data.format", "conversations", entry, "the rows that FastChat reads")
+        draft.put("data.format", "conversations", entry, "FastChat reads conversations")
 
 
 def _evaluation(draft: Draft, named: Entries, plain: bool) -> None:
@@ -307,7 +296,7 @@ def _evaluation(draft: Draft, named: Entries, plain: bool) -> None:
     elif other is not None:
         draft.error(other, "a spec evaluates on a split or a holdout of its data", "write `data { holdout = 5% }`")
     if evaluates and not any(map(draft.has, ("eval.split", "data.holdout"))):
-        draft.warn(every.entry if every else None, "no rows are held out: the source has nothing to evaluate on, and "
+        draft.warn(every.entry if every else None, "no rows are held out: the source has no evaluation data, so "
                    "nothing is evaluated", "`data(holdout=5%)` holds rows out")  # fmt: skip
         del draft.settings["eval.every"]
 
@@ -321,22 +310,20 @@ def _rows(draft: Draft, named: Entries) -> None:
     if system is not None and system.empty:
         draft.note(system, NULL)
     elif system is not None:
-        said(draft, system)
+        system_prompt(draft, system)
     if field is not None and draft.method == "sft":
         name = text(field) or ""
         if field.empty or name == "text":
-            draft.note(field, "the column of plain texts anyway")
+            draft.note(field, "the default column of plain texts")
         else:
             draft.sources = [Source(one.ref, one.columns or (name,), one.take) for one in draft.sources]
             draft.put("data.format", name if name in SHAPES else "text", field)
     _kwargs(draft, named.get("dataset_kwargs"))
     for key in ("dataset_streaming", "streaming"):
         one = named.get(key)
-        if one is not None and one.off:
-            draft.note(one, "it is off")
-        elif one is not None:
-            draft.error(one, "the runtime reads whole datasets", f"write `{key}: false`")
-    for key, why in (("lazy_preprocess", "when rows are tokenized, not what they become"),
+        if draft.on(one):
+            draft.error(one, "the runtime reads complete datasets", f"write `{key}: false`")
+    for key, why in (("lazy_preprocess", "when rows are tokenized, not how"),
                      ("ignore_bias_buffers", "a workaround for one model's buffers"),
                      ("test_split_size", "there is no mixture")):  # fmt: skip
         one = named.get(key)
@@ -347,8 +334,8 @@ def _rows(draft: Draft, named: Entries) -> None:
         draft.error(made, "a bundle tokenizes its data itself")
 
 
-def said(draft: Draft, entry: Entry) -> None:
-    """A system prompt, in a file of its own where it is long."""
+def system_prompt(draft: Draft, entry: Entry) -> None:
+    """Write a system prompt; a long one goes to a separate file."""
     body = text(entry)
     if body is None:
         draft.error(entry, "it takes a text")
@@ -373,7 +360,7 @@ def _kwargs(draft: Draft, entry: Entry | None) -> None:
 
 
 def inside(folder: Entry, file: Entry) -> Entry | None:
-    """The one file of a local folder that is named; None where the folder may be a data set of the hub."""
+    """A file in a local folder; None if the folder may be a data set of the hub."""
     outer, inner = folder.value, file.value
     if not isinstance(outer, str) or not isinstance(inner, str) or not outer.startswith((".", "/")):
         return None

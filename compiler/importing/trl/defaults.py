@@ -1,4 +1,4 @@
-"""What a TRL configuration leaves out: the defaults of the classes of its own time, where a spec would mean another."""
+"""Write the defaults that a TRL configuration relies on, if the spec's own defaults differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xpc.compiler.stacks import Json, Stack
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
          "method.vllm.timeout", "method.log_completions")  # fmt: skip
-"""Settings whose default says nothing, or follows another setting."""
+"""Settings whose default is irrelevant, or follows another setting."""
 REPORTING = (
     "include_num_input_tokens_seen",
     "logging_nan_inf_filter",
@@ -21,19 +21,19 @@ REPORTING = (
     "num_completions_to_print",
     "f_alpha_divergence_coef",
 )
-"""Arguments that change what is shown, not what is trained; the last is read with one divergence only."""
+"""Arguments that change reports, not the training; the last is read with one divergence only."""
 
 
 OF_ITS_TIME = (
-    "`average_tokens_across_devices` is not set: taken as trl 0.18 has it, a mean of each process's tokens; "
-    "trl 0.19, whose names are the same, takes it over all of them"
+    "`average_tokens_across_devices` is not set: as in trl 0.18, the loss is a mean over the tokens of each process; "
+    "trl 0.19, which has the same names, takes it over all processes"
 )
-"""The one default of sft that parts the versions which a file with older names may be of: the alignment handbook pins
-trl 0.19.1, Open-R1 pins 0.18.0 (transformers 4.52.3 has False; trl 0.19.1's SFTConfig has True)."""
+"""The one default of sft that differs between the versions with these names: the alignment handbook pins trl 0.19.1
+(its SFTConfig has True), Open-R1 pins 0.18.0 (transformers 4.52.3 has False)."""
 
 
 def native_defaults(draft: Draft, native: Stack) -> None:
-    """The settings that no key says, as `native` has them, where the language would choose otherwise."""
+    """Write the defaults of `native` for settings without a key, if the language has other defaults."""
     stated = native.base_arguments(native.config(draft.method))
     why = f"not set: the default of {native.name}"
 
@@ -69,14 +69,14 @@ def native_defaults(draft: Draft, native: Stack) -> None:
 
 
 def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """The method's own defaults where the two stacks differ: a spec takes those of its target."""
+    """Write the method's defaults in which the source's stack and the target differ."""
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     for row in TABLE:
         block = row.path.rpartition(".")[0]
         if draft.method not in row.methods or not row.path.startswith("method.") or row.path in APART:
             continue
         if not row.args:
-            continue  # the runtime decides it: no class has a default of it
+            continue  # decided by the runtime: no class has a default
         name = row.args[0]
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue
@@ -86,7 +86,7 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
 
 
 def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """What no setting decides and the two stacks have otherwise: kept under `extra`."""
+    """Keep differing defaults that no setting decides under `extra`."""
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     known = native.fields(native.config(draft.method))
     for name in sorted(extras.legal_names(draft.stack, "trl", draft.method) & set(stated)):

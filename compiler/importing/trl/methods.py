@@ -1,4 +1,4 @@
-"""The keys of the methods: losses, rewards, and generation by vLLM."""
+"""Keys of the methods: losses, rewards, and generation by vLLM."""
 
 from __future__ import annotations
 
@@ -6,32 +6,25 @@ import re
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, number, plain, text, words
+from xpc.compiler.importing.text.entries import Entries, boolean, number, plain, text, words
+from xpc.compiler.importing.text.values import KEYS
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import BY_PATH, REWARDS, TABLE
 from xpc.compiler.stacks import Field
 
-Entries = Mapping[str, Entry]
-
 REWARD_FILE = "rewards.py"
-"""The file beside the spec that holds reward functions which no registry has, where no module is named."""
+"""The file next to the spec with reward functions that are not registered and name no module."""
 PART = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-PARAMETERS: dict[str, object] = {
-    "cosine_min_value_wrong": 0.0, "cosine_max_value_wrong": -0.5, "cosine_min_value_correct": 0.5,
-    "cosine_max_value_correct": 1.0, "cosine_max_len": 1000, "repetition_n_grams": 3, "repetition_max_penalty": -1.0,
-    "max_completion_len": 16384, "soft_punish_cache": 4096,
-}  # fmt: skip
-"""Arguments of Open-R1's reward functions (configs.py, GRPOScriptArguments) with the defaults that the runtime has."""
 EXECUTED = ("code_language", "code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",
             "dataset_prompt_template")  # fmt: skip
-"""Arguments of its functions that execute code, which the runtime has not."""
+"""Arguments of Open-R1's functions that execute code, which the runtime does not have."""
 SCALED = {"true": "group", "false": "none", "group": "group", "batch": "batch", "none": "none"}
 
 
 def online(draft: Draft, named: Entries) -> None:
-    """Everything that a method has of its own and that is not one number or switch."""
+    """Write the settings of a method that are more than a number or a switch."""
     _loss(draft, named)
     _blocks(draft, named)
     scaled = named.get("scale_rewards")
@@ -62,18 +55,19 @@ def _loss(draft: Draft, named: Entries) -> None:
             found = [Weighted(theirs[name], weight) for name, weight in zip(names, given or [None] * len(names))]
             if rpo is not None and number(rpo) and "rpo_alpha" not in _fields(draft) and "sft" in losses:
                 found = [Weighted(one.name, one.weight or 1.0) for one in found] + [Weighted("sft", number(rpo))]
-                draft.mark(rpo, "mapped", "method.loss", "the likelihood of the chosen answer is the loss `sft`")
+                draft.mark(
+                    rpo, "mapped", "method.loss", "it weighs the likelihood of the chosen answer: the loss `sft`"
+                )
             draft.put("method.loss", tuple(found), entry)
-            if weights is not None:
-                draft.mark(weights, "mapped", "method.loss")
+            draft.mark(weights, "mapped", "method.loss")
     elif entry is not None and entry.empty:
         draft.note(entry, NULL)
     elif entry is not None and draft.method == "sft" and entry.value == "nll":
         draft.note(entry, f"the one loss of {draft.stack.name}")
     if weights is not None and (weights.file, weights.key) not in draft.fates and weights.empty:
         draft.note(weights, NULL)
-    unsaid = rpo is not None and (rpo.file, rpo.key) not in draft.fates and "sft" in losses
-    if unsaid and rpo is not None and number(rpo) and "rpo_alpha" not in _fields(draft):
+    missing = rpo is not None and (rpo.file, rpo.key) not in draft.fates and "sft" in losses
+    if missing and rpo is not None and number(rpo) and "rpo_alpha" not in _fields(draft):
         draft.put("method.loss", (Weighted("sigmoid", 1.0), Weighted("sft", number(rpo))), rpo)
 
 
@@ -82,7 +76,7 @@ def _fields(draft: Draft) -> Mapping[str, Field]:
 
 
 def _blocks(draft: Draft, named: Entries) -> None:
-    """Settings inside a switch: they are of no effect where it is off, and must not turn it on."""
+    """Settings that belong to a switch: irrelevant if it is off, and they must not turn it on."""
     for path, switch in (("method.vllm", "use_vllm"), ("method.sync_reference", "sync_ref_model")):
         entry = named.get(switch)
         on = entry is not None and boolean(entry) is True and draft.method in BY_PATH[path].methods
@@ -106,18 +100,18 @@ def _blocks(draft: Draft, named: Entries) -> None:
         if one.off or named.get("use_vllm") is None or named["use_vllm"].off:
             draft.note(one, "`use_vllm` is not on")
         elif name == "vllm_server_host":
-            draft.note(one, "a host name never stands in a spec: XPC_VLLM_HOST says it at the launch")
-            draft.warn(one, "a host name never stands in a spec: XPC_VLLM_HOST says it at the launch")
+            draft.note(one, "a spec never contains a host name: XPC_VLLM_HOST names it at the launch")
+            draft.warn(one, "a spec never contains a host name: XPC_VLLM_HOST names it at the launch")
         elif name == "vllm_max_model_len" and "vllm_max_model_length" in _fields(draft):
             draft.setting("method.vllm.max_length", one)
         elif name == "vllm_max_model_len":
-            draft.note(one, f"{draft.stack.name} leaves its context to vLLM")
-            draft.warn(one, f"{draft.stack.name} leaves its context to vLLM")
+            draft.note(one, f"with {draft.stack.name} vLLM decides its context length")
+            draft.warn(one, f"with {draft.stack.name} vLLM decides its context length")
         elif name in ("vllm_enforce_eager", "vllm_enable_prefix_caching"):
-            draft.note(one, "how vLLM computes, not what")
+            draft.note(one, "how vLLM computes, not what it computes")
         elif name == "vllm_device":
-            draft.note(one, "no version of the targets has it: vLLM is colocated or a server")
-            draft.warn(one, "neither target can place vLLM on one device", "`method { vllm(mode=colocate) }`")
+            draft.note(one, "no target has it: vLLM is colocated or a server")
+            draft.warn(one, "no target can place vLLM on one device", "`method { vllm(mode=colocate) }`")
 
 
 def _rewards(draft: Draft, named: Entries) -> None:
@@ -141,24 +135,17 @@ def _rewards(draft: Draft, named: Entries) -> None:
                 files.add(file)
                 found.append(Weighted(function, weight, file, function))
         draft.put("method.rewards", tuple(found), entry)
-        if weights is not None:
-            draft.mark(weights, "mapped" if given is not None else "irrelevant", "method.rewards")
+        draft.mark(weights, "mapped" if given is not None else "irrelevant", "method.rewards")
         if own:
             listed = ", ".join(f"`{name}`" for name in own)
             places = " and ".join(f"`{one}`" for one in sorted(files))
-            draft.warn(entry, f"{listed}: no registered reward function", f"write it in {places} beside the spec")
-    for name, usual in PARAMETERS.items():
-        one = named.get(name)
-        if one is not None and (one.empty or number(one) == usual):
-            draft.note(one, "the default of the reward function")
-        elif one is not None:
-            draft.error(one, "a registered reward function takes no arguments",
-                        f"write the function in `{REWARD_FILE}` beside the spec")  # fmt: skip
+            draft.warn(entry, f"{listed}: no registered reward function", f"write it in {places} next to the spec")
+    KEYS.apply_usual(draft, named)
     for name in EXECUTED:
         one = named.get(name)
         if one is not None and one.empty:
             draft.note(one, NULL)
         elif one is not None and own:
-            draft.reserve(one, f"{name}: {plain(one)}", f"an argument of a function that `{REWARD_FILE}` holds")
+            draft.reserve(one, f"{name}: {plain(one)}", f"an argument of a function in `{REWARD_FILE}`")
         elif one is not None and name != "dataset_prompt_template":
             draft.note(one, "no reward function of the recipe executes code")

@@ -1,4 +1,4 @@
-"""The keys of the model, its tokenizer and its adapters: TRL's ModelConfig, and what scripts say beside it."""
+"""Keys of the model, its tokenizer and its adapters: TRL's ModelConfig, and further keys of scripts."""
 
 from __future__ import annotations
 
@@ -8,35 +8,33 @@ from collections.abc import Mapping
 from xpc.compiler import registry
 from xpc.compiler.files.workspace import DATA_FORMATS
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.language.kinds import NAMES
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.lower.specfile import quoted
 
-Entries = Mapping[str, Entry]
-
 HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
-WHOLE = re.compile(
+PATTERN = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
 )
-"""A pattern that takes modules of every layer alike, by their last name."""
-SECRETS = "the language has no environment: name the path itself"
+"""A pattern for the same modules in every layer, by their last names."""
+SECRETS = "a spec has no environment variables: write the path"
 ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("query_key_value",),
                      "falcon": ("query_key_value",), "bloom": ("query_key_value",)}  # fmt: skip
-"""PEFT's modules for a family where the query and value projections have other names."""
+"""PEFT's default modules for families that name the query and value projections differently."""
 LORA = {"lora_r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
-BESIDE = {
+ADAPTER_OPTIONS = {
     "use_rslora": "lora.rslora",
     "use_dora": "lora.dora",
     "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters",
 }
-"""Of TRL's ModelConfig: switches of an adapter, and what it stands on or is trained with."""
+"""Further options of an adapter in TRL's ModelConfig."""
 
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
-    """A hub id as a reference, anything else as a quoted path; None, with an error, where it is neither."""
+    """A hub id as a reference, anything else as a quoted path; None, with an error, if it is empty or has a `$`."""
     name = text(entry)
     if not name:
         draft.error(entry, f"it names no {what}")
@@ -51,12 +49,12 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
     if found is not None and not local:
         return found.id
     if name.startswith("~"):
-        draft.warn(entry, "`~` is not expanded: the path is taken as it stands")
+        draft.warn(entry, "`~` is not expanded: the path is used unchanged")
     return quoted(name)
 
 
 def model(draft: Draft, named: Entries) -> None:
-    """What is trained, and its tokenizer."""
+    """Write the model and its tokenizer."""
     entry = named.get("model_name_or_path")
     if entry is None or entry.empty:
         draft.warn(entry, "no model is named", "`--model` names it") if not draft.model else None
@@ -69,7 +67,7 @@ def model(draft: Draft, named: Entries) -> None:
             draft.mark(entry, "mapped", f"train {found}")
     revision = named.get("model_revision")
     if revision is not None and text(revision) == "main":
-        draft.note(revision, "the branch that is meant anyway")
+        draft.note(revision, "the default branch")
     _template(draft, named.get("chat_template"))
     for name in ("tokenizer_name", "tokenizer_name_or_path", "config_name"):
         one = named.get(name)
@@ -92,19 +90,16 @@ def _template(draft: Draft, entry: Entry | None) -> None:
 
 
 def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16, 32.0, 0.05)) -> None:
-    """LoRA and quantization, as TRL's ModelConfig has them; `native` are its rank, alpha and dropout."""
+    """Write LoRA and quantization from TRL's ModelConfig; `native` are its default rank, alpha and dropout."""
     use = named.get("use_peft")
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
-              "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *BESIDE]  # fmt: skip
+              "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
     if use is None or use.off:
         for name in ("use_peft", *inside):
-            if name in named:
-                draft.note(named[name], "`use_peft` is not on")
+            draft.note(named.get(name), "`use_peft` is not on")
         for one in (four, eight):
-            if one is not None and one.off:
-                draft.note(one, "it is off")
-            elif one is not None:
+            if draft.on(one):
                 draft.error(one, "quantized weights cannot be trained without an adapter", "write `use_peft: true`")
         return
     bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
@@ -117,11 +112,10 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
         if one is not None and one.off:
             draft.note(one, "it is off")
     for (name, path), usual in zip(LORA.items(), native):
-        if name in named:
-            draft.setting(path, named[name])
+        draft.setting(path, named.get(name))
         draft.default(path, usual, "not set: TRL's ModelConfig")
     targets(draft, named.get("lora_target_modules"))
-    beside(draft, named, BESIDE)
+    adapter_options(draft, named, ADAPTER_OPTIONS)
     task = named.get("lora_task_type")
     if task is not None and (task.empty or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM")):
         draft.note(task, "it follows the method")
@@ -130,8 +124,9 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     _quantization(draft, named, bits)
 
 
-def beside(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
-    """Switches and lists of names of an adapter or of frozen weights, by their keys; one that is off says nothing."""
+def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
+    """Write switches and lists of names, of an adapter or of frozen weights, by their keys; those that are off are
+    noted."""
     for key, path in paths.items():
         entry = named.get(key)
         names = words(entry) if entry is not None and not entry.off else None
@@ -146,39 +141,39 @@ def beside(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
         elif not names:
             draft.error(entry, "it takes a list of names")
         elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
-            draft.error(entry, "the language names modules, and has no patterns")
+            draft.error(entry, "the language names modules, and does not have patterns")
         else:
             draft.put(path, tuple(names), entry)
 
 
 SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", "parameters", "modules_to_save")
-"""What an adapter that is continued states itself."""
+"""Settings that a continued adapter brings along."""
 
 
 def continued(draft: Draft, entry: Entry | None) -> None:
-    """The folder of an adapter whose training goes on. peft reads its shape there, so that keys of another decide
-    nothing."""
+    """Write the folder of an adapter whose training continues. peft reads its shape there, so the keys of its shape are
+    irrelevant."""
     if entry is None or entry.off:
-        draft.note(entry, "it is off") if entry is not None else None
+        draft.note(entry, "it is off")
         return
     names = words(entry) or []
     if len(names) != 1 or not any(map(draft.has, ADAPTERS)):
-        draft.error(entry, "a bundle continues one adapter, of a run that trains adapters", "merge the others into the "
+        draft.error(entry, "a bundle continues one adapter, in a run that trains adapters", "merge the others into the "
                     "model first")  # fmt: skip
         return
     for name in SHAPE:
         old = draft.settings.pop(f"lora.{name}", None)
         if old is not None and old.entry is not None:
             draft.fates.pop((old.entry.file, old.entry.key), None)
-            draft.note(old.entry, f"the adapter of `{names[0]}` has its own")
+            draft.note(old.entry, f"the adapter in `{names[0]}` has its own")
     draft.put("lora.from", names[0], entry)
 
 
 def new_tokens(draft: Draft, entries: list[Entry]) -> None:
-    """Tokens that are added to the vocabulary, of one key or several."""
-    said = [(entry, [] if entry.off else words(entry)) for entry in entries]
-    every = tuple(dict.fromkeys(one for _, names in said for one in names or ()))
-    for entry, names in said:
+    """Write the tokens that are added to the vocabulary, from one or several keys."""
+    lists = [(entry, [] if entry.off else words(entry)) for entry in entries]
+    every = tuple(dict.fromkeys(one for _, names in lists for one in names or ()))
+    for entry, names in lists:
         if names is None:
             draft.error(entry, "it takes a list of tokens")
         elif not names:
@@ -188,36 +183,37 @@ def new_tokens(draft: Draft, entries: list[Entry]) -> None:
 
 
 def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-linear", "all")) -> None:
-    """The modules that get an adapter. Unset, PEFT takes the query and value projections."""
+    """Write the modules that get an adapter. By default PEFT takes the query and value projections."""
     if entry is not None and not entry.empty:
         names = words(entry)
         if names is None:
             draft.error(entry, "it takes a list of module names")
         elif [one.lower() for one in names] in [[one] for one in whole]:
             draft.put("lora.targets", "all-linear", entry)
-        elif len(names) == 1 and WHOLE.fullmatch(names[0]):
-            draft.put("lora.targets", _expanded(names[0]), entry, "the pattern takes these modules of every layer")
+        elif len(names) == 1 and PATTERN.fullmatch(names[0]):
+            draft.put("lora.targets", _expanded(names[0]), entry, "the pattern matches these modules in every layer")
             if "language_model" in names[0]:
                 draft.put(
-                    "lora.within", "language_model", entry, "the pattern takes modules of the language model alone"
+                    "lora.within", "language_model", entry, "the pattern matches modules of the language model only"
                 )
         elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
             draft.error(
-                entry, "the language names modules, and has no patterns", "write `lora_target_modules: all-linear`"
+                entry,
+                "the language names modules, and does not have patterns",
+                "write `lora_target_modules: all-linear`",
             )
         else:
             draft.put("lora.targets", tuple(names), entry)
         return
-    if entry is not None:
-        draft.note(entry, NULL)
+    draft.note(entry, NULL)
     known = registry.find_model(draft.model)
     family = known.model_type if known is not None else ""
     draft.default("lora.targets", ATTENTION_TARGETS.get(family, ("q_proj", "v_proj")), "not set: PEFT's own")
 
 
 def _expanded(pattern: str) -> tuple[str, ...]:
-    """`layers.[\\d]+.(mlp|self_attn).(up|down|q)_proj` takes `up_proj`, `down_proj` and `q_proj`."""
-    found = WHOLE.fullmatch(pattern)
+    """The modules of a pattern: `layers.[\\d]+.(mlp|self_attn).(up|down)_proj` has `up_proj` and `down_proj`."""
+    found = PATTERN.fullmatch(pattern)
     assert found is not None
     return tuple(f"{name}{found[2]}" for name in found[1].split("|"))
 
@@ -227,30 +223,29 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
     for name in ("bnb_4bit_quant_storage", "bnb_4bit_compute_dtype"):
         one = named.get(name)
         if one is not None and (one.empty or bits != 4):
-            draft.note(one, NULL if one.empty else "the base has no 4 bits")
+            draft.note(one, NULL if one.empty else "the base does not have 4 bits")
         elif one is not None:
             wanted = (
                 draft.settings.get("precision") if name.endswith("compute_dtype") else draft.settings.get("model.dtype")
             )
             same = wanted is not None and DTYPES.get(str(text(one)).removeprefix("torch.")) == wanted.text
             if same or text(one) == "uint8":
-                draft.note(one, "what a bundle writes")
+                draft.note(one, "a bundle does the same")
             else:
                 draft.error(one, "it follows `precision` and the strategy", "leave it out")
     if kind is not None and (kind.empty or kind.value == "nf4" or bits != 4):
-        draft.note(kind, "what a bundle writes")
+        draft.note(kind, "a bundle does the same")
     elif kind is not None:
         draft.error(kind, "4 bits are nf4", "write `bnb_4bit_quant_type: nf4`")
     if bits == 4:
-        if nested is not None:
-            draft.setting("lora.double_quant", nested)
+        draft.setting("lora.double_quant", nested)
         draft.default("lora.double_quant", False, "not set: TRL's own")
     elif nested is not None:
-        draft.note(nested, "the base has no 4 bits")
+        draft.note(nested, "the base does not have 4 bits")
 
 
 def loaded_as(draft: Draft) -> None:
-    """The dtype that weights are loaded in where nothing says so: 32 bits, or what a quantized base computes in."""
+    """Write the default dtype of weights: fp32, or the compute dtype of a quantized base."""
     if not draft.has("model.dtype") and (draft.has("qlora") or draft.has("lora.bits")) and draft.has("precision"):
         return  # the language has the same default
     draft.default("model.dtype", "fp32", "not set: transformers 4 and TRL load in fp32")

@@ -1,26 +1,24 @@
-"""TRL's YAML as its scripts, Open-R1's and the handbook's read it: the trainer, the model and the data in one file."""
+"""Import TRL's YAML, as its scripts, Open-R1's and the handbook's read it: trainer, model and data in one file."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from xpc.compiler import stacks
 from xpc.compiler.importing import families, local_model
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import Asked, Machines, load, machines, native
-from xpc.compiler.importing.text.entries import Entry, boolean, text, whole, words
-from xpc.compiler.importing.text.values import RENAMES
+from xpc.compiler.importing.overrides import Machines, Overrides, load, machines, native
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, as_json, boolean, text, words
+from xpc.compiler.importing.text.values import KEYS, RENAMES
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import defaults, switches, trainer
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.stacks import Stack
-
-Entries = Mapping[str, Entry]
 
 TELLING = (
     ("distill", ("teacher_model_name_or_path", "lmbda", "seq_kd")),
@@ -29,26 +27,16 @@ TELLING = (
     ("reward", ("center_rewards_coefficient",)),
     ("dpo", ("beta", "loss_type", "rpo_alpha", "precompute_ref_log_probs", "max_prompt_length", "reference_free")),
 )
-"""Names that only one method has, the most telling first."""
-IMPOSSIBLE = {
-    "mm_projector_type": "the language trains text models",
-    "megatron_lm_config": "the stack has no Megatron",
-}
-KEPT = {
-    "benchmarks": "evaluation after training comes with a later version",
-    "wandb_entity": "WANDB_ENTITY says it at the launch",
-    "wandb_run_group": "WANDB_RUN_GROUP says it at the launch",
-}
-"""Keys of Open-R1's scripts that a spec keeps in a comment."""
+"""Names that only one method has, the most specific first."""
 
 
-def method_of(asked: Asked, file: str, names: Iterable[str], entries: Entries) -> str:
-    """`--method`, else what the path says (`recipes/x/dpo/config.yaml`), else the names that only one method has.
+def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
+    """The method: `--method`, else a word of the path (`recipes/x/dpo/config.yaml`), else by names of one method only.
 
-    Many a model and recipe is called a distill without one: a path says it only of a file that names a teacher.
+    Many models and recipes have "distill" in their name without distilling: the word counts only with a teacher.
     """
-    if asked.method is not None:
-        return asked.method
+    if overrides.method is not None:
+        return overrides.method
     seen = set(names)
     for part in reversed(re.split(r"[^a-z0-9]+", file.lower())):
         if part in METHODS and (part != "distill" or seen & set(TELLING[0][1])):
@@ -62,55 +50,55 @@ def method_of(asked: Asked, file: str, names: Iterable[str], entries: Entries) -
     return "sft"
 
 
-def start(asked: Asked, entries: Entries, file: str) -> tuple[Draft, Stack]:
-    """An empty draft with its method and target, and the target whose defaults hold where the source is silent."""
-    method = method_of(asked, file, entries, entries)
+def start(overrides: Overrides, entries: Entries, file: str) -> tuple[Draft, Stack]:
+    """An empty draft with its method and target, and the stack whose defaults the source relies on."""
+    method = method_of(overrides, file, entries, entries)
     entry, reports = entries.get("model_name_or_path"), entries.get("report_to")
-    model = asked.model or (text(entry) if entry is not None else None)
+    model = overrides.model or (text(entry) if entry is not None else None)
     source, stack = native(set(entries), method, model, "trackio" in ((words(reports) if reports else None) or []))
-    draft = Draft(load(asked.target) if asked.target else stack, method, asked.stem)
-    given(draft, asked)
+    draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
+    given(draft, overrides)
     return draft, source
 
 
-def given(draft: Draft, asked: Asked) -> None:
-    """What the command line itself names."""
-    draft.model = asked.model or ""
-    if asked.data is not None:
+def given(draft: Draft, overrides: Overrides) -> None:
+    """Write the model and the data of the command line."""
+    draft.model = overrides.model or ""
+    if overrides.data is not None:
         from xpc.compiler.importing.draft import Source
 
-        draft.sources.append(Source(asked.data))
+        draft.sources.append(Source(overrides.data))
 
 
-def trl(entries: Entries, file: str, asked: Asked, launch: Entries | None = None, zero: Entries | None = None,
+def trl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None = None, zero: Entries | None = None,
         found: Machines | None = None) -> Draft:  # fmt: skip
-    """A configuration with, beside it, accelerate's and DeepSpeed's."""
-    draft, source = start(asked, entries, file)
-    arguments(draft, entries, asked, source, launch, zero, found or Machines())
+    """The draft of a configuration, with the files of accelerate (`launch`) and DeepSpeed (`zero`)."""
+    draft, source = start(overrides, entries, file)
+    arguments(draft, entries, overrides, source, launch, zero, found or Machines())
     return draft
 
 
-def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launch: Entries | None,
+def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stack, launch: Entries | None,
               zero: Entries | None, found: Machines) -> None:  # fmt: skip
-    """Everything between the head of a draft and its end."""
-    named = trainer.canonical(entries)
-    draft.keep(named, KEPT)
+    """Write all settings of a started draft."""
+    named = Lookups(trainer.canonical(entries), draft.seen)
+    draft.keep(named, KEYS.column("comment"))
     _callbacks(draft, named.get("callbacks"))
     project = named.get("wandb_project")
-    if project is not None:
-        draft.setting("track.project", project)
+    draft.setting("track.project", project)
     for key in ("use_cpu", "no_cuda"):
         if key in named and boolean(named[key]):
             found.cpu = True
     models.model(draft, named)
-    trainer.arguments(draft, {key: one for key, one in entries.items() if not _others(RENAMES.get(key, key))})
+    others = KEYS.column("read")
+    trainer.arguments(draft, {key: one for key, one in entries.items() if RENAMES.get(key, key) not in others})
     many = named.get("preprocessing_num_workers")
     if many is not None and "dataset_num_proc" not in named:
         trainer.one(draft, "dataset_num_proc", many)
     models.adapter(draft, named)
     if source.fields(source.config(draft.method))["bf16"].effective is True:
         draft.default("precision", "bf16", f"not set: the default of {source.name}")
-    shard(draft, named, asked, launch, zero, found)
+    shard(draft, named, overrides, launch, zero, found)
     switches.precision(draft, f"not set: the default of {source.name}")
     corpus.corpus(draft, named)
     draft.put("method", draft.method)
@@ -118,14 +106,14 @@ def arguments(draft: Draft, entries: Entries, asked: Asked, source: Stack, launc
     switches.follow(draft)
     models.loaded_as(draft)
     families.trained_dtype(draft, "TRL")
-    finish(draft, asked, found)
-    draft.settle(entries, known(draft.stack, draft.method), IMPOSSIBLE)
+    finish(draft, overrides, found)
+    draft.settle(entries, known(draft), KEYS.column("refused"))
     for table in (launch, zero, *draft.read):
-        draft.settle(table or {}, (), {})
+        draft.settle(table or {})
 
 
 def _callbacks(draft: Draft, entry: Entry | None) -> None:
-    """Open-R1's own: each checkpoint to a branch of its own."""
+    """Open-R1's callback: push each checkpoint to its own branch."""
     names = [] if entry is None or entry.empty else words(entry) or []
     if entry is None:
         return
@@ -133,67 +121,45 @@ def _callbacks(draft: Draft, entry: Entry | None) -> None:
         draft.put("save.hub", True, entry)
         draft.put("save.hub.checkpoint_branches", True, entry)
     elif names:
-        draft.reserve(entry, f"callbacks: {whole(entry)}", "a bundle has the callbacks of its own runtime")
+        draft.reserve(entry, f"callbacks: {as_json(entry)}", "a bundle has only the callbacks of its runtime")
     else:
-        draft.note(entry, "it says nothing")
+        draft.note(entry, "it is empty")
 
 
-def shard(draft: Draft, named: Entries, asked: Asked, launch: Entries | None, zero: Entries | None,
+def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | None, zero: Entries | None,
           found: Machines) -> None:  # fmt: skip
-    """How states are sharded: a DeepSpeed file, the trainer's own words, accelerate's file."""
+    """Write how states are sharded: by a DeepSpeed file, the trainer's keys, or accelerate's file."""
     own = named.get("deepspeed")
     if zero is not None:
         zeros.zero(draft, zero)
-        if own is not None:
-            draft.mark(own, "mapped", "strategy", "the file that `--deepspeed` names")
+        draft.mark(own, "mapped", "strategy", "the file that `--deepspeed` names")
     elif own is not None and not own.off:
-        sharding.named_file(draft, own, asked)
+        sharding.named_file(draft, own, overrides)
     elif own is not None:
         draft.note(own, "it is off")
     sharding.trainer_fsdp(draft, named)
     if launch is not None:
-        sharding.accelerate(draft, launch, asked, found)
-    if "num_processes" in named:  # accelerate's own, which scripts of early 2025 read beside the trainer's
+        sharding.accelerate(draft, launch, overrides, found)
+    if "num_processes" in named:  # a key of accelerate that scripts of early 2025 read
         sharding.count(draft, named["num_processes"], "total", found)
-    draft.default("strategy", "ddp", "no source shards anything")
+    draft.default("strategy", "ddp", "no source shards states")
 
 
-def finish(draft: Draft, asked: Asked, found: Machines) -> None:
-    """The machines, the architecture of a model that is elsewhere, the target where it is not the default; and no
-    default of an evaluation that there is none of."""
-    machines(draft, found, asked)
+def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
+    """Write the machines, the architecture of a model in a missing folder, and a target other than the default; drop
+    the default of `eval.micro` if nothing is evaluated."""
+    machines(draft, found, overrides)
     each, micro = draft.settings.get("eval.every"), draft.settings.get("eval.micro")
     if micro is not None and micro.entry is None and (each is None or each.text == "never"):
         del draft.settings["eval.micro"]
         draft.defaults = [one for one in draft.defaults if not one.to.startswith("eval.micro = ")]
-    local_model.architecture(draft, asked)
-    local_model.adapter(draft, asked)
-    if draft.stack.name != stacks.DEFAULT or asked.target is not None:
+    local_model.architecture(draft, overrides)
+    local_model.adapter(draft, overrides)
+    if draft.stack.name != stacks.DEFAULT or overrides.target is not None:
         draft.put("target", draft.stack.name)
 
 
-def _others(name: str) -> bool:
-    """Whether a key is read by another module than the trainer's."""
-    return name in (*corpus.READ, *MODEL, *SHARD, *KEPT, "wandb_project", "callbacks")
-
-
-MODEL = (
-    "model_name_or_path", "chat_template", "tokenizer_name", "tokenizer_name_or_path", "config_name", "use_peft",
-    "load_in_4bit", "load_in_8bit", "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type",
-    "bnb_4bit_quant_storage", "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *models.LORA, *models.BESIDE,
-)  # fmt: skip
-SHARD = (
-    "deepspeed",
-    "fsdp",
-    "fsdp_config",
-    "fsdp_transformer_layer_cls_to_wrap",
-    "fsdp_min_num_params",
-    "fsdp_version",
-    "num_processes",
-)
-
-
-def known(stack: Stack, method: str) -> list[str]:
-    """The names that a key may be a misspelling of."""
+def known(draft: Draft, *more: Iterable[str]) -> list[str]:
+    """The names that a key may be a misspelling of: TRL's, those that were looked up, and `more`."""
     ours = {argument for row in TABLE for argument in row.args}
-    return sorted({*stack.fields(stack.config(method)), *ours, *corpus.READ, *MODEL, *SHARD, *KEPT, *RENAMES})
+    return sorted({*draft.stack.fields(draft.stack.config(draft.method)), *ours, *KEYS, *draft.seen}.union(*more))

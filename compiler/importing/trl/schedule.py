@@ -1,4 +1,4 @@
-"""The learning rate's shape: `lr_scheduler_type`, its keyword arguments, and the warm-up in steps or as a share."""
+"""The learning-rate schedule: `lr_scheduler_type`, its keyword arguments, and the warm-up in steps or as a share."""
 
 from __future__ import annotations
 
@@ -6,24 +6,16 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.text.entries import Entry, number, text
-from xpc.compiler.importing.text.values import SCHEDULES
+from xpc.compiler.importing.text.values import KEYS, SCHEDULES
 from xpc.compiler.language.kinds import Amount
 
-ARGUMENTS = {
-    "min_lr": "schedule.min_lr", "min_lr_rate": "schedule.min_lr", "min_lr_ratio": "schedule.min_lr",
-    "lr_end": "schedule.min_lr", "num_cycles": "schedule.cycles", "power": "schedule.power",
-    "timescale": "schedule.timescale", "num_decay_steps": "schedule.decay", "decay_type": "schedule.decay_type",
-    "factor": "schedule.factor", "patience": "schedule.patience", "warmup_lr_rate": "schedule.warmup_lr",
-    "warmup_lr": "schedule.warmup_lr", "max_lr": "schedule.max_lr",
-}  # fmt: skip
-"""`lr_scheduler_kwargs` and the settings that they are."""
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
-"""Schedules that transformers gives no warm-up (optimization.py, `get_scheduler`); `constant_with_warmup` has one."""
+"""Schedules without warm-up in transformers (optimization.py, `get_scheduler`), unlike `constant_with_warmup`."""
 SHARES = ("min_lr_rate", "min_lr_ratio", "warmup_lr_rate")
 
 
 def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
-    """Type, keyword arguments and warm-up."""
+    """Write type, keyword arguments and warm-up."""
     entry, kwargs = named.get("lr_scheduler_type"), named.get("lr_scheduler_kwargs")
     if entry is not None:
         name = SCHEDULES.get(str(entry.value).lower())
@@ -36,14 +28,13 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
     elif kwargs is not None and not kwargs.mapping:
         draft.error(kwargs, "it takes a mapping such as {min_lr_rate: 0.1}")
     elif kwargs is not None:
-        for name, one in kwargs.mapping.items():
+        for name, argument in kwargs.mapping.items():
             if name != "num_stable_steps":
-                _argument(draft, name, one)
+                _argument(draft, name, argument)
     steps, ratio = named.get("warmup_steps"), named.get("warmup_ratio")
     if flat(entry):
-        for said in (steps, ratio):
-            if said is not None:
-                draft.note(said, "transformers has no warm-up for this schedule")
+        for counted in (steps, ratio):
+            draft.note(counted, "transformers has no warm-up for this schedule")
     else:
         warmup(draft, steps, ratio)
     stable = None if kwargs is None else kwargs.mapping.get("num_stable_steps")
@@ -52,29 +43,29 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
 
 
 def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
-    """The steps between warm-up and decay, where they are those that the spec leaves to them, too."""
+    """The steps between warm-up and decay, which must be the rest of the run, as in the spec."""
     parts = [draft.settings.get(path) for path in ("schedule.warmup", "schedule.decay")]
     counts = [int(one.text) for one in parts if one is not None and one.text.isdecimal()]
-    whole, value = None if most is None else number(most), number(entry)
+    length, value = None if most is None else number(most), number(entry)
     if entry.empty:
         draft.note(entry, NULL)
-    elif value is not None and whole is not None and len(counts) == 2 and sum(counts) + value == whole:
-        draft.note(entry, "the steps that warm-up and decay leave")
+    elif value is not None and length is not None and len(counts) == 2 and sum(counts) + value == length:
+        draft.note(entry, "the steps between warm-up and decay")
     else:
-        draft.error(entry, "the spec's rate stays at its peak for the steps that warm-up and decay leave of the run",
+        draft.error(entry, "the spec's rate stays at its peak for all steps between warm-up and decay",
                     "leave it out, or set `max_steps` to the sum of the three")  # fmt: skip
 
 
 def flat(entry: Entry | None) -> bool:
-    """Whether transformers reads no warm-up beside this `lr_scheduler_type`."""
+    """Whether transformers ignores the warm-up for this `lr_scheduler_type`."""
     return entry is not None and str(entry.value).lower() in FLAT
 
 
 def _argument(draft: Draft, name: str, entry: Entry) -> None:
-    path = ARGUMENTS.get(name)
+    path = KEYS.block("lr_scheduler_kwargs").column("setting").get(name)
     value, shape = number(entry), draft.settings.get("schedule")
     if path is None:
-        draft.error(entry, "no schedule of the language has it")
+        draft.error(entry, "no schedule of the language has this argument")
     elif path == "schedule.decay_type":
         draft.put(path, "sqrt" if entry.value == "1-sqrt" else text(entry) or "", entry)
     elif value is None:
@@ -90,7 +81,7 @@ def _argument(draft: Draft, name: str, entry: Entry) -> None:
 
 
 def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
-    """Steps decide where they are above 0, as in transformers; steps below 1 are a share."""
+    """Write the warm-up: as in transformers, steps above 0 decide, and steps below 1 are a share."""
     count = number(steps) if steps is not None and not steps.empty else None
     share = number(ratio) if ratio is not None and not ratio.empty else None
     for one, value in ((steps, count), (ratio, share)):
@@ -115,7 +106,7 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
 
 
 def optimizer_arguments(draft: Draft, entry: Entry | None) -> None:
-    """`optim_args`: the optimizer's own numbers, over those of the other keys."""
+    """Write `optim_args`, the optimizer's arguments, which override other keys."""
     if entry is None or entry.empty:
         return
     if not entry.mapping:

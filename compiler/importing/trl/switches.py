@@ -1,4 +1,4 @@
-"""The keys of a trainer that several decide together: when it saves and evaluates, packing, checkpointing, the hub."""
+"""Trainer settings that several keys decide together: saving, evaluation, packing, checkpointing, the hub."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from collections.abc import Mapping
 
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import MAPPED, NULL, Draft, Fate
-from xpc.compiler.importing.text.entries import Entry, boolean, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION, DTYPES, OTHER_TRACKERS, TRACKERS
 from xpc.compiler.language import extras
 from xpc.compiler.language.kinds import EPOCH, NEVER, Amount
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import BY_PATH
 
-Entries = Mapping[str, Entry]
-
 
 def every(entry: Entry | None, steps: Entry | None, usual: Amount, draft: Draft, path: str) -> None:
-    """`*_strategy` and `*_steps` as one interval; `usual` is what counts where the strategy says steps."""
+    """Write `*_strategy` and `*_steps` as one interval; `usual` is the default number of steps."""
     name = "steps" if entry is None or entry.empty else "no" if boolean(entry) is False else str(entry.value)
     if name == "no":
         assert entry is not None
@@ -51,7 +49,7 @@ def _amount(entry: Entry) -> Amount | None:
 
 
 def intervals(draft: Draft, named: Entries) -> None:
-    """How often the run saves, logs and evaluates."""
+    """Write how often the run saves, logs and evaluates."""
     saving, saved = named.get("save_strategy"), named.get("save_steps")
     if saving is not None or saved is not None:
         every(saving, saved, Amount("count", 500), draft, "save.every")
@@ -59,34 +57,34 @@ def intervals(draft: Draft, named: Entries) -> None:
     if logging is not None or logged is not None:
         every(logging, logged, Amount("count", 500), draft, "track.every")
     entry, steps = named.get("eval_strategy"), named.get("eval_steps")
-    asked = named.get("do_eval")
+    evaluates = named.get("do_eval")
     if entry is not None and not entry.empty:
         shared = _amount(logged) if logged is not None and not logged.empty else None
-        usual = shared or Amount("count", 500)  # transformers evaluates as often as it logs
+        usual = shared or Amount("count", 500)  # by default transformers evaluates as often as it logs
         every(entry, steps, usual, draft, "eval.every")
     elif steps is not None:
         draft.note(steps, "nothing is evaluated: `eval_strategy` is not set")
-    if asked is not None:
-        if boolean(asked) and (not draft.has("eval.every") or draft.settings["eval.every"].text == "never"):
-            draft.note(asked, "it asks for an evaluation after the run, and nothing is evaluated during it")
-            draft.warn(asked, "the evaluation after the run is left out: a bundle evaluates during training only")
+    if evaluates is not None:
+        if boolean(evaluates) and (not draft.has("eval.every") or draft.settings["eval.every"].text == "never"):
+            draft.note(evaluates, "it evaluates after the run, and nothing is evaluated during the run")
+            draft.warn(evaluates, "the evaluation after the run is dropped: a bundle evaluates during training only")
         else:
-            draft.note(asked, "whether anything is evaluated is said by `eval_strategy`")
+            draft.note(evaluates, "`eval_strategy` decides whether anything is evaluated")
 
 
 def patience(draft: Draft, entry: Entry | None) -> None:
-    """Evaluations without progress after which the run ends; without any the tools fail as transformers does."""
+    """Write after how many evaluations without progress the run ends; it needs evaluations, as in transformers."""
     often = draft.settings.get("eval.every")
     if entry is None or entry.off:
-        draft.note(entry, "it is off") if entry is not None else None
+        draft.note(entry, "it is off")
     elif often is None or often.text == "never":
-        draft.error(entry, "nothing is evaluated, so that no evaluation is without progress")
+        draft.error(entry, "nothing is evaluated, so it cannot apply")
     else:
         draft.setting("eval.patience", entry)
 
 
 def trackers(draft: Draft, named: Entries) -> None:
-    """`report_to`."""
+    """Write the trackers of `report_to`."""
     entry = named.get("report_to")
     if entry is None:
         return
@@ -94,8 +92,8 @@ def trackers(draft: Draft, named: Entries) -> None:
     if entry.empty or names == ["none"]:
         draft.put("track", ("none",), entry)
     elif names == ["all"]:
-        draft.put("track", ("none",), entry, "`all` is whatever happens to be installed")
-        draft.warn(entry, "`all` is whatever happens to be installed, and a bundle says which: none is written")
+        draft.put("track", ("none",), entry, "`all` depends on what is installed")
+        draft.warn(entry, "`all` depends on what is installed, and a bundle names its trackers: none is written")
     elif set(names) <= set(TRACKERS):
         draft.put("track", tuple(names), entry)
     elif set(names) <= {*TRACKERS, *OTHER_TRACKERS}:
@@ -103,8 +101,8 @@ def trackers(draft: Draft, named: Entries) -> None:
         draft.put("track", known or ("none",), entry)
         draft.differs(
             "report_to",
-            f"the source reports to {', '.join(names)}, and the language has the trackers {', '.join(TRACKERS)}: what "
-            "a run measures stands in its metrics file in any case",
+            f"the source reports to {', '.join(names)}, and the language has the trackers {', '.join(TRACKERS)}: the "
+            "metrics file of a run has all its metrics anyway",
             entry,
         )
     else:
@@ -112,10 +110,9 @@ def trackers(draft: Draft, named: Entries) -> None:
 
 
 def checkpointing(draft: Draft, named: Entries) -> None:
-    """`gradient_checkpointing` and its keyword arguments."""
+    """Write `gradient_checkpointing` and its keyword arguments."""
     entry, kwargs = named.get("activation_checkpointing"), named.get("activation_checkpointing_kwargs")
-    if entry is not None:
-        draft.setting("memory.checkpointing", entry)
+    draft.setting("memory.checkpointing", entry)
     off = draft.has("memory.checkpointing") and draft.settings["memory.checkpointing"].text == "false"
     if kwargs is None:
         return
@@ -139,27 +136,27 @@ ACCELERATOR: Mapping[str, tuple[object, ...]] = {
     "use_seedable_sampler": (True,), "gradient_accumulation_kwargs": (None,), "use_configured_state": (None, False),
     "non_blocking": (None, False, True),
 }  # fmt: skip
-"""What accelerate has by itself (transformers' AcceleratorConfig); how batches are copied changes no number."""
+"""accelerate's defaults (transformers' AcceleratorConfig); how batches are copied changes no number."""
 
 
 def accelerator(draft: Draft, named: Entries) -> None:
-    """`accelerator_config`, where it says what a bundle does anyway."""
+    """Note the keys of `accelerator_config` that a bundle has anyway, and refuse others."""
     entry = named.get("accelerator_config")
     if entry is None or entry.empty:
         return
     for name, one in entry.mapping.items():
         if name in ACCELERATOR and one.value in ACCELERATOR[name]:
-            draft.note(one, "what a bundle does")
+            draft.note(one, "a bundle does the same")
         else:
-            draft.error(one, "a bundle leaves accelerate's way with batches as it is", "leave it out")
+            draft.error(one, "a bundle does not change how accelerate makes batches", "leave it out")
     if entry.mapping:
-        draft.note(entry, "each of its keys has its own word")
+        draft.note(entry, "each of its keys has its own fate")
     else:
         draft.error(entry, "it takes a mapping such as {split_batches: false}")
 
 
 def packing(draft: Draft, named: Entries) -> None:
-    """`packing` with its strategy."""
+    """Write `packing` with its strategy."""
     entry, strategy, again = named.get("packing"), named.get("packing_strategy"), named.get("eval_packing")
     on = entry is not None and boolean(entry) is True
     if entry is not None and draft.method == "sft":
@@ -177,9 +174,7 @@ def packing(draft: Draft, named: Entries) -> None:
         elif name not in BY_PATH["batch.packing.strategy"].choices:
             draft.error(strategy, "no target packs in this way", "write `bfd`, `bfd_split` or `wrapped`")
         elif name == "ffd" and name not in draft.stack.packing:
-            draft.put(
-                "batch.packing.strategy", "bfd", strategy, "`ffd` never was a strategy of TRL; bfd is its default"
-            )
+            draft.put("batch.packing.strategy", "bfd", strategy, "TRL never had the strategy `ffd`; bfd is its default")
             draft.warn(
                 strategy, "no version of TRL packs by `ffd` (the trainer fails on it): bfd, the default, is written"
             )
@@ -193,7 +188,7 @@ def packing(draft: Draft, named: Entries) -> None:
 
 
 def switches(draft: Draft, named: Entries) -> None:
-    """Switches that say the opposite here, or choose between names."""
+    """Write switches with the opposite meaning of a setting, and those that choose between names."""
     only, resume = named.get("save_only_model"), named.get("resume_from_checkpoint")
     if only is not None and not only.empty:
         value = boolean(only)
@@ -204,14 +199,14 @@ def switches(draft: Draft, named: Entries) -> None:
     if resume is not None:
         if resume.empty or boolean(resume) is not None:
             draft.put(
-                "save.resume", "auto", resume, "the newest checkpoint of the output folder is taken up"
-            ) if boolean(resume) else draft.note(resume, "no checkpoint is named; a bundle takes up its own")
+                "save.resume", "auto", resume, "the run resumes from the newest checkpoint of the output folder"
+            ) if boolean(resume) else draft.note(resume, "no checkpoint is named; a bundle resumes from its own")
         else:
             draft.mark(resume, "reserved", "# resume_from_checkpoint")
             draft.differs(
                 "resume_from_checkpoint",
-                "the source goes on from a checkpoint of another folder; a run of the spec begins anew, unless the "
-                "checkpoint is put into the run's own folder",
+                "the source resumes from a checkpoint of another folder; a run of the spec starts over, unless the "
+                "checkpoint is in the run's own folder",
                 resume,
             )
     mean = named.get("average_tokens_across_devices")
@@ -221,7 +216,7 @@ def switches(draft: Draft, named: Entries) -> None:
     if order is not None and not order.empty and METHODS[draft.method].grouped:
         draft.setting("data.shuffle", order)
     elif order is not None:
-        draft.note(order, "rows are shuffled before they are read: `data.shuffle`")
+        draft.note(order, "`data.shuffle` shuffles the rows before they are read")
     grouped = named.get("group_by_length")
     if grouped is not None:
         if grouped.off:
@@ -236,7 +231,7 @@ def switches(draft: Draft, named: Entries) -> None:
         draft.note(older, "it is off")
     elif older is not None and attention is not None and not attention.empty:
         draft.note(older, "`attn_implementation` decides")
-    elif older is not None:  # the alignment handbook's, before transformers had a word for it
+    elif older is not None:  # a key of the alignment handbook, older than `attn_implementation`
         draft.put("model.attn", "flash2", older)
     for name in ("attn_implementation", "dtype"):
         entry = named.get(name)
@@ -253,18 +248,18 @@ def _attention(draft: Draft, entry: Entry) -> None:
             entry, "the language has no such attention", "write flash_attention_2, sdpa, eager or flex_attention"
         )
     else:
-        kernel = "" if "/" not in str(entry.value) else "a kernel of the Hub: the same algorithm, another build"
+        kernel = "" if "/" not in str(entry.value) else "a kernel of the Hub: another build of the same algorithm"
         draft.put("model.attn", name, entry, kernel)
 
 
 def _dtype(draft: Draft, entry: Entry) -> None:
     value = text(entry)
     if value is None:
-        draft.put("model.dtype", "fp32", entry, "without a dtype transformers 4 loads in fp32")
+        draft.put("model.dtype", "fp32", entry, "transformers 4 loads in fp32 by default")
     elif value == "auto":
         draft.mark(entry, MAPPED, "model.dtype", "the dtype of the checkpoint")
         draft.put("model.dtype", "bf16", entry, "`auto` is the dtype of the checkpoint, nearly always bf16")
-        draft.warn(entry, "`auto` is the dtype of the checkpoint, which is not known here: bf16 is written")
+        draft.warn(entry, "`auto` is the dtype of the checkpoint, which is unknown here: bf16 is written")
     elif value.removeprefix("torch.") in DTYPES:
         draft.put("model.dtype", DTYPES[value.removeprefix("torch.")], entry)
     else:
@@ -272,7 +267,7 @@ def _dtype(draft: Draft, entry: Entry) -> None:
 
 
 def hub(draft: Draft, named: Entries) -> None:
-    """What is pushed to the hub, and where. Unset, the repository is named after the output folder."""
+    """Write what is pushed to the hub, and where; by default the repository is named after the output folder."""
     push = named.get("push_to_hub")
     inside = {
         "hub_model_id": "save.hub.name", "hub_strategy": "save.hub.strategy", "hub_private_repo": "save.hub.private",
@@ -280,8 +275,7 @@ def hub(draft: Draft, named: Entries) -> None:
     }  # fmt: skip
     if push is None or push.off:
         for one in (push, *map(named.get, (*inside, "hub_always_push"))):
-            if one is not None:
-                draft.note(one, "nothing is pushed: `push_to_hub` is not on")
+            draft.note(one, "nothing is pushed: `push_to_hub` is not on")
         return
     draft.put("save.hub", True, push)
     for name, path in inside.items():
@@ -295,37 +289,37 @@ def hub(draft: Draft, named: Entries) -> None:
 
 
 def precision(draft: Draft, why: str) -> None:
-    """The precision where nothing turns one on: 32 bits, or that of narrower weights, which compute as they are."""
-    held, said = draft.settings.get("model.dtype"), draft.settings.get("precision")
-    if held is None or held.text == "fp32" or (said is not None and said.text != "fp32"):
+    """Write the default precision: fp32, or the dtype of narrower weights, which compute in their own dtype."""
+    dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
+    if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):
         draft.default("precision", "fp32", why)
         return
-    if said is not None and said.entry is not None:
-        draft.warn(said.entry, f"weights of {held.text} compute in {held.text} all the same: the spec says so")
-        draft.mark(said.entry, MAPPED, f"precision = {held.text}")
+    if stated is not None and stated.entry is not None:
+        draft.warn(stated.entry, f"weights of {dtype.text} compute in {dtype.text} anyway, and so does the spec")
+        draft.mark(stated.entry, MAPPED, f"precision = {dtype.text}")
     draft.settings.pop("precision", None)
-    draft.put("precision", held.text, None, "the weights compute in their own dtype")
+    draft.put("precision", dtype.text, None, "the weights compute in their own dtype")
 
 
 def follow(draft: Draft) -> None:
-    """What follows other settings: packed rows that no kernel keeps apart, and a step's mean on one process."""
+    """Isolate packed rows by a mask if no kernel keeps them apart."""
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
     apart = attention is not None and attention.text in ("flash2", "flash3")
     if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):
         return
-    draft.put("batch.packing.isolate", "mask", None, "packed rows are kept apart without flash attention, too")
-    draft.warn(packed.entry, "without flash attention packed documents see each other in the source's run, and not in "
-               "the spec's")  # fmt: skip
+    draft.put("batch.packing.isolate", "mask", None, "a mask keeps packed rows apart without flash attention")
+    draft.warn(packed.entry, "without flash attention packed documents attend to each other in the source's run, but "
+               "not in the spec's")  # fmt: skip
 
 
 def stream(draft: Draft) -> bool:
-    """Whether rows are cut off one stream of texts, of which nothing is kept apart."""
+    """Whether packing cuts one stream of texts, whose documents are not kept apart."""
     way = draft.settings.get("batch.packing.strategy")
     return way is not None and way.text == "wrapped"
 
 
 def router(draft: Draft) -> None:
-    """The target adds a router's balancing loss on its own; transformers' Trainer does not unless the model asks."""
+    """Turn off the load-balancing loss of routers, which the target adds and transformers' Trainer does not."""
     facts = registry.find_model(draft.model)
     if (
         facts is not None
@@ -333,4 +327,4 @@ def router(draft: Draft) -> None:
         and "router_aux_loss_coef" in extras.legal_names(draft.stack, "trl", draft.method)
     ):
         draft.extra.setdefault("trl", {}).setdefault("router_aux_loss_coef", "0")
-        draft.defaults.append(Fate("", "", "", 0, MAPPED, "extra trl { router_aux_loss_coef = 0 }", "not asked for"))
+        draft.defaults.append(Fate("", "", "", 0, MAPPED, "extra trl { router_aux_loss_coef = 0 }", "not set"))

@@ -1,78 +1,39 @@
-"""The keys of transformers' TrainingArguments and of TRL's classes: the one table that TRL, Open-R1, the handbook,
-FastChat, LLaMA-Factory and command lines share. A key that decides one setting is read off the schema's `args`."""
+"""Keys of transformers' TrainingArguments and of TRL's classes, for all sources. A key that decides one setting is
+found by the column `args` of the schema."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, boolean, integer, number, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, words
 from xpc.compiler.importing.text.json import unfolded
-from xpc.compiler.importing.text.values import RENAMES, optimizers
+from xpc.compiler.importing.text.values import KEYS, RENAMES, optimizers
 from xpc.compiler.importing.trl import methods as online
 from xpc.compiler.importing.trl import schedule, switches
 from xpc.compiler.language import kinds
 from xpc.compiler.language.schema import TABLE, Setting
 from xpc.compiler.stacks import Stack
 
-Entries = Mapping[str, Entry]
-
 PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
                kinds.DURATION, kinds.SHARE)  # fmt: skip
-OWN = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
-"""Settings of one argument that are read by a function of this module all the same."""
-QUIET = {
-    "do_train": "it is read by example scripts only",
-    "do_predict": "it is read by example scripts only",
-    "log_level": "console output only",
-    "log_level_replica": "console output only",
-    "log_on_each_node": "console output only",
-    "disable_tqdm": "console output only",
-    "overwrite_output_dir": "no trainer reads it; a bundle never overwrites, and resumes what is there",
-    "logging_dir": "trackers write below the output folder",
-    "save_safetensors": "weights are always safetensors",
-    "use_mps_device": "the device is found",
-    "local_rank": "the launcher's, different in each process",
-    "skip_memory_metrics": "reporting only",
-    "half_precision_backend": "there is one backend",
-    "fp16_backend": "there is one backend",
-    "use_legacy_prediction_loop": "there is one loop",
-    "ddp_backend": "nccl on GPUs and gloo on a CPU, from `hardware`",
-    "use_cpu": "the device is `hardware`",
-    "no_cuda": "the device is `hardware`",
-    "dataloader_pin_memory": "how rows reach the GPU, not what they are: a bundle for GPUs pins them",
-    "use_cache": "keys and values are kept for generation alone, and training keeps none",
-    "predict_with_generate": "evaluation computes the loss",
-    "cache_dir": "HF_HOME names the cache at the launch",
-    "use_fast_tokenizer": "tokenizers are the fast ones",
-    "use_auth_token": "HF_TOKEN is set at the launch",
-    "hub_token": "a secret: HF_TOKEN is set at the launch",
-    "low_cpu_mem_usage": "how weights are read, not what they are",
-    "ignore_pad_token_for_loss": "padding is never in the loss",
-}
+COMBINED = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
+"""Settings of one argument that functions of this folder read."""
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
             "accelerator_config")  # fmt: skip
-"""Arguments that transformers reads a mapping of, and a text of JSON, too."""
-PADS = "the dpo of the target pads all the same: this changes speed and memory, not the loss"
-REFUSED = {
-    "torchdynamo": "write `torch_compile`", "fp16_opt_level": "Apex support is gone",
-    "sharded_ddp": "fairscale support is gone", "jit_mode_eval": "it is gone", "use_ipex": "it is gone",
-    "tpu_num_cores": "the hardware is GPUs or CPUs",
-    "neftune_alpha": "write `neftune_noise_alpha`",
-}  # fmt: skip
+"""Arguments that are a mapping, or a mapping as a text of JSON."""
+PADS = "the target's dpo pads anyway: this changes speed and memory, not the loss"
 
 
 def simple(name: str) -> Setting | None:
-    """The setting that one argument decides alone, in the same unit. A method's may have a name in each class."""
+    """The setting that one argument decides alone, in the same unit; a method's setting may have several names."""
     for row in TABLE:
         decides = row.args == (name,) or (row.methods and name in row.args)
-        if decides and row.kind in PLAIN_KINDS and row.path not in OWN and not row.pending:
+        if decides and row.kind in PLAIN_KINDS and row.path not in COMBINED and not row.pending:
             return row
     return None
 
 
 def canonical(entries: Entries) -> dict[str, Entry]:
-    """The entries under the names of the schema."""
+    """The entries, renamed to the names of the schema."""
     out: dict[str, Entry] = {}
     for name, entry in entries.items():
         out.setdefault(RENAMES.get(name, name), unfolded(entry) if name in MAPPINGS else entry)
@@ -80,10 +41,10 @@ def canonical(entries: Entries) -> dict[str, Entry]:
 
 
 def arguments(draft: Draft, entries: Entries) -> None:
-    """Every key of the trainer. Those without a fate afterwards are none of its."""
+    """Give a fate to every key that is the trainer's."""
     for old, new in RENAMES.items():
-        if old != new and old in entries and new in entries:
-            draft.error(entries[old], f"`{new}` on line {entries[new].line} says the same", "keep one of the two")
+        if old in entries and new in entries:
+            draft.error(entries[old], f"`{new}` on line {entries[new].line} is the same setting", "keep one of the two")
     named = canonical(entries)
     for part in (_length, _precision, _optimizer, schedule.schedule, switches.intervals, switches.trackers,
                  switches.checkpointing, switches.packing, switches.switches, switches.hub, switches.accelerator,
@@ -95,7 +56,7 @@ def arguments(draft: Draft, entries: Entries) -> None:
 
 
 def one(draft: Draft, name: str, entry: Entry) -> None:
-    """A key that decides one setting, changes nothing, or belongs under `extra`."""
+    """Read a key that is one setting, irrelevant, refused, or kept under `extra`."""
     row = simple(name)
     if row is not None and row.methods and draft.method not in row.methods:
         if entry.off:
@@ -108,12 +69,10 @@ def one(draft: Draft, name: str, entry: Entry) -> None:
             draft.warn(entry, PADS)
     elif row is not None:
         draft.setting(row.path, entry)
-    elif name in QUIET:
-        draft.note(entry, QUIET[name])
-    elif name in REFUSED and not entry.off:
-        draft.error(entry, REFUSED[name])
-    elif name in REFUSED:
-        draft.note(entry, "it is off")
+    elif name in KEYS.column("irrelevant"):
+        draft.note(entry, KEYS[name].irrelevant)
+    elif name in KEYS.column("refused"):
+        draft.note(entry, "it is off") if entry.off else draft.error(entry, KEYS[name].refused)
     elif not draft.escape("trl", name, entry, _stated(draft.stack, draft.method, name)):
         gone = draft.stack.removed.get(name) or draft.stack.omitted(draft.stack.config(draft.method)).get(name)
         if gone and entry.off:
@@ -143,14 +102,14 @@ def _length(draft: Draft, named: Entries) -> None:
 
 
 def _precision(draft: Draft, named: Entries) -> None:
-    said = {name: named[name] for name in ("bf16", "fp16") if name in named}
-    on = [(name, one) for name, one in said.items() if boolean(one)]
+    present = {name: named[name] for name in ("bf16", "fp16") if name in named}
+    on = [(name, one) for name, one in present.items() if boolean(one)]
     if len(on) == 2:
         draft.error(on[1][1], f"bf16 on line {on[0][1].line} is on, too", "keep one of the two")
         return
-    for name, entry in said.items():
+    for name, entry in present.items():
         if entry.empty or boolean(entry) is False:
-            if not on and not entry.empty and (name == "bf16" or "bf16" not in said or said["bf16"].empty):
+            if not on and not entry.empty and (name == "bf16" or "bf16" not in present or present["bf16"].empty):
                 draft.put("precision", "fp32", entry, f"{name} is off, and nothing else is on")
             else:
                 draft.note(entry, "it is off")

@@ -110,7 +110,7 @@ def test_a_model_is_read_as_its_configuration_has_it(name: str) -> None:
 
 def test_a_data_set_without_a_path_is_one_that_axolotl_fails_at() -> None:
     found = imported(CHAT.replace("path: org/chat", "data_files: [a.jsonl]\n    ds_type: json"), *HARDWARE)
-    assert any("fails at a dataset without a `path`" in one for one in found.messages)
+    assert any("fails for a dataset without a `path`" in one for one in found.messages)
 
 
 def test_a_slice_from_the_first_row_is_one_from_the_beginning() -> None:

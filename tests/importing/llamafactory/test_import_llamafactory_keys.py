@@ -7,10 +7,9 @@ import pytest
 from import_support import HARDWARE, imported
 from jinja2 import Environment
 
-from xpc.compiler.importing.llamafactory import keys
+from xpc.compiler.importing.llamafactory.keys import KEYS
 from xpc.compiler.importing.llamafactory.templates import llamafactory_template, templates
 from xpc.compiler.importing.trl import reader as trlyaml
-from xpc.compiler.stacks import DEFAULT, load
 
 FILE = """\
 model_name_or_path: Qwen/Qwen2.5-7B-Instruct
@@ -27,27 +26,26 @@ DERIVED = {"block_diag_attn", "compute_dtype", "deepspeed_plugin", "fsdp_plugin_
 
 
 def test_every_field_of_the_tools_classes_is_known() -> None:
-    stack = load(DEFAULT)
-    assert stack is not None
-    known = {*trlyaml.known(stack, "sft"), *trlyaml.known(stack, "dpo"), *keys.SAME, *keys.OURS, *keys.IMPOSSIBLE,
-             *keys.QUIET, *keys.KEPT, *keys.SPLIT, *keys.MEGATRON, *keys.FP8}  # fmt: skip
+    drafts = [imported(FILE.replace("stage: sft", f"stage: {stage}"), *HARDWARE).draft for stage in ("sft", "dpo")]
+    known = {*KEYS}.union(*map(trlyaml.known, drafts))
     fields = {name for one in oracle_support.records("llamafactory")[0]["defaults"].values() for name in one}
     assert fields - known == DERIVED
 
 
 def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None:
-    for key, (usual, _, refusal) in keys.FIXED.items():
-        for value in usual:
+    fixed = {key: row for key, row in KEYS.items() if row.usual is not None}
+    assert len(fixed) > 15
+    for key, row in fixed.items():
+        for value in row.usual or ():
             found = imported(FILE + f"{key}: {str(value).lower() if isinstance(value, bool) else value}\n", *HARDWARE)
             assert not found.errors
             assert found.fates[key] == "irrelevant", key
-        switch = keys.WITH.get(key)
-        if refusal and switch is None:
+        if row.refused and not row.needs:
             assert imported(FILE + f"{key}: something else\n", *HARDWARE).draft.wrong, key
-        elif switch is not None:
+        elif row.needs:
             assert imported(FILE + f"{key}: something else\n", *HARDWARE).fates[key] == "irrelevant", key
-            on = "[<a>]" if switch == "add_special_tokens" else "true"
-            assert imported(FILE + f"{switch}: {on}\n{key}: something else\n", *HARDWARE).draft.wrong, key
+            on = "[<a>]" if row.needs == "add_special_tokens" else "true"
+            assert imported(FILE + f"{row.needs}: {on}\n{key}: something else\n", *HARDWARE).draft.wrong, key
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ def test_a_script_with_variables_continuations_and_comments():
         ("echo hello", "no training command"),
         ("torchrun a.py --x 1\ntorchrun b.py --x 1", "2 training commands"),
         ("torchrun a.py --x 'open", "a quote is not closed"),
-        ("torchrun sft.py --learning_rate 1 --learning_rate 2", "stands twice"),
-        ("trl sft --config nowhere.yaml", "is not there"),
+        ("torchrun sft.py --learning_rate 1 --learning_rate 2", "is given twice"),
+        ("trl sft --config nowhere.yaml", "does not exist"),
     ],
 )
 def test_what_cannot_be_read(text, said):
@@ -215,7 +215,7 @@ def test_a_file_of_llamafactory_with_values_of_the_command(tmp_path: Path) -> No
     assert not found.draft.wrong, found.messages
     assert found.arguments["learning_rate"] == 1e-6
     assert found.arguments["per_device_train_batch_size"] == 2
-    with pytest.raises(Unreadable, match="no `key=value`"):
+    with pytest.raises(Unreadable, match="is not `key=value`"):
         imported("llamafactory-cli train run.yaml again\n", *HARDWARE, name="train.sh", root=str(tmp_path))
     with pytest.raises(Unreadable, match="no training command"):
         imported("llamafactory-cli export run.yaml\n", *HARDWARE, name="train.sh", root=str(tmp_path))

@@ -1,0 +1,169 @@
+"""The key tables of the sources: TOML files of one shape, a row for each key that an import treats by its name alone.
+
+    cutoff_len = { renamed = "max_length" }
+    plot_loss = { irrelevant = "metrics are written anyway" }
+    badam_mode = { refused = "the language has no such optimizer", needs = "use_badam" }
+
+Keys that a reader looks up need no row: `Lookups` records them. A key has a `read` row where a reader looks it up only
+under a condition, or where TRL's reader would take it for an argument of TRL's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+
+from xpc.grammar.record import field, fields, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from xpc.compiler.importing.draft import Draft
+    from xpc.compiler.importing.text.entries import Entry
+
+FATES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag")
+"""A row has at least one of these columns."""
+
+
+class MalformedTable(Exception):
+    """A key table that has an unknown column, a value of the wrong type, or a row without a fate."""
+
+
+@record
+class Key:
+    """The row of a key; an empty column does not apply to it.
+
+    `setting` is the path of a setting with the same meaning and unit; `renamed` the key's name in TRL, or in a file
+    that the table names; `read` the settings that a reader makes of it. `irrelevant`, `comment` and `refused` are the
+    reasons why it changes nothing, why the spec keeps it in a comment, and why it is an error unless it is off (`help`
+    says what to write instead). `usual` are the values that a bundle has anyway: they are irrelevant, and all others
+    refused. `needs` is the key, or the `key: value`, without which no tool reads this one. `values` translates the
+    key's values, and a `flag` is an option without a value.
+    """
+
+    setting: str = ""
+    renamed: str = ""
+    read: str = ""
+    irrelevant: str = ""
+    comment: str = ""
+    refused: str = ""
+    help: str = ""
+    needs: str = ""
+    usual: tuple[object, ...] | None = None
+    values: Mapping[str, str] = field(factory=dict)
+    flag: bool = False
+
+
+TYPES = {"usual": list, "values": dict, "flag": bool}
+"""Columns that hold something else than a text."""
+
+
+class KeyTable(Mapping[str, Key]):
+    """The rows of a table, in the order of its file."""
+
+    def __init__(self, rows: Mapping[str, Key]) -> None:
+        self.rows = rows
+
+    def __getitem__(self, name: str) -> Key:
+        return self.rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, name: str) -> dict[str, str]:
+        """The keys that have a column, with its text; not those with `usual` values for `irrelevant` and `refused`."""
+        return {
+            key: getattr(row, name)
+            for key, row in self.rows.items()
+            if getattr(row, name) and (name not in ("irrelevant", "refused") or row.usual is None)
+        }
+
+    def block(self, name: str) -> KeyTable:
+        """The rows of `name.KEY`, under KEY: those of a mapping in the file."""
+        head = f"{name}."
+        return KeyTable({key.removeprefix(head): row for key, row in self.rows.items() if key.startswith(head)})
+
+    def note_irrelevant(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
+        """Note each key that changes nothing; for a mapping, each key inside it."""
+        for key, why in self.column("irrelevant").items():
+            if key in entries:
+                for one in entries[key].mapping.values() or [entries[key]]:
+                    draft.note(one, why)
+
+    def apply_usual(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
+        """Give its fate to each key that a bundle has one value of."""
+        for key, row in self.rows.items():
+            entry = entries.get(key) if row.usual is not None else None
+            if entry is not None and (entry.empty or is_usual(row, entry)):
+                draft.note(entry, row.irrelevant)
+            elif entry is not None and row.refused and has_needed(entries, row.needs):
+                draft.error(entry, row.refused, row.help)
+
+    def note_unneeded(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
+        """Note each key that no tool reads in this file, because the key that it needs is not on."""
+        for key, needs in self.column("needs").items():
+            if key in entries and not has_needed(entries, needs):
+                draft.note(entries[key], f"nothing reads it without `{needs}`")
+
+
+def is_usual(row: Key, entry: Entry) -> bool:
+    """Whether a value is one that a bundle has anyway; command lines have numbers and truth values as texts."""
+    from xpc.compiler.importing.text.entries import boolean, number
+
+    usual = row.usual or ()
+    if not isinstance(entry.value, str):
+        return entry.value in usual
+    return any(
+        one == (boolean(entry) if isinstance(one, bool) else entry.value if isinstance(one, str) else number(entry))
+        for one in usual
+    )
+
+
+def has_needed(entries: Mapping[str, Entry], needs: str) -> bool:
+    """Whether a file has what a row needs: a key that is on, or a `key: value`. True for a row that needs nothing."""
+    key, colon, value = needs.partition(": ")
+    if not key:
+        return True
+    return key in entries and (str(entries[key].value).lower() == value if colon else not entries[key].off)
+
+
+def read_toml(name: str) -> dict[str, dict[str, Any]]:
+    """A TOML file of this folder, such as `torchtune/datasets.toml`."""
+    import tomllib
+
+    with open(os.path.join(os.path.dirname(__file__), name), "rb") as handle:
+        return tomllib.load(handle)
+
+
+@cache
+def load(name: str) -> KeyTable:
+    """The key table of a file of this folder, such as `axolotl/keys.toml`. Raises MalformedTable."""
+    return table(read_toml(name), name)
+
+
+def table(rows: Mapping[str, object], name: str) -> KeyTable:
+    """A key table from the plain rows of its file. Raises MalformedTable, which names the file and the row."""
+    return KeyTable({key: _row(one, f"{name}: `{key}`") for key, one in rows.items()})
+
+
+def _row(row: object, place: str) -> Key:
+    if not isinstance(row, dict):
+        raise MalformedTable(f"{place} is not a table of columns")
+    columns = fields(Key)
+    for column, value in row.items():
+        if column not in columns:
+            raise MalformedTable(f"{place} has no such column as `{column}`: the columns are {', '.join(columns)}")
+        kind = TYPES.get(column, str)
+        if not isinstance(value, kind):
+            raise MalformedTable(f"{place}: `{column}` takes a {kind.__name__}, not {value!r}")
+    if not any(row.get(column) for column in FATES):
+        raise MalformedTable(f"{place} has no fate: it takes one of {', '.join(FATES)}")
+    if "usual" in row and not row.get("irrelevant"):
+        raise MalformedTable(f"{place}: `usual` values need a reason why they are `irrelevant`")
+    return Key(**{**row, **({"usual": tuple(row["usual"])} if "usual" in row else {})})
