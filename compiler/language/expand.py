@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import Advisor, GetAdvisor, UnknownName
 from xpc.compiler.language.expand_data import DataBlocks, Operand
 from xpc.compiler.language.items import Item, Swept, Written
 from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
@@ -26,18 +27,18 @@ def _is_repository(value: Value) -> bool:
     return isinstance(value, String) or (isinstance(value, Ref) and value.name not in said)
 
 
-def expand(file: File, evaluated: frozenset[str] = frozenset()) -> Written:
+def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> Written:
     """Flatten one file. Problems are collected in the result; the file's bases are not read here.
 
-    `evaluated` are the names of `data` blocks that are evaluated on, and not trained on.
+    `evaluated` are the names of `data` blocks that are evaluated on, and not trained on. `advisor` is asked for
+    suggestions if the file has mistakes.
     """
-    return _Expander(file, evaluated).run()
+    return _Expander(file, evaluated, advisor).run()
 
 
 class _Expander(DataBlocks):
-    def __init__(self, file: File, evaluated: frozenset[str] = frozenset()) -> None:
-        super().__init__(file)
-        self.evaluated = evaluated
+    def __init__(self, file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> None:
+        super().__init__(file, evaluated, advisor)
         self.choices = schema.bare_choices()
         self.header = False
         self.unknowns = 0
@@ -103,9 +104,9 @@ class _Expander(DataBlocks):
             counted = isinstance(last, Setting) and isinstance(last.value, Number)
             switch = isinstance(last, Ref) and isinstance(node, Ref) and node.name in SWITCHED
             if last is not None and isinstance(node, Ref) and (counted or switch):
-                from xpc.compiler.suggest.without_equals import behind  # a name may follow a setting, and rarely does
+                from xpc.compiler.language.missing_equals import followed_by  # rare: a name after a setting
 
-                found = behind(last, node, self.file.source.text)
+                found = followed_by(last, node, self.file.source.text)
                 if found is not None:
                     kept = kept if counted else kept[:-1]
                     self.problem("XP104", found.message, found.span, help=found.help, edit=found.form)
@@ -124,19 +125,19 @@ class _Expander(DataBlocks):
         elif isinstance(node, Count) and clause is None:
             self.add("hardware", node, node.span)
         elif clause == "eval" and isinstance(node, Ref | String | List):
-            form = self.one_word(clause, node) or f"data = {self.typed(node.span)}"
+            form = self.implied_setting(clause, node) or f"data = {self.typed(node.span)}"
             edit = form if len(form) < 60 else None
             message = f"`eval` has no value of its own: {'the rows are `data`' if form[0] == 'd' else 'write when'}"
             self.problem("XP104", message, node.span, help=f"write `eval {{ {form} }}`", edit=edit)
         elif not (isinstance(node, Number) and self.is_reported(node)):
-            form = self.one_word(clause or "", node)
+            form = self.implied_setting(clause or "", node)
             help, message = f"write `{form or 'name=value'}`", f"`{self.typed(node.span)}` is a value without a setting"
             self.problem("XP104", message, node.span, help=help, edit=form or None)
 
-    def one_word(self, clause: str, node: Value) -> str:
-        from xpc.compiler.suggest.without_equals import one_word  # only a wrong spec pays for it
+    def implied_setting(self, clause: str, node: Value) -> str:
+        from xpc.compiler.language.missing_equals import implied_setting  # only a wrong spec pays for it
 
-        return one_word(clause, self.typed(node.span))
+        return implied_setting(clause, self.typed(node.span))
 
     def options(self, options: tuple[Operand, ...]) -> None:
         """The items of `with`. What stands behind a name is its value and its settings, as on a line of the body:
@@ -199,9 +200,9 @@ class _Expander(DataBlocks):
 
     def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
         """A clause's items without `every 100`, which is reported."""
-        from xpc.compiler.suggest.without_equals import parted  # of a flag on a clause's line, this finds nothing
+        from xpc.compiler.language.missing_equals import unmarked_values  # only settings before a value reach this
 
-        kept, found = parted(clause, body, self.file.source.text)
+        kept, found = unmarked_values(clause, body, self.file.source.text)
         for one in found:
             message = f"`{one.form.partition('=')[0]}` takes its value behind `=`"
             self.problem("XP104", message, one.span, help=f"write `{one.form}`", edit=one.form)
@@ -232,9 +233,7 @@ class _Expander(DataBlocks):
                 typed = self.typed(node.value.span)
                 help = "write `train " + (f"MODEL on {typed}`" if name.text == "data" else f"{typed} on DATA`")
             elif isinstance(node.value, Ref):
-                from xpc.compiler.suggest.meaning import switch  # `memory = gradient_checkpointing`
-
-                help = switch(name.text, node.value.name) or help
+                help = self.advisor().clause_switch(name.text, node.value.name) or help
             self.problem("XP104", f"`{name.text}` is a clause, not a setting", name.span, help=help)
         elif path == "track" and isinstance(node.value, Call):
             self.head("track", [node.value], node.span)
@@ -259,19 +258,17 @@ class _Expander(DataBlocks):
 
     def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
         """Report a name that is none, and return what to write for it alone."""
-        from xpc.compiler.suggest.misplaced import misnamed  # only a misspelt spec pays for it
-        from xpc.compiler.suggest.typed_form import Said
-
         typed = None if value is None else self.typed(value.span)
-        said = misnamed(Said(name.text, clause, value, typed, self.label(name.span), self.header), self.unknowns)
+        unknown = UnknownName(name.text, clause, value, typed, self.label(name.span), self.header)
+        found = self.advisor().unknown_name(unknown, self.unknowns)
         self.unknowns += 1
-        self.out.meant.update(said.meant)
-        whole = Span(name.span.start, value.span.end) if said.whole and value is not None else name.span
-        cut = said.whole and value is not None and value.span.end - value.span.start > len(typed or "")
-        edits = () if said.edit is None or cut else (Edit(whole, said.edit),)
-        label = self.label(name.span, said.text)
-        self.problems.report(said.code, said.message, label, help=said.help, edits=edits)
-        return None if said.whole else said.edit
+        self.out.intended.update(found.intended)
+        replaced = Span(name.span.start, value.span.end) if found.replaces_value and value is not None else name.span
+        cut = found.replaces_value and value is not None and value.span.end - value.span.start > len(typed or "")
+        edits = () if found.edit is None or cut else (Edit(replaced, found.edit),)
+        label = self.label(name.span, found.text)
+        self.problems.report(found.code, found.message, label, help=found.help, edits=edits)
+        return None if found.replaces_value else found.edit
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
         """A name with what follows it: a clause, a flag and its settings, or a bare choice and its clause's."""
@@ -313,13 +310,11 @@ class _Expander(DataBlocks):
         elif len(body) == 1 and not isinstance(body[0], Setting | Clause):
             self.without_equals(text, body[0], Span(name.span.start, body[0].span.end))
         else:
-            self.valueless(row, name, body, span)
+            self.missing_value(row, name, body, span)
 
-    def valueless(self, row: schema.Setting, name: Name, body: list[Operand | Clause], span: Span) -> None:
+    def missing_value(self, row: schema.Setting, name: Name, body: list[Operand | Clause], span: Span) -> None:
         """Report a setting or a clause alone, or with a block instead of its value."""
-        from xpc.compiler.suggest.block_values import valueless  # only a wrong spec pays for it
-
-        message, place, help, edit = valueless(row, name, body, span, self.file.source)
+        message, place, help, edit = self.advisor().missing_value(row, name, body, span, self.file.source)
         self.problem("XP104", message, place, f"expected {row.kind.phrase}", help=help, edit=edit)
 
     def inside(self, body: list[Operand | Clause], clause: str) -> None:
@@ -387,7 +382,7 @@ class _Expander(DataBlocks):
                 self.second(clause, heads)
             self.add(clause, List(whole, tuple(heads)) if many else first, whole)
         elif row is not None and not rest:
-            self.valueless(row, Name(span, clause), [], span)
+            self.missing_value(row, Name(span, clause), [], span)
         self.inside(rest, clause)
 
     def second(self, clause: str, heads: list[Value]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import GetAdvisor
 from xpc.compiler.language.items import Collector, Evaluated, Item, Row, Written
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.nearest import nearest
@@ -29,9 +30,9 @@ class DataBlocks(Collector):
     `evaluated` are the names of blocks that are evaluated on, `outer` the names that stand for one setting anywhere.
     """
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, evaluated: frozenset[str], advisor: GetAdvisor) -> None:
         super().__init__(file)
-        self.evaluated: frozenset[str] = frozenset()
+        self.evaluated, self.advisor = evaluated, advisor
         self.outer = schema.outer_names()
 
     def statement(self, node: Setting | Clause, clause: str | None) -> None:
@@ -162,11 +163,9 @@ class DataBlocks(Collector):
 
     def taken(self, value: Value) -> str:
         """A weight of a mixture as `take`, which is a share of the source's own rows."""
-        from xpc.compiler.suggest.converted_values import reworded  # only a wrong spec pays for it
-
         typed = self.typed(value.span)
         name = "ratio" if "." in typed else ""
-        return f"take = {reworded(schema.SOURCE_SETTINGS['take'], name, value, typed) or typed}"
+        return f"take = {self.advisor().share_of_rows(name, value, typed) or typed}"
 
 
 def _flag(part: Operand | Clause) -> str | None:

@@ -54,7 +54,7 @@ class Evaluated:
 @mutable
 class Written:
     """What one file says. `data_name` is the name of its `data` block; `blocks` are those that are evaluated on;
-    `meant` are settings that misspelt names stand for."""
+    `intended` are settings that misspelt names stand for."""
 
     source: Source
     train: Train | None = None
@@ -65,7 +65,7 @@ class Written:
     extra: dict[str, dict[str, Item]] = field(factory=dict)
     problems: Problems = field(factory=Problems)
     sweep: Swept | None = None
-    meant: set[str] = field(factory=set)
+    intended: set[str] = field(factory=set)
 
 
 class Reporter:

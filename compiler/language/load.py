@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.files.workspace import BASES, Workspace
+from xpc.compiler.language.advisor import Advisor, GetAdvisor
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.items import BASE, SPEC, Evaluated, Item, Row, Swept, Written
@@ -23,9 +24,9 @@ class Loaded:
 
     `files` are the spec and its bases, the spec first; `broken` says that a part of it could not be read, so that what
     is missing may have been written. `sweep` is the block of the nearest file that has one, `beside` what that file
-    states too and `over` what the files that extend it state; `meant` are settings that misspelt names stand for, so
+    states too and `over` what the files that extend it state; `intended` are settings that misspelt names stand for, so
     that nothing is said of their absence; `member` is the name of the one run of a sweep that this
-    is, and `model_source` where its model is named.
+    is, `model_source` where its model is named, and `advisor` is asked for suggestions.
     """
 
     file: File
@@ -45,14 +46,15 @@ class Loaded:
     beside: dict[str, Item] = field(factory=dict)
     over: set[str] = field(factory=set)
     member: str = ""
-    meant: set[str] = field(factory=set)
+    intended: set[str] = field(factory=set)
     model_source: Source | None = None
+    advisor: GetAdvisor = Advisor
 
 
-def load(source: Source, workspace: Workspace) -> Loaded:
+def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) -> Loaded:
     """Parse a spec and every base of it; a child replaces setting by setting, lists and source rows replace whole."""
     file, problems = parse(source)
-    out = Loaded(file, problems=Problems(problems), broken=bool(problems))
+    out = Loaded(file, problems=Problems(problems), broken=bool(problems), advisor=advisor)
     chain = [file]
     seen = [source.name]
     while chain[-1].extends is not None:
@@ -83,7 +85,7 @@ def load(source: Source, workspace: Workspace) -> Loaded:
     out.files = chain
     apart = _evaluated(chain)
     for depth, one in reversed(list(enumerate(chain))):
-        overlay(out, expand(one, apart), SPEC if depth == 0 else BASE)
+        overlay(out, expand(one, apart, advisor), SPEC if depth == 0 else BASE)
     return out
 
 
@@ -113,7 +115,7 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
 def overlay(out: Loaded, written: Written, kind: str) -> None:
     """Lay what a file says over what its bases say."""
     out.problems += written.problems
-    out.meant |= written.meant
+    out.intended |= written.intended
     written.items.pop("sweep", None)
     if written.sweep is not None:
         out.sweep, out.sweep_kind, out.beside, out.over = written.sweep, kind, dict(written.items), set()

@@ -99,7 +99,7 @@ class _Resolver:
 
             evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
         extra = extra_values(self.loaded.extra, stack, text_of(self.values, "method") or "sft", self.problems)
-        wrong = frozenset(path for path in {*loaded.items, *loaded.meant} if path not in self.values)
+        wrong = frozenset(path for path in {*loaded.items, *loaded.intended} if path not in self.values)
         if any(one.code == "XP110" for one in self.problems):
             wrong |= {"data"}
         stem = (self.workspace.named or loaded.file.source.name).rpartition("/")[2].removesuffix(".xp")

@@ -89,7 +89,7 @@ class _Reader(Reporter):
     def __init__(self, loaded: Loaded) -> None:
         assert loaded.sweep is not None
         self.loaded, self.swept = loaded, loaded.sweep
-        self.expander = _Expander(self.swept.file)
+        self.expander = _Expander(self.swept.file, advisor=loaded.advisor)
         self.source = self.swept.file.source
         self.out = Grid(self.source, self.swept.label)
 

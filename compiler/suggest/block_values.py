@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.converted_values import NUMBER
 from xpc.compiler.suggest.example import example
-from xpc.compiler.suggest.typed_form import Said, meant_value
+from xpc.compiler.suggest.typed_form import meant_value
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, Name, Number, Ref, Setting, String, Value
@@ -21,7 +22,7 @@ from xpc.grammar.tree import Clause, Name, Number, Ref, Setting, String, Value
 LISTS = ("weighted", "names", "choices", "targets", "tasks", "sources")
 
 
-def valueless(
+def missing_value(
     row: schema.Setting, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
 ) -> tuple[str, Span, str, str | None]:
     """What to say of a setting alone, or with a block instead of its value: message, place, help and edit."""
@@ -69,6 +70,6 @@ def _of_one(row: schema.Setting, body: Sequence[Setting | Clause | Value], sourc
     if not isinstance(one, Setting):
         return None
     label = Label(source, one.span)
-    value = meant_value(row, Said(f"{row.name}_{one.name.text}", None, one.value, typed[0], label))
+    value = meant_value(row, UnknownName(f"{row.name}_{one.name.text}", None, one.value, typed[0], label))
     wrong = value == typed[0] and isinstance(convert(row, Item(row.path, one.value, label)), Wrong)
     return None if wrong else value

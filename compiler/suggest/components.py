@@ -7,10 +7,10 @@ for a misspelt spec.
 from __future__ import annotations
 
 from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.extra_form import passed
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
-from xpc.compiler.suggest.typed_form import Said
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref
 
@@ -25,7 +25,7 @@ CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "
 """Last words before the class of a component: `optimizer._component_: torch.optim.AdamW`."""
 
 
-def _by_its_class(said: Said) -> Said | None:
+def _by_its_class(said: UnknownName) -> UnknownName | None:
     """A component with its class, where the language has a choice for it; the class without the modules around it."""
     name, _, last = said.name.rpartition(".")
     meant = meaning(name) if last in CLASSES and name and said.node is not None else None
@@ -36,7 +36,7 @@ def _by_its_class(said: Said) -> Said | None:
     return evolve(said, name=name, typed=text, node=Ref(said.node.span, text))
 
 
-def by_its_end(said: Said) -> Said | None:
+def by_its_end(said: UnknownName) -> UnknownName | None:
     """What was typed by the longest end of its name that something is called, or None."""
     component = _by_its_class(said)
     if component is not None:

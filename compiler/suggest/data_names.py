@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from xpc.compiler import registry
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.sentence import FILES, REPOSITORY
-from xpc.compiler.suggest.typed_form import Said
 from xpc.grammar.tree import Count, Number
 
 BEHIND = {"split": "[{}]", "subset": ":{}", "config": ":{}", "revision": "@{}", "name": ":{}"}
@@ -25,7 +25,7 @@ TAKEN = "how many of its own rows, or which share of them"
 SHARE = r"\d+(?:\.\d+)?(?:%|k|M|Ki|Mi)?"
 
 
-def of_data(said: Said) -> str | None:
+def of_data(said: UnknownName) -> str | None:
     """What to write instead, or None where the name is none of these."""
     name = said.name
     if name in PARTS:
@@ -68,7 +68,7 @@ def _quoted(source: str) -> str:
     return f'"{source}"' if FILES.fullmatch(source) else source
 
 
-def _beside(said: Said) -> dict[str, str]:
+def _beside(said: UnknownName) -> dict[str, str]:
     """The settings of the block that the name stands in, as they are typed, and the name's own."""
     text, place = said.label.source.text, said.label.span.start
     inside = text[text.rfind("{", 0, place) + 1 : (text.find("}", place) + 1 or len(text) + 1) - 1]

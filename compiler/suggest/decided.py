@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.meaning import Meaning, choice
-from xpc.compiler.suggest.typed_form import Said, meant_value
+from xpc.compiler.suggest.typed_form import meant_value
 
 
 def not_chosen(row: Setting, choice: str) -> str:
@@ -16,7 +17,7 @@ def not_chosen(row: Setting, choice: str) -> str:
     return f"leave it out, or write another choice of `{row.path}`: {others}"
 
 
-def decided(row: Setting, said: Said, meant: Meaning) -> str | None:
+def decided(row: Setting, said: UnknownName, meant: Meaning) -> str | None:
     """The value to write: what the name decides, what was typed where that is legal, or what it means in our form.
 
     Of a name that was typed without a value, an example. None where nothing that was typed could be meant.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from xpc.compiler.language import extras, schema
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.values import plain_value
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.meaning import meaning
-from xpc.compiler.suggest.typed_form import Said, meant_value, typed, written
+from xpc.compiler.suggest.typed_form import meant_value, typed, written
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.nearest import nearest
 from xpc.grammar.record import evolve
@@ -168,7 +169,7 @@ def _edit(item: Item, name: str, near: str | None) -> Edit | None:
     return None
 
 
-def _said(item: Item, name: str) -> Said:
+def _said(item: Item, name: str) -> UnknownName:
     node = item.node
     typed = None if node is None else item.label.source.slice(node.span)[:60]
-    return Said(name, None, node, typed, item.label)
+    return UnknownName(name, None, node, typed, item.label)

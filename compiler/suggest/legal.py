@@ -78,9 +78,9 @@ def answer(wrong: Wrong) -> Diagnostic:
     if form is not None:
         return report(wrong.code, wrong.message, at, help=f"write `{form}`", edits=(Edit(item.label.span, form),))
     if row.path == "save":
-        from xpc.compiler.suggest.without_equals import one_word
+        from xpc.compiler.language.missing_equals import implied_setting
 
-        form = one_word("save", typed)
+        form = implied_setting("save", typed)
         if form:
             return report(wrong.code, wrong.message, at, help=f"write `save({form})`, or a path in double quotes")
     inner = f"{row.path}.{typed}"

@@ -6,6 +6,7 @@ import re
 
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.extras import ONLY_FSDP1
 from xpc.compiler.language.items import Item
@@ -25,8 +26,8 @@ from xpc.compiler.suggest.meaning import NEVER, SAME, Meaning, meaning, nearest_
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason, reason
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import held_out, named_by_value, named_outside, sentence
-from xpc.compiler.suggest.typed_form import Said, typed, value_of, written
-from xpc.grammar.record import evolve, record
+from xpc.compiler.suggest.typed_form import typed, value_of, written
+from xpc.grammar.record import evolve
 from xpc.grammar.tree import String
 
 MOST = 50
@@ -43,33 +44,17 @@ HEADER = "it begins the spec: `train MODEL on DATA for 3 epochs`"
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
 
-@record
-class Misnamed:
-    """A finding without its place: code, message, the label's text, a help and an edit.
-
-    The edit replaces the name, or with `whole` the name and its value. `meant` is the path of the setting that it is.
-    """
-
-    code: str
-    message: str
-    text: str = ""
-    help: str = ""
-    edit: str | None = None
-    whole: bool = False
-    meant: tuple[str, ...] = ()
-
-
-def misnamed(said: Said, count: int = 0) -> Misnamed:
+def unknown_name(said: UnknownName, count: int = 0) -> Suggestion:
     """The finding for a name. `count` is how many the file had before."""
     if count >= MOST:
-        return Misnamed("XP101", f"`{said.name[:60]}` is not a setting", help=REFERENCE)
+        return Suggestion("XP101", f"`{said.name[:60]}` is not a setting", help=REFERENCE)
     return _outside(said) if said.clause is None else _inside(said, said.clause)
 
 
-def _outside(said: Said) -> Misnamed:
+def _outside(said: UnknownName) -> Suggestion:
     name = said.name
     if name == "train":
-        return Misnamed("XP101", "`train` is not a setting", help=HEADER)
+        return Suggestion("XP101", "`train` is not a setting", help=HEADER)
     if name in schema.SOURCE_SETTINGS and f"data.{name}" not in schema.BY_PATH:
         return _of_a_source(said)
     if (share := held_out(said)) is not None:
@@ -80,47 +65,51 @@ def _outside(said: Said) -> Misnamed:
     if rows and not (exact is not None and (special or exact.path.startswith("train"))):
         ways = [written(row, said) for row in rows]
         alone = ways[0] if len(ways) == 1 else None
-        return Misnamed(
-            "XP102", f"`{name[:60]}` belongs inside a clause", help="write " + either(ways), edit=alone, whole=True
+        return Suggestion(
+            "XP102",
+            f"`{name[:60]}` belongs inside a clause",
+            help="write " + either(ways),
+            edit=alone,
+            replaces_value=True,
         )
     path = schema.bare_choices().get(name)
     if path is not None:
         no = (said.typed or "").strip('"').lower() in NO
-        return Misnamed(
+        return Suggestion(
             "XP104",
             f"`{name[:60]}` is a choice of `{path}`, and takes no value",
             help=not_chosen(schema.BY_PATH[path], name)
             if no
             else f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`",
             edit=None if no else name,
-            whole=True,
+            replaces_value=True,
         )
     return _unknown(said, None)
 
 
-def _inside(said: Said, clause: str) -> Misnamed:
+def _inside(said: UnknownName, clause: str) -> Suggestion:
     name = said.name
     message = f"`{name[:60]}` is not a setting of `{clause}`"
     if name == "train":
-        return Misnamed("XP102", message, help=HEADER)
+        return Suggestion("XP102", message, help=HEADER)
     if clause in schema.BY_PATH and schema.BY_PATH[clause].kind is FLAG and _is_beside(name, clause):
-        return Misnamed(
+        return Suggestion(
             "XP102",
             f"`{name[:60]}` is not a setting of `{clause.rpartition('.')[2]}`",
             help=f"write `{name}` on the next line, or after a comma where the block stands on one line",
         )
     instead = of_data(said) if clause == "data" else None
     if instead is not None:
-        return Misnamed("XP101", message, help=instead)
+        return Suggestion("XP101", message, help=instead)
     form = named_outside(said, clause)
     if form is not None:
-        return Misnamed("XP102", message, help=form)
+        return Suggestion("XP102", message, help=form)
     chosen = chosen_head(clause, name, said.node, said.typed)
     if chosen is not None:
-        return Misnamed("XP102", message, help=f"write `{clause} {chosen}`")
+        return Suggestion("XP102", message, help=f"write `{clause} {chosen}`")
     if clause == "data" and name in BEHIND:
         value = (said.typed or "...").strip('"')
-        return Misnamed(
+        return Suggestion(
             "XP102",
             f"{message}: it stands behind the dataset's name",
             help=f"write `SOURCE{BEHIND[name].format(value)}` on the source's line",
@@ -130,7 +119,7 @@ def _inside(said: Said, clause: str) -> Misnamed:
         return _suggested(said, message, alone, alone, inside=True)
     told = advice(f"{clause} {name}", said.typed or "")
     if told is not None:
-        return Misnamed("XP101", message, help=told)
+        return Suggestion("XP101", message, help=told)
     together = meaning(f"{clause} {name}", exact=True)  # `limit` in `save` is `save_limit`, and not that of a source
     if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
         if together is None or not _is_in(together.path, clause):
@@ -156,25 +145,25 @@ def _inside(said: Said, clause: str) -> Misnamed:
     if name in schema.CLAUSES:
         row = schema.BY_PATH.get(name)
         form = f"{name} {value_of(row, said)}" if row is not None and said.typed and row.kind is not FLAG else name
-        return Misnamed("XP102", message, help=f"write `{form}` on a line of its own, outside of `{clause}`")
+        return Suggestion("XP102", message, help=f"write `{form}` on a line of its own, outside of `{clause}`")
     if path is not None:
         home = path.partition(".")[0]
-        return Misnamed("XP102", message, help=f"it belongs to `{home}`: write `{name}` outside of `{clause}`")
+        return Suggestion("XP102", message, help=f"it belongs to `{home}`: write `{name}` outside of `{clause}`")
     if rows[0].path.startswith("train."):
-        return Misnamed("XP102", message, help=f"write `for {value_of(rows[0], said)} {name}` in the first line")
+        return Suggestion("XP102", message, help=f"write `for {value_of(rows[0], said)} {name}` in the first line")
     home, forms = rows[0].path.partition(".")[0], [written(row, said) for row in rows]
     if home == clause and len(rows) == 1:  # of a block inside of this one
         return _suggested(said, message, written(rows[0], said), inside=True)
     where = f"it belongs to `{home}`: " if len(rows) == 1 else ""
-    meant_there = (rows[0].path,) if len(rows) == 1 else ()
-    return Misnamed("XP102", message, help=f"{where}write {either(forms)} outside of `{clause}`", meant=meant_there)
+    intended = (rows[0].path,) if len(rows) == 1 else ()
+    return Suggestion("XP102", message, help=f"{where}write {either(forms)} outside of `{clause}`", intended=intended)
 
 
-def _of_a_source(said: Said) -> Misnamed:
+def _of_a_source(said: UnknownName) -> Suggestion:
     """The finding for a setting of a source, which stands behind it in the data block."""
     where = " for each source" if said.clause == "data" else " in the `data` block, for each source"
     help = f"write `SOURCE({said.name}={said.typed or '...'})`{where}"
-    return Misnamed("XP102", f"`{said.name}` belongs to a source", help=help)
+    return Suggestion("XP102", f"`{said.name}` belongs to a source", help=help)
 
 
 def _is_beside(name: str, flag: str) -> bool:
@@ -187,19 +176,19 @@ def _is_in(path: str, clause: str) -> bool:
     return path.rpartition(".")[0] == clause
 
 
-def _unknown(said: Said, clause: str | None) -> Misnamed:
+def _unknown(said: UnknownName, clause: str | None) -> Suggestion:
     name = said.name
     message = f"`{name[:60]}` is not a setting " + (f"of `{clause}`" if clause else "of the language")
     if clause is None and name in stacks.names():
-        return Misnamed("XP101", f"`{name}` is a target", help=f"write `target={name}`", edit=f"target={name}")
+        return Suggestion("XP101", f"`{name}` is a target", help=f"write `target={name}`", edit=f"target={name}")
     lower = name.lower()
     if lower != name and clause is None and lower in _bare():
-        return Misnamed("XP101", message, f"did you mean `{lower}`?", f"write `{lower}`", lower)
+        return Suggestion("XP101", message, f"did you mean `{lower}`?", f"write `{lower}`", lower)
     if clause is None and (said.typed or "").endswith('.xp"'):  # `import "base.xp"`, `include "base.xp"`
-        return Misnamed("XP101", message, help=f"write `extends {said.typed}`, above the sentence and all clauses")
+        return Suggestion("XP101", message, help=f"write `extends {said.typed}`, above the sentence and all clauses")
     told = advice(name, said.typed or "")
     if told is not None:
-        return Misnamed("XP101", message, help=told)
+        return Suggestion("XP101", message, help=told)
     meant = meaning(name, clause, valued=said.node is not None)
     exact = meant is not None and meant.likeness >= SAME
     if exact and meant is not None and meant.likeness < 1.0:  # the same by its words alone: `eval_iters`
@@ -223,7 +212,7 @@ def _unknown(said: Said, clause: str | None) -> Misnamed:
     if not exact:
         form = named_by_value(said)
         if form is not None:
-            return Misnamed("XP101", message, help=f"write `{form}`: {NAMED_THERE}")
+            return Suggestion("XP101", message, help=f"write `{form}`: {NAMED_THERE}")
     if meant is None or not exact:
         other = nearest_elsewhere(name)
         if other is not None and (meant is None or other[1] > meant.likeness):
@@ -231,34 +220,34 @@ def _unknown(said: Said, clause: str | None) -> Misnamed:
     methods = methods_with(name)
     if methods and (not exact or (meant is not None and meant.path == "method")):  # `dapo` is grpo's, as a loss
         form = f"loss={name}"
-        return Misnamed("XP101", message, help=f"write `{form}`, which `method` {', '.join(methods[:3])} reads")
+        return Suggestion("XP101", message, help=f"write `{form}`, which `method` {', '.join(methods[:3])} reads")
     if meant is None:
         names = [row.name for row in schema.children(clause)] if clause else []
         listed = ", ".join(names[:12])
         help = f"`{clause}` has {listed}" if names else REFERENCE
-        return Misnamed("XP101", message, help=help)
+        return Suggestion("XP101", message, help=help)
     return _meant(said, clause, message, meant)
 
 
-def _by_its_last_word(said: Said, clause: str | None) -> Said | None:
+def _by_its_last_word(said: UnknownName, clause: str | None) -> UnknownName | None:
     """A dotted name by its last part alone, where that is near something: `model.enable_checkpointing`."""
     last = evolve(said, name=said.name.rpartition(".")[2])
     return last if last.name not in GENERAL and _unknown(last, clause).help != REFERENCE else None
 
 
-def _nothing(message: str, name: str) -> Misnamed | None:
+def _nothing(message: str, name: str) -> Suggestion | None:
     """The finding for a name that the language has no word for, where the table of such names has it."""
     why = own_reason(name)
-    return None if why is None else Misnamed("XP101", message, help=NO_EQUIVALENT + why)
+    return None if why is None else Suggestion("XP101", message, help=NO_EQUIVALENT + why)
 
 
-def _left_out(message: str, name: str) -> Misnamed | None:
+def _left_out(message: str, name: str) -> Suggestion | None:
     """The finding for a name of a target's past, or one that importers leave out."""
     why = reason(name)
-    return None if why is None else Misnamed("XP101", message, help=f"leave it out: it has no equivalent ({why})")
+    return None if why is None else Suggestion("XP101", message, help=f"leave it out: it has no equivalent ({why})")
 
 
-def _passed(said: Said, message: str) -> Misnamed | None:
+def _passed(said: UnknownName, message: str) -> Suggestion | None:
     """The finding for a name that `extra` passes on."""
     found = passed(said.name, said.node, said.typed, said.header)
     if found is None:
@@ -269,10 +258,10 @@ def _passed(said: Said, message: str) -> Misnamed | None:
     reader = f", which `strategy fsdp1` reads; FSDP2 does it by itself: {said.name} is left out there" if (
         found.name in ONLY_FSDP1) else reader  # fmt: skip
     edit = found.form if found.fits and not outside else None
-    return Misnamed("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)
+    return Suggestion("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)
 
 
-def _elsewhere(said: Said, message: str, near: str) -> Misnamed:
+def _elsewhere(said: UnknownName, message: str, near: str) -> Suggestion:
     """The finding for a name that is spelt like one that `extra` passes on, or like one with no equivalent."""
     found = _passed(evolve(said, name=near), message) or _left_out(message, near)
     assert found is not None
@@ -284,11 +273,11 @@ def _bare() -> list[str]:
     return [*(one for one in schema.CLAUSES if one != "train"), *schema.outer_names(), *schema.bare_choices()]
 
 
-def _meant(said: Said, clause: str | None, message: str, meant: Meaning) -> Misnamed:
-    return evolve(_said_of(said, clause, message, meant), meant=(meant.path,))
+def _meant(said: UnknownName, clause: str | None, message: str, meant: Meaning) -> Suggestion:
+    return evolve(_said_of(said, clause, message, meant), intended=(meant.path,))
 
 
-def _said_of(said: Said, clause: str | None, message: str, meant: Meaning) -> Misnamed:
+def _said_of(said: UnknownName, clause: str | None, message: str, meant: Meaning) -> Suggestion:
     row = schema.BY_PATH.get(meant.path)
     if meant.path == "train":
         return _suggested(said, message, sentence(said, meant, None))
@@ -296,7 +285,7 @@ def _said_of(said: Said, clause: str | None, message: str, meant: Meaning) -> Mi
         meant = Meaning(f"{row.path}.name", own=True)  # `push_to_hub = "me/model"`
         row = schema.BY_PATH[meant.path]
     if row is None and meant.path in schema.CLAUSES:
-        return _suggested(said, message, meant.path, meant.path, whole=False)
+        return _suggested(said, message, meant.path, meant.path, replaces_value=False)
     text = (said.typed or "").strip('"').lower()
     outer = schema.BY_PATH.get(meant.path.rpartition(".")[0])
     if text in ("true", "false") and meant.path == "save.hub.name" and outer is not None:
@@ -311,22 +300,22 @@ def _said_of(said: Said, clause: str | None, message: str, meant: Meaning) -> Mi
         methods = methods_with(text)
         if methods and "sft" not in methods:
             form = f"write `loss={text}`, which `method` {', '.join(methods[:3])} reads"
-            return Misnamed("XP101", message, f"did you mean `loss={text}`?", form)
+            return Suggestion("XP101", message, f"did you mean `loss={text}`?", form)
     if row is None or row.path.startswith("train."):
         return _suggested(said, message, sentence(said, meant, row))
     if row.path in schema.ADAPTERS and isinstance(said.node, String) and "/" in said.node.value:
         meant, row = Meaning("lora.from", own=True), schema.BY_PATH["lora.from"]  # `adapter = "out/first"`
     if row.path in schema.ADAPTERS and said.node is not None and text in WAYS:
         way = WAYS[text]
-        return Misnamed("XP101", message, help=way) if " " in way else _suggested(said, message, way, way)
+        return Suggestion("XP101", message, help=way) if " " in way else _suggested(said, message, way, way)
     value = decided(row, said, meant)
     if row.path == "method.completion_only" and (value or "true") == "true" and said.name not in (row.name, *row.args):
         help = "write `assistant_only` for rows of conversations, or `completion_only` for a prompt and its completion"
-        return Misnamed("XP101", message, help=help)  # which of them the rows are is read later
+        return Suggestion("XP101", message, help=help)  # which of them the rows are is read later
     if value is None and said.node is not None and row.kind is not BLOCK and not row.pending:
         named = named_by_value(said)
         if named is not None:
-            return Misnamed("XP101", message, help=f"write `{named}`: {NAMED_THERE}")
+            return Suggestion("XP101", message, help=f"write `{named}`: {NAMED_THERE}")
         other = (
             text
             if text in schema.ADAPTERS or schema.bare_choices().get(text) not in (None, row.path, said.name)
@@ -335,24 +324,28 @@ def _said_of(said: Said, clause: str | None, message: str, meant: Meaning) -> Mi
         if other:  # the value is a choice of its own: `train_type = lora`
             return _suggested(said, message, other, other)
         if meant.value and row.choices and text in NO:
-            return Misnamed("XP101", message, help=not_chosen(row, meant.value))
+            return Suggestion("XP101", message, help=not_chosen(row, meant.value))
         return _decides(row, said, message)
     if "/" in text and row.kind.name == "name" and (named := named_by_value(said)) is not None:
-        return Misnamed("XP101", message, help=f"write `{named}`: {NAMED_THERE}")  # `prompt_data org/name` is no column
+        return Suggestion(
+            "XP101", message, help=f"write `{named}`: {NAMED_THERE}"
+        )  # `prompt_data org/name` is no column
     if row.path in schema.ADAPTERS and value == "true" and (said.typed or "").strip('"') in schema.ADAPTERS:
         return _suggested(said, message, (said.typed or "").strip('"'), (said.typed or "").strip('"'))
     if meant.path == clause:  # the head, which stands on the clause's line
         return _suggested(said, message, f"{row.name} {value or example(row)}", inside=True)
     if clause is None and row.methods and "sft" not in row.methods and not row.path.startswith("method.rewards"):
         form, readers = typed(row, value), ", ".join(row.methods[:3])
-        return Misnamed("XP101", message, f"did you mean `{form}`?", f"write `{form}`, which `method` {readers} reads")
+        return Suggestion(
+            "XP101", message, f"did you mean `{form}`?", f"write `{form}`, which `method` {readers} reads"
+        )
     kept = value is None or value == said.typed
     if clause is not None and _is_in(meant.path, clause):
         return _suggested(said, message, row.name if kept else f"{row.name} = {value}", row.name, True, not kept)
     if clause is None and not row.inner and not meant.value:
         alone = row.head or row.kind in (FLAG, BLOCK) or bool(row.alone)
         if alone if said.node is None else (kept and row.kind is not FLAG):
-            return _suggested(said, message, row.name, row.name, whole=False)
+            return _suggested(said, message, row.name, row.name, replaces_value=False)
     alone = bool(value) and value == meant.value and row.bare and value in row.choices
     form = value if alone and value else typed(row, value)
     inside = clause is not None and row.path.startswith(f"{clause}.")  # of a block inside of this one
@@ -361,22 +354,27 @@ def _said_of(said: Said, clause: str | None, message: str, meant: Meaning) -> Mi
 
 
 def _suggested(
-    said: Said, message: str, form: str, edit: str | None = None, inside: bool = False, whole: bool = True
-) -> Misnamed:
+    said: UnknownName,
+    message: str,
+    form: str,
+    edit: str | None = None,
+    inside: bool = False,
+    replaces_value: bool = True,
+) -> Suggestion:
     """The finding that suggests a form, in the clause where the name stands, or outside of it without an edit."""
     outside = f" outside of `{said.clause}`" if said.clause and not inside else ""
     edit = None if edit is None or outside else form
-    return Misnamed("XP101", message, f"did you mean `{form}`?", f"write `{form}`{outside}", edit, whole)
+    return Suggestion("XP101", message, f"did you mean `{form}`?", f"write `{form}`{outside}", edit, replaces_value)
 
 
-def _decides(row: Setting, said: Said, message: str) -> Misnamed:
+def _decides(row: Setting, said: UnknownName, message: str) -> Suggestion:
     """The finding for a name that means a setting, with a value that it cannot have: what it takes, and no edit."""
     from xpc.compiler.suggest.converted_values import plain, told
 
     assert said.node is not None
     unset = left_out(row, plain(said.node, said.typed))
     if unset:
-        return Misnamed("XP101", message, f"did you mean `{row.name}`?", unset)
+        return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
     found = convert(row, Item(row.path, said.node, said.label)) if row.kind.name == "tokens" else None
     help = (answer(found).help or "") if isinstance(found, Wrong) else ""
     what = help if help.startswith("write ") else told(row, said.name, plain(said.node, said.typed))
@@ -385,4 +383,4 @@ def _decides(row: Setting, said: Said, message: str) -> Misnamed:
         if row.choices or ("`" in what and what != row.kind.phrase) or what.startswith("write ")
         else f", such as `{typed(row, None)}`"
     )
-    return Misnamed("XP101", message, f"did you mean `{row.name}`?", f"`{row.path}` decides it: {what}{such}")
+    return Suggestion("XP101", message, f"did you mean `{row.name}`?", f"`{row.path}` decides it: {what}{such}")

@@ -13,6 +13,7 @@ from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.values import Wrong
+from xpc.compiler.suggest.advisor import Suggestions
 from xpc.compiler.suggest.data_names import TAKEN, of_a_list, of_a_mixture
 from xpc.compiler.suggest.legal import answer
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
@@ -52,7 +53,7 @@ class Option:
 
 
 @record
-class Said:
+class Rewritten:
     """What an option is in the language: a form to type, or why there is none."""
 
     form: str | None
@@ -173,7 +174,7 @@ def spelt(value: str) -> str:
     return f'"{value}"' if '"' not in value and "\\" not in value else value
 
 
-def _meaning(option: Option, header: bool) -> Said:
+def _meaning(option: Option, header: bool) -> Rewritten:
     """What an option is in the language; one that begins with `no_` is the opposite of the other."""
     if option.value is None and option.name.startswith("no_"):
         opposite = meaning_of(f"{option.name[3:]}=false", header)
@@ -181,34 +182,36 @@ def _meaning(option: Option, header: bool) -> Said:
             return opposite
     rows = of_a_mixture(option.typed, option.value)
     if rows is not None and option.in_data:
-        return Said(rows, f"write `{rows}`: {TAKEN}")
+        return Rewritten(rows, f"write `{rows}`: {TAKEN}")
     if rows is not None:
-        return Said(None, f"write `train MODEL on mix`, and `data mix {{ {rows} }}` below it: {TAKEN}")
+        return Rewritten(None, f"write `train MODEL on mix`, and `data mix {{ {rows} }}` below it: {TAKEN}")
     if (several := of_a_list(option.name, option.value)) is not None:
-        return Said(None, several)
+        return Rewritten(None, several)
     if option.value is not None and option.value.startswith("{"):
         return _mapping(option, header)
     return meaning_of(option.name if option.value is None else f"{option.name}={option.value}", header)
 
 
-def _mapping(option: Option, header: bool) -> Said:
+def _mapping(option: Option, header: bool) -> Rewritten:
     """What a mapping of JSON is: each of its names, behind that of the mapping."""
     inside = re.findall(rf"\"(\w+)\":[ ]*({JSON})", option.value or "")
     said = [meaning_of(f"{option.name}_{name}={spelt(value)}", header) for name, value in inside]
     forms = [one.form for one in said if one.form is not None]
     if not said:
-        return Said(None, f"a setting is written `{option.name} = value`")
-    return Said(forms[0] if len(forms) == len(said) == 1 else None, "; ".join(dict.fromkeys(one.help for one in said)))
+        return Rewritten(None, f"a setting is written `{option.name} = value`")
+    return Rewritten(
+        forms[0] if len(forms) == len(said) == 1 else None, "; ".join(dict.fromkeys(one.help for one in said))
+    )
 
 
-def meaning_of(typed: str, header: bool) -> Said:
+def meaning_of(typed: str, header: bool) -> Rewritten:
     """What a text is in the language, by writing it into a spec and doing what is said of that."""
     before = HEADER if header else BODY
     text, first = _done(before + typed + "\n")
     if text is None:
-        return Said(None, first)
+        return Rewritten(None, first)
     form = text[len(before) :].rstrip("\n")
-    return Said(form, f"write `{form}`")
+    return Rewritten(form, f"write `{form}`")
 
 
 def doing_what_is_said(text: str) -> str | None:
@@ -237,7 +240,7 @@ def findings_of(text: str) -> list[Diagnostic]:
     if found:
         name = text.splitlines()[-1].rpartition(" with ")[2].partition("=")[0]
         return [evolve(one, help=f"a setting is written `{name} = value`", edits=()) for one in found]
-    written = expand(file)
+    written = expand(file, advisor=Suggestions)
     if written.problems:
         return [*written.problems]
     values = (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from xpc.compiler import registry
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.meaning import Meaning, words
-from xpc.compiler.suggest.typed_form import Said, value_of
+from xpc.compiler.suggest.typed_form import value_of
 from xpc.grammar.tree import String
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
@@ -21,7 +22,7 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")
 FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
 
 
-def sentence(said: Said, meant: Meaning, row: Setting | None) -> str:
+def sentence(said: UnknownName, meant: Meaning, row: Setting | None) -> str:
     """What is no setting of a block: the header's words, a source's settings, the base."""
     if row is not None:
         return f"for {value_of(row, said)} {row.name}"
@@ -34,7 +35,7 @@ def sentence(said: Said, meant: Meaning, row: Setting | None) -> str:
     return {"extends": 'extends "base.xp"'}.get(meant.path, meant.path)
 
 
-def _named(said: Said, nothing: str) -> str:
+def _named(said: UnknownName, nothing: str) -> str:
     """A model or data as the sentence names it: `org/name` and registered names without quotes, files with them."""
     text = (said.typed or "").strip('"')
     if not text or text[:1] in "[{":
@@ -57,7 +58,7 @@ OF_OTHERS = frozenset(
 """Words of models, data and folders that are not what the sentence names."""
 
 
-def held_out(said: Said) -> str | None:
+def held_out(said: UnknownName) -> str | None:
     """The share to evaluate on, where a split is given by its parts: `split = "98,2"` holds out 2 %."""
     text = (said.typed or "").strip('"')
     if "split" not in words(said.name) or not PARTS.fullmatch(text):
@@ -67,7 +68,7 @@ def held_out(said: Said) -> str | None:
     return f"holdout={share:.4g}%" if 0 < share < 100 else None
 
 
-def named_by_value(said: Said) -> str | None:
+def named_by_value(said: UnknownName) -> str | None:
     """The sentence that names a model or data, where a name has a word for one and its value is one; else None."""
     text, named = (said.typed or "").strip('"'), frozenset(words(said.name))
     known = registry.find_model(text) is not None or registry.find_dataset(text) is not None
@@ -78,7 +79,7 @@ def named_by_value(said: Said) -> str | None:
     return None if named.isdisjoint(MODEL_WORDS) else f"train {_named(said, 'MODEL')} on DATA"
 
 
-def named_outside(said: Said, clause: str) -> str | None:
+def named_outside(said: UnknownName, clause: str) -> str | None:
     """What to write for the model in a block of the model, or rows to evaluate on in one of the data; else None."""
     if clause == "data" and said.name in EVALUATED and isinstance(said.node, String):
         return f"write `eval(data={said.typed})` outside of `data`"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler import registry
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
@@ -11,29 +12,15 @@ from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.legal import answer
 from xpc.compiler.suggest.meaning import choice
-from xpc.grammar.diagnostic import Label
-from xpc.grammar.record import record
 from xpc.grammar.tree import Count, Number, Value
 
 
-@record
-class Said:
-    """A name where it stands: in a clause (None: after `with`, `header`, or in the body), with a value or without."""
-
-    name: str
-    clause: str | None
-    node: Value | None
-    typed: str | None
-    label: Label
-    header: bool = False
-
-
-def value_of(row: Setting, said: Said) -> str:
+def value_of(row: Setting, said: UnknownName) -> str:
     """A legal value of a setting: the one that was meant, or an example."""
     return meant_value(row, said) or example(row)
 
 
-def meant_value(row: Setting, said: Said) -> str | None:
+def meant_value(row: Setting, said: UnknownName) -> str | None:
     """The value that was typed where it is legal, the same in the language's form, or None."""
     from xpc.compiler.suggest.converted_values import reworded
 
@@ -66,7 +53,7 @@ def _machines(node: Value, text: str) -> str | None:
     return text if known else None
 
 
-def written(row: Setting, said: Said) -> str:
+def written(row: Setting, said: UnknownName) -> str:
     """A setting with the value that was typed, or the nearest legal one, as it may be typed outside of a clause."""
     return typed(row, None if said.node is None and row.kind is FLAG else value_of(row, said))
 

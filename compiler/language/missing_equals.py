@@ -25,7 +25,7 @@ class Paired:
     form: str
 
 
-def parted(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[Paired]]:
+def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[Paired]]:
     """A clause's items without such settings, and these."""
     kept: list[Operand] = []
     found: list[Paired] = []
@@ -47,7 +47,7 @@ def parted(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operan
 
 
 @record
-class Behind:
+class ExtraWord:
     """What is said of a word behind a setting: `every=10 steps`, `packing off`."""
 
     span: Span
@@ -59,18 +59,18 @@ class Behind:
 OFF = ("off", "no", "none", "false", "disabled")
 
 
-def behind(last: Operand, node: Ref, text: str) -> Behind | None:
+def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
     """The finding for a name behind a setting of a number or behind a switch, or None where it means nothing there."""
     if isinstance(last, Setting) and units.is_unit(node.name):
         count = text[last.value.span.start : last.value.span.end]
         value = units.one_word(last.name.text, count, node.name)
         span = Span(last.value.span.start, node.span.end)
-        return Behind(span, units.message(count, node.name), units.remedy(value), value)
+        return ExtraWord(span, units.message(count, node.name), units.remedy(value), value)
     if not isinstance(last, Ref) or not last.is_name or not _is_switch(last.name, node.name):
         return None
     form = f"{last.name}=false" if node.name in OFF else last.name
     message = f"`{last.name}` is a switch: alone it is on, and `{last.name}=false` is off"
-    return Behind(Span(last.span.start, node.span.end), message, f"write `{form}`", form)
+    return ExtraWord(Span(last.span.start, node.span.end), message, f"write `{form}`", form)
 
 
 def _is_switch(name: str, word: str) -> bool:
@@ -87,7 +87,7 @@ NUMBERED = {"eval": "every", "save": "every", "track": "every", "lora": "rank", 
 """What a number alone says in a clause."""
 
 
-def one_word(clause: str, typed: str) -> str:
+def implied_setting(clause: str, typed: str) -> str:
     """The setting that a word or a number alone says in a clause: `eval epoch`, `lora 16`; or an empty text."""
     count = typed.removesuffix("%") if NUMBERED.get(clause) == "every" else typed
     if clause in NUMBERED and count.isdigit() and int(count):
