@@ -6,7 +6,7 @@ import re
 
 from xpc.compiler import stacks
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.suggest.example_lines import LINES
+from xpc.compiler.suggest.tables import examples
 
 VALUE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
 
@@ -30,5 +30,5 @@ def _shown(path: str) -> str:
     """The value of a setting in its line of examples, or an empty text."""
     clause, _, name = path.rpartition(".")
     form = rf"\bfor (\S+) {name}" if clause == "train" else rf"\b{name}={VALUE}" if clause else rf"{name} {VALUE}"
-    match = re.search(form, LINES.get(path, ""))
+    match = re.search(form, examples().get(path, ""))
     return match[1] if match is not None else ""

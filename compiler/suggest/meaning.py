@@ -2,7 +2,7 @@
 
 Every setting is known by its own name, by the trainer arguments that it decides, by their names in other versions
 (`renames` of the targets), by the keys of accelerate and DeepSpeed that it decides, and by what other tools say
-(`foreign.MEANT`). Loaded only for a misspelt spec.
+(other_names.toml). Loaded only for a misspelt spec.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from functools import cache
 
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.foreign import MEANT
+from xpc.compiler.suggest import tables
 from xpc.compiler.suggest.no_equivalent import own_reason
-from xpc.compiler.suggest.spellings import CHOICES, IDLE, WORDS
 from xpc.grammar.nearest import another_number
 from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
@@ -69,7 +68,8 @@ class Known:
 @cache
 def words(name: str) -> tuple[str, ...]:
     """The words of a name, those that mean the same made one, in order and once each."""
-    said = " ".join(WORDS.get(one, one) for one in _parts(name))
+    same = tables.synonyms()
+    said = " ".join(same.get(one, one) for one in _parts(name))
     return tuple(dict.fromkeys(said.split()))
 
 
@@ -90,7 +90,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 def weight(word: str) -> float:
     """What a word counts."""
-    return 0.25 if f" {word} " in IDLE else 1.0
+    return 0.25 if word in tables.idle_words() else 1.0
 
 
 def of_words(one: tuple[str, ...], other: tuple[str, ...]) -> float:
@@ -151,16 +151,16 @@ def known() -> tuple[Known, ...]:
     for row in schema.TABLE:
         for argument in row.args if row.path not in NEVER else ():
             add(argument, row.path, argument=True)
-    for said, phrases in MEANT.items():
+    for said, phrases in tables.other_names().items():
         path, _, value = said.partition("=")
-        for phrase in phrases.split("; ") if path in (*schema.BY_PATH, "train", "data.take", "data.columns") else ():
+        for phrase in phrases if path in (*schema.BY_PATH, "train", "data.take", "data.columns") else ():
             add(phrase, path, value)
     for name, path in _of_targets():
         add(name, path)
-    for path, choices in CHOICES.items():
+    for path, choices in tables.choices().items():
         if schema.BY_PATH[path].bare and path != "track":
             for choice, phrases in choices.items():
-                for phrase in phrases.split("; "):
+                for phrase in phrases:
                     if len(letters(phrase)) > 3 and phrase not in ("auto", "none", "full", "default", "true", "false"):
                         add(phrase, path, choice)
     return tuple(out.values())
@@ -386,8 +386,8 @@ def spelt(row: schema.Setting, text: str) -> str | None:
 def _choices(row: schema.Setting) -> tuple[tuple[str, str], ...]:
     """Every spelling of every choice of a setting."""
     out = [(name, name) for name in row.choices]
-    for name, phrases in CHOICES.get(row.path, {}).items():
-        out += [(name, phrase) for phrase in phrases.split("; ")]
+    for name, phrases in tables.choices().get(row.path, {}).items():
+        out += [(name, phrase) for phrase in phrases]
     if row.path == "optimizer":
         out += [named for stack in stacks.every() for named in stack.optimizers.items()]
     return tuple((name, phrase) for name, phrase in out if name in row.choices)
