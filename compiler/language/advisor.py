@@ -63,10 +63,6 @@ class Advisor:
         """Message, place, help and edit for a setting alone, or with a block instead of its value."""
         return f"`{name.text}` needs a value", name.span, f"write `{name.text} = VALUE`", None
 
-    def clause_switch(self, clause: str, name: str) -> str | None:
-        """What to write for `CLAUSE = NAME`, where the clause has a switch of about that name."""
-        return None
-
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
         """The value of `take` for a weight of a mixture; `name` is what the weight is called."""
         return None

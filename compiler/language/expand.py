@@ -16,7 +16,6 @@ from xpc.grammar.diagnostic import Edit
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
 
-EITHER = "may be its own, or"
 SWITCHED = ("off", "no", "none", "false", "disabled", "yes", "true", "enabled")
 """Of a setting behind a clause of the sentence that the body has, too."""
 
@@ -185,7 +184,7 @@ class _Expander(DataBlocks):
             return False
         if other != path and name in ("data", "eval"):
             typed = self.typed(node.span)
-            message = f"`{inner}` behind `{name}` {EITHER} `{other}`"
+            message = f"`{inner}` behind `{name}` may be its own, or `{other}`"
             self.problem("XP104", message, node.span, help=f"write `{name}({typed})`, or `{typed}` before `{name}`")
             return True
         return other == path
@@ -232,8 +231,6 @@ class _Expander(DataBlocks):
             if name.text in ("data", "model"):
                 typed = self.typed(node.value.span)
                 help = "write `train " + (f"MODEL on {typed}`" if name.text == "data" else f"{typed} on DATA`")
-            elif isinstance(node.value, Ref):
-                help = self.advisor().clause_switch(name.text, node.value.name) or help
             self.problem("XP104", f"`{name.text}` is a clause, not a setting", name.span, help=help)
         elif path == "track" and isinstance(node.value, Call):
             self.head("track", [node.value], node.span)
@@ -265,7 +262,8 @@ class _Expander(DataBlocks):
         self.out.intended.update(found.intended)
         replaced = Span(name.span.start, value.span.end) if found.replaces_value and value is not None else name.span
         cut = found.replaces_value and value is not None and value.span.end - value.span.start > len(typed or "")
-        edits = () if found.edit is None or cut else (Edit(replaced, found.edit),)
+        block = self.source.text[name.span.end :].lstrip(" ")[:1] == "{" and "=" in (found.edit or "")
+        edits = () if found.edit is None or cut or block else (Edit(replaced, found.edit),)
         label = self.label(name.span, found.text)
         self.problems.report(found.code, found.message, label, help=found.help, edits=edits)
         return None if found.replaces_value else found.edit

@@ -28,12 +28,6 @@ class Suggestions(Advisor):
 
         return missing_value(row, name, body, span, source)
 
-    def clause_switch(self, clause: str, name: str) -> str | None:
-        """`memory(checkpointing)` for `memory = gradient_checkpointing`."""
-        from xpc.compiler.suggest.meaning import switch
-
-        return switch(clause, name)
-
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
         """30% for a ratio of 0.3."""
         from xpc.compiler.suggest.converted_values import reworded

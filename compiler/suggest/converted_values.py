@@ -16,7 +16,6 @@ YES = ("true", "yes", "on", "1", "enabled", "enable", "y", "t")
 NO = ("false", "no", "off", "0", "disabled", "disable", "none", "n", "f", "null", "never")
 SPELT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([smhd])|)(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?)")
 """A duration in words: 12 hours, 30 min, 2 days."""
-COUNTED = re.compile(r"(\d+)\s+(epochs?|steps?|percent|%)")
 CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
@@ -114,18 +113,6 @@ def _per_epoch(name: str) -> bool:
 
 def _every(name: str, text: str) -> str | None:
     said = text.lower()
-    counted = COUNTED.fullmatch(said)
-    if counted is not None:  # in quotes; without them the parser says so
-        count, of = counted[1], counted[2]
-        return (
-            f"{count}%"
-            if of in ("%", "percent")
-            else count
-            if of.startswith("step")
-            else "epoch"
-            if count == "1"
-            else None
-        )
     if said in ("epoch", "epochs"):
         return "epoch"
     if said in ("no", "none", "off", "false", "never"):

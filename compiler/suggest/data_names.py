@@ -22,7 +22,6 @@ SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets"
 
 
 TAKEN = "how many of its own rows, or which share of them"
-SHARE = r"\d+(?:\.\d+)?(?:%|k|M|Ki|Mi)?"
 
 
 def of_data(said: UnknownName) -> str | None:
@@ -46,21 +45,6 @@ def of_a_mixture(name: str, typed: str | None) -> str | None:
     known = next((one for one in (name.replace("_", "-"), name) if registry.find_dataset(one) is not None), None)
     known = name if known is None and (REPOSITORY.fullmatch(name) or FILES.fullmatch(name.strip('"'))) else known
     return None if known is None else f"{_quoted(known)} {{ take = {_rows(typed)} }}"
-
-
-def of_a_list(name: str, typed: str | None) -> str | None:
-    """What to write for sources in a list, each with its share behind it (`org/one 1.0`), or None."""
-    parts = re.findall(r"[^\s,\[\]\"']+", typed or "")
-    if len(parts) < 2 or len(parts) % 2 or "dataset" not in name.lower():
-        return None
-    sources = [(_quoted(one), share) for one, share in zip(parts[::2], parts[1::2], strict=True)]
-    if not all((REPOSITORY.fullmatch(one) or FILES.fullmatch(one.strip('"')) or registry.find_dataset(one) is not None)
-               and re.fullmatch(SHARE, share) for one, share in sources):  # fmt: skip
-        return None
-    if len(sources) == 1 and sources[0][1] in ("1", "1.0"):
-        return f"write `train MODEL on {sources[0][0]}`"
-    rows = ", ".join(f"{one} {{ take = {_rows(share)} }}" for one, share in sources)
-    return f"write `train MODEL on mix`, and `data mix {{ {rows} }}` below it: {TAKEN}"
 
 
 def _quoted(source: str) -> str:

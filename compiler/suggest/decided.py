@@ -11,12 +11,6 @@ from xpc.compiler.suggest.meaning import Meaning, choice
 from xpc.compiler.suggest.typed_form import meant_value
 
 
-def not_chosen(row: Setting, choice: str) -> str:
-    """What to do for a choice that was said to be none: another one, or nothing."""
-    others = ", ".join(f"`{one}`" for one in row.choices[:4] if one != choice)
-    return f"leave it out, or write another choice of `{row.path}`: {others}"
-
-
 def decided(row: Setting, said: UnknownName, meant: Meaning) -> str | None:
     """The value to write: what the name decides, what was typed where that is legal, or what it means in our form.
 

@@ -22,16 +22,7 @@ def fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
     below = value < 1
     share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
     count = f"{name} = {max(1, round(value))}"
-    if value == 1 and name == "holdout":
-        help = f"write `{count}` for one row, or a share that leaves some, such as `holdout = 5%`"
-    elif value == 1:
-        all_of_it = (
-            "`every = epoch`"
-            if row.kind.name == "every"
-            else f"`{share}` for all of {'them' if noun == 'row' else 'it'}"
-        )
-        help = f"write `{count}` for one {noun}, or {all_of_it}"
-    elif below:
+    if below:
         help = f"write `{share}` for a share {whole}; {noun}s are counted in whole numbers, from `{count}`"
     else:
         help = f"write `{count}`, for {noun}s are whole numbers" + (

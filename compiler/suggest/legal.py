@@ -7,7 +7,7 @@ import re
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
-from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices, children
+from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.converted_values import SHARED, bounds, reworded, told
 from xpc.compiler.suggest.converted_values import legal as in_words
@@ -170,9 +170,6 @@ def _elsewhere(row: Setting, name: str) -> str:
 
     if spelt(row, name) is not None:
         return ""
-    inside = next((one for one in children(row.path) if name in one.choices and not one.bare), None)
-    if inside is not None:
-        return f"write `{row.name} {row.choices[0]}({inside.name}={name})`"
     path = name if name in BY_PATH and BY_PATH[name].kind.name == "flag" else bare_choices().get(name)
     if path is None or path == row.path or not row.head:
         return ""

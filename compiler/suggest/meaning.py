@@ -318,14 +318,6 @@ def _of_letters(one: str, other: str) -> float:
     return 0.95 * ratio if ratio >= LETTERS else 0.0
 
 
-def switch(clause: str, name: str) -> str | None:
-    """What to write for a clause's switch that stands behind `=`: `memory = gradient_checkpointing`; or None."""
-    meant = meaning(name, clause)
-    row = schema.BY_PATH.get(meant.path) if meant is not None else None
-    inside = row is not None and row.path == f"{clause}.{row.name}" and row.kind.name == "flag"
-    return f"write `{clause}({row.name})`" if row is not None and inside else None
-
-
 def spelt_like(name: str, names: Iterable[str]) -> str | None:
     """The name of some that another is a typo of, or None where no letters are near enough, or two are as near."""
     ranked = sorted(((_of_letters(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)

@@ -16,7 +16,7 @@ from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.components import GENERAL, by_its_end
 from xpc.compiler.suggest.converted_values import NO, methods_with
 from xpc.compiler.suggest.data_names import BEHIND, of_data
-from xpc.compiler.suggest.decided import decided, not_chosen
+from xpc.compiler.suggest.decided import decided
 from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.extra_form import passed
 from xpc.compiler.suggest.flag_values import chosen as chosen_inside
@@ -74,14 +74,11 @@ def _outside(said: UnknownName) -> Suggestion:
         )
     path = schema.bare_choices().get(name)
     if path is not None:
-        no = (said.typed or "").strip('"').lower() in NO
         return Suggestion(
             "XP104",
             f"`{name[:60]}` is a choice of `{path}`, and takes no value",
-            help=not_chosen(schema.BY_PATH[path], name)
-            if no
-            else f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`",
-            edit=None if no else name,
+            help=f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`",
+            edit=None if (said.typed or "").strip('"').lower() in NO else name,
             replaces_value=True,
         )
     return _unknown(said, None)
@@ -323,8 +320,6 @@ def _said_of(said: UnknownName, clause: str | None, message: str, meant: Meaning
         )
         if other:  # the value is a choice of its own: `train_type = lora`
             return _suggested(said, message, other, other)
-        if meant.value and row.choices and text in NO:
-            return Suggestion("XP101", message, help=not_chosen(row, meant.value))
         return _decides(row, said, message)
     if "/" in text and row.kind.name == "name" and (named := named_by_value(said)) is not None:
         return Suggestion(

@@ -9,7 +9,6 @@ import re
 from operator import add, mul, truediv
 
 from xpc.compiler import registry
-from xpc.compiler.suggest import number_words
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
@@ -18,10 +17,6 @@ from xpc.grammar.source import Span
 TIMES = re.compile(r"=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
 """A number of times without a thing behind it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
-MACHINES = re.compile(
-    r"(?P<nodes>\d+)[ \t]*(?:nodes?|machines?|hosts?)[ \t]*(?:x|of|with|,|each)?[ \t]*"
-    r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>[\w.-]+)"
-)
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
 PRODUCT = re.compile(
     r"(?<![\w.+-])(?P<one>\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)[ \t]*(?P<sign>\*\*|[*^/+])[ \t]*"
@@ -90,33 +85,6 @@ def worked_out(one: str, sign: str, other: str) -> str:
     return f"{value:.12g}" if 0 < value <= LARGEST else ""
 
 
-def _incomplete(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """A length of the run in words, or a list without brackets."""
-    said = number_words.BUDGET.search(line)
-    count = number_words.number(said["said"]) if said is not None and said.start("said") == at else None
-    if said is None or count is None:
-        return _commas(found, line, start, at)
-    form = number_words.typed(count)
-    place = start + said.start("said"), start + said.end("said")
-    return _put(found, *place, form, f"write `for {form} {said['unit']}`")
-
-
-def _machines(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """`hardware 4 nodes x 8 x h100-80gb`: the GPUs of one machine, and the machines on a line of their own."""
-    said = MACHINES.search(line)
-    if said is None or said.end() <= at or "hardware" not in line[: said.start()]:
-        return found
-    one, nodes = f"{said['count']} x {said['gpu']}", f"nodes {said['nodes']}"
-    help = f"write `{one}`: the GPUs of one machine, and `{nodes}` on its own line"
-    return _put(found, start + said.start(), start + said.end(), f"{one}\n{nodes}", help)
-
-
-def _valued(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """A value of another form: machines beside GPUs, or a number with commas."""
-    said = _machines(found, line, start, at)
-    return _commas(found, line, start, at) if said is found else said
-
-
 def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     """Commas between thousands, a list without brackets, and a statement that begins with a number of bits."""
     for match in THOUSANDS.finditer(line):
@@ -134,8 +102,7 @@ def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 _FORMS = {
     "XP043": _counted,
     "XP014": _product,
-    "XP020": _incomplete,
+    "XP020": _commas,
     "XP025": _commas,
-    "XP030": _machines,
-    "XP104": _valued,
+    "XP104": _commas,
 }

@@ -14,7 +14,6 @@ from xpc.compiler.language.expand import expand
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.advisor import Suggestions
-from xpc.compiler.suggest.data_names import TAKEN, of_a_list, of_a_mixture
 from xpc.compiler.suggest.legal import answer
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
 from xpc.grammar.parse import parse
@@ -48,8 +47,6 @@ class Option:
     span: Span
     name: str
     value: str | None
-    typed: str
-    in_data: bool
 
 
 @record
@@ -141,18 +138,7 @@ def _option(match: re.Match[str], value: str | None) -> Option:
     )
     typed = match["name"]
     name = typed.replace("-", "_") if typed[:1] != '"' and "/" not in typed else typed
-    return Option(Span(start, end), name, None if value is None else spelt(value), typed, _is_in_data(text, start))
-
-
-def _is_in_data(text: str, at: int) -> bool:
-    """Whether a place is inside of the braces of a `data` block."""
-    closed = 0
-    for brace in re.finditer(r"[{}]", text[:at][::-1]):
-        closed += 1 if brace[0] == "}" else -1
-        if closed < 0:
-            opened = at - brace.end()
-            return text[text.rfind("\n", 0, opened) + 1 : opened].split()[:1] == ["data"]
-    return False
+    return Option(Span(start, end), name, None if value is None else spelt(value))
 
 
 def spelt(value: str) -> str:
@@ -180,13 +166,6 @@ def _meaning(option: Option, header: bool) -> Rewritten:
         opposite = meaning_of(f"{option.name[3:]}=false", header)
         if opposite.form is not None:
             return opposite
-    rows = of_a_mixture(option.typed, option.value)
-    if rows is not None and option.in_data:
-        return Rewritten(rows, f"write `{rows}`: {TAKEN}")
-    if rows is not None:
-        return Rewritten(None, f"write `train MODEL on mix`, and `data mix {{ {rows} }}` below it: {TAKEN}")
-    if (several := of_a_list(option.name, option.value)) is not None:
-        return Rewritten(None, several)
     if option.value is not None and option.value.startswith("{"):
         return _mapping(option, header)
     return meaning_of(option.name if option.value is None else f"{option.name}={option.value}", header)
@@ -212,11 +191,6 @@ def meaning_of(typed: str, header: bool) -> Rewritten:
         return Rewritten(None, first)
     form = text[len(before) :].rstrip("\n")
     return Rewritten(form, f"write `{form}`")
-
-
-def doing_what_is_said(text: str) -> str | None:
-    """A spec in which nothing is wrong with syntax, names and values once all that is said of it is done, or None."""
-    return (_done(text + "\n")[0] or "").rstrip("\n") or None
 
 
 def _done(text: str) -> tuple[str | None, str]:

@@ -123,24 +123,12 @@ def gpu(name: str) -> tuple[Guess, str]:
         return Guess(tuple(found[:MOST]), certain=shops.certain(name) is not None), ""
     if shops.of_another_maker(name):
         return Guess(()), "the stack computes on NVIDIA's GPUs by CUDA, or on processors with `hardware cpu`"
-    near = [one for one in registry.gpu_names() if _is_typo(name.lower(), one)]
-    if near:
-        return Guess(tuple(near[:MOST]), certain=len(near) == 1), ""
     numbers = re.findall(r"\d{3,}", name)
     like = [one for one in registry.gpu_names() if numbers and numbers[0] in re.findall(r"\d+", one)]
     if like:
         called = [one for one in like if one.partition("-")[0] in name.lower()]  # h100s is no a100
         return Guess(tuple((called or like)[:MOST])), ""
     return Guess(()), "it is not a GPU of the registry, of which `xpc explain hardware` has the list"
-
-
-def _is_typo(name: str, known: str) -> bool:
-    """Whether two letters changed places, or letters of the unit are wrong: never where the model is another."""
-    one, other = (sorted(c for c in part if c.isalnum()) for part in (name, known))
-    if one == other:
-        return True
-    head, number, _ = known.rpartition(re.findall(r"\d+", known)[-1])
-    return known.endswith("gb") and "-" in head and bool(re.fullmatch(re.escape(head + number) + "[gbi]{1,4}", name))
 
 
 def either(names: Iterable[str]) -> str:
