@@ -58,9 +58,9 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
         workspace.pins, wrong = lockfile.read(workspace)
         loaded.problems += wrong
     if any(one.code in PASTED for one in loaded.problems):
-        from xpc.compiler.suggest.other_tools import told  # loaded only for a spec with such findings
+        from xpc.compiler.suggest.other_tools import rewrite_foreign_forms  # loaded only for a spec with such findings
 
-        loaded.problems[:], intended = told(loaded.problems)
+        loaded.problems[:], intended = rewrite_foreign_forms(loaded.problems)
         loaded.intended |= intended
     if loaded.sweep is not None:
         from xpc.compiler.resolve.sweep import read  # most specs are one run

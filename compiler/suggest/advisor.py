@@ -23,13 +23,13 @@ class Suggestions(Advisor):
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """The value that a block of parts stands for, or an example of one."""
+        """An example of the value that is missing."""
         from xpc.compiler.suggest.block_values import missing_value
 
         return missing_value(row, name, body, span, source)
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
         """30% for a ratio of 0.3."""
-        from xpc.compiler.suggest.converted_values import reworded
+        from xpc.compiler.suggest.converted_values import converted
 
-        return reworded(SOURCE_SETTINGS["take"], name, value, typed)
+        return converted(SOURCE_SETTINGS["take"], name, value, typed)

@@ -1,7 +1,7 @@
-"""Blocks that the language does not have: what their settings are here. Loaded only for a misspelt spec.
+"""Blocks of other tools: the settings of the language that their settings correspond to.
 
-`early_stopping { patience = 3 }` is `eval(patience=3)`, `peft { r = 16 }` is `lora(rank=16)`, and `hardware` takes what
-others write into a block of it on its own line.
+`early_stopping { patience = 3 }` is `eval(patience=3)`, `peft { r = 16 }` is `lora(rank=16)`, and `hardware` takes its
+value on its own line. Loaded only for a spec with an unknown block.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
 from xpc.compiler.suggest.flag_values import NAMED
-from xpc.compiler.suggest.meaning import choice, meaning, spelt_like
+from xpc.compiler.suggest.meaning import choice, meaning, typo_of
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
-from xpc.compiler.suggest.pasted import BODY, meaning_of, spelt
+from xpc.compiler.suggest.pasted import BODY, as_value, rewritten
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -29,7 +29,7 @@ EVERYTHING = (
     "args", "arguments", "config", "configuration", "hyperparameters", "hyperparams", "hparams", "params",
     "parameters", "settings", "run", "experiment", "general", "common", "sftconfig",
 )  # fmt: skip
-"""Blocks of other tools that hold settings of every kind, as letters."""
+"""Blocks of other tools that contain settings of every kind, as letters."""
 COUNTS = (
     "count", "n", "num", "number", "gpus", "numgpus", "devices", "gpuspernode", "nprocpernode", "processes", "value",
 )  # fmt: skip
@@ -38,8 +38,8 @@ NODES = ("nodes", "numnodes", "nnodes", "machines")
 
 
 @record
-class Written:
-    """A block as it stands: its name, its settings with what was typed, and whether it stands after `with`."""
+class Block:
+    """A block as written: its name, its settings with their typed values, and whether it follows `with`."""
 
     name: str
     span: Span
@@ -48,23 +48,23 @@ class Written:
     header: bool
 
 
-def told(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """The findings; those of a block that is none, and of what stands in it, are one. And the paths that are meant."""
+def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
+    """The findings, with one for each unknown block and its contents; and the paths of the settings it intends."""
     out = list(found)
-    meant: set[str] = set()
+    intended: set[str] = set()
     for source in {one.primary.source.name: one.primary.source for one in found if one.primary is not None}.values():
         for block in _blocks(source):
             inside = [one for one in out if _is_in(one, source, block.span)]
             if any(one.code in CODES for one in inside) and _is_foreign(block):
                 first = out.index(inside[0])
                 out = [one for one in out if one not in inside]
-                out.insert(first, _told(inside[0], source, block))
-                meant |= _paths(out[first], block)
-    return out, meant
+                out.insert(first, _rewritten(inside[0], source, block))
+                intended |= _paths(out[first], block)
+    return out, intended
 
 
-def _paths(found: Diagnostic, block: Written) -> set[str]:
-    """The settings that a block would set, as it is told: no rule speaks of what it assumes for them."""
+def _paths(found: Diagnostic, block: Block) -> set[str]:
+    """The settings that a block would set, so that rules do not report assumptions for them."""
     forms = "\n".join(edit.text.replace(" ", "\n") if block.header else edit.text for edit in found.edits)
     paths = set(expand(parse(Source("block.xp", f"{BODY}{forms}\n"))[0]).items)
     return {path for path in paths if not path.startswith("train.")} or {block.name}
@@ -78,17 +78,17 @@ def _is_in(one: Diagnostic, source: Source, span: Span) -> bool:
     )
 
 
-def _is_foreign(block: Written) -> bool:
-    """Whether a block is no clause of the language, or a clause that has no settings."""
+def _is_foreign(block: Block) -> bool:
+    """Whether a block is unknown to the language, or is a clause without settings."""
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
     names = [*schema.CLAUSES, *schema.bare_choices(), *schema.outer_names()]
-    typo = meaning(block.name, exact=True) is None and spelt_like(block.name, names) is not None
+    typo = meaning(block.name, exact=True) is None and typo_of(block.name, names) is not None
     return block.name not in names and not typo
 
 
-def _blocks(source: Source) -> Iterator[Written]:
-    """The blocks and calls of a text that hold nothing but settings."""
+def _blocks(source: Source) -> Iterator[Block]:
+    """The blocks and calls of a text that contain only settings."""
     file = parse(source)[0]
     for node in (*(file.train.options if file.train else ()), *file.statements):
         if isinstance(node, Clause) and node.operands:
@@ -104,7 +104,7 @@ def _blocks(source: Source) -> Iterator[Written]:
         else:
             continue
         if body and all(isinstance(one, Setting) for one in body):
-            yield Written(name, node.span, place, _settings(body, source), isinstance(node, Call))
+            yield Block(name, node.span, place, _settings(body, source), isinstance(node, Call))
 
 
 def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple[tuple[str, str], ...]:
@@ -114,15 +114,15 @@ def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple
     )  # fmt: skip
 
 
-def _told(found: Diagnostic, source: Source, block: Written) -> Diagnostic:
-    if spelt_like(block.name, ["hardware"]) is not None:
+def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
+    if typo_of(block.name, ["hardware"]) is not None:
         block = evolve(block, name="hardware")
-    said = _hardware(block) if block.name == "hardware" else _alone(block) or _forms(block)
-    forms = [form for form, _ in said if form is not None]
-    whole = len(forms) == len(said)
+    advised = _hardware(block) if block.name == "hardware" else _single_value(block) or _forms(block)
+    forms = [form for form, _ in advised if form is not None]
+    whole = len(forms) == len(advised)
     joined = (" " if block.header else "\n").join(forms)
     help = ", ".join(f"`{form}`" for form in forms)
-    rest = "; ".join(dict.fromkeys(help for form, help in said if form is None))
+    rest = "; ".join(dict.fromkeys(help for form, help in advised if form is None))
     known, name = block.name in schema.CLAUSES, block.name[:60]
     message = f"`{name}` takes its value on its line" if known else f"`{name}` is not a block of the language"
     code = "XP102" if known else "XP101"
@@ -137,17 +137,17 @@ def _told(found: Diagnostic, source: Source, block: Written) -> Diagnostic:
     )
 
 
-def _hardware(block: Written) -> list[tuple[str | None, str]]:
-    """`hardware { type = h100-80gb, count = 8 }`: the count and the GPU; without one of them nothing is typed."""
+def _hardware(block: Block) -> list[tuple[str | None, str]]:
+    """`hardware { type = h100-80gb, count = 8 }`: the form and the help; no form if the GPU or the count is missing."""
     count = gpu = ""
     out: list[tuple[str | None, str]] = []
     for name, typed in block.settings:
-        text, said = typed.strip('"'), letters(name)
-        if said in NODES:
+        text, advised = typed.strip('"'), letters(name)
+        if advised in NODES:
             out.append((f"nodes{'=' if block.header else ' '}{text}", ""))
-        elif text.isdigit() and said in COUNTS:
+        elif text.isdigit() and advised in COUNTS:
             count = text
-        elif said in KINDS:
+        elif advised in KINDS:
             gpu = text
     known = registry.find_gpu(gpu.lower())
     gpu = gpu if known is None else known.name
@@ -162,46 +162,49 @@ def _hardware(block: Written) -> list[tuple[str | None, str]]:
     return out or [(None, "write `hardware 8 x h100-80gb`: a count and a GPU")]
 
 
-def _alone(block: Written) -> list[tuple[str | None, str]]:
+def _single_value(block: Block) -> list[tuple[str | None, str]]:
     """`nodes { count = 2 }`, `seed { value = 1 }`: the value of a clause that has no settings."""
     if block.name not in schema.CLAUSES or len(block.settings) != 1:
         return []
-    said = meaning_of(f"{block.name}={block.settings[0][1]}", block.header)
-    return [(said.form, said.help)]
+    advised = rewritten(f"{block.name}={block.settings[0][1]}", block.header)
+    return [(advised.form, advised.help)]
 
 
-def _forms(block: Written) -> list[tuple[str | None, str]]:
-    """What is written for each setting of a block, or why nothing is; those that one clause has are together."""
+def _forms(block: Block) -> list[tuple[str | None, str]]:
+    """A form and a help for each setting of a block; the form is None if nothing can be written. Settings of one
+    clause are joined."""
     out: list[tuple[str | None, str]] = []
     clause = None if letters(block.name) in EVERYTHING else _clause(block.name)
-    clause = None if clause == "launch" else clause  # many of its settings are one engine's: the engine is written, too
-    left: list[tuple[str, str]] = []
+    clause = None if clause == "launch" else clause  # most of its settings need an engine
+    remaining: list[tuple[str, str]] = []
     for name, typed in block.settings:
         row = schema.BY_PATH.get(clause or "")
         chosen = choice(row, typed.strip('"')) if row is not None and row.choices and name in NAMED else None
         both = f"{block.name}_{name}"
-        behind = meaning(both, exact=True) is not None or advice(both, "") or own_reason(both)
+        joined_known = meaning(both, exact=True) is not None or advice(both, "") or own_reason(both)
         own = clause is not None and f"{clause}.{name}" in schema.BY_PATH
         if chosen is not None:
             out.append((f"{clause}={chosen}", ""))
-        elif behind and not own:
-            said = meaning_of(f"{both}={spelt(typed)}", block.header)
-            out.append((said.form, said.help))
+        elif joined_known and not own:
+            advised = rewritten(f"{both}={as_value(typed)}", block.header)
+            out.append((advised.form, advised.help))
         elif clause is None:
-            said = meaning_of(f"{name}={typed}", block.header)
-            out.append((said.form, said.help))
+            advised = rewritten(f"{name}={typed}", block.header)
+            out.append((advised.form, advised.help))
         else:
-            left.append((name, typed))
-    if left:
-        said = meaning_of(f"{clause}({', '.join(f'{name}={typed}' for name, typed in left)})", block.header)
-        out.append((said.form, said.help))
+            remaining.append((name, typed))
+    if remaining:
+        advised = rewritten(f"{clause}({', '.join(f'{name}={typed}' for name, typed in remaining)})", block.header)
+        out.append((advised.form, advised.help))
     return out
 
 
 def _clause(name: str) -> str | None:
-    """The clause that a block's name means, or None."""
-    meant = meaning(name, exact=True)
-    if meant is None:
-        meant = meaning(name)
-        return meant.path if meant is not None and meant.own and meant.path in schema.CLAUSES else None
-    return meant.path if meant.path in schema.CLAUSES and meant.path not in ("train", "extra", "sweep") else None
+    """The clause that a block's name stands for, or None."""
+    intended = meaning(name, exact=True)
+    if intended is None:
+        intended = meaning(name)
+        return intended.path if intended is not None and intended.own and intended.path in schema.CLAUSES else None
+    return (
+        intended.path if intended.path in schema.CLAUSES and intended.path not in ("train", "extra", "sweep") else None
+    )

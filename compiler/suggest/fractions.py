@@ -1,4 +1,4 @@
-"""What a fraction may mean where a count or a share is taken. Loaded for wrong specs alone."""
+"""Fractions where a setting takes a count or a share. Loaded only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOUNS = {
 
 
 def fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
-    """`take = 1.0`, `warmup = 0.03`, `holdout = 2.5`: a number of something, or a share of all."""
+    """`take = 1.0`, `warmup = 0.03`, `holdout = 2.5`: ambiguous between a count and a share."""
     noun, whole = _NOUNS[row.kind.name]
     value, name = node.value, row.name
     below = value < 1

@@ -1,7 +1,4 @@
-"""Numbers in forms that the language does not have: `4,096`, `8*16`, `0x2a`, `1 x 4090`, `4bit`.
-
-Loaded only for a spec with such a mistake.
-"""
+"""Numbers in other notations: `4,096`, `8*16`, `0x2a`, `1 x 4090`, `4bit`. Loaded only for such a mistake."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 TIMES = re.compile(r"=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
-"""A number of times without a thing behind it: `nodes=2x`."""
+"""A count without a thing after it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
 PRODUCT = re.compile(
@@ -28,8 +25,8 @@ BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
 LARGEST = 10**12
 
 
-def told(found: Diagnostic) -> Diagnostic:
-    """The finding, with the number in the language's form where one stands in its line."""
+def rewrite_number(found: Diagnostic) -> Diagnostic:
+    """The finding, with the number of its line in the language's form."""
     form = None if found.primary is None else _FORMS.get(found.code)
     if form is None or found.primary is None:
         return found
@@ -43,7 +40,7 @@ def _put(found: Diagnostic, start: int, end: int, form: str, help: str = "") -> 
 
 
 def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """A GPU that begins with a digit, which is no name, or a number of base 16."""
+    """A GPU that begins with a digit, or a hexadecimal number."""
     number = HEX.match(line, at) or HEX.search(line)
     if number is not None:
         return _put(found, start + number.start(), start + number.end(), str(int(number[0], 16)))
@@ -64,17 +61,17 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 
 
 def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """A product, a sum, a quotient or a power, which is written out."""
+    """A product, a sum, a quotient or a power, computed."""
     for match in PRODUCT.finditer(line):
-        value = worked_out(match["one"], match["sign"], match["other"])
+        value = computed(match["one"], match["sign"], match["other"])
         if match.start() <= at < match.end() and value:
             help = f"write `{value}`: a spec has no arithmetic"
             return _put(found, start + match.start(), start + match.end(), value, help)
     return found
 
 
-def worked_out(one: str, sign: str, other: str) -> str:
-    """What comes out, or an empty text where that is no number to type."""
+def computed(one: str, sign: str, other: str) -> str:
+    """The result, or an empty text if it cannot be a value."""
     try:
         first, second = (float(text) if set(text) & set(".e") else int(text) for text in (one, other))
         if sign in ("**", "^") and (first > 1024 or second > 40):

@@ -1,4 +1,4 @@
-"""What to write instead of lines, numbers and blocks in the forms of other tools. Loaded only for a wrong spec."""
+"""Lines, numbers and blocks in the notation of other tools. Loaded only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from xpc.compiler.suggest import blocks, numbers, pasted
 from xpc.grammar.diagnostic import Diagnostic
 
 
-def told(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """The findings, with what to write instead of other tools' forms; and the settings that such blocks intend."""
-    return blocks.told([numbers.told(one) for one in pasted.told(problems)])
+def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
+    """The findings, with what to write instead; and the paths of the settings that blocks intend."""
+    return blocks.rewrite_blocks([numbers.rewrite_number(one) for one in pasted.rewrite_options(problems)])
