@@ -1,4 +1,4 @@
-"""A failed parse in words: where the parser stood and what it met decide the message, never a list of token names."""
+"""The message for a failed parse: it depends on where the parser was and what it met, and never lists token names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.grammar.record import record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
-# What must follow a word or mark, when it does not.
+# What must follow a word or mark.
 IN_A_BLOCK = "settings behind a text stand in a block: `{ name = value }`"
 _AFTER = {
     "TRAIN": (codes.INCOMPLETE_SENTENCE, "expected a model after `train`", "train MODEL on DATA"),
@@ -26,10 +26,10 @@ _AFTER = {
     "X": (codes.COUNT_SPACING, "expected a name after `x`", "8 x h100-80gb"),
 }
 _PATH = re.compile(r"(?:\.{1,2}/|~/|/)[\w./-]+")
-"""A path that begins as no name does: `./tiny`, `/data/rows.jsonl`."""
+"""A path that does not begin like a name: `./tiny`, `/data/rows.jsonl`."""
 _QUOTES = "“”„«»‘’"
 _UNSEEN = "\u00ad\u200b\u200c\u200d\u2060\ufeff"
-"""Characters that no editor shows, as they come with text from web pages."""
+"""Characters that editors do not show, often copied from web pages."""
 _UNQUOTED = re.compile(r"[\w./-]+")
 _COUNT = re.compile(r"([0-9_]+)x(.*)")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
@@ -37,10 +37,10 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
 
 @record
 class Failure:
-    """A diagnostic, and the offset whose line the parser could not go past.
+    """A diagnostic, and the offset of the line that the parser could not pass.
 
-    `repair` is an edit of the same length that lets the parser go on behind it, so that the rest of the line is
-    read for its own errors.
+    `repair` is an edit of the same length after which the parser can go on, so that the rest of the line is checked
+    too.
     """
 
     offset: int
@@ -49,7 +49,7 @@ class Failure:
 
 
 def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
-    """Why the parser could not go on in `text`, the repaired text of `source`."""
+    """Why the parser stopped in `text`, the repaired text of `source`."""
     token, met = error.token, error.token.kind
     offset = len(text) - 1 if met == END else token.start
     shown = "the end of the line" if met in ("_NL", END) else f"`{token.text}`" if met else token.text
@@ -65,8 +65,7 @@ def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
 
 
 def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
-    """The error for a word of a unit behind the number of a setting, as people say it: `every = 1 epoch`. With it goes
-    what lets the parser go on."""
+    """The error for a unit written as a word, `every = 1 epoch`, and the repair after which the parser can go on."""
     from xpc.grammar import units
 
     count, word, before = place.word, place.shown.strip("`"), place.before
@@ -76,7 +75,7 @@ def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
         return None
     whole = Span(before.start, place.span.end)
     named = re.search(r"(\w+)\s*=?\s*$", place.source.text[: before.start])
-    value = units.one_word(named[1] if named else "", count, word)
+    value = units.as_value(named[1] if named else "", count, word)
     edits = () if value is None else (Edit(whole, value),)
     found = place.error(codes.TRAILING_TEXT, units.message(count, word), units.remedy(value), edits=edits)
     legal = "epoch" if value is None and named and named[1] == "every" else value or count
@@ -84,7 +83,7 @@ def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
 
 
 def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
-    """The error for a duration as Slurm writes it, and what lets the parser go on."""
+    """The error for a duration in Slurm's form, and the repair."""
     start = place.before.start if place.before else 0
     found = _CLOCK.match(text, start)
     if place.shown != ":" or place.before is None or found is None or found.end() <= place.span.start:
@@ -101,7 +100,7 @@ def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
 
 
 def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
-    """The error for `2 x 8 x h100-80gb`, and what lets the parser go on: the machines left out."""
+    """The error for `2 x 8 x h100-80gb`, and the repair: the machines are dropped."""
     if place.last != "X" or place.met != "NUMBER":
         return None
     nodes = re.search(r"(\d+)\s*x\s*$", text[: place.span.start])
@@ -115,7 +114,7 @@ def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
 
 
 def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
-    """The comma that a diagnostic asks for, in the place of a space."""
+    """The comma that a diagnostic suggests, in the place of a space."""
     for edit in diagnostic.edits:
         if edit.text == "," and edit.span.start == edit.span.end < met.start and text[edit.span.end] in " \t":
             return Edit(Span(edit.span.start, edit.span.start + 1), ",")
@@ -130,7 +129,7 @@ def _before(text: str, offset: int) -> Span | None:
 
 
 def _straight(place: Place, text: str) -> tuple[Edit, ...]:
-    """The straight quotes of a text between others, of which an editor made two of a pair."""
+    """The straight quotes for a text in typographic ones."""
     at = place.span.start
     end = (text + "\n").index("\n", at)
     other = next((i for i in range(at + 1, end) if text[i] in _QUOTES + '"'), None)
@@ -219,7 +218,7 @@ def _token(place: Place, text: str) -> Diagnostic:
 
 
 def _split(place: Place, text: str) -> Diagnostic | None:
-    """`capybara[:20%]` and its kin."""
+    """`capybara[:20%]` and similar."""
     from xpc.grammar.splits import in_setting, misspelt
 
     kinds = [item.kind for item in place.stack]
@@ -328,7 +327,7 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
 
 
 def _arguments_of_a_reference(place: Place, text: str) -> Diagnostic:
-    """`me/rows(take=50%)`, `"rows.jsonl"(take=50%)`: a block says it."""
+    """`me/rows(take=50%)`, `"rows.jsonl"(take=50%)`: these need a block."""
     found = re.match(r"\(([^()#\n]*)\)", text[place.span.start :])
     message = "only a plain name takes arguments"
     if found is None or place.before is None:
@@ -340,7 +339,7 @@ def _arguments_of_a_reference(place: Place, text: str) -> Diagnostic:
 
 
 def _comma(place: Place, text: str) -> Diagnostic:
-    """A comma behind a statement, outside of brackets and of blocks on one line."""
+    """A comma after a statement, outside of brackets and one-line blocks."""
     start, end = line_bounds(text, place.span.start, place.span.start)
     ends = text[place.span.end : end].strip()[:1] in ("", "#")
     if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : place.span.start]):
@@ -351,7 +350,7 @@ def _comma(place: Place, text: str) -> Diagnostic:
 
 
 def _in_one_line_block(place: Place, text: str, opened: int) -> Diagnostic:
-    """In `batch { gbs = 528, micro = 11 }`, of which the outermost such block begins at `opened`."""
+    """An error in `batch { gbs = 528, micro = 11 }`; the outermost such block begins at `opened`."""
     code, last, met = codes.ONE_LINE_BLOCK, place.last, place.met
     if met in ("_NL", END):
         return place.error(code, *ENDS_ON_ITS_LINE, edits=written_out(text, opened, len(place.source.text)))

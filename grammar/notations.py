@@ -1,4 +1,4 @@
-"""Marks of other notations: `:=` and `=>`, variables, addresses, and a name's `:` and `@` with nothing behind them."""
+"""Marks of other notations: `:=` and `=>`, variables, addresses, and a name's `:` and `@` with nothing after them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 MARK = re.compile(r":=|->|<-|>(?=\s*\S)")
-"""What stands between a name and its value elsewhere; the `=` of `=>` is taken already."""
+"""Marks between a name and its value in other notations; the `=` of `=>` is read already."""
 URL = re.compile(
     r"(?:(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)(?:datasets/|models/)?(?P<name>[\w.-]+/[\w.-]+)\S*"
     r"|\b[a-z][a-z0-9]*://\S*)"
@@ -22,7 +22,7 @@ PART = re.compile(r"[:@][\w.\-]+")
 
 
 def of_another_notation(place: Place, text: str) -> Diagnostic | None:
-    """The error for a character of another notation, or None where it is of none."""
+    """The error for a character of another notation, or None."""
     code, character, at = codes.UNEXPECTED_CHARACTER, place.shown, place.span.start
     mark = MARK.match(text, at)
     if mark is not None and place.before and (mark[0] != ">" or place.word == "="):
@@ -42,7 +42,7 @@ def of_another_notation(place: Place, text: str) -> Diagnostic | None:
 
 
 def _reference(place: Place, text: str) -> Diagnostic | None:
-    """The error for a `:` or `@` of a name in the sentence that stands apart from it, or with nothing behind it."""
+    """The error for a `:` or `@` in the first line that is separated from its name, or has nothing after it."""
     code, mark, before, at = codes.UNEXPECTED_CHARACTER, place.shown, place.before, place.span.start
     kinds = {item.kind for item in place.stack}
     if before is None or "TRAIN" not in kinds or {"FOR", "WITH"} & kinds:

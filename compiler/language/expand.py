@@ -1,7 +1,8 @@
-"""Tree to items: the three equivalences of the language undone, so that every setting is one path and one value.
+"""Flatten a tree to items, so that every setting is one path and one value.
 
-`with a k=v` is the same items in the body; a bare choice is its setting; `name(k=v)` is `name { k = v }`. What comes
-out is flat: a path of the schema, the node that was written for it (None for a bare flag), and the place.
+The language has three shorthands: `with a k=v` is the same items in the body, a bare choice is its setting, and
+`name(k=v)` is `name { k = v }`. An item is a path of the schema, the written node (None for a bare flag), and the
+place.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
 
 SWITCHED = ("off", "no", "none", "false", "disabled", "yes", "true", "enabled")
-"""Of a setting behind a clause of the sentence that the body has, too."""
+"""Words that switch a flag on or off."""
 
 
 def _is_repository(value: Value) -> bool:
-    """Whether a value of `hub` names what is pushed to, rather than saying yes or no."""
+    """Whether a value of `hub` is the name of a repository, not yes or no."""
     said = ("true", "false", "yes", "no", "on", "off", "none")
     return isinstance(value, String) or (isinstance(value, Ref) and value.name not in said)
 
 
 def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> Written:
-    """Flatten one file. Problems are collected in the result; the file's bases are not read here.
+    """Flatten one file. Problems are collected in the result; bases are not read here.
 
-    `evaluated` are the names of `data` blocks that are evaluated on, and not trained on. `advisor` is asked for
-    suggestions if the file has mistakes.
+    `evaluated` are the names of `data` blocks for evaluation only. `advisor` is asked for suggestions if the file has
+    mistakes.
     """
     return _Expander(file, evaluated, advisor).run()
 
@@ -78,7 +79,7 @@ class _Expander(DataBlocks):
             return
         head, *operands = self.without_units((node.head, *node.operands)) or (None,)
         if head is not node.head:
-            return  # a switch and its word, which is reported
+            return  # reported
         body: list[Operand | Clause] = [*operands, *(node.block.statements if node.block else ())]
         if isinstance(head, Call):
             body = [*head.args, *body]
@@ -95,15 +96,15 @@ class _Expander(DataBlocks):
             )
 
     def without_units(self, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        """The items of a line without words behind numbers (`every=10 steps`) or switches (`packing off`), which are
-        reported."""
+        """The items of a line. Words after numbers (`every=10 steps`) and switches (`packing off`) are reported and
+        dropped."""
         kept: list[Operand] = []
         for node in operands:
             last = kept[-1] if kept else None
             counted = isinstance(last, Setting) and isinstance(last.value, Number)
             switch = isinstance(last, Ref) and isinstance(node, Ref) and node.name in SWITCHED
             if last is not None and isinstance(node, Ref) and (counted or switch):
-                from xpc.compiler.language.missing_equals import followed_by  # rare: a name after a setting
+                from xpc.compiler.language.missing_equals import followed_by  # only a name after a setting needs it
 
                 found = followed_by(last, node, self.file.source.text)
                 if found is not None:
@@ -139,8 +140,8 @@ class _Expander(DataBlocks):
         return implied_setting(clause, self.typed(node.span))
 
     def options(self, options: tuple[Operand, ...]) -> None:
-        """The items of `with`. What stands behind a name is its value and its settings, as on a line of the body:
-        `with seed 7 track wandb name="x" gbs=64` is `seed 7`, `track wandb name="x"` and `gbs = 64`."""
+        """The items of `with`. A name is followed by its value and its settings, as on a line of the body: `with seed
+        7 track wandb name="x" gbs=64` is `seed 7`, `track wandb name="x"` and `gbs = 64`."""
         options, at = self.without_units(options), 0
         while at < len(options):
             node, at = options[at], at + 1
@@ -167,8 +168,8 @@ class _Expander(DataBlocks):
                 self.operand(node, None)
 
     def is_behind(self, name: str, node: Operand) -> bool:
-        """Whether an item of `with` is a setting of the name before it, as on a line of the body. Where the body has a
-        setting of that name, too, no reading is taken: `eval every=100 micro=8` is refused."""
+        """Whether an item of `with` is a setting of the name before it, as on a line of the body. If the body has such
+        a setting too, it is ambiguous and reported: `eval every=100 micro=8`."""
         if not isinstance(node, Setting | Ref | Call):
             return False
         inner = node.name if isinstance(node, Ref) else node.name.text
@@ -198,8 +199,8 @@ class _Expander(DataBlocks):
         self.problem("XP104", f"`{name}` takes its value behind `=`", span, help=f"write `{form}`", edit=form)
 
     def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
-        """A clause's items without `every 100`, which is reported."""
-        from xpc.compiler.language.missing_equals import unmarked_values  # only settings before a value reach this
+        """The items of a clause. `every 100` without `=` is reported and dropped."""
+        from xpc.compiler.language.missing_equals import unmarked_values  # few lines need it
 
         kept, found = unmarked_values(clause, body, self.file.source.text)
         for one in found:
@@ -208,7 +209,7 @@ class _Expander(DataBlocks):
         return kept
 
     def is_head(self, row: schema.Setting, node: Operand) -> bool:
-        """Whether an item of `with` is the value of the clause whose name stands before it."""
+        """Whether an item of `with` is the value of the clause before it."""
         if isinstance(node, Setting):
             return False
         if not isinstance(node, Ref | Call):
@@ -241,7 +242,7 @@ class _Expander(DataBlocks):
             self.add(path, node.value, node.span)
 
     def find(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """The path that a name means in a clause (None: anywhere), or None after a report."""
+        """The path of a name in a clause (None: anywhere), or None after a report."""
         text = name.text
         if clause is None:
             if text in schema.CLAUSES and text not in ("train",):
@@ -254,7 +255,7 @@ class _Expander(DataBlocks):
         return None
 
     def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """Report a name that is none, and return what to write for it alone."""
+        """Report an unknown name; return the name to write instead, if its value can stay."""
         typed = None if value is None else self.typed(value.span)
         unknown = UnknownName(name.text, clause, value, typed, self.label(name.span), self.header)
         found = self.advisor().unknown_name(unknown, self.unknowns)
@@ -269,7 +270,7 @@ class _Expander(DataBlocks):
         return None if found.replaces_value else found.edit
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
-        """A name with what follows it: a clause, a flag and its settings, or a bare choice and its clause's."""
+        """A name with its items: a clause, a flag with settings, or a bare choice with settings of its clause."""
         text = name.text
         if clause is None and text == "data":
             self.data(name, body)
@@ -311,7 +312,7 @@ class _Expander(DataBlocks):
             self.missing_value(row, name, body, span)
 
     def missing_value(self, row: schema.Setting, name: Name, body: list[Operand | Clause], span: Span) -> None:
-        """Report a setting or a clause alone, or with a block instead of its value."""
+        """Report a setting or a clause without its value, or with a block instead of it."""
         message, place, help, edit = self.advisor().missing_value(row, name, body, span, self.file.source)
         self.problem("XP104", message, place, f"expected {row.kind.phrase}", help=help, edit=edit)
 
@@ -323,7 +324,7 @@ class _Expander(DataBlocks):
                 self.operand(node, clause)
 
     def head(self, clause: str, body: list[Operand | Clause], span: Span) -> None:
-        """A clause: the operands that are its head, then its settings."""
+        """A clause: the operands that are its value, then its settings."""
         home = "lora" if clause in schema.ADAPTERS else clause
         if any(isinstance(one, Ref) and f"{home}.{one.name}" in schema.BY_PATH for one in body[:-1]):
             body = self.with_equals(home, body)

@@ -1,4 +1,4 @@
-"""The rows of the table of settings that say what starts a run, and the engines that read each of them."""
+"""The settings of `launch`, and the engines that read each of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 ENGINES = ("local", "slurm", "k8s", "sky", "ray")
-"""What `launch` may name, as it is typed; the first is the default."""
+"""Choices of `launch`; the first is the default."""
 ALSO_CALLED = {
     "local": "none; here; bash; shell",
     "slurm": "sbatch; srun",
@@ -18,7 +18,7 @@ ALSO_CALLED = {
     "sky": "skypilot",
     "ray": "ray train; raytrain; anyscale; kuberay",
 }
-"""Other words for each engine, which suggestions understand."""
+"""Other names of each engine, for suggestions."""
 CLUSTERS = ENGINES[1:]
 """The engines that submit a run to a scheduler."""
 

@@ -228,7 +228,7 @@ class _Reader(Reporter):
         if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
             return None  # a file that extends this one states it
         either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
-        beside = next((self.loaded.beside[one] for one in either if one in self.loaded.beside), None)
+        beside = next((self.loaded.stated[one] for one in either if one in self.loaded.stated), None)
         if beside is not None:
             self.problem(
                 "XP885", f"`{node.name.text}` is written, and swept", node.name.span, "these values are taken",

@@ -49,7 +49,7 @@ def answer(wrong: Wrong) -> Diagnostic:
     """The finding for a wrong value, with what to write instead."""
     row, item, node, text = wrong.row, wrong.item, wrong.node, wrong.text
     at = Label(item.label.source, item.label.span if node is None else node.span, text)
-    if wrong.kind == "told":
+    if wrong.kind == "explained":
         return report(wrong.code, wrong.message, at, help=wrong.help)
     if wrong.kind == "choice" and isinstance(node, Ref):
         return _choice(wrong, row, node, at)

@@ -8,7 +8,7 @@ from xpc.compiler.language.setting import Setting
 
 
 def references(get: Get) -> int:
-    """A frozen copy, unless its log-probabilities are computed beforehand or a uniform one stands in for it."""
+    """One frozen copy, unless its log-probabilities are precomputed or the reference is uniform."""
     return int(not (get("method.precompute") or get("method.reference_free")))
 
 
