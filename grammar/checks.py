@@ -185,7 +185,7 @@ class _Checker:
                 "move it to the first line, or delete it",
             )
         else:
-            remedy = "the sentence is one line: write it behind `train`" if word != "x" else _BELONGS["x"]
+            remedy = "the sentence is one line: write it after `train`" if word != "x" else _BELONGS["x"]
             self._error(codes.RESERVED_WORD, span, f"a statement cannot begin with `{word}`", remedy)
 
     def _operand(self, operand: Setting | Value) -> None:

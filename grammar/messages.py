@@ -15,7 +15,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
 # What must follow a word or mark.
-IN_A_BLOCK = "settings behind a text stand in a block: `{ name = value }`"
+IN_A_BLOCK = "settings after a text go into a block: `{ name = value }`"
 _AFTER = {
     "TRAIN": (codes.INCOMPLETE_SENTENCE, "expected a model after `train`", "train MODEL on DATA"),
     "ON": (codes.INCOMPLETE_SENTENCE, "expected a dataset after `on`", "train MODEL on DATA"),
@@ -108,7 +108,7 @@ def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
     if nodes is None or gpus is None:
         return None
     remedy = f"write `{gpus[1]} x {gpus[2]}` for one machine, and `nodes {nodes[1]}` on its own line"
-    diagnostic = place.error(codes.COUNT_SPACING, "a count and what is counted, once", remedy)
+    diagnostic = place.error(codes.COUNT_SPACING, "a count is one number and one GPU", remedy)
     span = Span(nodes.start(), place.span.start)
     return diagnostic, Edit(span, " " * (span.end - span.start))
 
@@ -143,7 +143,7 @@ def _character(place: Place, text: str) -> Diagnostic:
     if character == "'":
         end = text.find("'", at + 1, (text + "\n").index("\n", at))
         edits: tuple[Edit, ...] = (Edit(place.span, '"'), Edit(Span(end, end + 1), '"')) if end > 0 else ()
-        return place.error(code, "texts take double quotes", 'write `"..."`', edits=edits)
+        return place.error(code, "a text is written in double quotes", 'write `"..."`', edits=edits)
     notation = of_another_notation(place, text)
     if notation is not None:
         return notation
@@ -151,21 +151,21 @@ def _character(place: Place, text: str) -> Diagnostic:
         name = place.word.strip('"')
         return place.error(code, "unexpected `:`", f"a setting is written `{name} = value`")
     if character == "%" and place.before and place.word.replace(".", "").isdigit():
-        return place.error(code, "unexpected `%`", f"a unit stands directly behind its number: write `{place.word}%`")
+        return place.error(code, "unexpected `%`", f"a unit directly follows its number: write `{place.word}%`")
     if character == ";" and place.one_line is not None:
         edits = (Edit(place.span, ","),)
-        return place.error(code, "unexpected `;`", "commas part the settings of a block on one line", edits=edits)
+        return place.error(code, "unexpected `;`", "commas separate the settings of a block on one line", edits=edits)
     if character == ";":
-        return place.error(code, "unexpected `;`", "a newline ends a statement: one setting a line")
+        return place.error(code, "unexpected `;`", "write each setting on its own line")
     if text.startswith("//", at):
         return place.error(code, "unexpected `//`", "comments begin with `#`")
     if character in _QUOTES:
-        return place.error(code, f"`{character}` is no quote here", 'write `"`', edits=_straight(place, text))
+        return place.error(code, f"`{character}` is not a quote here", 'write `"`', edits=_straight(place, text))
     if character.isspace():
         edits = (Edit(place.span, " "),)
-        return place.error(code, f"U+{ord(character):04X} is no space here", "use a plain space", edits=edits)
+        return place.error(code, f"U+{ord(character):04X} is not a space here", "use a plain space", edits=edits)
     if character in _UNSEEN:
-        remedy = "delete it: it cannot be seen in an editor"
+        remedy = "delete it: editors do not show it"
         return place.error(code, f"unexpected U+{ord(character):04X}", remedy, edits=(Edit(place.span, ""),))
     if not character.isascii():
         remedy = "names are ASCII letters, digits, `_`, `-` and `.`; put other text in double quotes"
@@ -174,7 +174,7 @@ def _character(place: Place, text: str) -> Diagnostic:
     if begun is not None:
         before = place.word if place.before and place.before.end == at else ""
         path = (before if re.fullmatch(r"[\w./-]+", before) else "") + begun[0]
-        return place.error(code, f"unexpected `{character}`", f'write `"{path}"`: a path stands in double quotes')
+        return place.error(code, f"unexpected `{character}`", f'write `"{path}"`: a path needs double quotes')
     return place.error(code, f"unexpected `{character}`", "put text that is not a name in double quotes")
 
 
@@ -187,12 +187,12 @@ def _token(place: Place, text: str) -> Diagnostic:
     if last == "EQUAL":
         remedies = {"LBRACE": "a block follows its name without `=`", "LPAR": "a list is written `[0.9, 0.95]`"}
         edits = (Edit(place.span, ""),) if place.met == "EQUAL" else ()
-        remedy = "one `=` stands between a name and its value" if edits else remedies.get(place.met)
+        remedy = "write one `=` between a name and its value" if edits else remedies.get(place.met)
         if text.startswith("{{", place.span.start):
             remedy = "a spec has no variables: write the value itself"
         elif place.met == "LBRACE" and place.before is not None:
             edits = (Edit(Span(place.before.start, place.span.start), ""),)
-        remedy = remedy or "write a value behind it, or leave the setting out"
+        remedy = remedy or "write a value after it, or leave the setting out"
         return place.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True, edits=edits)
     if last not in ("EQUAL", "LSQB", "LPAR", "COMMA") and place.met in ("LSQB", "NAME", "REF"):
         split = _split(place, text)
@@ -236,11 +236,11 @@ def _in_brackets(place: Place, kind: str) -> Diagnostic:
         if place.met == "COMMA":
             return place.error(codes.BAD_LIST, "expected a value before `,`", "one comma between two values")
         if place.met == "LBRACE":
-            return place.error(codes.BAD_LIST, f"a {whole} holds no block")
+            return place.error(codes.BAD_LIST, f"a {whole} cannot contain a block")
         if place.last != "_NL":
             return place.error(codes.BAD_LIST, f"expected a value or {close}, found {place.shown}")
     if place.met == "EQUAL":
-        remedy = f"a {whole} holds {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
+        remedy = f"a {whole} contains {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
         return place.error(codes.BAD_LIST, "unexpected `=`", remedy)
     edits: tuple[Edit, ...] = ()
     if place.before and place.met in ("NAME", "REF", "NUMBER", "STRING", "LSQB"):
@@ -272,14 +272,14 @@ def _in_sentence(place: Place) -> Diagnostic:
             code, f"expected `on` and a dataset, found {place.shown}", f"write `train {place.word} on DATA`"
         )
     if place.met == "LSQB":
-        return place.error(code, "a list is the value of a setting", "write `name=[...]`")
+        return place.error(code, "a list can only be the value of a setting", "write `name=[...]`")
     if place.met == "EQUAL":
         return place.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")
     if place.met == "COMMA":
         return place.error(code, "unexpected `,`", "choices and settings are separated by spaces")
     if place.met == "LPAR" and "WITH" not in since:
-        remedy = f"say `on rows`, and below the header `data rows {{`, `{place.word} {{ ... }}` on a line, `}}`"
-        return place.error(code, "settings of one source stand in a `data` block", remedy)
+        remedy = f"write `on rows`, and below the header `data rows {{`, `{place.word} {{ ... }}` on a line, `}}`"
+        return place.error(code, "settings of one source go into a `data` block", remedy)
     if "WITH" not in since:
         message = f"expected `for`, `with` or the end of the line, found {place.shown}"
         return place.error(code, message, "choices go after `with`")
@@ -293,7 +293,7 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
         return _in_one_line_block(place, text, opened)
     if met == "RBRACE":
         edits = (Edit(Span(place.span.start, place.span.start), "\n"),)
-        remedy = "this block holds one setting a line"
+        remedy = "this block has one setting on each line"
         return place.error(codes.ONE_LINE_BLOCK, "`}` goes on a line of its own", remedy, edits=edits)
     if last == "setting" and met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
@@ -314,9 +314,9 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
         inner = before is not None and text[text.rfind("\n", 0, before.start) + 1 : before.start].strip()
         if before is not None and inner and re.fullmatch(r"[A-Za-z][\w-]*", place.word):
             edits = (Edit(Span(before.end, place.span.start), "="),)
-            message, remedy = "a list is the value of a setting", f"write `{place.word}=[...]`"
+            message, remedy = "a list can only be the value of a setting", f"write `{place.word}=[...]`"
             return place.error(codes.UNEXPECTED, message, remedy, edits=edits)
-        return place.error(codes.UNEXPECTED, "a list is the value of a setting", "write `name = [...]`")
+        return place.error(codes.UNEXPECTED, "a list can only be the value of a setting", "write `name = [...]`")
     if met == "LPAR":
         return _arguments_of_a_reference(place, text)
     if met == "COMMA":
@@ -367,5 +367,5 @@ def _in_one_line_block(place: Place, text: str, opened: int) -> Diagnostic:
     if last == "setting" and met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
     if last in ("LBRACE", "COMMA"):
-        return place.error(code, f"expected a setting, found {place.shown}", "a block holds settings: `gbs = 528`")
-    return place.error(code, f"unexpected {place.shown}", "commas part the settings of a block on one line")
+        return place.error(code, f"expected a setting, found {place.shown}", "a block contains settings: `gbs = 528`")
+    return place.error(code, f"unexpected {place.shown}", "commas separate the settings of a block on one line")

@@ -36,8 +36,8 @@ def of_another_notation(place: Place, text: str) -> Diagnostic | None:
     url = URL.search(text, *line_bounds(text, at, at)) if character == ":" else None
     if url is not None and url.start() < at < url.end():
         named = (Edit(Span(*url.span()), url["name"]),) if url["name"] else ()
-        remedy = f"write `{url['name']}`" if url["name"] else "data and models are of the hub, or of this machine"
-        return place.error(code, "an address is no name", remedy, edits=named)
+        remedy = f"write `{url['name']}`" if url["name"] else "data and models come from the hub or from this machine"
+        return place.error(code, "an address is not a name", remedy, edits=named)
     return _reference(place, text) if character in ":@" and place.before is not None else None
 
 
@@ -55,5 +55,5 @@ def _reference(place: Place, text: str) -> Diagnostic | None:
     if mark in place.word:
         return place.error(code, f"unexpected `{mark}`", f"a name has one `{mark}`: `{place.word}`")
     what = "a configuration's name" if mark == ":" else "a branch, a tag or a commit"
-    remedy = f"{what} stands directly behind `{place.word}{mark}`; leave the `{mark}` out without one"
+    remedy = f"{what} directly follows `{place.word}{mark}`; without one, leave the `{mark}` out"
     return place.error(code, f"unexpected `{mark}`", remedy, edits=(Edit(place.span, ""),))

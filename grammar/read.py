@@ -59,7 +59,7 @@ def _describe(hidden: str) -> tuple[codes.Code, str, str]:
         shown = " ".join(f"{ord(each) - 0xDC00:02X}" for each in hidden[:8]) + (" ..." if count > 8 else "")
         return codes.INVALID_UTF8, f"byte{'s' if count > 1 else ''} {shown}: not UTF-8", "save the file as UTF-8"
     point = f"U+{ord(character):04X}"
-    remedy = "delete it: it cannot be seen in an editor"
+    remedy = "delete it: editors do not show it"
     if character in _BIDI:
         return codes.BIDI_CONTROL, f"bidirectional control character {point}", remedy
     known = f" ({_NAMES[character]})" if character in _NAMES else ""

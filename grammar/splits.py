@@ -19,7 +19,7 @@ _TWO_WORDS = re.compile(rf"(?<![\w.\-/:])({_REF.pattern})[ \t]+{_WORD}+\Z".repla
 _SETTING = re.compile(rf"\bsplit[ \t]*=[ \t]*{_WORD}+\Z")
 _OTHER = re.compile(r"\[[^\[\]\n]*+(?:\[[^\[\]\n]*+\][^\[\]\n]*+)?\]")
 SPLITS = ("train", "test", "validation", "val", "dev", "eval")
-_FORM = "write `[train:20%]` or `[train:1000]` directly behind the dataset: the first rows of a split"
+_FORM = "write `[train:20%]` or `[train:1000]` directly after the dataset: the first rows of a split"
 
 _FILE = 'a local file is one split: a row `"rows.jsonl" { take = 20% }` of a `data` block takes a part of it'
 
@@ -77,5 +77,5 @@ def in_setting(source: Source, text: str, before: Span | None, at: int) -> Diagn
 
 def _finding(source: Source, span: Span, remedy: str, edits: tuple[Edit, ...]) -> Diagnostic:
     code = codes.SPLIT_SPELLING
-    message = "a split stands in brackets behind its dataset, and a part of it behind a colon"
+    message = "a split is written in brackets after its dataset, and a part of it after a colon"
     return Diagnostic(code.code, code.slug, ERROR, message, Label(source, span), help=remedy, edits=edits)

@@ -90,7 +90,7 @@ class _Expander(DataBlocks):
             what = "a text" if isinstance(head, String) else f"`{self.typed(head.span)}`"
             self.problem(
                 "XP101",
-                f"{what} stands where a setting or clause goes",
+                f"{what} is written where a setting or clause belongs",
                 head.span,
                 help="sources of data go into a block: `data NAME { ... }`",
             )
@@ -185,7 +185,7 @@ class _Expander(DataBlocks):
             return False
         if other != path and name in ("data", "eval"):
             typed = self.typed(node.span)
-            message = f"`{inner}` behind `{name}` may be its own, or `{other}`"
+            message = f"`{inner}` after `{name}` may be its own setting, or `{other}`"
             self.problem("XP104", message, node.span, help=f"write `{name}({typed})`, or `{typed}` before `{name}`")
             return True
         return other == path
@@ -196,7 +196,7 @@ class _Expander(DataBlocks):
 
     def without_equals(self, name: str, value: Value, span: Span) -> None:
         form = f"{name}={self.typed(value.span)}"
-        self.problem("XP104", f"`{name}` takes its value behind `=`", span, help=f"write `{form}`", edit=form)
+        self.problem("XP104", f"`{name}` takes its value after `=`", span, help=f"write `{form}`", edit=form)
 
     def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
         """The items of a clause. `every 100` without `=` is reported and dropped."""
@@ -204,7 +204,7 @@ class _Expander(DataBlocks):
 
         kept, found = unmarked_values(clause, body, self.file.source.text)
         for one in found:
-            message = f"`{one.form.partition('=')[0]}` takes its value behind `=`"
+            message = f"`{one.form.partition('=')[0]}` takes its value after `=`"
             self.problem("XP104", message, one.span, help=f"write `{one.form}`", edit=one.form)
         return kept
 
@@ -372,7 +372,7 @@ class _Expander(DataBlocks):
             ):
                 self.problem(
                     "XP104",
-                    "a count and a GPU have an `x` between",
+                    "a count and a GPU have an `x` between them",
                     whole,
                     help=f"write `{first.text} x {heads[1].name}`",
                 )

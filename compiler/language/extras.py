@@ -196,7 +196,7 @@ def removed(stack: Stack, escape: str, name: str) -> str | None:
     zero = name.startswith("zero_optimization.") and name.split(".")[1] in stack.keys("zero_removed")
     if escape != "deepspeed" or not (zero or name.split(".")[0] in stack.keys("deepspeed_removed")):
         return None
-    return f"DeepSpeed {stack.pins['deepspeed']} has removed it, and refuses it even where it is off: leave it out"
+    return f"DeepSpeed {stack.pins['deepspeed']} has removed it and refuses it even if it is off: leave it out"
 
 
 @cache

@@ -29,7 +29,7 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
     whole = f"`[{split}:20%]` is its first fifth, `[{split}:1000]` its first 1000 rows"
     if text is None:
         return _finding(
-            node, label, f"`{split[:40]}` is the name of no split", split, f"train:{split}", "for its first rows"
+            node, label, f"`{split[:40]}` is not the name of a split", split, f"train:{split}", "for its first rows"
         )
     share = text.endswith("%")
     try:
@@ -38,18 +38,20 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
         value = None
     if value is None or not isfinite(value):
         return report(
-            "XP140", f"`{text[:40]}` is no part of a split", label, help=f"write a share or a number: {whole}"
+            "XP140", f"`{text[:40]}` is not a part of a split", label, help=f"write a share or a number: {whole}"
         )
     if share and value > 100:
         return report(
             "XP140", f"`{text[:40]}` is more than the whole split", label, help=f"write `[{split}]` for all of it"
         )
     if value <= 0:
-        return report("XP140", f"`{text[:40]}` of a split are no rows", label, help=f"write a positive part: {whole}")
+        return report(
+            "XP140", f"`{text[:40]}` of a split is no rows at all", label, help=f"write a positive part: {whole}"
+        )
     if share:
         near = f"{max(1, round(value))}%"
         return _finding(
-            node, label, f"`{text[:40]}` is no whole percentage", text, near, "for datasets cuts at whole percents"
+            node, label, f"`{text[:40]}` is not a whole percentage", text, near, "for datasets cuts at whole percents"
         )
     if value == 1:
         help = f"write `[{split}:1]` for one row, or `[{split}]` for all of them"
@@ -60,7 +62,7 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
             node, label, f"`{text[:40]}` may be a share of the rows, and rows are whole", text, near, "for the share"
         )
     return _finding(
-        node, label, f"`{text[:40]}` is no whole number of rows", text, str(round(value)), "for rows are whole"
+        node, label, f"`{text[:40]}` is not a whole number of rows", text, str(round(value)), "for rows are whole"
     )
 
 

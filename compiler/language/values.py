@@ -113,7 +113,7 @@ def _real(row: Setting, item: Item, node: Value | None) -> object:
 def _share(row: Setting, item: Item, node: Number) -> Amount:
     _bounded(row, item, node, node.value)
     if not 0 <= node.value <= 100:
-        message, text = f"`{row.name}` is out of range", "a share lies between 0% and 100%"
+        message, text = f"`{row.name}` is out of range", "a share is between 0% and 100%"
         raise wrong("XP107", message, row, item, node, None, text)
     return Amount("share", hundredth(node.value))
 
@@ -186,7 +186,9 @@ def _choices(row: Setting, item: Item, node: Value | None) -> object:
     nodes = node.items if isinstance(node, List) else (node,)
     chosen = tuple(dict.fromkeys(str(_choice(row, item, part)) for part in nodes))
     if len(chosen) > 1 and "none" in chosen:
-        raise Wrong("explained", "XP106", "`none` stands alone", row, item, node, help="drop `none` or the others")
+        raise Wrong(
+            "explained", "XP106", "`none` cannot be combined", row, item, node, help="drop `none` or the others"
+        )
     return chosen
 
 
@@ -197,7 +199,7 @@ def plain_text(value: str) -> str | None:
     if len(value) > 4096:
         return "it is longer than 4096 characters"
     if any(ord(c) < 32 or ord(c) == 127 for c in value):
-        return "it holds a control character"
+        return "it contains a control character"
     return None
 
 
@@ -243,7 +245,7 @@ def _repository(row: Setting, item: Item, node: Value | None) -> object:
     why = fault(name)
     if why:
         near = f'"{nearest_name(name)}"'
-        raise wrong("XP107", f"`{name[:100]}` is not the name of a repository: {why}", row, item, node, near)
+        raise wrong("XP107", f"`{name[:100]}` is not a legal name of a repository: {why}", row, item, node, near)
     return name
 
 

@@ -18,5 +18,5 @@ def missing_value(
     equals = f"{name.text}{'' if row.head and not body else ' ='}"
     form = f"{equals} {example(row)}"
     if body:
-        return message, span, f"a value stands behind `=`, such as `{form}`", None
+        return message, span, f"a value follows `=`, such as `{form}`", None
     return message, name.span, f"write `{form}`", form if source.slice(name.span) == name.text else None

@@ -66,7 +66,7 @@ def advice(method: str, source: DataSource, ref: str) -> str:
         if found:
             return f"write `{found}`{told}"
         such = f"name other rows, such as `{_registered_example(method)}`"
-        return f"{such}, or write `data(prompt=NAME)` with a column of the rows that holds the prompt"
+        return f"{such}, or write `data(prompt=NAME)` with the column that has the prompt"
     if found:
         return f"write `{found}`"
     holds = " or ".join(", ".join(f"`{one}`" for one in SHAPES[shape]) for shape in METHODS[method].shapes[:2])
@@ -89,10 +89,10 @@ def expected_columns(method: str, columns: Iterable[str], ref: str) -> str:
     if found is not None:
         return f"write `{found}`"
     if method == "sft":
-        holds = "rows hold messages, conversations, prompt and completion, instruction and output, or text"
+        holds = "rows have messages, conversations, prompt and completion, instruction and output, or text"
     else:
         shapes = ", or ".join(" and ".join(SHAPES[one]) for one in METHODS[method].shapes)
-        holds = f"rows for {method} hold {shapes}"
+        holds = f"rows for {method} have {shapes}"
     if METHODS[method].shapes[0] == "prompt":
         return f"{holds}; `data(prompt=NAME)` names the column of prompts"
     return f"{holds}; with other columns, write a `format` and `columns`"

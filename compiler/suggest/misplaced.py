@@ -107,7 +107,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
         value = (unknown.typed or "...").strip('"')
         return Suggestion(
             "XP102",
-            f"{message}: it stands behind the dataset's name",
+            f"{message}: it follows the dataset's name",
             help=f"write `SOURCE{SUFFIXES[name].format(value)}` on the source's line",
         )
     alone = setting_of_choice(clause, name) if unknown.node is None else None
@@ -255,7 +255,7 @@ def _passed_on(unknown: UnknownName, message: str) -> Suggestion | None:
     outside = f" outside of `{unknown.clause}`" if unknown.clause else ""
     library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.escape]
     reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.escape, "")
-    reader = f", which `strategy fsdp1` reads; FSDP2 does it by itself: {unknown.name} is left out there" if (
+    reader = f", which `strategy fsdp1` reads; FSDP2 always does it: {unknown.name} is left out there" if (
         found.name in ONLY_FSDP1) else reader  # fmt: skip
     edit = found.form if found.fits and not outside else None
     return Suggestion("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)

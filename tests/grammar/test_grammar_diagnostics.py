@@ -27,8 +27,8 @@ def fixed(text):
 # One case a line reads best here, so this table alone may be wide.
 # ruff: noqa: E501
 CASES = [
-    ("lr =\n", ("XP021", 1, 4, "expected a value after `=`", "write a value behind it, or leave the setting out")),
-    ("a {\n  b = = 1\n}\n", ("XP021", 2, 5, "expected a value after `=`", "one `=` stands between a name and its value")),
+    ("lr =\n", ("XP021", 1, 4, "expected a value after `=`", "write a value after it, or leave the setting out")),
+    ("a {\n  b = = 1\n}\n", ("XP021", 2, 5, "expected a value after `=`", "write one `=` between a name and its value")),
     ("a = {\n}\n", ("XP021", 1, 3, "expected a value after `=`", "a block follows its name without `=`")),
     ("train\n", ("XP020", 1, 1, "expected a model after `train`", "write `train MODEL on DATA`")),
     ("train on d", ("XP020", 1, 7, "expected a model after `train`", "write `train MODEL on DATA`")),
@@ -44,20 +44,20 @@ CASES = [
     ("a = 1 b = 2", ("XP023", 1, 7, "expected the end of the line after this setting, found `b`", "put it on its own line")),
     ("a {\n} b", ("XP023", 2, 3, "expected the end of the line after this block, found `b`", "put it on its own line")),
     ("xpc 1 2", ("XP023", 1, 7, "expected the end of the line after `1`, found `2`", "put it on its own line")),
-    ("a {\n  b = 1 }\n", ("XP022", 2, 9, "`}` goes on a line of its own", "this block holds one setting a line")),
+    ("a {\n  b = 1 }\n", ("XP022", 2, 9, "`}` goes on a line of its own", "this block has one setting on each line")),
     ("a = [1,,2]", ("XP024", 1, 8, "expected a value before `,`", "one comma between two values")),
     ("a = [b=1]", ("XP024", 1, 7, "unexpected `=`", "a list holds values only")),
     ("f(a b)", ("XP024", 1, 5, "expected `,` or `)`, found `b`", "write `a, b`")),
-    ("betas [0.9]", ("XP025", 1, 7, "a list is the value of a setting", "write `name = [...]`")),
+    ("betas [0.9]", ("XP025", 1, 7, "a list can only be the value of a setting", "write `name = [...]`")),
     ('a "b"(c=1)', ("XP025", 1, 6, "only a plain name takes arguments", 'write `"b" { c=1 }`')),
-    ("train a on me/b(take=5%)", ("XP020", 1, 16, "settings of one source stand in a `data` block", "say `on rows`, and below the header `data rows {`, `me/b { ... }` on a line, `}`")),
-    ('data m {\n  "a" = 10%\n}\n', ("XP025", 2, 7, "`=` follows a plain name", "settings behind a text stand in a block: `{ name = value }`")),
+    ("train a on me/b(take=5%)", ("XP020", 1, 16, "settings of one source go into a `data` block", "write `on rows`, and below the header `data rows {`, `me/b { ... }` on a line, `}`")),
+    ('data m {\n  "a" = 10%\n}\n', ("XP025", 2, 7, "`=` follows a plain name", "settings after a text go into a block: `{ name = value }`")),
     ("a = 1 {\n}\n", ("XP025", 1, 7, "a setting takes no block", "a block follows its name without `=`")),
     ("{\n}\n", ("XP025", 1, 1, "a block needs a name before its `{`", "write `batch {`")),
     ("a/b = 1", ("XP025", 1, 5, "`=` follows a plain name", "write `name = value`")),
     ("3 = 4", ("XP025", 1, 1, "a statement begins with a name, not with `3`", None)),
     ("gbs: 528", ("XP014", 1, 4, "unexpected `:`", "a setting is written `gbs = value`")),
-    ("a = 1;", ("XP014", 1, 6, "unexpected `;`", "a newline ends a statement: one setting a line")),
+    ("a = 1;", ("XP014", 1, 6, "unexpected `;`", "write each setting on its own line")),
     ("// no", ("XP014", 1, 1, "unexpected `//`", "comments begin with `#`")),
     ("größe = 1", ("XP014", 1, 3, "unexpected `ö` (U+00F6)", "names are ASCII letters, digits, `_`, `-` and `.`; put other text in double quotes")),
     ("a = 1\nxpc 1", ("XP034", 2, 1, "`xpc` is not on the first line", "move it to the first line, or delete it")),
@@ -80,7 +80,7 @@ CASES = [
     ("hardware 8xv100-32gb", ("XP043", 1, 10, "`8xv100-32gb` is not a number", "write `8 x v100-32gb`")),
     ('a = "b\\q"', ("XP011", 1, 7, "`\\q` is not an escape", "write `\\\\q` for a backslash and `q`")),
     ("a = b)", ("XP013", 1, 6, "this `)` closes nothing", "delete it")),
-    ("a\u00a0b", ("XP014", 1, 2, "U+00A0 is no space here", "use a plain space")),
+    ("a\u00a0b", ("XP014", 1, 2, "U+00A0 is not a space here", "use a plain space")),
 ]  # fmt: skip
 
 

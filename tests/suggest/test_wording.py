@@ -54,7 +54,7 @@ def test_a_clause_takes_the_value_behind_its_name_in_with(written, path, value):
         ("resume=never", "`resume` belongs inside a clause", "write `save(resume=never)`"),
         ("8xh100-80gb", "`8xh100-80gb` is not a number", "write `8 x h100-80gb`"),
         ("lr=10%", "`10%` has no meaning for `lr`", "write `lr = 0.1`"),
-        ("lr 1e-5 bf16", "`lr` takes its value behind `=`", "write `lr=1e-5`"),
+        ("lr 1e-5 bf16", "`lr` takes its value after `=`", "write `lr=1e-5`"),
         ("clip=None", "`clip` takes a number", "a number of at least 0, such as `clip = 1`"),
         ("save(every=2h)", "`2h` has no meaning for `every`", "a number of steps (100), a share of the run (5%)"),
         ("save(every=no)", "`every` takes", "write `every = never`"),
@@ -80,7 +80,7 @@ def test_in_the_header(written, message, help):
         ("optimizer {\n  nesterov = true\n}", "`nesterov` is not", "`optimizer` has lr, betas"),
         ("data {\n  take = 5\n}", "`take` belongs to a source", "write `SOURCE(take=5)`"),
         ("extra {\n  neftune_noise_alpha = 5\n}", "`extra` goes to", "write `extra trl {`"),
-        ("warmup 3%", "`warmup` takes its value behind `=`", "write `warmup=3%`"),
+        ("warmup 3%", "`warmup` takes its value after `=`", "write `warmup=3%`"),
         ('"gbs": 4', "lines of JSON are settings here, with `=`", "write `gbs=4`"),
     ],
 )
