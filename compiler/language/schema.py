@@ -365,7 +365,7 @@ SOURCE_SETTINGS = {
     "columns": Setting("data.columns", k.NAMES, "columns to read"),
     "context": Setting("data.context", k.NAME, "column whose text follows the prompt"),
     "format": evolve(BY_PATH["data.format"], inner=False),
-    "limit": Setting("data.limit", k.INT, "rows to read at most, from the beginning", low=1),  # type: ignore[arg-type]
+    "limit": Setting("data.limit", k.INT, "most rows to read, from the start", low=1),  # type: ignore[arg-type]
     "take": Setting("data.take", k.ROWS_OR_SHARE, "rows to use", low=0),  # type: ignore[arg-type]
 }
 """Settings of a source in a `data` block."""
