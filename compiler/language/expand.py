@@ -159,7 +159,7 @@ class _Expander(DataBlocks):
                     at += 1
             elif node.name == "extra" and isinstance(value, Ref | Call):
                 at += 1
-            while at < len(options) and self.is_behind(node.name, options[at]):
+            while at < len(options) and self.belongs_to(node.name, options[at]):
                 at += 1
             body: list[Operand | Clause] = [*options[first:at]]
             if body:
@@ -167,7 +167,7 @@ class _Expander(DataBlocks):
             else:
                 self.operand(node, None)
 
-    def is_behind(self, name: str, node: Operand) -> bool:
+    def belongs_to(self, name: str, node: Operand) -> bool:
         """Whether an item of `with` is a setting of the name before it, as on a line of the body. If the body has such
         a setting too, it is ambiguous and reported: `eval every=100 micro=8`."""
         if not isinstance(node, Setting | Ref | Call):

@@ -92,7 +92,7 @@ def test_another_shape_is_told_as_what_it_means(typed: str, right: str) -> None:
         ("qlora { bits = 3 }\n", "write `bits = 4`, or `bits = 8`"),
         ("lr = [1e-5, 2e-5]\n", "write `sweep { lr = [1e-5, 2e-5] }`"),
         ("method ppo\n", "it has no equivalent, because it trains a second model"),
-        ("method dpo(loss=simpo)\n", "it has no equivalent, because TRL keeps it in trainers of its own"),
+        ("method dpo(loss=simpo)\n", "it has no equivalent, because TRL keeps it in separate trainers"),
         ("method lora\n", "write `lora` on a line of its own"),
         ("target latest\n", "`target trl-0.18` or `target trl-0.24` or `target trl-1.16`"),
         ("target trl-2.0\n", "write `target trl-1.16`"),
