@@ -268,8 +268,10 @@ def _in_sentence(place: Place) -> Diagnostic:
     if "ON" not in since:
         if place.word == "on":
             return place.error(code, "expected a model after `train`", "write `train MODEL on DATA`", at_last=True)
+        rest = place.source.text[place.span.end : line_bounds(place.source.text, place.span.end, place.span.end)[1]]
+        data = place.shown.strip("`") if place.met in ("NAME", "REF") and " on " not in rest else "DATA"
         return place.error(
-            code, f"expected `on` and a dataset, found {place.shown}", f"write `train {place.word} on DATA`"
+            code, f"expected `on` and a dataset, found {place.shown}", f"write `train {place.word} on {data}`"
         )
     if place.met == "LSQB":
         return place.error(code, "a list can only be the value of a setting", "write `name=[...]`")

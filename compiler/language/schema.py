@@ -323,7 +323,7 @@ TABLE: tuple[Setting, ...] = (
             args=("push_to_hub",)),
     Setting("save.hub.name", k.REPOSITORY, "repository to push to; default is the last part of `save`", inner=True,
             args=("hub_model_id",)),
-    Setting("save.hub.private", k.FLAG, "make the repository private; default is your account's or organization's setting",
+    Setting("save.hub.private", k.FLAG, "make the repository private; default is the account's own setting",
             inner=True, args=("hub_private_repo",)),
     Setting("save.hub.strategy", k.CHOICE, "what is pushed: the model at every save or only at the end, or also the "
             "newest checkpoint or all of them, with optimizer states",

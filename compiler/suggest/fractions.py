@@ -21,6 +21,7 @@ def fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
     value, name = node.value, row.name
     below = value < 1
     share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
+    share = "" if name == "holdout" and value == 1 else share  # something must be left to train on
     count = f"{name} = {max(1, round(value))}"
     if below:
         help = f"write `{share}` for a share {whole}; {noun}s are counted in whole numbers, from `{count}`"
