@@ -1,1 +1,1 @@
-"""The experiment language: text to tree, and back. Knows no machine learning."""
+"""The experiment language: text to tree, and back. It knows nothing about machine learning."""

@@ -1,4 +1,4 @@
-"""Words in the wrong place. The parser takes `for` after `with` for a name; this is where it is told from one."""
+"""Misplaced words. The parser reads `for` after `with` as a name; here it is recognized."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BELONGS = {
 
 
 def check(file: File) -> tuple[File, tuple[Diagnostic, ...]]:
-    """The file without what is misplaced, and the findings. A budget after `with` is read as the budget it is."""
+    """The file without misplaced parts, and the findings. A budget after `with` is read as a budget."""
     checker = _Checker(file)
     return checker.run(), tuple(checker.diagnostics)
 
@@ -82,7 +82,7 @@ class _Checker:
         return train
 
     def _late_budget(self, train: Train, at: int) -> Train:
-        """`with zero2 for 3 epochs`: the message holds the sentence put right, the tree the budget that was meant."""
+        """`with zero2 for 3 epochs`: the message has the corrected sentence, the tree the intended budget."""
         amount, unit = (*train.options[at + 1 : at + 3], None, None)[:2]
         word = train.options[at]
         if not isinstance(amount, Number) or not isinstance(unit, Ref) or not unit.is_name:
@@ -134,7 +134,7 @@ class _Checker:
         return evolve(statement, block=block)
 
     def _one_line(self, block: Block) -> None:
-        """A list inside a block on one line stays on it, too. Reported for the outermost block."""
+        """A list inside a one-line block stays on that line, too. Reported for the outermost block."""
         start, end = block.span.start, block.span.end
         if start < self._written or not block.statements or "\n" not in self.file.source.slice(block.span):
             return
@@ -185,7 +185,7 @@ class _Checker:
                 "move it to the first line, or delete it",
             )
         else:
-            remedy = "the sentence is one line: write it behind `train`" if word != "x" else _BELONGS["x"]
+            remedy = "the sentence is one line: write it after `train`" if word != "x" else _BELONGS["x"]
             self._error(codes.RESERVED_WORD, span, f"a statement cannot begin with `{word}`", remedy)
 
     def _operand(self, operand: Setting | Value) -> None:

@@ -17,27 +17,25 @@ class Code:
 INVALID_UTF8 = Code(
     "XP001",
     "invalid-utf8",
-    "A specification is UTF-8 text. These bytes are not, so what they were meant to say cannot be known. Save "
-    "the file as UTF-8.",
+    "A specification is UTF-8 text. These bytes are not, so their meaning is unknown. Save the file as UTF-8.",
 )
 CONTROL_CHARACTER = Code(
     "XP002",
     "control-character",
-    "NUL, other control characters and the Unicode line separators are invisible, or move lines about in one "
-    "editor and not in the next, so that a place in the file means two things. Tabs and newlines are the only "
-    "ones that belong here.",
+    "NUL, other control characters and the Unicode line separators are invisible, or break lines in one editor "
+    "and not in another, so that a place in the file is ambiguous. Only tabs and newlines are allowed.",
 )
 BIDI_CONTROL = Code(
     "XP003",
     "bidi-control",
-    "Bidirectional control characters make a text read differently from what it says: a reviewer sees one "
-    "setting and the compiler another. None is allowed, not even in a comment.",
+    "Bidirectional control characters make a text look different from what it says: a reviewer sees one setting "
+    "and the compiler another. They are not allowed, not even in comments.",
 )
 TOO_LARGE = Code(
     "XP004",
     "too-large",
-    "A specification is written by hand and stays small. A text over the limit is a mistake in what was "
-    'passed; long texts such as chat templates go in files of their own: `file("template.jinja")`.',
+    "A specification is written by hand and stays small, so a text over the limit was passed by mistake. Long "
+    'texts such as chat templates go into their own files: `file("template.jinja")`.',
 )
 TOO_DEEP = Code(
     "XP005",
@@ -65,12 +63,12 @@ BAD_ESCAPE = Code(
 UNCLOSED_BRACKET = Code(
     "XP012",
     "unclosed-bracket",
-    "Each `{`, `[` and `(` needs its closing partner. A block over several lines ends with `}` on a line of its own.",
+    "Each `{`, `[` and `(` needs its closing partner. A block over several lines ends with `}` on its own line.",
 )
 STRAY_BRACKET = Code(
     "XP013",
     "stray-bracket",
-    "This closing bracket has no partner before it. Often a line above lost its opening one.",
+    "This closing bracket has no partner before it. Often the opening one is missing on a line above.",
 )
 UNEXPECTED_CHARACTER = Code(
     "XP014",
@@ -92,13 +90,13 @@ MISSING_VALUE = Code(
 ONE_LINE_BLOCK = Code(
     "XP022",
     "one-line-block",
-    "A block holds one setting a line, between a `{` that ends a line and a `}` on a line of its own; or it stands on "
-    "one line as a whole, and commas part its settings: `batch { gbs = 528, micro = 11 }`. A last comma is fine.",
+    "A block has one setting on each line, between a `{` that ends a line and a `}` on its own line; or all of it"
+    " is on one line, and commas separate its settings: `batch { gbs = 528, micro = 11 }`. A last comma is fine.",
 )
 TRAILING_TEXT = Code(
     "XP023",
     "trailing-text",
-    "A newline ends a statement, and each statement stands on its own line.",
+    "A newline ends a statement, and each statement is on its own line.",
 )
 BAD_LIST = Code(
     "XP024",
@@ -115,8 +113,8 @@ UNEXPECTED = Code(
 RESERVED_WORD = Code(
     "XP030",
     "reserved-word",
-    "`train`, `on`, `for`, `with`, `extends`, `x` and `xpc` are words of the language and name nothing else. "
-    "As the value of a setting (`split = train`) they are free.",
+    "`train`, `on`, `for`, `with`, `extends`, `x` and `xpc` are words of the language and cannot be names. As the"
+    " value of a setting (`split = train`) they are free.",
 )
 MISPLACED_BUDGET = Code(
     "XP031",
@@ -131,8 +129,8 @@ SECOND_SENTENCE = Code(
 MISPLACED_EXTENDS = Code(
     "XP033",
     "misplaced-extends",
-    "`extends` names the base before anything else is said, so that what follows can replace it: it stands "
-    "once, before `train` and the clauses.",
+    "`extends` names the base before anything else, so that what follows can replace it: it is written once, "
+    "before `train` and the clauses.",
 )
 MISPLACED_EDITION = Code(
     "XP034",
@@ -147,8 +145,8 @@ UNKNOWN_EDITION = Code(
 MALFORMED_NUMBER = Code(
     "XP040",
     "malformed-number",
-    "Numbers are `528`, `1_000`, `0.95`, `1e-5` or `-1`, perhaps with a unit of letters or `%` directly "
-    "behind: `500M`, `10%`, `14400s`. A name begins with a letter.",
+    "Numbers are `528`, `1_000`, `0.95`, `1e-5` or `-1`, perhaps directly followed by a unit of letters or `%`: "
+    "`500M`, `10%`, `14400s`. A name begins with a letter.",
 )
 INFINITE_NUMBER = Code(
     "XP041",
@@ -158,7 +156,7 @@ INFINITE_NUMBER = Code(
 LONG_NUMBER = Code(
     "XP042",
     "long-number",
-    "No quantity of an experiment needs this many characters; the number is a mistake in what was pasted.",
+    "No quantity of an experiment needs this many characters; the number was probably pasted by mistake.",
 )
 COUNT_SPACING = Code(
     "XP043",
@@ -169,9 +167,9 @@ COUNT_SPACING = Code(
 SPLIT_SPELLING = Code(
     "XP044",
     "split-spelling",
-    "A split follows its dataset in brackets, without a space, and a part of it is its first rows: `name[train]`, "
-    "`name[train:20%]`, `name[train:1000]`. The datasets library writes `train[:20%]`; there is no range of "
-    "rows that begins later, and no sum of splits.",
+    "A split follows its dataset in brackets, without a space, and a part of it is its first rows: `name[train]`,"
+    " `name[train:20%]`, `name[train:1000]`. The datasets library writes `train[:20%]`. Ranges that begin later "
+    "and sums of splits do not exist.",
 )
 
 CODES: dict[str, Code] = {value.code: value for value in list(globals().values()) if isinstance(value, Code)}

@@ -1,4 +1,4 @@
-"""What is wrong with a text, and where. Every stage reports in this one type; `xpc.compiler.render` prints it."""
+"""Findings and their places. Every stage reports this one type; `xpc.compiler.render` prints it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Label:
 
     @property
     def typed(self) -> str:
-        """What stands at the place in the source."""
+        """The text at the place."""
         return self.source.slice(self.span)
 
 
 @record
 class Edit:
-    """A replacement in the primary label's source that, applied, answers the diagnostic."""
+    """A replacement in the primary label's source that resolves the finding."""
 
     span: Span
     text: str
@@ -49,7 +49,7 @@ class Diagnostic:
 
 
 def applied(text: str, edits: Iterable[Edit]) -> str:
-    """A text with its replacements made."""
+    """A text with its edits applied."""
     for edit in sorted(edits, key=lambda one: one.span, reverse=True):
         text = text[: edit.span.start] + edit.text + text[edit.span.end :]
     return text

@@ -1,8 +1,8 @@
-"""Tree to canonical text. `parse(format_file(file))` means what `file` meant, and formatting twice changes nothing.
+"""Tree to canonical text. `parse(format_file(file))` means the same as `file`, and formatting twice changes nothing.
 
-Nothing is aligned in columns. Two or more settings on a clause's line, or any beside a block, move into the block;
-blocks, calls and the header stay what they are. A blank line stands around clauses that have a block, and where the
-author left one.
+Columns are not aligned. Two or more settings on a clause's line, or any next to a block, move into the block; blocks,
+calls and the header keep their form. Clauses with a block have blank lines around them, and the author's blank lines
+stay.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Formatter:
         return self.comments[bisect_left(self.starts, start) : bisect_left(self.starts, end)]
 
     def _trailing(self, start: int, end: int) -> Comment | None:
-        """The comment on the rest of the line behind `start`, unless something else stands before it."""
+        """The comment after `start` on its line, if nothing else is in between."""
         for comment in self._comments(start, end)[:1]:
             if "\n" not in self.text[start : comment.span.start]:
                 return comment
@@ -98,7 +98,7 @@ class _Formatter:
         text: str | None,
         statement: Statement | None,
     ) -> int:
-        """Append one statement with the comments above it and behind it; the place up to which the source is done."""
+        """Append one statement with its comments; return the offset up to which the source is done."""
         lead = self._comments(at, span.start)
         for comment in lead:
             if lines and (apart or self._blank_before(at, comment.span.start)):
@@ -191,7 +191,7 @@ class _Formatter:
         return self._value(operand, indent, column)
 
     def _value(self, value: Value, indent: str, column: int) -> str:
-        """The text of a value that begins `column` characters behind `indent`; brackets break where they must."""
+        """The text of a value that begins `column` characters after `indent`; brackets break where they must."""
         if not isinstance(value, (List, Call)):
             return _plain(value)
         items = value.items if isinstance(value, List) else value.args
@@ -220,7 +220,7 @@ def _gap(lines: list[str]) -> None:
 
 
 def _split(clause: Clause) -> tuple[tuple[Setting | Value, ...], tuple[Setting, ...]]:
-    """What stays on the clause's line, and the settings that move into its block."""
+    """The items that stay on the clause's line, and the settings that move into its block."""
     settings = tuple(operand for operand in clause.operands if isinstance(operand, Setting))
     if clause.block is None and len(settings) < 2:
         return clause.operands, ()

@@ -1,7 +1,7 @@
 """The parser: follows the tables that Lark made of xp.lark (`python -m xpc.grammar.build`).
 
-Lark itself is not loaded, since its import takes a fifth of a whole `xpc check`. What is left to do is to cut the text
-into tokens and to look up in the tables what each of them means. A test compares trees and errors with Lark's own.
+Lark itself is not loaded, since its import takes a fifth of a whole `xpc check`. This module cuts the text into tokens
+and looks them up in the tables. A test compares trees and errors with Lark's own.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Node:
 
 
 class UnexpectedToken(Exception):
-    """The text cannot go on with this token; `kind` is empty for a character that begins none, and END at the end.
+    """This token is illegal here; `kind` is empty for a character that begins no token, and END at the end.
 
-    `stack` is what the parser had read until then.
+    `stack` is what the parser had read before.
     """
 
     def __init__(self, token: Node, stack: tuple[Node, ...]) -> None:
@@ -54,7 +54,7 @@ def parse(text: str) -> Node:
 
 
 def _token(text: str, at: int, actions: dict[str, int]) -> Node:
-    """The token that comes next. A name is a word of the language where the parser accepts that word."""
+    """The next token. A name is a word of the language where the parser accepts that word."""
     found = _match(text, at)
     assert found is not None  # all of the pattern may be left out
     kind, at = found.lastgroup, found.end()
@@ -68,8 +68,8 @@ def _token(text: str, at: int, actions: dict[str, int]) -> Node:
 
 
 def _reduce(states: list[int], values: list[Node], number: int) -> None:
-    """Takes the parts of a rule off the stacks and puts its phrase there. Rules that begin with `_` leave no phrase of
-    their own: their parts become those of the phrase around them."""
+    """Replace the parts of a rule on the stacks by its phrase. Rules that begin with `_` have no phrase of their own:
+    their parts become those of the phrase around them."""
     kind, size, kept = RULES[number]
     taken = values[len(values) - size :]
     if size:

@@ -1,4 +1,4 @@
-"""The parser's tree to ours, after the parse. Depth is bounded by the scan, so recursion is too."""
+"""The parser's tree to ours. The scan bounds the depth, so recursion is safe."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 
 class Lifter:
-    """Builds the tree of one source and collects what is wrong inside tokens."""
+    """Build the tree of one source and collect the errors inside tokens."""
 
     def __init__(self, source: Source, broken: Iterable[int] = (), dropped: Iterable[tuple[int, int]] = ()) -> None:
         self.source, self._end = source, len(source.text)
@@ -46,7 +46,7 @@ class Lifter:
         self._dropped = tuple(dropped)
 
     def file(self, tree: Node | None, comments: tuple[Comment, ...]) -> File:
-        """The whole; an empty file where nothing could be parsed."""
+        """The file; empty if nothing could be parsed."""
         edition = extends = train = None
         statements: list[Setting | Clause] = []
         for node in tree.parts if tree is not None else ():

@@ -1,4 +1,4 @@
-"""A failed parse in words: where the parser stood and what it met decide the message, never a list of token names."""
+"""The message for a failed parse: it depends on where the parser was and what it met, and never lists token names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from xpc.grammar.record import record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
-# What must follow a word or mark, when it does not.
-IN_A_BLOCK = "settings behind a text stand in a block: `{ name = value }`"
+# What must follow a word or mark.
+IN_A_BLOCK = "settings after a text go into a block: `{ name = value }`"
 _AFTER = {
     "TRAIN": (codes.INCOMPLETE_SENTENCE, "expected a model after `train`", "train MODEL on DATA"),
     "ON": (codes.INCOMPLETE_SENTENCE, "expected a dataset after `on`", "train MODEL on DATA"),
@@ -26,10 +26,10 @@ _AFTER = {
     "X": (codes.COUNT_SPACING, "expected a name after `x`", "8 x h100-80gb"),
 }
 _PATH = re.compile(r"(?:\.{1,2}/|~/|/)[\w./-]+")
-"""A path that begins as no name does: `./tiny`, `/data/rows.jsonl`."""
+"""A path that does not begin like a name: `./tiny`, `/data/rows.jsonl`."""
 _QUOTES = "“”„«»‘’"
 _UNSEEN = "\u00ad\u200b\u200c\u200d\u2060\ufeff"
-"""Characters that no editor shows, as they come with text from web pages."""
+"""Characters that editors do not show, often copied from web pages."""
 _UNQUOTED = re.compile(r"[\w./-]+")
 _COUNT = re.compile(r"([0-9_]+)x(.*)")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
@@ -37,10 +37,10 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
 
 @record
 class Failure:
-    """A diagnostic, and the offset whose line the parser could not go past.
+    """A diagnostic, and the offset of the line that the parser could not pass.
 
-    `repair` is an edit of the same length that lets the parser go on behind it, so that the rest of the line is
-    read for its own errors.
+    `repair` is an edit of the same length after which the parser can go on, so that the rest of the line is checked
+    too.
     """
 
     offset: int
@@ -49,7 +49,7 @@ class Failure:
 
 
 def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
-    """Why the parser could not go on in `text`, the repaired text of `source`."""
+    """Why the parser stopped in `text`, the repaired text of `source`."""
     token, met = error.token, error.token.kind
     offset = len(text) - 1 if met == END else token.start
     shown = "the end of the line" if met in ("_NL", END) else f"`{token.text}`" if met else token.text
@@ -65,8 +65,7 @@ def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
 
 
 def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
-    """The error for a word of a unit behind the number of a setting, as people say it: `every = 1 epoch`. With it goes
-    what lets the parser go on."""
+    """The error for a unit written as a word, `every = 1 epoch`, and the repair after which the parser can go on."""
     from xpc.grammar import units
 
     count, word, before = place.word, place.shown.strip("`"), place.before
@@ -76,7 +75,7 @@ def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
         return None
     whole = Span(before.start, place.span.end)
     named = re.search(r"(\w+)\s*=?\s*$", place.source.text[: before.start])
-    value = units.one_word(named[1] if named else "", count, word)
+    value = units.as_value(named[1] if named else "", count, word)
     edits = () if value is None else (Edit(whole, value),)
     found = place.error(codes.TRAILING_TEXT, units.message(count, word), units.remedy(value), edits=edits)
     legal = "epoch" if value is None and named and named[1] == "every" else value or count
@@ -84,7 +83,7 @@ def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
 
 
 def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
-    """The error for a duration as Slurm writes it, and what lets the parser go on."""
+    """The error for a duration in Slurm's form, and the repair."""
     start = place.before.start if place.before else 0
     found = _CLOCK.match(text, start)
     if place.shown != ":" or place.before is None or found is None or found.end() <= place.span.start:
@@ -101,7 +100,7 @@ def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
 
 
 def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
-    """The error for `2 x 8 x h100-80gb`, and what lets the parser go on: the machines left out."""
+    """The error for `2 x 8 x h100-80gb`, and the repair: the machines are dropped."""
     if place.last != "X" or place.met != "NUMBER":
         return None
     nodes = re.search(r"(\d+)\s*x\s*$", text[: place.span.start])
@@ -109,13 +108,13 @@ def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
     if nodes is None or gpus is None:
         return None
     remedy = f"write `{gpus[1]} x {gpus[2]}` for one machine, and `nodes {nodes[1]}` on its own line"
-    diagnostic = place.error(codes.COUNT_SPACING, "a count and what is counted, once", remedy)
+    diagnostic = place.error(codes.COUNT_SPACING, "a count is one number and one GPU", remedy)
     span = Span(nodes.start(), place.span.start)
     return diagnostic, Edit(span, " " * (span.end - span.start))
 
 
 def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
-    """The comma that a diagnostic asks for, in the place of a space."""
+    """The comma that a diagnostic suggests, in the place of a space."""
     for edit in diagnostic.edits:
         if edit.text == "," and edit.span.start == edit.span.end < met.start and text[edit.span.end] in " \t":
             return Edit(Span(edit.span.start, edit.span.start + 1), ",")
@@ -130,7 +129,7 @@ def _before(text: str, offset: int) -> Span | None:
 
 
 def _straight(place: Place, text: str) -> tuple[Edit, ...]:
-    """The straight quotes of a text between others, of which an editor made two of a pair."""
+    """The straight quotes for a text in typographic ones."""
     at = place.span.start
     end = (text + "\n").index("\n", at)
     other = next((i for i in range(at + 1, end) if text[i] in _QUOTES + '"'), None)
@@ -144,7 +143,7 @@ def _character(place: Place, text: str) -> Diagnostic:
     if character == "'":
         end = text.find("'", at + 1, (text + "\n").index("\n", at))
         edits: tuple[Edit, ...] = (Edit(place.span, '"'), Edit(Span(end, end + 1), '"')) if end > 0 else ()
-        return place.error(code, "texts take double quotes", 'write `"..."`', edits=edits)
+        return place.error(code, "a text is written in double quotes", 'write `"..."`', edits=edits)
     notation = of_another_notation(place, text)
     if notation is not None:
         return notation
@@ -152,21 +151,21 @@ def _character(place: Place, text: str) -> Diagnostic:
         name = place.word.strip('"')
         return place.error(code, "unexpected `:`", f"a setting is written `{name} = value`")
     if character == "%" and place.before and place.word.replace(".", "").isdigit():
-        return place.error(code, "unexpected `%`", f"a unit stands directly behind its number: write `{place.word}%`")
+        return place.error(code, "unexpected `%`", f"a unit directly follows its number: write `{place.word}%`")
     if character == ";" and place.one_line is not None:
         edits = (Edit(place.span, ","),)
-        return place.error(code, "unexpected `;`", "commas part the settings of a block on one line", edits=edits)
+        return place.error(code, "unexpected `;`", "commas separate the settings of a block on one line", edits=edits)
     if character == ";":
-        return place.error(code, "unexpected `;`", "a newline ends a statement: one setting a line")
+        return place.error(code, "unexpected `;`", "write each setting on its own line")
     if text.startswith("//", at):
         return place.error(code, "unexpected `//`", "comments begin with `#`")
     if character in _QUOTES:
-        return place.error(code, f"`{character}` is no quote here", 'write `"`', edits=_straight(place, text))
+        return place.error(code, f"`{character}` is not a quote here", 'write `"`', edits=_straight(place, text))
     if character.isspace():
         edits = (Edit(place.span, " "),)
-        return place.error(code, f"U+{ord(character):04X} is no space here", "use a plain space", edits=edits)
+        return place.error(code, f"U+{ord(character):04X} is not a space here", "use a plain space", edits=edits)
     if character in _UNSEEN:
-        remedy = "delete it: it cannot be seen in an editor"
+        remedy = "delete it: editors do not show it"
         return place.error(code, f"unexpected U+{ord(character):04X}", remedy, edits=(Edit(place.span, ""),))
     if not character.isascii():
         remedy = "names are ASCII letters, digits, `_`, `-` and `.`; put other text in double quotes"
@@ -175,7 +174,7 @@ def _character(place: Place, text: str) -> Diagnostic:
     if begun is not None:
         before = place.word if place.before and place.before.end == at else ""
         path = (before if re.fullmatch(r"[\w./-]+", before) else "") + begun[0]
-        return place.error(code, f"unexpected `{character}`", f'write `"{path}"`: a path stands in double quotes')
+        return place.error(code, f"unexpected `{character}`", f'write `"{path}"`: a path needs double quotes')
     return place.error(code, f"unexpected `{character}`", "put text that is not a name in double quotes")
 
 
@@ -188,12 +187,12 @@ def _token(place: Place, text: str) -> Diagnostic:
     if last == "EQUAL":
         remedies = {"LBRACE": "a block follows its name without `=`", "LPAR": "a list is written `[0.9, 0.95]`"}
         edits = (Edit(place.span, ""),) if place.met == "EQUAL" else ()
-        remedy = "one `=` stands between a name and its value" if edits else remedies.get(place.met)
+        remedy = "write one `=` between a name and its value" if edits else remedies.get(place.met)
         if text.startswith("{{", place.span.start):
             remedy = "a spec has no variables: write the value itself"
         elif place.met == "LBRACE" and place.before is not None:
             edits = (Edit(Span(place.before.start, place.span.start), ""),)
-        remedy = remedy or "write a value behind it, or leave the setting out"
+        remedy = remedy or "write a value after it, or leave the setting out"
         return place.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True, edits=edits)
     if last not in ("EQUAL", "LSQB", "LPAR", "COMMA") and place.met in ("LSQB", "NAME", "REF"):
         split = _split(place, text)
@@ -219,7 +218,7 @@ def _token(place: Place, text: str) -> Diagnostic:
 
 
 def _split(place: Place, text: str) -> Diagnostic | None:
-    """`capybara[:20%]` and its kin."""
+    """`capybara[:20%]` and similar."""
     from xpc.grammar.splits import in_setting, misspelt
 
     kinds = [item.kind for item in place.stack]
@@ -237,11 +236,11 @@ def _in_brackets(place: Place, kind: str) -> Diagnostic:
         if place.met == "COMMA":
             return place.error(codes.BAD_LIST, "expected a value before `,`", "one comma between two values")
         if place.met == "LBRACE":
-            return place.error(codes.BAD_LIST, f"a {whole} holds no block")
+            return place.error(codes.BAD_LIST, f"a {whole} cannot contain a block")
         if place.last != "_NL":
             return place.error(codes.BAD_LIST, f"expected a value or {close}, found {place.shown}")
     if place.met == "EQUAL":
-        remedy = f"a {whole} holds {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
+        remedy = f"a {whole} contains {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
         return place.error(codes.BAD_LIST, "unexpected `=`", remedy)
     edits: tuple[Edit, ...] = ()
     if place.before and place.met in ("NAME", "REF", "NUMBER", "STRING", "LSQB"):
@@ -269,18 +268,20 @@ def _in_sentence(place: Place) -> Diagnostic:
     if "ON" not in since:
         if place.word == "on":
             return place.error(code, "expected a model after `train`", "write `train MODEL on DATA`", at_last=True)
+        rest = place.source.text[place.span.end : line_bounds(place.source.text, place.span.end, place.span.end)[1]]
+        data = place.shown.strip("`") if place.met in ("NAME", "REF") and " on " not in rest else "DATA"
         return place.error(
-            code, f"expected `on` and a dataset, found {place.shown}", f"write `train {place.word} on DATA`"
+            code, f"expected `on` and a dataset, found {place.shown}", f"write `train {place.word} on {data}`"
         )
     if place.met == "LSQB":
-        return place.error(code, "a list is the value of a setting", "write `name=[...]`")
+        return place.error(code, "a list can only be the value of a setting", "write `name=[...]`")
     if place.met == "EQUAL":
         return place.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")
     if place.met == "COMMA":
         return place.error(code, "unexpected `,`", "choices and settings are separated by spaces")
     if place.met == "LPAR" and "WITH" not in since:
-        remedy = f"say `on rows`, and below the header `data rows {{`, `{place.word} {{ ... }}` on a line, `}}`"
-        return place.error(code, "settings of one source stand in a `data` block", remedy)
+        remedy = f"write `on rows`, and below the header `data rows {{`, `{place.word} {{ ... }}` on a line, `}}`"
+        return place.error(code, "settings of one source go into a `data` block", remedy)
     if "WITH" not in since:
         message = f"expected `for`, `with` or the end of the line, found {place.shown}"
         return place.error(code, message, "choices go after `with`")
@@ -294,7 +295,7 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
         return _in_one_line_block(place, text, opened)
     if met == "RBRACE":
         edits = (Edit(Span(place.span.start, place.span.start), "\n"),)
-        remedy = "this block holds one setting a line"
+        remedy = "this block has one setting on each line"
         return place.error(codes.ONE_LINE_BLOCK, "`}` goes on a line of its own", remedy, edits=edits)
     if last == "setting" and met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
@@ -315,9 +316,9 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
         inner = before is not None and text[text.rfind("\n", 0, before.start) + 1 : before.start].strip()
         if before is not None and inner and re.fullmatch(r"[A-Za-z][\w-]*", place.word):
             edits = (Edit(Span(before.end, place.span.start), "="),)
-            message, remedy = "a list is the value of a setting", f"write `{place.word}=[...]`"
+            message, remedy = "a list can only be the value of a setting", f"write `{place.word}=[...]`"
             return place.error(codes.UNEXPECTED, message, remedy, edits=edits)
-        return place.error(codes.UNEXPECTED, "a list is the value of a setting", "write `name = [...]`")
+        return place.error(codes.UNEXPECTED, "a list can only be the value of a setting", "write `name = [...]`")
     if met == "LPAR":
         return _arguments_of_a_reference(place, text)
     if met == "COMMA":
@@ -328,7 +329,7 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
 
 
 def _arguments_of_a_reference(place: Place, text: str) -> Diagnostic:
-    """`me/rows(take=50%)`, `"rows.jsonl"(take=50%)`: a block says it."""
+    """`me/rows(take=50%)`, `"rows.jsonl"(take=50%)`: these need a block."""
     found = re.match(r"\(([^()#\n]*)\)", text[place.span.start :])
     message = "only a plain name takes arguments"
     if found is None or place.before is None:
@@ -340,7 +341,7 @@ def _arguments_of_a_reference(place: Place, text: str) -> Diagnostic:
 
 
 def _comma(place: Place, text: str) -> Diagnostic:
-    """A comma behind a statement, outside of brackets and of blocks on one line."""
+    """A comma after a statement, outside of brackets and one-line blocks."""
     start, end = line_bounds(text, place.span.start, place.span.start)
     ends = text[place.span.end : end].strip()[:1] in ("", "#")
     if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : place.span.start]):
@@ -351,7 +352,7 @@ def _comma(place: Place, text: str) -> Diagnostic:
 
 
 def _in_one_line_block(place: Place, text: str, opened: int) -> Diagnostic:
-    """In `batch { gbs = 528, micro = 11 }`, of which the outermost such block begins at `opened`."""
+    """An error in `batch { gbs = 528, micro = 11 }`; the outermost such block begins at `opened`."""
     code, last, met = codes.ONE_LINE_BLOCK, place.last, place.met
     if met in ("_NL", END):
         return place.error(code, *ENDS_ON_ITS_LINE, edits=written_out(text, opened, len(place.source.text)))
@@ -368,5 +369,5 @@ def _in_one_line_block(place: Place, text: str, opened: int) -> Diagnostic:
     if last == "setting" and met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
     if last in ("LBRACE", "COMMA"):
-        return place.error(code, f"expected a setting, found {place.shown}", "a block holds settings: `gbs = 528`")
-    return place.error(code, f"unexpected {place.shown}", "commas part the settings of a block on one line")
+        return place.error(code, f"expected a setting, found {place.shown}", "a block contains settings: `gbs = 528`")
+    return place.error(code, f"unexpected {place.shown}", "commas separate the settings of a block on one line")

@@ -1,4 +1,4 @@
-"""Did-you-mean: the nearest of some names by their letters. What else a setting is called is in `meaning.py`."""
+"""The nearest of some names by their letters. Synonyms are in `xpc.compiler.suggest.meaning`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `name` most likely means, or None when nothing is near."""
+    """The most likely candidate for `name`, or None."""
     from difflib import SequenceMatcher  # costs 5 ms; only misspelt specs pay
 
     name = name[:80]
@@ -28,7 +28,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def nearest_version(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate whose version is nearest to that of `name`, of `trl-2.0` the newest; None where it has none."""
+    """The candidate whose version is nearest to that of `name` (`trl-2.0`: the newest), or None."""
 
     def version(text: str) -> tuple[int, ...]:
         return tuple(int(part[:9]) for part in "".join(c if c.isdigit() else " " for c in text).split()[:2])
@@ -48,6 +48,6 @@ def letters(name: str) -> str:
 
 
 def another_number(one: str, other: str) -> bool:
-    """Whether two words have numbers that are not the same: `adamw16bit` is no typo of `adamw8bit`."""
+    """Whether two words have different numbers: `adamw16bit` is not a typo of `adamw8bit`."""
     first, second = ([c for c in word if c.isdigit()] for word in (one, other))
     return bool(first and second) and sorted(first) != sorted(second)

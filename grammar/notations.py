@@ -1,4 +1,4 @@
-"""Marks of other notations: `:=` and `=>`, variables, addresses, and a name's `:` and `@` with nothing behind them."""
+"""Marks of other notations: `:=` and `=>`, variables, addresses, and a name's `:` and `@` with nothing after them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 MARK = re.compile(r":=|->|<-|>(?=\s*\S)")
-"""What stands between a name and its value elsewhere; the `=` of `=>` is taken already."""
+"""Marks between a name and its value in other notations; the `=` of `=>` is read already."""
 URL = re.compile(
     r"(?:(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)(?:datasets/|models/)?(?P<name>[\w.-]+/[\w.-]+)\S*"
     r"|\b[a-z][a-z0-9]*://\S*)"
@@ -22,7 +22,7 @@ PART = re.compile(r"[:@][\w.\-]+")
 
 
 def of_another_notation(place: Place, text: str) -> Diagnostic | None:
-    """The error for a character of another notation, or None where it is of none."""
+    """The error for a character of another notation, or None."""
     code, character, at = codes.UNEXPECTED_CHARACTER, place.shown, place.span.start
     mark = MARK.match(text, at)
     if mark is not None and place.before and (mark[0] != ">" or place.word == "="):
@@ -36,13 +36,13 @@ def of_another_notation(place: Place, text: str) -> Diagnostic | None:
     url = URL.search(text, *line_bounds(text, at, at)) if character == ":" else None
     if url is not None and url.start() < at < url.end():
         named = (Edit(Span(*url.span()), url["name"]),) if url["name"] else ()
-        remedy = f"write `{url['name']}`" if url["name"] else "data and models are of the hub, or of this machine"
-        return place.error(code, "an address is no name", remedy, edits=named)
+        remedy = f"write `{url['name']}`" if url["name"] else "data and models come from the hub or from this machine"
+        return place.error(code, "an address is not a name", remedy, edits=named)
     return _reference(place, text) if character in ":@" and place.before is not None else None
 
 
 def _reference(place: Place, text: str) -> Diagnostic | None:
-    """The error for a `:` or `@` of a name in the sentence that stands apart from it, or with nothing behind it."""
+    """The error for a `:` or `@` in the first line that is separated from its name, or has nothing after it."""
     code, mark, before, at = codes.UNEXPECTED_CHARACTER, place.shown, place.before, place.span.start
     kinds = {item.kind for item in place.stack}
     if before is None or "TRAIN" not in kinds or {"FOR", "WITH"} & kinds:
@@ -55,5 +55,5 @@ def _reference(place: Place, text: str) -> Diagnostic | None:
     if mark in place.word:
         return place.error(code, f"unexpected `{mark}`", f"a name has one `{mark}`: `{place.word}`")
     what = "a configuration's name" if mark == ":" else "a branch, a tag or a commit"
-    remedy = f"{what} stands directly behind `{place.word}{mark}`; leave the `{mark}` out without one"
+    remedy = f"{what} directly follows `{place.word}{mark}`; without one, leave the `{mark}` out"
     return place.error(code, f"unexpected `{mark}`", remedy, edits=(Edit(place.span, ""),))

@@ -1,4 +1,4 @@
-"""A block on one line that does not stay on it: what is said, and the block written over several lines."""
+"""One-line blocks that continue on the next line: the message, and the block written over several lines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LAST = re.compile(r"[ \t]*\n")
 
 
 def written_out(text: str, start: int, length: int) -> tuple[Edit, ...]:
-    """The edits that give every setting of the block at `start` a line of its own, in blocks inside it, too.
+    """The edits that give every setting of the block at `start`, and of blocks inside it, a line of its own.
 
-    None where the block ends behind `length`, that of what was typed: the scan has closed it, and said so.
+    None if the block ends after `length`, the length of the typed text: then the scan closed and reported it.
     """
     edits: list[Edit] = []
     braces = brackets = 0

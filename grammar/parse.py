@@ -20,10 +20,10 @@ _MAX_WORK = MAX_SIZE
 
 
 def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
-    """The tree of a text and what is wrong with it, in the order of the text. Never raises.
+    """The tree of a text and its errors, in the order of the text. Never raises.
 
-    A statement with a syntax error is left out of the tree, unless it is plain how it goes on (a comma that is missing,
-    a word behind a number); the others are in it. A text over 262,144 characters or 64 levels of brackets is not
+    A statement with a syntax error is left out of the tree, unless the repair is obvious (a missing comma, a word
+    after a number); the other statements are in it. A text over 262,144 characters or 64 levels of brackets is not
     parsed. At most 20 syntax errors are reported, then a note.
     """
     if len(source.text) > MAX_SIZE:
@@ -56,7 +56,7 @@ def _first(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 def _without(text: str, hidden: tuple[Span, ...]) -> str:
-    """The text with spaces for characters that are reported already, so that they are no second error."""
+    """The text with spaces for characters that are reported already, so that they cause no second error."""
     if not hidden:
         return text
     characters = list(text)
@@ -66,7 +66,7 @@ def _without(text: str, hidden: tuple[Span, ...]) -> str:
 
 
 def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list[tuple[int, int]], list[Diagnostic]]:
-    """The tree of what can be parsed, the insides of blocks that lost their head, and the errors."""
+    """The tree of all that can be parsed, the contents of blocks that lost their head, and the errors."""
     found: list[Diagnostic] = []
     dropped: list[tuple[int, int]] = []
     work = 0
@@ -101,8 +101,8 @@ def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
 
 
 def _blank(text: str, seen: Scan, start: int, end: int, dropped: list[tuple[int, int]]) -> str:
-    """The text without these lines. Blocks stay balanced: a `}` from above stays, a `{` goes together with its partner,
-    and what stood between them is still parsed for its own errors but is no part of the tree."""
+    """The text without these lines. Blocks stay balanced: a `}` from above stays, a `{` is removed with its partner,
+    and the text between them is still parsed for errors but not part of the tree."""
     characters = list(text)
     characters[start:end] = spaces(text[start:end])
     for opened, closed in seen.pairs:

@@ -1,4 +1,4 @@
-"""Where a parser stood when it could not go on, as messages ask for it."""
+"""The position of the parser when it stopped, for messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.grammar.source import Source, Span
 
 @record
 class Place:
-    """Where the parser stood: `before` is the last word it took on this line; `shown` is what it met, as typed."""
+    """The position of the parser: `before` is the last word on this line; `shown` is what it met, as typed."""
 
     source: Source
     span: Span
@@ -22,7 +22,7 @@ class Place:
 
     @property
     def one_line(self) -> int | None:
-        """Where the outermost block on one line begins that the parser stands in."""
+        """The start of the outermost one-line block around the position."""
         found: list[int | None] = []
         for item, after in zip(self.stack, (*self.stack[1:], None), strict=False):
             if item.kind == "LBRACE":
@@ -33,12 +33,12 @@ class Place:
 
     @property
     def last(self) -> str:
-        """The name of the token on top of the stack; of the rule, where a whole phrase is on top."""
+        """The name of the token, or of the complete rule, on top of the stack."""
         return self.stack[-1].kind if self.stack else ""
 
     @property
     def word(self) -> str:
-        """The last word that the parser took on this line."""
+        """The last word that the parser read on this line."""
         return self.source.slice(self.before) if self.before else ""
 
     def error(
@@ -50,6 +50,6 @@ class Place:
         at_last: bool = False,
         edits: tuple[Edit, ...] = (),
     ) -> Diagnostic:
-        """An error at what was met, or at the last word."""
+        """An error at the token that was met, or at the last word."""
         span = self.before if self.before and (at_last or self.met == "_NL") else self.span
         return Diagnostic(code.code, code.slug, ERROR, message, Label(self.source, span), help=remedy, edits=edits)

@@ -1,4 +1,4 @@
-"""Bytes to text. What cannot be seen, or reads differently from what it says, is an error with a place."""
+"""Bytes to text. Characters that are invisible or read differently from what they mean are errors with a place."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _NAMES = {
 
 MAX_ERRORS = 20
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""What begins a file that an older PowerShell's `>` wrote, or a Windows editor's "Unicode"."""
+"""The first bytes of a file from an older PowerShell's `>`, or a Windows editor's "Unicode"."""
 _AS_UTF_8 = "save the file as UTF-8, for example with iconv -f utf-16 -t utf-8"
 
 
 def hidden_characters(text: str) -> list[Span]:
-    """The places of characters that no text may hold, in order; bytes that are not UTF-8 make one place a run."""
+    """The places of forbidden characters, in order; a run of bytes that are not UTF-8 is one place."""
     return [Span(*match.span()) for match in _HIDDEN.finditer(text)]
 
 
@@ -59,7 +59,7 @@ def _describe(hidden: str) -> tuple[codes.Code, str, str]:
         shown = " ".join(f"{ord(each) - 0xDC00:02X}" for each in hidden[:8]) + (" ..." if count > 8 else "")
         return codes.INVALID_UTF8, f"byte{'s' if count > 1 else ''} {shown}: not UTF-8", "save the file as UTF-8"
     point = f"U+{ord(character):04X}"
-    remedy = "delete it: it cannot be seen in an editor"
+    remedy = "delete it: editors do not show it"
     if character in _BIDI:
         return codes.BIDI_CONTROL, f"bidirectional control character {point}", remedy
     known = f" ({_NAMES[character]})" if character in _NAMES else ""
@@ -67,10 +67,10 @@ def _describe(hidden: str) -> tuple[codes.Code, str, str]:
 
 
 def decode(data: bytes, name: str) -> tuple[Source, tuple[Diagnostic, ...]]:
-    """The text of a file, and what is wrong with its characters.
+    """The text of a file, and the errors of its characters.
 
-    A byte order mark is dropped; CRLF and CR become newlines. Invalid UTF-8 and hidden characters are reported, and
-    stand as U+FFFD in the source's text, which remembers them (`Source.damage`): `parse` does not report them again.
+    A byte order mark is dropped; CRLF and CR become newlines. Invalid UTF-8 and hidden characters are reported and
+    become U+FFFD in the text; `Source.damage` lists them, so that `parse` does not report them again.
     """
     if data.startswith(UTF_16):
         source = Source(

@@ -1,8 +1,8 @@
-"""Our value classes: frozen, compared by value, and defined almost for free.
+"""Our value classes: frozen, compared by value, and cheap to define.
 
-They are written as attrs classes are, and `attrs.fields` and `cattrs` read them as such. attrs itself is imported with
-the first of those that asks: its import and the methods that it compiles for some sixty classes were 40 % of a whole
-`xpc check`. Here a class gets its constructor when its first instance is made, and most classes of a start have none.
+They are written like attrs classes, and `attrs.fields` and `cattrs` accept them as such. attrs itself is imported only
+when one of those is used: its import and the methods that it compiles for some sixty classes were 40 % of a whole `xpc
+check`. Here a class gets its constructor with its first instance, and most classes of a run have none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REQUIRED = object()
 
 
 class Field:
-    """What is said of one attribute beside its name: its type as written, its default, and whether `repr` shows it."""
+    """An attribute's options: its type as written, its default, and whether `repr` shows it."""
 
     __slots__ = ("default", "factory", "kind", "kw_only", "repr")
 
@@ -37,13 +37,13 @@ class Field:
 def field(
     *, default: Any = _REQUIRED, factory: Callable[[], Any] | None = None, kw_only: bool = False, repr: bool = True
 ) -> Any:
-    """An attribute whose default is made anew for each instance, or that is not shown."""
+    """An attribute with a fresh default for each instance, or that `repr` does not show."""
     return Field(default, factory, kw_only, repr)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[_T]) -> type[_T]:
-    """A frozen value, equal to another of the same fields."""
+    """A frozen value, equal to others with the same fields."""
     return _compared(entity(cls))
 
 
@@ -92,14 +92,14 @@ def fields(cls: type) -> list[str]:
 
 
 def stated(value: object) -> dict[str, object]:
-    """The fields of a record that have not their defaults, by name."""
+    """The fields of a record that differ from their defaults, by name."""
     fields: Mapping[str, Field] = type(value).__fields__  # type: ignore[attr-defined]
     defaults = {name: one.default if one.factory is None else one.factory() for name, one in fields.items()}
     return {name: value.__dict__[name] for name in fields if value.__dict__[name] != defaults[name]}
 
 
 class _AttrsFields:
-    """The fields of a class as attrs knows them, for whoever asks through it."""
+    """The fields of a class in the form of attrs."""
 
     def __get__(self, instance: object, cls: type) -> Any:
         import attrs

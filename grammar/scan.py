@@ -1,7 +1,7 @@
 """One cheap pass over a text before it is parsed: comments, strings, brackets.
 
-What it finds wrong it repairs in a copy with the same offsets, so that one unclosed bracket costs one diagnostic and
-the parser still sees every other statement at its place.
+Errors are repaired in a copy with the same offsets, so that one unclosed bracket causes one diagnostic and the parser
+sees every other statement in its place.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _PARTNER = {"}": "{", "]": "[", ")": "(", "{": "}", "[": "]", "(": ")"}
 
 @record
 class Scan:
-    """What the pass saw. `text` is the repaired text, which ends with a newline.
+    """The result of the pass. `text` is the repaired text, which ends with a newline.
 
-    `pairs` are its matching brackets by offset, in no order. A statement that holds one of the offsets `broken` was
-    repaired, does not say what its author meant, and is left out of the tree.
+    `pairs` are its matching brackets by offset, in no order. A statement with an offset of `broken` was repaired and
+    may differ from the author's intent, so it is left out of the tree.
     """
 
     text: str
@@ -48,13 +48,13 @@ def spaces(text: str) -> str:
 
 
 def line_bounds(text: str, start: int, end: int) -> tuple[int, int]:
-    """The lines that hold [start, end), as offsets, without the last newline."""
+    """The lines around [start, end), as offsets, without the last newline."""
     stop = text.find("\n", end)
     return text.rfind("\n", 0, start) + 1, len(text) if stop < 0 else stop
 
 
 def scan(source: Source) -> Scan:
-    """Comments, bracket pairs, and what is wrong with strings and brackets. Linear in the text."""
+    """Comments, bracket pairs, and the errors of strings and brackets. Linear in the text."""
     return _Scanner(source).run()
 
 
@@ -107,7 +107,8 @@ class _Scanner:
         self.found.append(Diagnostic(code.code, code.slug, ERROR, message, label, **rest))
 
     def _unclosed_string(self, start: int, end: int) -> int:
-        """Report; the offset where the scan goes on. Brackets that end the line most likely stand outside of it."""
+        """Report an unclosed string; return the offset where the scan goes on. Closing brackets at the end of the line
+        are most likely outside of it."""
         body = self.text[start + 1 : end].rstrip()
         body = body.rstrip("{}[]() \t") if body.endswith(("{", "]", ")")) else body
         end = start + 1 + len(body)
@@ -138,7 +139,8 @@ class _Scanner:
         self.pairs.append((self.open.pop(), start))
 
     def _unclosed(self, start: int, before: int | None) -> None:
-        """Report the bracket at `start`; `before` is the closing one that came too early, None the file's end."""
+        """Report the bracket at `start`; `before` is the closing one that came too early, or None at the end of the
+        file."""
         mark = self.text[start]
         place = len(self.text.rstrip()) if before is None else before
         wanted = _PARTNER[mark]

@@ -1,4 +1,4 @@
-"""What a comment of a spec took out of the findings."""
+"""Findings that a comment of a spec silenced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xpc.grammar.record import record
 
 @record
 class Silenced:
-    """A finding that a comment took out of the report, the comment's place and its reason."""
+    """A silenced finding, the comment's place and its reason."""
 
     finding: Diagnostic
     place: Label

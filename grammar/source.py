@@ -30,9 +30,9 @@ def _line_starts(text: str) -> list[int]:
 
 @entity
 class Source:
-    """A named text. The name is what diagnostics show; it is never opened.
+    """A named text. Diagnostics show the name; it is never opened.
 
-    `damage` are places that `read.decode` had to repair and has reported.
+    `damage` are places that `read.decode` repaired and reported.
     """
 
     name: str

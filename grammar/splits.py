@@ -13,37 +13,37 @@ _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]*(:[A-Za-z0-9_.\-]+)?")
 _WORD = r"[A-Za-z0-9_.\-]"
 _PART = rf"((?:{_WORD}|%)*+)"
 _BRACKETS = re.compile(rf'\[\s*+"?+\s*+{_PART}\s*+(?:\[\s*+)?+(:?+)\s*+{_PART}\s*+(?:\]\s*+)?"?+\s*+\]')
-"""Nothing is given back: a bracket before a thousand blanks is looked at once."""
-_BEHIND = re.compile(rf"[ \t]+({_WORD}+)(?:\[\s*:|:)\s*((?:{_WORD}|%)+)\s*\]?(?=\s|$)")
+"""Possessive: a bracket before a thousand blanks is tried once."""
+_AFTER = re.compile(rf"[ \t]+({_WORD}+)(?:\[\s*:|:)\s*((?:{_WORD}|%)+)\s*\]?(?=\s|$)")
 _TWO_WORDS = re.compile(rf"(?<![\w.\-/:])({_REF.pattern})[ \t]+{_WORD}+\Z".replace("(:", "(?::"))
 _SETTING = re.compile(rf"\bsplit[ \t]*=[ \t]*{_WORD}+\Z")
 _OTHER = re.compile(r"\[[^\[\]\n]*+(?:\[[^\[\]\n]*+\][^\[\]\n]*+)?\]")
 SPLITS = ("train", "test", "validation", "val", "dev", "eval")
-_FORM = "write `[train:20%]` or `[train:1000]` directly behind the dataset: the first rows of a split"
+_FORM = "write `[train:20%]` or `[train:1000]` directly after the dataset: the first rows of a split"
 
 _FILE = 'a local file is one split: a row `"rows.jsonl" { take = 20% }` of a `data` block takes a part of it'
 
 
 def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentence: bool = False) -> Diagnostic | None:
-    """What is wrong where a word ends at `before` and brackets, or the name of a split, begin at `at`. `in_sentence`
-    says that it is the data that a sentence names."""
+    """The error where a word ends at `before` and brackets, or the name of a split, begin at `at`, or None.
+    `in_sentence` is true for the data of the first line."""
     if before is None:
         return None
     dataset, bracketed = text[before.start : before.end], text[at] == "["
     if dataset.startswith('"') and _BRACKETS.match(text, at):
-        return _said(source, Span(at, at + 1), _FILE, ())
+        return _finding(source, Span(at, at + 1), _FILE, ())
     line = text.rfind("\n", 0, at) + 1
-    behind = _TWO_WORDS.search(text, line, before.end) if bracketed and dataset in SPLITS else None
-    if behind is not None and behind[1] not in WORDS:
-        before, at, bracketed, dataset = Span(*behind.span(1)), before.start, False, behind[1]
+    following = _TWO_WORDS.search(text, line, before.end) if bracketed and dataset in SPLITS else None
+    if following is not None and following[1] not in WORDS:
+        before, at, bracketed, dataset = Span(*following.span(1)), before.start, False, following[1]
     if dataset == "train" and bracketed:  # `on train[:20%]`
-        return _said(source, Span(before.start, at + 1), _FORM, ())
+        return _finding(source, Span(before.start, at + 1), _FORM, ())
     if dataset in WORDS or not _REF.fullmatch(dataset):
         return None
-    match = _BRACKETS.match(text, at) if bracketed else _BEHIND.match(text, before.end)
+    match = _BRACKETS.match(text, at) if bracketed else _AFTER.match(text, before.end)
     if match is None:
         other = _OTHER.match(text, at) if bracketed and before.end == at else None
-        return None if other is None or '"' in other[0] else _said(source, Span(at, other.end()), _FORM, ())
+        return None if other is None or '"' in other[0] else _finding(source, Span(at, other.end()), _FORM, ())
     if bracketed:
         split, colon, part = match.groups()
         if "%" in split:
@@ -59,8 +59,8 @@ def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentenc
     name, _, config = dataset.partition(":")
     if not split and config in SPLITS:
         dataset, split = name, config
-    meant = f"{dataset}[{split or 'train'}{':' if part else ''}{part}]"
-    return _said(source, Span(at, match.end()), f"write `{meant}`", (Edit(Span(before.start, match.end()), meant),))
+    form = f"{dataset}[{split or 'train'}{':' if part else ''}{part}]"
+    return _finding(source, Span(at, match.end()), f"write `{form}`", (Edit(Span(before.start, match.end()), form),))
 
 
 def in_setting(source: Source, text: str, before: Span | None, at: int) -> Diagnostic | None:
@@ -72,10 +72,10 @@ def in_setting(source: Source, text: str, before: Span | None, at: int) -> Diagn
     ):
         return None
     remedy = f"write `split = {text[before.start : before.end]}`: a setting names a whole split"
-    return _said(source, Span(at, at + 1), remedy, ())
+    return _finding(source, Span(at, at + 1), remedy, ())
 
 
-def _said(source: Source, span: Span, remedy: str, edits: tuple[Edit, ...]) -> Diagnostic:
+def _finding(source: Source, span: Span, remedy: str, edits: tuple[Edit, ...]) -> Diagnostic:
     code = codes.SPLIT_SPELLING
-    message = "a split stands in brackets behind its dataset, and a part of it behind a colon"
+    message = "a split is written in brackets after its dataset, and a part of it after a colon"
     return Diagnostic(code.code, code.slug, ERROR, message, Label(source, span), help=remedy, edits=edits)

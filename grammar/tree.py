@@ -1,4 +1,4 @@
-"""The syntax tree of a specification. Nodes know their place and nothing of what the names mean."""
+"""The syntax tree of a specification. Nodes have a place; they know nothing about the meaning of names."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Count:
 
 @record
 class Call:
-    """`packing(isolate=mask)`: the name, and what a block of that name would hold."""
+    """`packing(isolate=mask)`: the name, and the contents of a block of that name."""
 
     span: Span
     name: Name
@@ -98,7 +98,7 @@ class Setting:
 
 @record
 class Block:
-    """The braces of a clause and what stands in them."""
+    """The braces of a clause and their contents."""
 
     span: Span
     statements: tuple[Setting | Clause, ...]
@@ -115,7 +115,7 @@ class Clause:
 
     @property
     def body(self) -> tuple[Setting | Clause | Value, ...]:
-        """What stands behind the head: on its line, then in its block."""
+        """The items after the head: on its line, then in its block."""
         return (*self.operands, *(self.block.statements if self.block is not None else ()))
 
 

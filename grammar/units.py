@@ -1,20 +1,20 @@
-"""Words behind a number, as people write them: `every = 100 steps`, `time = 4 hours`. Loaded for wrong texts alone."""
+"""Units written as words: `every = 100 steps`, `time = 4 hours`. Loaded only for wrong texts."""
 
 from __future__ import annotations
 
 _UNITS = {"step": "", "epoch": "", "token": "", "row": "", "sample": "", "example": "", "percent": "%"} | {
     "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "hr": "h", "day": "d",
 }  # fmt: skip
-"""What stands for each: `every = 100 steps` is `every = 100`, `time = 4 hours` is `time = 4h`."""
+"""The unit for each: `every = 100 steps` is `every = 100`, `time = 4 hours` is `time = 4h`."""
 
 
 def is_unit(word: str) -> bool:
-    """Whether a word behind a number says its unit."""
+    """Whether a word after a number is a unit."""
     return word.lower().removesuffix("s") in _UNITS
 
 
-def one_word(name: str, count: str, word: str) -> str | None:
-    """A number and its unit as a value of the setting `name`; None for epochs that no value counts."""
+def as_value(name: str, count: str, word: str) -> str | None:
+    """A number and its unit as a value of the setting `name`; None for epochs, which have no value."""
     lower = word.lower()
     if lower.startswith("epoch"):
         return "epoch" if name == "every" and count == "1" else None
@@ -22,7 +22,7 @@ def one_word(name: str, count: str, word: str) -> str | None:
 
 
 def message(count: str, word: str) -> str:
-    """The sentence for a number with a word behind it."""
+    """The message for a number with a word after it."""
     return f"a value is one word, and `{count} {word}` is two"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.suggest.example_lines import LINES
+from xpc.compiler.suggest.tables import examples
 from xpc.compiler.suggest.typed_form import typed
 
 
@@ -12,7 +12,7 @@ def example(row: Setting) -> str:
     """Lines of a spec that write the setting; empty of one that is never legal or not there yet."""
     if row.pending or row.path == "strategy.activation_checkpointing":
         return ""
-    line = LINES.get(row.path)
+    line = examples().get(row.path)
     if line is None:
         alone = row.inner or row.head or row.kind is BLOCK
         line = typed(row, None) if alone else f"{row.clause}({typed(row, None)})"

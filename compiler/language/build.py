@@ -1,7 +1,7 @@
-"""Writes `paths.py`, the type of the paths of settings, from the table of settings (`make docs`).
+"""Generate `paths.py`, the type of the paths of settings, from the table of settings (`make docs`).
 
-So `spec.flag("memory.chekpointing")`, which misspells a path, and `spec.flag("optimizer")`, which is no flag, are
-errors of types.
+Then `spec.flag("memory.chekpointing")`, a misspelt path, and `spec.flag("optimizer")`, which is not a flag, are type
+errors.
 """
 
 from __future__ import annotations

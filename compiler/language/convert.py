@@ -1,4 +1,4 @@
-"""A written node to a value of the setting's kind, or what is wrong with it."""
+"""Convert a written node to a value of the setting's kind, or say what is wrong with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xpc.compiler.language.values import READERS, Wrong
 
 
 def convert(row: Setting, item: Item) -> object | Wrong:
-    """The value of an item under its schema row."""
+    """The value of an item for its row of the schema."""
     kind = row.kind.name
     try:
         if kind in READERS:

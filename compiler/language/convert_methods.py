@@ -1,4 +1,4 @@
-"""Values that only methods and adapters take: weighted names, modules of an adapter, a plain share, another model."""
+"""Values of methods and adapters: weighted names, modules of an adapter, a plain share, another model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
                 f"one of `{row.name}` takes a weight and nothing else",
                 f"write `{node.name.text[:60]}(weight=1)`",
             )
-            raise Wrong("told", "XP104", message, row, item, wrong, help=help)
+            raise Wrong("explained", "XP104", message, row, item, wrong, help=help)
     if name == "file":
         raise _wrong_kind(row, item, node)
     return Weighted(name, weight)
@@ -53,7 +53,7 @@ def targets(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def share(row: Setting, item: Item, node: Value | None) -> object:
-    """`70%`: a share of one thing, never a count."""
+    """`70%`: a share, never a count."""
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit != "%":
@@ -63,7 +63,7 @@ def share(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def model(row: Setting, item: Item, node: Value | None) -> object:
-    """The node, for `resolve`, which knows the registry and reads folders."""
+    """The node; `resolve` knows the registry and reads folders."""
     if not isinstance(node, Ref | String):
         raise _wrong_kind(row, item, node)
     return node

@@ -1,13 +1,15 @@
-"""Tree to items: the three equivalences of the language undone, so that every setting is one path and one value.
+"""Flatten a tree to items, so that every setting is one path and one value.
 
-`with a k=v` is the same items in the body; a bare choice is its setting; `name(k=v)` is `name { k = v }`. What comes
-out is flat: a path of the schema, the node that was written for it (None for a bare flag), and the place.
+The language has three shorthands: `with a k=v` is the same items in the body, a bare choice is its setting, and
+`name(k=v)` is `name { k = v }`. An item is a path of the schema, the written node (None for a bare flag), and the
+place.
 """
 
 from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import Advisor, GetAdvisor, UnknownName
 from xpc.compiler.language.expand_data import DataBlocks, Operand
 from xpc.compiler.language.items import Item, Swept, Written
 from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
@@ -15,29 +17,28 @@ from xpc.grammar.diagnostic import Edit
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
 
-EITHER = "may be its own, or"
 SWITCHED = ("off", "no", "none", "false", "disabled", "yes", "true", "enabled")
-"""Of a setting behind a clause of the sentence that the body has, too."""
+"""Words that switch a flag on or off."""
 
 
 def _is_repository(value: Value) -> bool:
-    """Whether a value of `hub` names what is pushed to, rather than saying yes or no."""
+    """Whether a value of `hub` is the name of a repository, not yes or no."""
     said = ("true", "false", "yes", "no", "on", "off", "none")
     return isinstance(value, String) or (isinstance(value, Ref) and value.name not in said)
 
 
-def expand(file: File, evaluated: frozenset[str] = frozenset()) -> Written:
-    """Flatten one file. Problems are collected in the result; the file's bases are not read here.
+def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> Written:
+    """Flatten one file. Problems are collected in the result; bases are not read here.
 
-    `evaluated` are the names of `data` blocks that are evaluated on, and not trained on.
+    `evaluated` are the names of `data` blocks for evaluation only. `advisor` is asked for suggestions if the file has
+    mistakes.
     """
-    return _Expander(file, evaluated).run()
+    return _Expander(file, evaluated, advisor).run()
 
 
 class _Expander(DataBlocks):
-    def __init__(self, file: File, evaluated: frozenset[str] = frozenset()) -> None:
-        super().__init__(file)
-        self.evaluated = evaluated
+    def __init__(self, file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> None:
+        super().__init__(file, evaluated, advisor)
         self.choices = schema.bare_choices()
         self.header = False
         self.unknowns = 0
@@ -78,7 +79,7 @@ class _Expander(DataBlocks):
             return
         head, *operands = self.without_units((node.head, *node.operands)) or (None,)
         if head is not node.head:
-            return  # a switch and its word, which is reported
+            return  # reported
         body: list[Operand | Clause] = [*operands, *(node.block.statements if node.block else ())]
         if isinstance(head, Call):
             body = [*head.args, *body]
@@ -89,23 +90,23 @@ class _Expander(DataBlocks):
             what = "a text" if isinstance(head, String) else f"`{self.typed(head.span)}`"
             self.problem(
                 "XP101",
-                f"{what} stands where a setting or clause goes",
+                f"{what} is written where a setting or clause belongs",
                 head.span,
                 help="sources of data go into a block: `data NAME { ... }`",
             )
 
     def without_units(self, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        """The items of a line without words behind numbers (`every=10 steps`) or switches (`packing off`), which are
-        reported."""
+        """The items of a line. Words after numbers (`every=10 steps`) and switches (`packing off`) are reported and
+        dropped."""
         kept: list[Operand] = []
         for node in operands:
             last = kept[-1] if kept else None
             counted = isinstance(last, Setting) and isinstance(last.value, Number)
             switch = isinstance(last, Ref) and isinstance(node, Ref) and node.name in SWITCHED
             if last is not None and isinstance(node, Ref) and (counted or switch):
-                from xpc.compiler.suggest.without_equals import behind  # a name may follow a setting, and rarely does
+                from xpc.compiler.language.missing_equals import followed_by  # only a name after a setting needs it
 
-                found = behind(last, node, self.file.source.text)
+                found = followed_by(last, node, self.file.source.text)
                 if found is not None:
                     kept = kept if counted else kept[:-1]
                     self.problem("XP104", found.message, found.span, help=found.help, edit=found.form)
@@ -124,23 +125,23 @@ class _Expander(DataBlocks):
         elif isinstance(node, Count) and clause is None:
             self.add("hardware", node, node.span)
         elif clause == "eval" and isinstance(node, Ref | String | List):
-            form = self.one_word(clause, node) or f"data = {self.typed(node.span)}"
+            form = self.implied_setting(clause, node) or f"data = {self.typed(node.span)}"
             edit = form if len(form) < 60 else None
             message = f"`eval` has no value of its own: {'the rows are `data`' if form[0] == 'd' else 'write when'}"
             self.problem("XP104", message, node.span, help=f"write `eval {{ {form} }}`", edit=edit)
         elif not (isinstance(node, Number) and self.is_reported(node)):
-            form = self.one_word(clause or "", node)
+            form = self.implied_setting(clause or "", node)
             help, message = f"write `{form or 'name=value'}`", f"`{self.typed(node.span)}` is a value without a setting"
             self.problem("XP104", message, node.span, help=help, edit=form or None)
 
-    def one_word(self, clause: str, node: Value) -> str:
-        from xpc.compiler.suggest.without_equals import one_word  # only a wrong spec pays for it
+    def implied_setting(self, clause: str, node: Value) -> str:
+        from xpc.compiler.language.missing_equals import implied_setting  # only a wrong spec pays for it
 
-        return one_word(clause, self.typed(node.span))
+        return implied_setting(clause, self.typed(node.span))
 
     def options(self, options: tuple[Operand, ...]) -> None:
-        """The items of `with`. What stands behind a name is its value and its settings, as on a line of the body:
-        `with seed 7 track wandb name="x" gbs=64` is `seed 7`, `track wandb name="x"` and `gbs = 64`."""
+        """The items of `with`. A name is followed by its value and its settings, as on a line of the body: `with seed
+        7 track wandb name="x" gbs=64` is `seed 7`, `track wandb name="x"` and `gbs = 64`."""
         options, at = self.without_units(options), 0
         while at < len(options):
             node, at = options[at], at + 1
@@ -158,7 +159,7 @@ class _Expander(DataBlocks):
                     at += 1
             elif node.name == "extra" and isinstance(value, Ref | Call):
                 at += 1
-            while at < len(options) and self.is_behind(node.name, options[at]):
+            while at < len(options) and self.belongs_to(node.name, options[at]):
                 at += 1
             body: list[Operand | Clause] = [*options[first:at]]
             if body:
@@ -166,9 +167,9 @@ class _Expander(DataBlocks):
             else:
                 self.operand(node, None)
 
-    def is_behind(self, name: str, node: Operand) -> bool:
-        """Whether an item of `with` is a setting of the name before it, as on a line of the body. Where the body has a
-        setting of that name, too, no reading is taken: `eval every=100 micro=8` is refused."""
+    def belongs_to(self, name: str, node: Operand) -> bool:
+        """Whether an item of `with` is a setting of the name before it, as on a line of the body. If the body has such
+        a setting too, it is ambiguous and reported: `eval every=100 micro=8`."""
         if not isinstance(node, Setting | Ref | Call):
             return False
         inner = node.name if isinstance(node, Ref) else node.name.text
@@ -184,7 +185,7 @@ class _Expander(DataBlocks):
             return False
         if other != path and name in ("data", "eval"):
             typed = self.typed(node.span)
-            message = f"`{inner}` behind `{name}` {EITHER} `{other}`"
+            message = f"`{inner}` after `{name}` may be its own setting, or `{other}`"
             self.problem("XP104", message, node.span, help=f"write `{name}({typed})`, or `{typed}` before `{name}`")
             return True
         return other == path
@@ -195,20 +196,20 @@ class _Expander(DataBlocks):
 
     def without_equals(self, name: str, value: Value, span: Span) -> None:
         form = f"{name}={self.typed(value.span)}"
-        self.problem("XP104", f"`{name}` takes its value behind `=`", span, help=f"write `{form}`", edit=form)
+        self.problem("XP104", f"`{name}` takes its value after `=`", span, help=f"write `{form}`", edit=form)
 
     def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
-        """A clause's items without `every 100`, which is reported."""
-        from xpc.compiler.suggest.without_equals import parted  # of a flag on a clause's line, this finds nothing
+        """The items of a clause. `every 100` without `=` is reported and dropped."""
+        from xpc.compiler.language.missing_equals import unmarked_values  # few lines need it
 
-        kept, found = parted(clause, body, self.file.source.text)
+        kept, found = unmarked_values(clause, body, self.file.source.text)
         for one in found:
-            message = f"`{one.form.partition('=')[0]}` takes its value behind `=`"
+            message = f"`{one.form.partition('=')[0]}` takes its value after `=`"
             self.problem("XP104", message, one.span, help=f"write `{one.form}`", edit=one.form)
         return kept
 
     def is_head(self, row: schema.Setting, node: Operand) -> bool:
-        """Whether an item of `with` is the value of the clause whose name stands before it."""
+        """Whether an item of `with` is the value of the clause before it."""
         if isinstance(node, Setting):
             return False
         if not isinstance(node, Ref | Call):
@@ -231,10 +232,6 @@ class _Expander(DataBlocks):
             if name.text in ("data", "model"):
                 typed = self.typed(node.value.span)
                 help = "write `train " + (f"MODEL on {typed}`" if name.text == "data" else f"{typed} on DATA`")
-            elif isinstance(node.value, Ref):
-                from xpc.compiler.suggest.meaning import switch  # `memory = gradient_checkpointing`
-
-                help = switch(name.text, node.value.name) or help
             self.problem("XP104", f"`{name.text}` is a clause, not a setting", name.span, help=help)
         elif path == "track" and isinstance(node.value, Call):
             self.head("track", [node.value], node.span)
@@ -245,7 +242,7 @@ class _Expander(DataBlocks):
             self.add(path, node.value, node.span)
 
     def find(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """The path that a name means in a clause (None: anywhere), or None after a report."""
+        """The path of a name in a clause (None: anywhere), or None after a report."""
         text = name.text
         if clause is None:
             if text in schema.CLAUSES and text not in ("train",):
@@ -258,23 +255,22 @@ class _Expander(DataBlocks):
         return None
 
     def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """Report a name that is none, and return what to write for it alone."""
-        from xpc.compiler.suggest.misplaced import misnamed  # only a misspelt spec pays for it
-        from xpc.compiler.suggest.typed_form import Said
-
+        """Report an unknown name; return the name to write instead, if its value can stay."""
         typed = None if value is None else self.typed(value.span)
-        said = misnamed(Said(name.text, clause, value, typed, self.label(name.span), self.header), self.unknowns)
+        unknown = UnknownName(name.text, clause, value, typed, self.label(name.span), self.header)
+        found = self.advisor().unknown_name(unknown, self.unknowns)
         self.unknowns += 1
-        self.out.meant.update(said.meant)
-        whole = Span(name.span.start, value.span.end) if said.whole and value is not None else name.span
-        cut = said.whole and value is not None and value.span.end - value.span.start > len(typed or "")
-        edits = () if said.edit is None or cut else (Edit(whole, said.edit),)
-        label = self.label(name.span, said.text)
-        self.problems.report(said.code, said.message, label, help=said.help, edits=edits)
-        return None if said.whole else said.edit
+        self.out.intended.update(found.intended)
+        replaced = Span(name.span.start, value.span.end) if found.replaces_value and value is not None else name.span
+        cut = found.replaces_value and value is not None and value.span.end - value.span.start > len(typed or "")
+        block = self.source.text[name.span.end :].lstrip(" ")[:1] == "{" and "=" in (found.edit or "")
+        edits = () if found.edit is None or cut or block else (Edit(replaced, found.edit),)
+        label = self.label(name.span, found.text)
+        self.problems.report(found.code, found.message, label, help=found.help, edits=edits)
+        return None if found.replaces_value else found.edit
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
-        """A name with what follows it: a clause, a flag and its settings, or a bare choice and its clause's."""
+        """A name with its items: a clause, a flag with settings, or a bare choice with settings of its clause."""
         text = name.text
         if clause is None and text == "data":
             self.data(name, body)
@@ -313,13 +309,11 @@ class _Expander(DataBlocks):
         elif len(body) == 1 and not isinstance(body[0], Setting | Clause):
             self.without_equals(text, body[0], Span(name.span.start, body[0].span.end))
         else:
-            self.valueless(row, name, body, span)
+            self.missing_value(row, name, body, span)
 
-    def valueless(self, row: schema.Setting, name: Name, body: list[Operand | Clause], span: Span) -> None:
-        """Report a setting or a clause alone, or with a block instead of its value."""
-        from xpc.compiler.suggest.block_values import valueless  # only a wrong spec pays for it
-
-        message, place, help, edit = valueless(row, name, body, span, self.file.source)
+    def missing_value(self, row: schema.Setting, name: Name, body: list[Operand | Clause], span: Span) -> None:
+        """Report a setting or a clause without its value, or with a block instead of it."""
+        message, place, help, edit = self.advisor().missing_value(row, name, body, span, self.file.source)
         self.problem("XP104", message, place, f"expected {row.kind.phrase}", help=help, edit=edit)
 
     def inside(self, body: list[Operand | Clause], clause: str) -> None:
@@ -330,7 +324,7 @@ class _Expander(DataBlocks):
                 self.operand(node, clause)
 
     def head(self, clause: str, body: list[Operand | Clause], span: Span) -> None:
-        """A clause: the operands that are its head, then its settings."""
+        """A clause: the operands that are its value, then its settings."""
         home = "lora" if clause in schema.ADAPTERS else clause
         if any(isinstance(one, Ref) and f"{home}.{one.name}" in schema.BY_PATH for one in body[:-1]):
             body = self.with_equals(home, body)
@@ -378,7 +372,7 @@ class _Expander(DataBlocks):
             ):
                 self.problem(
                     "XP104",
-                    "a count and a GPU have an `x` between",
+                    "a count and a GPU have an `x` between them",
                     whole,
                     help=f"write `{first.text} x {heads[1].name}`",
                 )
@@ -387,7 +381,7 @@ class _Expander(DataBlocks):
                 self.second(clause, heads)
             self.add(clause, List(whole, tuple(heads)) if many else first, whole)
         elif row is not None and not rest:
-            self.valueless(row, Name(span, clause), [], span)
+            self.missing_value(row, Name(span, clause), [], span)
         self.inside(rest, clause)
 
     def second(self, clause: str, heads: list[Value]) -> None:

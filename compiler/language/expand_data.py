@@ -1,9 +1,10 @@
-"""The `data` blocks of one file: sources, and the settings of the mixture or of a set that is evaluated on."""
+"""The `data` blocks of one file: sources, and settings of the mixture or of an evaluation set."""
 
 from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import GetAdvisor
 from xpc.compiler.language.items import Collector, Evaluated, Item, Row, Written
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.nearest import nearest
@@ -20,18 +21,18 @@ SOURCE_WORDS = {
      "percentage", "share", "mix", "amount", "count", "max_samples", "max_rows", "max_examples", "num_rows", "size"),
     "take"),
 }  # fmt: skip
-"""What other tools call the settings of a source."""
+"""Other tools' names for settings of a source."""
 
 
 class DataBlocks(Collector):
-    """What reads `data` blocks. Settings in them are read as those of any other clause, which the expander knows.
+    """Read `data` blocks. Their settings are read as in any other clause.
 
-    `evaluated` are the names of blocks that are evaluated on, `outer` the names that stand for one setting anywhere.
+    `evaluated` are the names of blocks for evaluation only; `outer` are names of settings that are legal anywhere.
     """
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, evaluated: frozenset[str], advisor: GetAdvisor) -> None:
         super().__init__(file)
-        self.evaluated: frozenset[str] = frozenset()
+        self.evaluated, self.advisor = evaluated, advisor
         self.outer = schema.outer_names()
 
     def statement(self, node: Setting | Clause, clause: str | None) -> None:
@@ -47,11 +48,11 @@ class DataBlocks(Collector):
         raise NotImplementedError
 
     def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """Reports a name that the clause does not have, and returns what to write for it alone."""
+        """Report an unknown name; return the name to write instead, if its value can stay."""
         raise NotImplementedError
 
     def holds_rows(self, name: str) -> bool:
-        """Whether a name behind `eval` is that of a `data` block or of a dataset, and of no setting."""
+        """Whether a name after `eval` is a `data` block or a dataset, not a setting."""
         if f"eval.{name}" in schema.BY_PATH:
             return False
         titles = (node.operands[:1] for node in self.file.statements if isinstance(node, Clause))
@@ -59,7 +60,7 @@ class DataBlocks(Collector):
         return name in blocks or registry.find_dataset(name) is not None
 
     def data(self, name: Name, body: list[Operand | Clause]) -> None:
-        """A `data` block: what is trained on, or a set that `eval` names."""
+        """A `data` block for training, or an evaluation set that `eval` names."""
         call = body[0] if body and not self.file.source.text.startswith("(", name.span.end) else None
         if isinstance(call, Call) and f"data.{call.name.text}" not in schema.BY_PATH:
             body = [
@@ -72,7 +73,7 @@ class DataBlocks(Collector):
         if row is not None and row.kind is FLAG:
             title = None  # `data(shuffle)` is `data { shuffle }`
         if isinstance(title, Ref) and title.name in self.evaluated:
-            self.apart(title, body[1:])
+            self.evaluation_set(title, body[1:])
             return
         before = self.out.data_name
         if title is not None and before is not None and self.typed(before.span) != "data":
@@ -90,16 +91,16 @@ class DataBlocks(Collector):
             self.out.data_name = self.label(name.span if title is None else title.span)
         self.sources(body if title is None else body[1:])
 
-    def apart(self, title: Ref, body: list[Operand | Clause]) -> None:
-        """A `data` block that is evaluated on: its sources and the shape of its rows, and nothing of the mixture's."""
-        whole, first = self.out, self.out.blocks.get(title.name)
+    def evaluation_set(self, title: Ref, body: list[Operand | Clause]) -> None:
+        """A `data` block for evaluation: its sources and the shape of its rows."""
+        outer, first = self.out, self.out.blocks.get(title.name)
         if first is not None:
             again = f"the data block `{title.name}` is written twice"
             self.problem("XP103", again, title.span, help="put its sources into one block", related=(first.label,))
             return
-        self.out = Written(self.file.source, problems=whole.problems)
+        self.out = Written(self.file.source, problems=outer.problems)
         self.sources(body)
-        block, self.out = self.out, whole
+        block, self.out = self.out, outer
         for path, item in block.items.items():
             if path not in schema.OF_A_BLOCK:
                 self.problem(
@@ -109,10 +110,10 @@ class DataBlocks(Collector):
                     f"`{title.name}` is evaluated on",
                     help="a block that is evaluated on has `format`, `prompt` and `context` alone; leave this out",
                 )
-        whole.blocks[title.name] = Evaluated(self.label(title.span), tuple(block.rows), block.items)
+        outer.blocks[title.name] = Evaluated(self.label(title.span), tuple(block.rows), block.items)
 
     def sources(self, body: list[Operand | Clause]) -> None:
-        """What stands in a block."""
+        """The contents of a block."""
         for node in body:
             if isinstance(node, Setting):
                 self.setting(node, "data")
@@ -124,7 +125,7 @@ class DataBlocks(Collector):
                 self.operand(node, "data")
 
     def row(self, head: Call | Ref | String, body: list[Operand | Clause], node: Clause) -> None:
-        """A source with its settings, or a setting of the block that stands like one."""
+        """A source with its settings, or a setting of the block."""
         if isinstance(head, Call):
             body = [*head.args, *body]
             head = Ref(head.name.span, head.name.text)
@@ -161,16 +162,14 @@ class DataBlocks(Collector):
         self.out.rows.append(Row(head, self.label(head.span), tuple(items)))
 
     def taken(self, value: Value) -> str:
-        """A weight of a mixture as `take`, which is a share of the source's own rows."""
-        from xpc.compiler.suggest.converted_values import reworded  # only a wrong spec pays for it
-
+        """The form for the weight of a mixture: `take`, a share of the source's own rows."""
         typed = self.typed(value.span)
         name = "ratio" if "." in typed else ""
-        return f"take = {reworded(schema.SOURCE_SETTINGS['take'], name, value, typed) or typed}"
+        return f"take = {self.advisor().share_of_rows(name, value, typed) or typed}"
 
 
 def _flag(part: Operand | Clause) -> str | None:
-    """The setting of a source that a bare name means: it is true then."""
+    """The flag of a source that a bare name sets, or None."""
     node = part.head if isinstance(part, Clause) and not part.body else part
     name = node.name if isinstance(node, Ref) and node.is_name else ""
     row = schema.SOURCE_SETTINGS.get(name)

@@ -1,4 +1,4 @@
-"""The `extra` blocks of one file: names and values that a library is given as they stand."""
+"""The `extra` blocks of one file: names and values that are passed on to a library unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Part = Setting | Clause | Value
 
 
 def extra(to: Collector, name: Name, body: list[Part]) -> None:
-    """`extra trl { k = v }`, flattened into `to.out.extra`; a block in it becomes a name with a dot."""
+    """Flatten `extra trl { k = v }` into `to.out.extra`; a block inside becomes a dotted name."""
     title = body[0] if body else None
     if isinstance(title, Call):  # `extra trl(k=v)` is `extra trl { k = v }`
         body = [title, *title.args, *body[1:]]

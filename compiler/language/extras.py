@@ -1,4 +1,4 @@
-"""`extra TARGET { }`: which names it may hold, and which belong to a setting of the language."""
+"""`extra LIBRARY { }`: the names that it accepts, and those that a setting of the language decides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONLY_FSDP1 = {
     "fsdp_use_orig_params": "FSDP2 always keeps the original parameters",
     "fsdp_sync_module_states": "FSDP2 needs no such copy",
 }
-"""Keys of accelerate that FSDP1 alone reads, and what FSDP2 does about each."""
+"""Keys of accelerate that only FSDP1 reads, and what FSDP2 does instead."""
 OWNED = {
     "trl": {
         "use_cpu": "hardware", "ddp_backend": "hardware", "dataloader_pin_memory": "hardware",
@@ -56,18 +56,18 @@ OWNED = {
         "activation_checkpointing": "memory.checkpointing",
     },
 }  # fmt: skip
-"""Names that a setting decides although it does not carry them in the schema's `args` column."""
+"""Names that a setting decides although the `args` column of the schema lacks them."""
 SHARED = (
     "zero_optimization", "zero_optimization.offload_optimizer", "zero_optimization.offload_param", "bf16", "fp16",
 )  # fmt: skip
-"""Blocks of deepspeed.json that a setting writes and leaves room in: their other keys are free."""
+"""Blocks of deepspeed.json that a setting writes in part; their other keys are free."""
 
 
 MAPPING = "a mapping, which `extra` cannot write"
 
 
 def owner(escape: str, name: str, method: str = "sft") -> str | None:
-    """The path of the setting that decides a name of an escape, or None. Another method's setting decides nothing."""
+    """The path of the setting that decides a name in `extra`, or None. Settings of other methods decide nothing."""
     if escape == "trl":
         row = owner_of(name)
         if row is not None:
@@ -79,7 +79,7 @@ def owner(escape: str, name: str, method: str = "sft") -> str | None:
 
 
 def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str = "sft") -> str | None:
-    """What a value of an escape should be instead, or None where it fits or the type is not a plain one."""
+    """What a value in `extra` should be, or None if it is fine or its type is not a plain one."""
     if escape != "trl":
         return _wrong_key(stack, escape, name, value)
     field = stack.fields(stack.config(method)).get(name)
@@ -98,7 +98,7 @@ def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str
 
 
 def _wrong_list(words: list[str], value: object) -> str | None:
-    """What a list should be instead: one of texts, or of two numbers in their order."""
+    """What a list should be: texts, or two numbers in order."""
     if words == ["list[str]"]:
         fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
         return None if fits else "a list of texts"
@@ -113,7 +113,7 @@ def _number(value: object) -> bool:
 
 
 def _outside(legal: Mapping[str, Json], value: object) -> str | None:
-    """What the target's policy lets a value be, where that is something else."""
+    """What the stack's policy allows, if the value is something else."""
     choices = legal.get("one_of")
     if isinstance(choices, list):
         fits = any(type(value) is type(one) and value == one for one in choices)
@@ -124,7 +124,7 @@ def _outside(legal: Mapping[str, Json], value: object) -> str | None:
 
 
 def _one_of(choices: Iterable[str]) -> str:
-    """The choices as a list; a single one is no list."""
+    """The choices as a phrase."""
     first, *others = choices
     return f"one of {', '.join([first, *others])}" if others else first
 
@@ -139,7 +139,7 @@ PLAIN: dict[str, tuple[type, ...]] = {
 
 
 def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
-    """What a key of accelerate.yaml or deepspeed.json takes instead of a value."""
+    """What a key of accelerate.yaml or deepspeed.json takes, if the value is something else."""
     keys = stack.launch_keys(file)
     record = keys.get(name)
     if record is None:
@@ -160,7 +160,7 @@ def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
 
 def _fits(word: str, file: str, value: object) -> bool:
     if word == "int" and file == "deepspeed" and isinstance(value, float):
-        return value.is_integer()  # 1e9, as DeepSpeed's documents write a whole number
+        return value.is_integer()  # DeepSpeed's documents write 1e9
     return isinstance(value, PLAIN[word]) and isinstance(value, bool) is (word == "bool")
 
 
@@ -168,11 +168,11 @@ LIMITS = {
     "low": ("of at least", operator.ge), "above": ("above", operator.gt), "high": ("of at most", operator.le),
     "below": ("below", operator.lt), "other_than": ("other than", operator.ne),
 }  # fmt: skip
-"""The limits of a number: the word for each, and what a number must be to it."""
+"""The limits of a number: the phrase for each, and the comparison that must be true."""
 
 
 def _out_of_bounds(record: Mapping[str, Json], value: object) -> str | None:
-    """The bounds of a number that lies outside them."""
+    """The bounds of a number that lies outside of them, or None."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     fits = all(holds(value, bound) for _, holds, bound in _limits(record))
@@ -192,16 +192,16 @@ def _bounds(record: Mapping[str, Json]) -> str:
 
 
 def removed(stack: Stack, escape: str, name: str) -> str | None:
-    """Why a key of an older DeepSpeed is no more, or None. Its mere presence is refused, switched off or not."""
+    """Why DeepSpeed no longer has a key, or None. Even a disabled one is refused."""
     zero = name.startswith("zero_optimization.") and name.split(".")[1] in stack.keys("zero_removed")
     if escape != "deepspeed" or not (zero or name.split(".")[0] in stack.keys("deepspeed_removed")):
         return None
-    return f"DeepSpeed {stack.pins['deepspeed']} has removed it, and refuses it even where it is off: leave it out"
+    return f"DeepSpeed {stack.pins['deepspeed']} has removed it and refuses it even if it is off: leave it out"
 
 
 @cache
 def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str]:
-    """What an escape may name: the target's own names that no setting decides, of the method's class for `trl`."""
+    """Names that `extra` accepts: the stack's own that no setting decides; for `trl`, of the method's class."""
     if escape == "trl":
         known = frozenset(stack.base_arguments(stack.config(method)))
     elif escape == "accelerate":
@@ -213,6 +213,6 @@ def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str
 
 @cache
 def owned_names(stack: Stack, escape: str, method: str) -> frozenset[str]:
-    """The target's own names that a setting decides: what a mistyped name of an escape may have meant."""
+    """The stack's own names that a setting decides."""
     own = stack.base_arguments(stack.config(method)) if escape == "trl" else stack.launch_keys(escape)
     return frozenset(name for name in {*own, *OWNED[escape]} if owner(escape, name, method) is not None)

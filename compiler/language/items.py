@@ -1,4 +1,4 @@
-"""What a file says, flat: settings, sources of data and escapes, each with its node and its place."""
+"""The contents of a file, flat: settings, sources of data and `extra` values, each with its node and place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, File, Number, Ref, Setting, String, Train, Value
 
 SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
-"""Where a value comes from: the spec itself, a base, the default, or other settings."""
+"""Origins of a value: the spec, a base, the default, or other settings."""
 
 
 @record
@@ -35,7 +35,7 @@ class Row:
 
 @record
 class Swept:
-    """A `sweep` block as written: the file, the place of its name, and what stands in it."""
+    """A `sweep` block as written: the file, the place of its name, and its contents."""
 
     file: File
     label: Label
@@ -53,8 +53,8 @@ class Evaluated:
 
 @mutable
 class Written:
-    """What one file says. `data_name` is the name of its `data` block; `blocks` are those that are evaluated on;
-    `meant` are settings that misspelt names stand for."""
+    """The contents of one file. `data_name` is the name of its `data` block, `blocks` are those for evaluation, and
+    `intended` are settings that unknown names stand for."""
 
     source: Source
     train: Train | None = None
@@ -65,17 +65,17 @@ class Written:
     extra: dict[str, dict[str, Item]] = field(factory=dict)
     problems: Problems = field(factory=Problems)
     sweep: Swept | None = None
-    meant: set[str] = field(factory=set)
+    intended: set[str] = field(factory=set)
 
 
 class Reporter:
-    """Reports findings at places of one source: `source` and `problems` are what a reader of it has."""
+    """Report findings at places of one source. Subclasses supply `source` and `problems`."""
 
     source: Source
 
     @property
     def problems(self) -> Problems:
-        """What is found."""
+        """The findings so far."""
         raise NotImplementedError
 
     def label(self, span: Span, text: str = "") -> Label:
@@ -97,17 +97,17 @@ class Reporter:
         self.problems.report(code, message, self.label(span, text), help=help, edits=edits, related=related)
 
     def again(self, message: str, span: Span, first: Label) -> None:
-        """Report what one file says at two places; both are shown."""
+        """Report a repetition in one file; both places are shown."""
         related = (evolve(first, text="first here"),)
         self.problem("XP103", message, span, "again here", "keep one of the two", related=related)
 
     def typed(self, span: Span) -> str:
-        """What stands at a place, at most 60 characters of it."""
+        """The text at a place, at most 60 characters of it."""
         return self.source.slice(span)[:60]
 
 
 class Collector(Reporter):
-    """The items and the findings of one file, as `expand` comes upon them."""
+    """The items and findings of one file, collected by `expand`."""
 
     def __init__(self, file: File) -> None:
         self.file, self.source = file, file.source
@@ -115,28 +115,28 @@ class Collector(Reporter):
 
     @property
     def problems(self) -> Problems:
-        """What is found in this file, or in the part of it that is read now."""
+        """The findings in this file, or in the part that is being read."""
         return self.out.problems
 
     def keep(self, table: dict[str, Item], path: str, node: Value | None, span: Span) -> None:
-        """Keep a setting in a table; the second of one path is reported."""
+        """Keep a setting in a table; a second one of the same path is reported."""
         item = Item(path, node, self.label(span))
         first = table.setdefault(path, item)
         if first is not item:
             self.again(f"`{path.rpartition('.')[2]}` is written twice", span, first.label)
 
     def add(self, path: str, node: Value | None, span: Span) -> None:
-        """Keep a setting of the language. A number that is none is reported already."""
+        """Keep a setting of the language, unless its number is malformed and reported already."""
         if not (isinstance(node, Number) and _is_malformed(node)):
             self.keep(self.out.items, path, node, span)
 
     def is_reported(self, node: Value) -> bool:
-        """Whether the syntax errors speak of a value already."""
+        """Whether a syntax error already covers a value."""
         return self.typed(node.span) in WORDS or (isinstance(node, Number) and _is_malformed(node))
 
 
 def _is_malformed(number: Number) -> bool:
-    """Whether the grammar reported this number already; it stands as 0 in the tree."""
+    """Whether the grammar reported this number already; it is 0 in the tree."""
     if number.value != 0 or number.unit is not None:
         return False
     try:

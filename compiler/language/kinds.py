@@ -1,4 +1,4 @@
-"""The dimensions of settings: which units each accepts, and the words that diagnostics use for them."""
+"""The kinds of values: which units each accepts, and the words that diagnostics use for them."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ BLOCK = Kind("block", "a block of settings", "{ }")
 
 @record
 class Amount:
-    """A value whose unit chose its meaning: `count` (steps or rows), `share` (0 to 1), `absolute`, `epoch`, `never`."""
+    """A value whose unit decides its meaning: `count` (steps, rows), `share` (0 to 1), `absolute`, `epoch`, `never`."""
 
     unit: str
     value: int | float = 0
 
     def steps(self, run: int) -> int:
-        """A count or a share of a run of `run` steps, in whole steps: a share is rounded up, as transformers does."""
+        """The whole steps of a count or of a share of `run` steps; a share is rounded up, as in transformers."""
         return ceil(self.value * run) if self.unit == "share" else int(self.value)
 
 
 @record
 class Weighted:
-    """One of several losses or reward functions; `weight` is None where none is written.
+    """One of several losses or reward functions; `weight` is None if none is written.
 
-    A reward function of a file has `function`; `file` is the copy in the bundle and `sha256` its digest, once read.
+    A reward function of a file has `function`; `file` is its copy in the bundle and `sha256` the digest, once read.
     """
 
     name: str

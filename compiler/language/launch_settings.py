@@ -1,4 +1,4 @@
-"""The rows of the table of settings that say what starts a run, and the engines that read each of them."""
+"""The settings of `launch`, and the engines that read each of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 ENGINES = ("local", "slurm", "k8s", "sky", "ray")
-"""What `launch` may name, as it is typed; the first is the default."""
+"""Choices of `launch`; the first is the default."""
 ALSO_CALLED = {
     "local": "none; here; bash; shell",
     "slurm": "sbatch; srun",
@@ -18,7 +18,7 @@ ALSO_CALLED = {
     "sky": "skypilot",
     "ray": "ray train; raytrain; anyscale; kuberay",
 }
-"""Other words for each engine, which suggestions understand."""
+"""Other names of each engine, for suggestions."""
 CLUSTERS = ENGINES[1:]
 """The engines that submit a run to a scheduler."""
 
@@ -34,10 +34,10 @@ LAUNCH: Final = (
     Setting("launch.env", k.NAMES, "environment variables of the run on every node, as NAME=VALUE", inner=True),
     Setting("launch.setup", k.FILE, "a file of bash that launch.sh reads first: modules, a virtual environment",
             inner=True),
-    Setting("launch.retries", k.INT, "how often a run is restarted from its newest checkpoint after a process died; "
-            "unset, three times if it saves checkpoints", inner=True, low=0, high=1000),
-    Setting("launch.cpus", k.INT, "cores of a node; unset, one a CPU process, and on Slurm eight a GPU", inner=True,
-            low=1, high=100_000, engines=CLUSTERS),
+    Setting("launch.retries", k.INT, "how often a run restarts from its newest checkpoint after a process died; "
+            "default is three times if it saves checkpoints", inner=True, low=0, high=1000),
+    Setting("launch.cpus", k.INT, "cores of a node; default is one per CPU process, and on Slurm eight per GPU",
+            inner=True, low=1, high=100_000, engines=CLUSTERS),
     Setting("launch.host_memory", k.INT, "host memory of a node in GiB", inner=True, low=1, high=10**6,
             engines=CLUSTERS),
     Setting("launch.partition", k.NAME, "partition of the cluster, or several with commas", inner=True,
@@ -46,9 +46,9 @@ LAUNCH: Final = (
     Setting("launch.qos", k.NAME, "quality of service of the job", inner=True, engines=("slurm",)),
     Setting("launch.constraint", k.TEXT, "features that the nodes have, as sbatch reads them", inner=True,
             engines=("slurm",)),
-    Setting("launch.container", k.CHOICE, "what starts the containers of `image`", inner=True,
+    Setting("launch.container", k.CHOICE, "program that starts the containers of `image`", inner=True,
             choices=("pyxis", "apptainer"), bare=False, engines=("slurm",)),
-    Setting("launch.mounts", k.NAMES, "folders that the container sees beside the run's own, as HOST:CONTAINER",
+    Setting("launch.mounts", k.NAMES, "further folders for the container, as HOST:CONTAINER",
             inner=True, engines=("slurm",)),
     Setting("launch.extra_args", k.NAMES, "further options of sbatch, `sky jobs launch` or `ray job submit`",
             inner=True, engines=("slurm", "sky", "ray")),
@@ -58,9 +58,9 @@ LAUNCH: Final = (
             high=10**9, engines=("slurm", "k8s")),
     Setting("launch.requeue", k.FLAG, "start again after a preemption or a lost node, from the newest checkpoint; "
             "unset, where there are checkpoints to go on from", inner=True, engines=CLUSTERS),
-    Setting("launch.image", k.NAME, "container image that has what requirements.txt lists",
+    Setting("launch.image", k.NAME, "container image with the packages of requirements.txt",
             inner=True, engines=("slurm", "k8s", "sky")),
-    Setting("launch.volume", k.NAME, "folder of the run that every node shares: a PersistentVolumeClaim (k8s), a "
+    Setting("launch.volume", k.NAME, "folder of the run, shared by all nodes: a PersistentVolumeClaim (k8s), a "
             "volume or a bucket as s3://name (sky), an absolute path (ray)", inner=True,
             engines=("k8s", "sky", "ray")),
     Setting("launch.secret", k.NAME, "Kubernetes secret whose keys are environment variables, as HF_TOKEN",

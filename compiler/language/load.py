@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.files.workspace import BASES, Workspace
+from xpc.compiler.language.advisor import Advisor, GetAdvisor
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.items import BASE, SPEC, Evaluated, Item, Row, Swept, Written
@@ -19,13 +20,13 @@ MAX_DEPTH = 4
 
 @mutable
 class Loaded:
-    """What a spec and its bases say together. `kinds` tells a value of the spec from one of a base.
+    """The merged contents of a spec and its bases. `kinds` says whether a value comes from the spec or a base.
 
-    `files` are the spec and its bases, the spec first; `broken` says that a part of it could not be read, so that what
-    is missing may have been written. `sweep` is the block of the nearest file that has one, `beside` what that file
-    states too and `over` what the files that extend it state; `meant` are settings that misspelt names stand for, so
-    that nothing is said of their absence; `member` is the name of the one run of a sweep that this
-    is, and `model_source` where its model is named.
+    `files` are the spec and its bases, the spec first; `broken` says that a part could not be read, so a missing
+    setting may have been written. `sweep` is the block of the nearest file that has one, `stated` are the other
+    settings of that file, and `over` those of files that extend it. `intended` are settings that unknown names stand
+    for; nothing is reported about their absence. `member` is the name of a run of a sweep, `model_source` where its
+    model is named, and `advisor` is asked for suggestions.
     """
 
     file: File
@@ -42,17 +43,18 @@ class Loaded:
     files: list[File] = field(factory=list)
     sweep: Swept | None = None
     sweep_kind: str = SPEC
-    beside: dict[str, Item] = field(factory=dict)
+    stated: dict[str, Item] = field(factory=dict)
     over: set[str] = field(factory=set)
     member: str = ""
-    meant: set[str] = field(factory=set)
+    intended: set[str] = field(factory=set)
     model_source: Source | None = None
+    advisor: GetAdvisor = Advisor
 
 
-def load(source: Source, workspace: Workspace) -> Loaded:
-    """Parse a spec and every base of it; a child replaces setting by setting, lists and source rows replace whole."""
+def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) -> Loaded:
+    """Parse a spec and its bases. A child replaces single settings; lists and source rows are replaced as a whole."""
     file, problems = parse(source)
-    out = Loaded(file, problems=Problems(problems), broken=bool(problems))
+    out = Loaded(file, problems=Problems(problems), broken=bool(problems), advisor=advisor)
     chain = [file]
     seen = [source.name]
     while chain[-1].extends is not None:
@@ -69,7 +71,7 @@ def load(source: Source, workspace: Workspace) -> Loaded:
             named = last.extends.value
             help = workspace.help_for(named, last.source.name, "the file that names it")
             out.problems.report("XP114", read, label, help=help)
-            out.broken = True  # what the base says, perhaps the header, is not known
+            out.broken = True  # the contents of the base are not known
             break
         if read.name in seen:
             out.problems.report("XP115", f"`{read.name}` extends itself", label, help="remove the cycle")
@@ -81,14 +83,14 @@ def load(source: Source, workspace: Workspace) -> Loaded:
         out.broken = out.broken or bool(parse_problems)
         chain.append(parsed)
     out.files = chain
-    apart = _evaluated(chain)
+    evaluated = _evaluated(chain)
     for depth, one in reversed(list(enumerate(chain))):
-        overlay(out, expand(one, apart), SPEC if depth == 0 else BASE)
+        overlay(out, expand(one, evaluated, advisor), SPEC if depth == 0 else BASE)
     return out
 
 
 def _evaluated(chain: list[File]) -> frozenset[str]:
-    """The names that `eval { data = ... }` gives in a spec and its bases, without what the header trains on."""
+    """The names of `eval { data = ... }` in a spec and its bases, except the training data."""
     names: set[str] = set()
     for file in chain:
         options = file.train.options if file.train is not None else ()
@@ -104,19 +106,19 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
                 parts += node.body
             for part in parts:
                 if isinstance(part, Setting) and part.name.text == "data":
-                    said = part.value.items if isinstance(part.value, List) else (part.value,)
-                    names.update(one.name for one in said if isinstance(one, Ref) and one.is_name)
+                    named = part.value.items if isinstance(part.value, List) else (part.value,)
+                    names.update(one.name for one in named if isinstance(one, Ref) and one.is_name)
     train = next((file.train for file in chain if file.train is not None), None)
     return frozenset(names - ({train.data.name} if train is not None and isinstance(train.data, Ref) else set()))
 
 
 def overlay(out: Loaded, written: Written, kind: str) -> None:
-    """Lay what a file says over what its bases say."""
+    """Lay the contents of a file over those of its bases."""
     out.problems += written.problems
-    out.meant |= written.meant
+    out.intended |= written.intended
     written.items.pop("sweep", None)
     if written.sweep is not None:
-        out.sweep, out.sweep_kind, out.beside, out.over = written.sweep, kind, dict(written.items), set()
+        out.sweep, out.sweep_kind, out.stated, out.over = written.sweep, kind, dict(written.items), set()
     else:
         out.over |= {*written.items, *(("model",) if written.train is not None else ())}
     if written.train is not None:

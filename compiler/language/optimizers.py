@@ -1,11 +1,11 @@
-"""The optimizers of the language: one naming scheme, the packages they come from, and what each of them reads.
+"""The optimizers of the language: their names, their packages, and the settings that each reads.
 
-A name is `[origin_]algorithm[bits]`: `adamw8bit` has states of 8 bits, `paged_` keeps them in memory that CUDA pages,
-`torchao_`, `galore_`, `apollo_`, `schedule_free_` and `bnb_` say whose variant it is, and `_layerwise` steps every
-parameter as soon as its gradient is there. What the trainer calls them is in the targets (`[optimizers]`); a target
-that lacks one lists why (`[optimizers_lacking]`).
+A name is `[origin_]algorithm[bits]`: `adamw8bit` has 8-bit states, `paged_` keeps them in CUDA's paged memory,
+`torchao_`, `galore_`, `apollo_`, `schedule_free_` and `bnb_` name the variant, and `_layerwise` steps every parameter
+as soon as its gradient is ready. The stacks have the trainer's names (`[optimizers]`), and the reasons for those they
+lack (`[optimizers_lacking]`).
 
-Source of what is read: transformers 5.23 `trainer_optimizer.py` and 4.52 `Trainer.get_optimizer_cls_and_kwargs`.
+Source: transformers 5.23 `trainer_optimizer.py` and 4.52 `Trainer.get_optimizer_cls_and_kwargs`.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ PACKAGES = {
     "schedulefree": ("schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
     "optimi": ("stable_adamw",),
 }  # fmt: skip
-"""Optimizers by the extra of a target that installs their package; those of torch and transformers need none."""
+"""Optimizers by the extra of a stack that installs their package; those of torch and transformers need none."""
 
 NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))
 
 LOW_RANK = (*PACKAGES["galore"], *PACKAGES["apollo"])
 """Optimizers that project the gradients of `targets` to a low rank."""
 CPU_OPTIMIZERS = ("adamw", "adamw_torch", "adamw_fused", "lion")
-"""Optimizers that DeepSpeed has for the CPU, by the names that accelerate maps to them."""
+"""Optimizers that DeepSpeed runs on the CPU, by the names that accelerate maps to them."""
 FUSED = ("adalomo", "lomo")
-"""Optimizers that step inside the backward pass, so that there is never a whole gradient."""
+"""Optimizers that step inside the backward pass, so that no complete gradient exists."""
 LAYERWISE = tuple(name for name in NAMES if name.endswith("_layerwise"))
 """Optimizers that step a parameter in a hook of its gradient."""
 RESTARTED = (*LAYERWISE, "adalomo", "grokadamw")
-"""Optimizers that begin anew where a run goes on: GrokAdamW finds its saved states by tensors that are no more."""
+"""Optimizers that start anew when a run resumes: GrokAdamW looks up saved states by tensors that no longer exist."""
 UNSAVED = (*LAYERWISE, *FUSED)
-"""Optimizers whose states are in no checkpoint. transformers saves a LayerWiseDummyOptimizer for a layerwise one, which
-is stepped in hooks, and AdaLomo keeps its states beside those that `state_dict` has; LOMO has none."""
+"""Optimizers whose states are not in checkpoints. For a layerwise one transformers saves a LayerWiseDummyOptimizer,
+AdaLomo keeps its states outside of `state_dict`, and LOMO has none."""
 SCHEDULE_FREE = PACKAGES["schedulefree"]
 WARM_UP = ("schedule_free_adamw", "schedule_free_sgd")
-"""Optimizers that have the warm-up inside."""
+"""Optimizers with a built-in warm-up."""
 
 MOMENTS = {
     "adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "grokadamw": 4, "stable_adamw": 2, "schedule_free_adamw": 2,
     "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
     "schedule_free_sgd": 1,
 }  # fmt: skip
-"""States as long as the weights; variants of 8 or 4 bits and paged ones have as many, momentum is one more."""
+"""States of the size of the weights; 8-bit, 4-bit and paged variants have as many, momentum adds one."""
 
 _MOMENTS = ("betas", "eps", "weight_decay", "clip")
 _READS = {
@@ -66,14 +66,14 @@ _READS = {
 
 
 def reads(name: str) -> tuple[str, ...]:
-    """The settings that reach an optimizer, of `betas`, `eps`, `weight_decay` and `clip`.
+    """The settings among `betas`, `eps`, `weight_decay` and `clip` that reach an optimizer.
 
-    What steps before the backward pass has ended leaves no gradient to clip.
+    Optimizers that step before the backward pass ends leave no gradient to clip.
     """
     found = _READS.get(name, _MOMENTS)
     return tuple(one for one in found if one != "clip") if name in LAYERWISE else found
 
 
 def package(name: str) -> str | None:
-    """The extra of a target that installs an optimizer's package, or None where torch or transformers has it."""
+    """The extra of a stack that installs an optimizer's package, or None if torch or transformers has it."""
     return next((extra for extra, names in PACKAGES.items() if name in names), None)

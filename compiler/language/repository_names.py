@@ -1,4 +1,4 @@
-"""Names of repositories of the hub: what one may be. Loaded only for a spec that pushes."""
+"""Legal names of repositories on the hub. Loaded only for a spec that pushes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ LONGEST = 96
 
 
 def fault(name: str) -> str:
-    """Why the hub has no repository of this name, or an empty text.
+    """Why the hub refuses a name, or an empty text.
 
     Source: huggingface_hub 0.36 and 2.4 `utils/_validators.py` (`validate_repo_id`).
     """
@@ -14,10 +14,10 @@ def fault(name: str) -> str:
     if len(parts) > 2 or not all(parts):
         return "it is `model` or `owner/model`"
     if len(parts[-1]) > LONGEST:
-        return f"it has {len(parts[-1])} characters, and {LONGEST} are the most"
+        return f"it has {len(parts[-1])} characters; the limit is {LONGEST}"
     strange = next((one for one in name if not (one.isascii() and (one.isalnum() or one in "-_./"))), None)
     if strange is not None:
-        return f"it has {strange!r}; a name holds letters, digits, `-`, `_` and `.` alone"
+        return f"it has {strange!r}; a name has only letters, digits, `-`, `_` and `.`"
     if any(one[0] in "-." or one[-1] in "-." for one in parts):
         return "it begins or ends with `-` or `.`"
     if "--" in name or ".." in name:
@@ -26,7 +26,7 @@ def fault(name: str) -> str:
 
 
 def nearest_name(name: str) -> str:
-    """A name that is legal and looks like this one; `model` where nothing of it is left."""
+    """A legal name that looks like this one; `model` if nothing is left."""
     parts = []
     for part in [one for one in name.split("/") if one][-2:]:
         kept = "".join(one if one.isascii() and (one.isalnum() or one in "_.") else "-" for one in part)
@@ -37,5 +37,5 @@ def nearest_name(name: str) -> str:
 
 
 def of_folder(path: str) -> str:
-    """The repository that a run pushes to when none is named: the last part of its output folder, as transformers."""
+    """The repository for a run that names none: the last part of its output folder, as in transformers."""
     return path.rstrip("/").rpartition("/")[2]

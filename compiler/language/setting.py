@@ -1,4 +1,4 @@
-"""What a row of the table of settings (`schema.py`) states."""
+"""The rows of the table of settings (`schema.py`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:  # thousands of names that only a type checker reads
     AmountPath = FlagPath = IntegerPath = NamesPath = Path = RealPath = RealsPath = TextPath = WeightedPath = str
 
 ROLES = ("user", "assistant", "system", "tool")
-"""The roles of chat templates that rows may have other names for."""
+"""Roles of chat templates that rows may call by other names."""
 
 
 @record
@@ -28,8 +28,8 @@ class Setting:
     """One row.
 
     `methods` and `engines` are the training methods and the engines of `launch` that read it; empty means all. `inner`
-    names are not reachable from outside their clause, `alone` is the choice that the bare name means, and `pending`
-    says why the setting does not compile yet.
+    names cannot be used outside of their clause, `alone` is the choice of the bare name, and `pending` says why the
+    setting does not compile yet.
     """
 
     path: Path
@@ -55,7 +55,7 @@ class Setting:
 
     @property
     def clause(self) -> str:
-        """The clause that the setting stands in; a head belongs to its own."""
+        """The clause of the setting; a head belongs to its own."""
         return self.path if self.head else self.path.rpartition(".")[0]
 
 

@@ -1,4 +1,4 @@
-"""A part of a split, `name[train:20%]`: as the datasets library takes it, or why there is none."""
+"""A part of a split, `name[train:20%]`, in the form of the datasets library, or what is wrong with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PART = re.compile(r"([0-9][0-9_]{0,15})(%|[kMB]|Ki|Mi)?")
 
 
 def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
-    """`20%`, or a number of rows in digits; None and the finding where it is neither."""
+    """`20%`, or a number of rows in digits; None and the finding for anything else."""
     match = None if node.slice is None else _PART.fullmatch(node.slice)
     unit = "" if match is None else match[2] or ""
     count = 0 if match is None else int(match[1].replace("_", "")) * COUNT_UNITS.get(unit, 1)
@@ -24,12 +24,12 @@ def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
 
 
 def _wrong(node: Ref, label: Label) -> Diagnostic:
-    """`name[train:0.2]`, `name[1000]`: what no part of a split is."""
+    """The finding for what is not a part of a split: `name[train:0.2]`, `name[1000]`."""
     split, text = node.split or "", node.slice
     whole = f"`[{split}:20%]` is its first fifth, `[{split}:1000]` its first 1000 rows"
     if text is None:
-        return _said(
-            node, label, f"`{split[:40]}` is the name of no split", split, f"train:{split}", "for its first rows"
+        return _finding(
+            node, label, f"`{split[:40]}` is not the name of a split", split, f"train:{split}", "for its first rows"
         )
     share = text.endswith("%")
     try:
@@ -38,34 +38,36 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
         value = None
     if value is None or not isfinite(value):
         return report(
-            "XP140", f"`{text[:40]}` is no part of a split", label, help=f"write a share or a number: {whole}"
+            "XP140", f"`{text[:40]}` is not a part of a split", label, help=f"write a share or a number: {whole}"
         )
     if share and value > 100:
         return report(
             "XP140", f"`{text[:40]}` is more than the whole split", label, help=f"write `[{split}]` for all of it"
         )
     if value <= 0:
-        return report("XP140", f"`{text[:40]}` of a split are no rows", label, help=f"write a positive part: {whole}")
+        return report(
+            "XP140", f"`{text[:40]}` of a split is no rows at all", label, help=f"write a positive part: {whole}"
+        )
     if share:
         near = f"{max(1, round(value))}%"
-        return _said(
-            node, label, f"`{text[:40]}` is no whole percentage", text, near, "for datasets cuts at whole percents"
+        return _finding(
+            node, label, f"`{text[:40]}` is not a whole percentage", text, near, "for datasets cuts at whole percents"
         )
     if value == 1:
         help = f"write `[{split}:1]` for one row, or `[{split}]` for all of them"
         return report("XP140", f"`{text[:40]}` may be a number of rows or a share of them", label, help=help)
     if value < 1:
         near = f"{max(1, round(value * 100))}%"
-        return _said(
+        return _finding(
             node, label, f"`{text[:40]}` may be a share of the rows, and rows are whole", text, near, "for the share"
         )
-    return _said(
-        node, label, f"`{text[:40]}` is no whole number of rows", text, str(round(value)), "for rows are whole"
+    return _finding(
+        node, label, f"`{text[:40]}` is not a whole number of rows", text, str(round(value)), "for rows are whole"
     )
 
 
-def _said(node: Ref, label: Label, message: str, typed: str, near: str, why: str) -> Diagnostic:
-    """With the reference written anew, its part put right."""
+def _finding(node: Ref, label: Label, message: str, typed: str, near: str, why: str) -> Diagnostic:
+    """The finding, with the corrected reference."""
     text = label.source.slice(node.span)
     head, _, tail = text.partition("[")
     better = (

@@ -32,7 +32,7 @@ def show(row: Setting, value: object) -> str:
 
 
 def _weighted(one: Weighted) -> str:
-    """A loss or a reward function; one of a file is named by the copy in the bundle."""
+    """A loss or a reward function; a function of a file is named by its copy in the bundle."""
     if one.function is None:
         return one.name if one.weight is None else f"{one.name}(weight={real(one.weight)})"
     name = quoted(f"{one.file}:{one.function}")
@@ -40,7 +40,7 @@ def _weighted(one: Weighted) -> str:
 
 
 def plain(value: object, exact: bool = False) -> str:
-    """Plain data as the language writes it. `exact` keeps 1.0 apart from 1, which arguments of `extra` do."""
+    """Plain data as the language writes it. `exact` keeps 1.0 distinct from 1, as arguments of `extra` need."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -66,6 +66,6 @@ def amount(value: Amount) -> str:
 
 
 def built_in(inside: str) -> str | None:
-    """The name of a built-in template by its place in a bundle; None for a file of one's own."""
+    """The name of a built-in template by its path in a bundle; None for other files."""
     name = inside.removeprefix("files/").removesuffix(".jinja")
     return name if name in TEMPLATES else None

@@ -1,4 +1,4 @@
-"""How values of each kind are read; a value that is none raises `Wrong`."""
+"""Read values of each kind; a value of another kind raises `Wrong`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LARGEST = 2**63 - 1
 
 
 class Wrong(Exception):
-    """What is wrong with a value. `convert` answers with it; `xpc.compiler.suggest.legal` says what to write instead.
+    """What is wrong with a value. `convert` returns it; `xpc.compiler.suggest.legal` says what to write instead.
 
-    `value` is what was meant, where that is known; `text` stands at the place. `kind` is "value", "choice" (a name that
-    is none of the choices), "bounds", "fraction" (a number of rows or a share of them), or "told": the help is said.
+    `value` is the intended one, if known; `text` labels the place. `kind` is "value", "choice" (an unknown choice),
+    "bounds", "fraction" (a number of rows or a share of them), or "explained" (the help is complete).
     """
 
     def __init__(
@@ -31,12 +31,12 @@ class Wrong(Exception):
 def wrong(
     code: str, message: str, row: Setting, item: Item, node: Value | None, value: str | None = None, text: str = ""
 ) -> Wrong:
-    """A finding whose help and edit are a legal value: the one given or meant; else what is legal, in words."""
+    """A wrong value; `value` is the legal one for help and edit, else the help says what is legal."""
     return Wrong("value", code, message, row, item, node, value, text)
 
 
-def _told(row: Setting) -> str:
-    """A setting's name, with the setting that it stands in: `hub.strategy`."""
+def _qualified_name(row: Setting) -> str:
+    """A setting's name with the setting around it: `hub.strategy`."""
     return ".".join(row.path.split(".")[1:]) or row.name
 
 
@@ -67,7 +67,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
         exact, binary = _scaled(row, item, node, scale), _scaled(row, item, node, 1024)
         found = _wrong_unit(row, item, node, f"{binary if unit == 'k' else exact:.0f}")
         readings = f"{binary:.0f}, {node.value:g}Ki or " if unit == "k" else ""
-        found.help, found.edit = f"write {readings}{exact:.0f}", not readings  # which of the two is meant, nobody knows
+        found.help, found.edit = f"write {readings}{exact:.0f}", not readings  # ambiguous
         raise found
     if unit != (node.unit or ""):
         raise _wrong_unit(row, item, node, f"{node.value:g}{unit}")
@@ -77,14 +77,14 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
     value = _scaled(row, item, node, scale)
     if value != int(value):
         found = wrong("XP104", f"`{row.name}` takes a whole number", row, item, node, str(max(1, round(value))))
-        found.edit = False  # a number that is near, and not what was typed
+        found.edit = False  # near, but not what was typed
         raise found
     _bounded(row, item, node, int(value))
     return int(value)
 
 
 def _scaled(row: Setting, item: Item, node: Number, scale: int) -> int | float:
-    """The number times its unit; 1.005k is 1005, although 1.005 * 1000 is a little less in binary."""
+    """The number times its unit; 1.005k is exactly 1005, although 1.005 * 1000 is slightly less in binary."""
     value = node.value * scale
     if not isfinite(value):
         _bounded(row, item, node, value)
@@ -113,13 +113,13 @@ def _real(row: Setting, item: Item, node: Value | None) -> object:
 def _share(row: Setting, item: Item, node: Number) -> Amount:
     _bounded(row, item, node, node.value)
     if not 0 <= node.value <= 100:
-        message, text = f"`{row.name}` is out of range", "a share lies between 0% and 100%"
+        message, text = f"`{row.name}` is out of range", "a share is between 0% and 100%"
         raise wrong("XP107", message, row, item, node, None, text)
     return Amount("share", hundredth(node.value))
 
 
 def hundredth(value: int | float) -> float:
-    """A percentage as the share that its digits say: 0.7 % is 0.007, although 0.7 / 100 is a little less in binary."""
+    """A percentage as a share, exact in its digits: 0.7 % is 0.007, although 0.7 / 100 is slightly less in binary."""
     digits = repr(value)
     return value / 100 if "e" in digits else float(digits + "e-2")
 
@@ -133,7 +133,7 @@ def _count_or_share(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _may_be_a_share(value: float) -> bool:
-    """Of numbers with a point or an exponent: 1.0 and 2.5 may be, 40.0 and 1e3 are counts."""
+    """Whether a number with a point or an exponent may be a share: 1.0 and 2.5 may, 40.0 and 1e3 are counts."""
     return 0 < value <= 1 or (value > 1 and isfinite(value) and value != int(value))
 
 
@@ -156,7 +156,7 @@ def _every(row: Setting, item: Item, node: Value | None) -> object:
     assert isinstance(amount, Amount)
     if amount.value <= 0:
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, "never", "0 would mean never")
-    if amount.unit == "share" and amount.value >= 1:  # transformers reads a step of 1.0 as every step
+    if amount.unit == "share" and amount.value >= 1:  # transformers reads 1.0 as every step
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, None, "a share is below 100%")
     return amount
 
@@ -173,10 +173,12 @@ def _choice(row: Setting, item: Item, node: Value | None) -> object:
     if not (isinstance(node, Ref) and node.is_name):
         raise _wrong_kind(row, item, node)
     if node.name not in row.choices:
-        raise Wrong("choice", "XP106", f"`{node.name[:60]}` is not a choice of `{_told(row)}`", row, item, node)
+        raise Wrong(
+            "choice", "XP106", f"`{node.name[:60]}` is not a choice of `{_qualified_name(row)}`", row, item, node
+        )
     pending = CHOICE_PENDING.get((row.path, node.name))
     if pending:
-        raise Wrong("told", "XP116", f"`{node.name}` is not compiled yet", row, item, node, help=pending)
+        raise Wrong("explained", "XP116", f"`{node.name}` is not compiled yet", row, item, node, help=pending)
     return node.name
 
 
@@ -184,18 +186,20 @@ def _choices(row: Setting, item: Item, node: Value | None) -> object:
     nodes = node.items if isinstance(node, List) else (node,)
     chosen = tuple(dict.fromkeys(str(_choice(row, item, part)) for part in nodes))
     if len(chosen) > 1 and "none" in chosen:
-        raise Wrong("told", "XP106", "`none` stands alone", row, item, node, help="drop `none` or the others")
+        raise Wrong(
+            "explained", "XP106", "`none` cannot be combined", row, item, node, help="drop `none` or the others"
+        )
     return chosen
 
 
 def plain_text(value: str) -> str | None:
-    """What is wrong with a one-line text that becomes a name or a path, or None."""
+    """The fault of a one-line text that becomes a name or a path, or None."""
     if not value.strip():
         return "it is empty"
     if len(value) > 4096:
         return "it is longer than 4096 characters"
     if any(ord(c) < 32 or ord(c) == 127 for c in value):
-        return "it holds a control character"
+        return "it contains a control character"
     return None
 
 
@@ -209,7 +213,7 @@ def _text(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _file(row: Setting, item: Item, node: Value | None) -> object:
-    """`file("x")` becomes the String node: reading it is for `resolve`, which has the workspace."""
+    """`file("x")` becomes the String node; `resolve` reads the file."""
     if isinstance(node, Call) and node.name.text == "file" and len(node.args) == 1 and isinstance(node.args[0], String):
         return node.args[0]
     raise _wrong_kind(row, item, node)
@@ -241,7 +245,7 @@ def _repository(row: Setting, item: Item, node: Value | None) -> object:
     why = fault(name)
     if why:
         near = f'"{nearest_name(name)}"'
-        raise wrong("XP107", f"`{name[:100]}` is not the name of a repository: {why}", row, item, node, near)
+        raise wrong("XP107", f"`{name[:100]}` is not a legal name of a repository: {why}", row, item, node, near)
     return name
 
 
@@ -261,7 +265,7 @@ def _names(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _sources(row: Setting, item: Item, node: Value | None) -> object:
-    """The node, for `resolve`, which knows the blocks and reads the files."""
+    """The node; `resolve` knows the blocks and reads the files."""
     for part in node.items if isinstance(node, List) else (node,):
         if not isinstance(part, Ref | String):
             raise _wrong_kind(row, item, node)
@@ -274,7 +278,7 @@ def _duration(row: Setting, item: Item, node: Value | None) -> object:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit not in TIME_UNITS:
-        slurm = row.path == "launch.time"  # which counts bare numbers as minutes
+        slurm = row.path == "launch.time"  # Slurm reads bare numbers as minutes
         raise _wrong_unit(row, item, node, None if slurm else f"{node.value:g}s")
     _bounded(row, item, node, node.value)
     seconds = _scaled(row, item, node, TIME_UNITS[node.unit])
@@ -309,11 +313,11 @@ READERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "duration": _duration,
     "hardware": lambda row, item, node: node,
 }
-"""What reads a value, by the name of its kind; those that only methods and adapters have are in convert_methods.py."""
+"""Readers of values, by the name of the kind; convert_methods.py has those of methods and adapters."""
 
 
 def plain_value(node: Value | None) -> object | None:
-    """An `extra` value as plain data (true for a bare name); None for what has no plain form."""
+    """An `extra` value as plain data (true for a bare name), or None."""
     if node is None:
         return True
     if isinstance(node, Number):

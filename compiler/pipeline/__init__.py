@@ -13,6 +13,7 @@ from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from xpc.compiler.language.advisor import Advisor
     from xpc.compiler.language.load import Loaded
     from xpc.compiler.resolve.sweep import Grid
     from xpc.compiler.resolve.sweep_member import Member
@@ -39,10 +40,17 @@ class Checked:
     members: tuple[Member, ...] = ()
 
 
+def _suggestions() -> Advisor:
+    """What answers the questions of reading; only a wrong spec pays for it."""
+    from xpc.compiler.suggest.advisor import Suggestions
+
+    return Suggestions()
+
+
 def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     """Read, parse, resolve and check one spec. Never raises for any input."""
     source, problems = decode(data, name)
-    loaded = load(source, workspace)
+    loaded = load(source, workspace, _suggestions)
     loaded.problems[:0] = problems
     if workspace.lock and workspace.pins is None and workspace.kind(workspace.lock) == "file":
         from xpc.compiler.resolve import lockfile  # most specs have none
@@ -50,10 +58,10 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
         workspace.pins, wrong = lockfile.read(workspace)
         loaded.problems += wrong
     if any(one.code in PASTED for one in loaded.problems):
-        from xpc.compiler.suggest.other_tools import told  # loaded only for a spec with such findings
+        from xpc.compiler.suggest.other_tools import rewrite_foreign_forms  # loaded only for a spec with such findings
 
-        loaded.problems[:], meant = told(loaded.problems)
-        loaded.meant |= meant
+        loaded.problems[:], intended = rewrite_foreign_forms(loaded.problems)
+        loaded.intended |= intended
     if loaded.sweep is not None:
         from xpc.compiler.resolve.sweep import read  # most specs are one run
 

@@ -99,7 +99,7 @@ class _Resolver:
 
             evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
         extra = extra_values(self.loaded.extra, stack, text_of(self.values, "method") or "sft", self.problems)
-        wrong = frozenset(path for path in {*loaded.items, *loaded.meant} if path not in self.values)
+        wrong = frozenset(path for path in {*loaded.items, *loaded.intended} if path not in self.values)
         if any(one.code == "XP110" for one in self.problems):
             wrong |= {"data"}
         stem = (self.workspace.named or loaded.file.source.name).rpartition("/")[2].removesuffix(".xp")
@@ -293,10 +293,7 @@ class _Resolver:
         if isinstance(node, Count):
             count, name = self._count(node.n, label), node.what
         if not (isinstance(name, Ref) and name.is_name):
-            from xpc.compiler.suggest.gpu_counts import in_words  # loaded only for a wrong spec
-
-            typed = "" if label is None else label.typed
-            help = in_words(typed.removeprefix("hardware").strip(" =")) or "write `8 x h100-80gb` or `2 x cpu`"
+            help = "write `8 x h100-80gb` or `2 x cpu`"
             self.problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)
             return Hardware(None, 1, nodes)
         if name.name == "cpu":

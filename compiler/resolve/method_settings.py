@@ -101,9 +101,9 @@ class MethodCheck:
         return [(node, item) for node in nodes]
 
     def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "") -> None:
-        from xpc.compiler.suggest.no_equivalent import advice, nothing_like  # only a wrong spec pays for it
+        from xpc.compiler.suggest.no_equivalent import advice, no_such_choice  # only a wrong spec pays for it
 
-        why = nothing_like(BY_PATH[path].name, name)
+        why = no_such_choice(BY_PATH[path].name, name)
         advised = advice(f"{BY_PATH[path].name} {name}", "")
         near = None if why or advised else nearest(name, known)
         edits = (Edit(at.span, near),) if near and at.typed == name else ()

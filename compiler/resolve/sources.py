@@ -243,14 +243,14 @@ def _shaped(
         if found is None and set(ALPACA) <= set(columns):
             source = evolve(source, shape="prompt_completion", columns=ALPACA, context=INPUT)
         elif found is None:
-            from xpc.compiler.suggest.likely_columns import wanted  # only a wrong spec pays for it
+            from xpc.compiler.suggest.likely_columns import expected_columns  # only a wrong spec pays for it
 
             listed = f"its columns are {', '.join(columns[:8])}" if columns else "no column can be read from it"
             problems.report(
                 "XP124",
                 f"the columns of `{source.name[:80]}` are of no known shape",
                 source.label,
-                help=f"{listed}; {wanted(method, columns, source.label.typed * block.several)}",
+                help=f"{listed}; {expected_columns(method, columns, source.label.typed * block.several)}",
             )
             columns = None
         else:

@@ -89,7 +89,7 @@ class _Reader(Reporter):
     def __init__(self, loaded: Loaded) -> None:
         assert loaded.sweep is not None
         self.loaded, self.swept = loaded, loaded.sweep
-        self.expander = _Expander(self.swept.file)
+        self.expander = _Expander(self.swept.file, advisor=loaded.advisor)
         self.source = self.swept.file.source
         self.out = Grid(self.source, self.swept.label)
 
@@ -228,7 +228,7 @@ class _Reader(Reporter):
         if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
             return None  # a file that extends this one states it
         either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
-        beside = next((self.loaded.beside[one] for one in either if one in self.loaded.beside), None)
+        beside = next((self.loaded.stated[one] for one in either if one in self.loaded.stated), None)
         if beside is not None:
             self.problem(
                 "XP885", f"`{node.name.text}` is written, and swept", node.name.span, "these values are taken",

@@ -1,1 +1,1 @@
-"""What a wrong name or value was meant to be. Imported only after an error."""
+"""Suggestions for wrong names and values. Imported only after an error."""

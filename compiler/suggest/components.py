@@ -1,16 +1,15 @@
-"""Names with dots, as Hydra and nested files have them: `actor_rollout_ref.rollout.n`, `trainer.nnodes`.
+"""Dotted names, as in Hydra and nested files: `actor_rollout_ref.rollout.n`, `trainer.nnodes`.
 
-What a setting is called is the end of such a name; what stands before it is the component that reads it. Loaded only
-for a misspelt spec.
+The end of such a name is the setting; the parts before it are the component. Loaded only for an unknown name.
 """
 
 from __future__ import annotations
 
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.extra_form import passed
+from xpc.compiler.language.advisor import UnknownName
+from xpc.compiler.suggest.extra_form import passed_on
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
-from xpc.compiler.suggest.typed_form import Said
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref
 
@@ -18,30 +17,31 @@ GENERAL = (
     "name", "path", "type", "n", "id", "dir", "size", "kind", "value", "enabled", "enable", "config", "mode", "version",
     "file", "files", "model", "data", "steps", "every", "class_path", "target", "format", "level", "device",
 )  # fmt: skip
-"""Last words that mean something only behind the one before them."""
+"""Last words that need the word before them."""
 
 
 CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "target", "class_name", "classpath")
 """Last words before the class of a component: `optimizer._component_: torch.optim.AdamW`."""
 
 
-def _by_its_class(said: Said) -> Said | None:
-    """A component with its class, where the language has a choice for it; the class without the modules around it."""
-    name, _, last = said.name.rpartition(".")
-    meant = meaning(name) if last in CLASSES and name and said.node is not None else None
-    row = schema.BY_PATH.get(meant.path) if meant is not None else None
-    if said.node is None or row is None or not row.choices or row.path == "method":
+def _by_class(unknown: UnknownName) -> UnknownName | None:
+    """A component with the name of its class, where the language has such a choice; modules before the class are
+    dropped."""
+    name, _, last = unknown.name.rpartition(".")
+    guess = meaning(name) if last in CLASSES and name and unknown.node is not None else None
+    row = schema.BY_PATH.get(guess.path) if guess is not None else None
+    if unknown.node is None or row is None or not row.choices or row.path == "method":
         return None
-    text = (said.typed or "").strip('"').rpartition(".")[2]
-    return evolve(said, name=name, typed=text, node=Ref(said.node.span, text))
+    text = (unknown.typed or "").strip('"').rpartition(".")[2]
+    return evolve(unknown, name=name, typed=text, node=Ref(unknown.node.span, text))
 
 
-def by_its_end(said: Said) -> Said | None:
-    """What was typed by the longest end of its name that something is called, or None."""
-    component = _by_its_class(said)
+def by_last_part(unknown: UnknownName) -> UnknownName | None:
+    """The unknown name cut to the longest end that is known, or None."""
+    component = _by_class(unknown)
     if component is not None:
         return component
-    parts = said.name.split(".")
+    parts = unknown.name.split(".")
     for first in range(1, len(parts)):
         end = ".".join(parts[first:])
         if "." not in end and end in GENERAL:
@@ -50,7 +50,7 @@ def by_its_end(said: Said) -> Said | None:
             meaning(end, exact=True) is not None
             or own_reason(end) is not None
             or advice(end, "") is not None
-            or passed(end, said.node, said.typed, said.header) is not None
+            or passed_on(end, unknown.node, unknown.typed, unknown.header) is not None
         ):
-            return evolve(said, name=end)
+            return evolve(unknown, name=end)
     return None

@@ -1,6 +1,6 @@
-"""A value in another tool's form, as the language writes it: "24:00:00" is 24h, a ratio of 0.1 is 10%.
+"""Values in the form of another tool, converted to ours: "24:00:00" is 24h, a ratio of 0.1 is 10%.
 
-None where the value is nothing that the setting could mean; what is legal is told instead. Loaded for wrong specs.
+None means that the setting cannot take such a value. Loaded only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -14,28 +14,27 @@ from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 
 YES = ("true", "yes", "on", "1", "enabled", "enable", "y", "t")
 NO = ("false", "no", "off", "0", "disabled", "disable", "none", "n", "f", "null", "never")
-SPELT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([smhd])|)(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?)")
+SPELLED = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([smhd])|)(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?)")
 """A duration in words: 12 hours, 30 min, 2 days."""
-COUNTED = re.compile(r"(\d+)\s+(epochs?|steps?|percent|%)")
 CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion")
 ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
-"""Settings whose bound itself trains nothing."""
+"""Settings whose bound is excluded: at it, nothing is trained."""
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
-"""Names of files of text, and of rows."""
+"""File names of templates, and of rows."""
 SHARED = ("steps_or_share", "real_or_share", "rows_or_share", "every")
 
 
 def plain(node: Value | None, typed: str | None) -> str:
-    """What was typed without its quotes."""
+    """The typed text without its quotes."""
     return (node.value if isinstance(node, String) else typed or "").strip()
 
 
-def reworded(row: Setting, name: str, node: Value, typed: str) -> str | None:
-    """The value of a setting that a value in another form means, or None."""
+def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
+    """The value in the language's form, or None."""
     text = plain(node, typed)
     kind = row.kind.name
     if row.path == "optimizer.betas":
@@ -67,8 +66,8 @@ def reworded(row: Setting, name: str, node: Value, typed: str) -> str | None:
     return None
 
 
-def told(row: Setting, name: str, text: str) -> str:
-    """What is legal, where no value was found that is meant: the kind, and what a count per epoch would be."""
+def expected(row: Setting, name: str, text: str) -> str:
+    """What the setting takes, in words: its kind, or the share that a count per epoch corresponds to."""
     if row.kind.name == "every" and _per_epoch(name) and text.isdigit() and int(text):
         each, once = 100 / int(text), 100 / int(text) / 3
         return (
@@ -88,7 +87,7 @@ def legal(row: Setting) -> str:
 
 
 def bounds(row: Setting) -> str:
-    """The bounds of a number, in words that follow it."""
+    """The bounds of a number, in words that follow the kind."""
     above, below = row.path in ABOVE, row.path in BELOW
     low = "" if row.low is None else f" above {row.low:g}" if above else f" of at least {row.low:g}"
     of = "" if low else " of"
@@ -97,15 +96,15 @@ def bounds(row: Setting) -> str:
 
 
 def _is_ratio(name: str) -> bool:
-    if "learning" in name.lower():  # `min_learning_rate` is a rate, and no share of one
+    if "learning" in name.lower():  # `min_learning_rate` is a rate, not a share
         return False
     return name.lower().replace("-", "_").rpartition("_")[2] in RATIO or "ratio" in name.lower()
 
 
 def _percent(name: str, text: str) -> str:
-    """A share as a percentage; a name that says percent is one already."""
-    said = "pct" in name.lower() or "percent" in name.lower()
-    return f"{float(text) if said else round(float(text) * 100, 10):g}%"
+    """A share as a percentage; unchanged if the name already says percent."""
+    lower = "pct" in name.lower() or "percent" in name.lower()
+    return f"{float(text) if lower else round(float(text) * 100, 10):g}%"
 
 
 def _per_epoch(name: str) -> bool:
@@ -113,25 +112,13 @@ def _per_epoch(name: str) -> bool:
 
 
 def _every(name: str, text: str) -> str | None:
-    said = text.lower()
-    counted = COUNTED.fullmatch(said)
-    if counted is not None:  # in quotes; without them the parser says so
-        count, of = counted[1], counted[2]
-        return (
-            f"{count}%"
-            if of in ("%", "percent")
-            else count
-            if of.startswith("step")
-            else "epoch"
-            if count == "1"
-            else None
-        )
-    if said in ("epoch", "epochs"):
+    lower = text.lower()
+    if lower in ("epoch", "epochs"):
         return "epoch"
-    if said in ("no", "none", "off", "false", "never"):
+    if lower in ("no", "none", "off", "false", "never"):
         return "never"
     if _per_epoch(name):
-        return "epoch" if said == "1" else "never" if said == "0" else None
+        return "epoch" if lower == "1" else "never" if lower == "0" else None
     if not UNITS.fullmatch(text):
         return None
     if NUMBER.fullmatch(text) and 0 < float(text) < 1:
@@ -146,22 +133,22 @@ def _duration(row: Setting, name: str, text: str) -> str | None:
         return _seconds(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
     if re.fullmatch(r"\d+(\.\d+)?[smhd]", text):
         return text
-    spelt = SPELT.fullmatch(text.lower())
-    if spelt is not None:
-        return f"{spelt[1]}{spelt[2]}"
+    spelled = SPELLED.fullmatch(text.lower())
+    if spelled is not None:
+        return f"{spelled[1]}{spelled[2]}"
     if not text.isdigit() or not int(text):
         return None
-    said = re.split(r"[\W_]+", name.lower())
+    lower = re.split(r"[\W_]+", name.lower())
     for unit, forms in (("m", "min mins minute minutes"), ("h", "hour hours hrs"), ("s", "sec secs second seconds")):
-        if not set(forms.split()).isdisjoint(said):
+        if not set(forms.split()).isdisjoint(lower):
             return text + unit
-    if "days" in said or "day" in said:
+    if "days" in lower or "day" in lower:
         return f"{text}d"
-    return None if row.path == "launch.time" else f"{text}s"  # Slurm counts minutes, others seconds
+    return None if row.path == "launch.time" else f"{text}s"  # Slurm reads minutes, others seconds
 
 
 def _seconds(count: int) -> str | None:
-    """A duration in the largest unit that holds it whole."""
+    """A duration in the largest unit that gives a whole number."""
     for size, unit in ((3600, "h"), (60, "m"), (1, "s")):
         if count and count % size == 0:
             return f"{count // size}{unit}"
@@ -178,7 +165,7 @@ def _targets(text: str) -> str | None:
 
 
 def _betas(name: str, node: Value, text: str) -> str | None:
-    """Both betas where one was given: the other is the default."""
+    """Both betas where one was given; the other is the default."""
     if isinstance(node, List):
         return None
     number = re.search(r"beta_?s?_?([12])", name.lower())
@@ -192,7 +179,7 @@ def _quoted(text: str) -> str | None:
 
 
 def _is_known(row: Setting, node: Value) -> bool:
-    """Whether every loss or reward is one that some method has, or a reward is a function of a file."""
+    """Whether every loss belongs to some method, and every reward is built in or a function of a file."""
     known = {*REWARDS, "file"}
     if row.path != "method.rewards":
         known = {name for method in METHODS for name in stacks.default().losses(method)}
@@ -206,5 +193,5 @@ def _is_known(row: Setting, node: Value) -> bool:
 
 
 def methods_with(loss: str) -> list[str]:
-    """The methods that have a loss of a name, in the newest target."""
+    """The methods that have a loss of this name, on the newest stack."""
     return [method for method in METHODS if loss in stacks.default().losses(method)]

@@ -1,46 +1,45 @@
-"""What was meant by a name that the data block does not have: a column, a source with a word before it, a share."""
+"""Names that the data block does not have: a column, a source after a keyword, a share."""
 
 from __future__ import annotations
 
 import re
 
 from xpc.compiler import registry
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.sentence import FILES, REPOSITORY
-from xpc.compiler.suggest.typed_form import Said
 from xpc.grammar.tree import Count, Number
 
-BEHIND = {"split": "[{}]", "subset": ":{}", "config": ":{}", "revision": "@{}", "name": ":{}"}
-"""What stands behind a dataset's name, as other tools call it."""
+SUFFIXES = {"split": "[{}]", "subset": ":{}", "config": ":{}", "revision": "@{}", "name": ":{}"}
+"""How the language writes what other tools set by these names."""
 PARTS = {
     "completion": ("prompt", "completion"), "chosen": ("prompt", "chosen", "rejected"),
     "rejected": ("prompt", "chosen", "rejected"), "messages": ("messages",), "conversations": ("conversations",),
     "text": ("text",), "label": ("prompt", "completion", "label"),
 }  # fmt: skip
-"""Parts of a row that somebody names one by one."""
+"""Parts of a row that other tools name one by one."""
 SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets", "source", "sources")
-"""What other tools write before the name of a source."""
+"""Keywords that other tools write before the name of a source."""
 
 
-TAKEN = "how many of its own rows, or which share of them"
-SHARE = r"\d+(?:\.\d+)?(?:%|k|M|Ki|Mi)?"
+TAKE_HELP = "how many of its own rows, or which share of them"
 
 
-def of_data(said: Said) -> str | None:
-    """What to write instead, or None where the name is none of these."""
-    name = said.name
+def data_advice(unknown: UnknownName) -> str | None:
+    """What to write instead, or None if the name is not one of these."""
+    name = unknown.name
     if name in PARTS:
-        named = _beside(said)
+        named = _block_columns(unknown)
         order = ", ".join(named.get(one, one.upper()) for one in PARTS[name])
         return f"write `columns = [{order}]`: the names of the rows' columns, in this order"
     if name in SOURCES:
-        source = said.typed if said.typed and said.typed[:1] != "[" else '"rows.jsonl"'
+        source = unknown.typed if unknown.typed and unknown.typed[:1] != "[" else '"rows.jsonl"'
         return f"write `{source}` on a line of its own in the block: it is a source; without a block, `on {source}`"
-    rows = of_a_mixture(name, said.typed) if isinstance(said.node, Number | Count) else None
-    return None if rows is None else f"write `{rows}`: {TAKEN}"
+    rows = mixture_row(name, unknown.typed) if isinstance(unknown.node, Number | Count) else None
+    return None if rows is None else f"write `{rows}`: {TAKE_HELP}"
 
 
-def of_a_mixture(name: str, typed: str | None) -> str | None:
-    """A source with its share, where a data set's name has a number behind it: `alpaca: 30%`; else None."""
+def mixture_row(name: str, typed: str | None) -> str | None:
+    """A source with its share for `alpaca: 30%`, a dataset's name with a number; else None."""
     if typed is None or not typed.lstrip("-")[:1].isdigit():
         return None
     known = next((one for one in (name.replace("_", "-"), name) if registry.find_dataset(one) is not None), None)
@@ -48,36 +47,21 @@ def of_a_mixture(name: str, typed: str | None) -> str | None:
     return None if known is None else f"{_quoted(known)} {{ take = {_rows(typed)} }}"
 
 
-def of_a_list(name: str, typed: str | None) -> str | None:
-    """What to write for sources in a list, each with its share behind it (`org/one 1.0`), or None."""
-    parts = re.findall(r"[^\s,\[\]\"']+", typed or "")
-    if len(parts) < 2 or len(parts) % 2 or "dataset" not in name.lower():
-        return None
-    sources = [(_quoted(one), share) for one, share in zip(parts[::2], parts[1::2], strict=True)]
-    if not all((REPOSITORY.fullmatch(one) or FILES.fullmatch(one.strip('"')) or registry.find_dataset(one) is not None)
-               and re.fullmatch(SHARE, share) for one, share in sources):  # fmt: skip
-        return None
-    if len(sources) == 1 and sources[0][1] in ("1", "1.0"):
-        return f"write `train MODEL on {sources[0][0]}`"
-    rows = ", ".join(f"{one} {{ take = {_rows(share)} }}" for one, share in sources)
-    return f"write `train MODEL on mix`, and `data mix {{ {rows} }}` below it: {TAKEN}"
-
-
 def _quoted(source: str) -> str:
-    """A source as it is typed: a file in quotes."""
+    """A source as it is typed: a file gets quotes."""
     return f'"{source}"' if FILES.fullmatch(source) else source
 
 
-def _beside(said: Said) -> dict[str, str]:
-    """The settings of the block that the name stands in, as they are typed, and the name's own."""
-    text, place = said.label.source.text, said.label.span.start
+def _block_columns(unknown: UnknownName) -> dict[str, str]:
+    """The settings of the surrounding block as typed, including this one."""
+    text, place = unknown.label.source.text, unknown.label.span.start
     inside = text[text.rfind("{", 0, place) + 1 : (text.find("}", place) + 1 or len(text) + 1) - 1]
     found = re.finditer(r"^\s*(\w+)\s*=\s*(?:(\w+)|(\"[^\"\\\n]+\"))", inside.replace(",", "\n"), re.MULTILINE)
     return {one[1]: one[2] or (one[3].strip('"') if one[3].strip('"').isidentifier() else one[3]) for one in found}
 
 
 def _rows(typed: str) -> str:
-    """What was typed as the language writes it (0.6 is 60%), or an example where no data set has so many rows."""
+    """A number of rows or a share in the language's form (0.6 is 60%), or an example for an impossible number."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(%|k|M|Ki|Mi)?", typed.replace("_", ""))
     number = 0.0 if found is None else float(found[1])
     if not 0 < number < 1e12:

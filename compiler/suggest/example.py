@@ -6,13 +6,13 @@ import re
 
 from xpc.compiler import stacks
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.suggest.example_lines import LINES
+from xpc.compiler.suggest.tables import examples
 
 VALUE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
 
 
 def example(row: Setting) -> str:
-    """A legal value of a setting: of its line of examples, its default where that can be typed, or one of its kind."""
+    """A legal value of a setting: from its example line, its default, or its kind."""
     default = row.default
     if row.path == "target":
         return stacks.DEFAULT
@@ -27,8 +27,8 @@ def example(row: Setting) -> str:
 
 
 def _shown(path: str) -> str:
-    """The value of a setting in its line of examples, or an empty text."""
+    """The value in the setting's example line, or an empty text."""
     clause, _, name = path.rpartition(".")
     form = rf"\bfor (\S+) {name}" if clause == "train" else rf"\b{name}={VALUE}" if clause else rf"{name} {VALUE}"
-    match = re.search(form, LINES.get(path, ""))
+    match = re.search(form, examples().get(path, ""))
     return match[1] if match is not None else ""

@@ -1,4 +1,4 @@
-"""The form of `extra` that passes a name of a library on. Loaded only for a misspelt spec."""
+"""The form of `extra` for a name of a library. Loaded only for an unknown name."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ ALIASES = {
     "usedeterministicalgorithms": "full_determinism", "evalatstart": "eval_on_start",
     "evalbeforetraining": "eval_on_start",
 }  # fmt: skip
-"""Names of TRL's and transformers' own arguments that other tools spell otherwise, as letters."""
+"""Other tools' spellings of arguments of TRL and transformers, as letters."""
 
 
 @record
-class Passed:
-    """A form of `extra`: as it is typed, the library's own name, and whether it compiles in any spec.
+class PassedOn:
+    """A form of `extra`: the text, the library's name, and whether it compiles in any spec.
 
-    `method` is the one whose trainer has the name, where sft's has not.
+    `method` is set if only the trainer of that method has the argument.
     """
 
     form: str
@@ -52,11 +52,11 @@ class Passed:
     method: str = ""
 
 
-def passed(name: str, node: Value | None, typed: str | None, header: bool) -> Passed | None:
-    """The `extra` that passes a name on, in the newest target; None where no library has it.
+def passed_on(name: str, node: Value | None, typed: str | None, header: bool) -> PassedOn | None:
+    """The form of `extra` for a name, on the newest stack; None if no library has it.
 
-    A name that was renamed is written as today's. Keys of accelerate and DeepSpeed are known without what stands before
-    them, and only a strategy that reads them can have them: they are told and not typed.
+    A renamed argument gets its current name. Keys of accelerate and DeepSpeed are known by their last part, and get no
+    edit because only some strategies read them.
     """
     stack = stacks.default()
     value, own = typed if typed is not None else "...", _of_trl(stack, name)
@@ -69,7 +69,7 @@ def passed(name: str, node: Value | None, typed: str | None, header: bool) -> Pa
             value, fits = (name, True) if name in field.choices else ("...", False)
             if typed is None and field.type == "bool":
                 value, fits = "true", True
-        return Passed(_form(header, "trl", new, value), "trl", new, fits and not method, method)
+        return PassedOn(_form(header, "trl", new, value), "trl", new, fits and not method, method)
     for escape in ("accelerate", "deepspeed"):
         full = _of_file(escape, name)
         if full is not None:
@@ -77,12 +77,12 @@ def passed(name: str, node: Value | None, typed: str | None, header: bool) -> Pa
             if wrong == MAPPING:
                 return None
             fits = wrong is None and typed is not None
-            return Passed(_form(header, escape, full, value if fits else "..."), escape, full, False)
+            return PassedOn(_form(header, escape, full, value if fits else "..."), escape, full, False)
     return None
 
 
 def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
-    """Today's name of a trainer argument, and the method that has it where sft has not."""
+    """The current name of a trainer argument, and the method that has it if sft has not."""
     new = stack.rename(name) if name not in stack.fields() else None
     for one in (new or name, ALIASES.get(letters(name), "")):
         if one in legal_names(stack, "trl"):
@@ -94,7 +94,7 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
 
 
 def _of_file(escape: str, name: str) -> str | None:
-    """The full name of a key of accelerate.yaml or deepspeed.json that was given whole or by its last part."""
+    """The full name of a key of accelerate.yaml or deepspeed.json, given in full or by its last part."""
     keys = legal_names(stacks.default(), escape)
     full = name.removeprefix("deepspeed_config.").removeprefix("fsdp_config.").removeprefix("deepspeed.")
     found = [one for one in (full, f"fsdp_{full}", f"zero_optimization.{full}") if one in keys]

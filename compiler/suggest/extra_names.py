@@ -1,14 +1,15 @@
-"""What to say of a name that `extra` cannot pass on. Loaded only when there is one."""
+"""Findings for names that `extra` cannot pass on. Loaded only for such a name."""
 
 from __future__ import annotations
 
 from xpc.compiler.language import extras, schema
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.values import plain_value
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.meaning import meaning
-from xpc.compiler.suggest.typed_form import Said, meant_value, typed, written
+from xpc.compiler.suggest.typed_form import intended_value, typed, written
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.nearest import nearest
 from xpc.grammar.record import evolve
@@ -16,20 +17,20 @@ from xpc.grammar.source import Span
 
 NONE = "leave it out: the target has no similar name"
 MOST = 100
-"""Findings of a spec up to which a name is thought about."""
+"""Findings of a spec up to which names get suggestions."""
 
 
 def owned(item: Item, name: str, path: str, known_as: str = "") -> Diagnostic:
-    """The finding for a name that the setting `path` decides; `known_as` is what the target calls it today."""
+    """The finding for a name that the setting `path` decides; `known_as` is its current name in the stack."""
     if name.rpartition(".")[2].endswith("activation_checkpointing") and path == "strategy":
         setting = schema.BY_PATH["memory.checkpointing"]
         help = f"write `memory(checkpointing)` instead: {setting.doc}, under every strategy"
         return report("XP120", f"`{name[:60]}` is decided by `{setting.path}`", item.label, help=help)
     setting = schema.BY_PATH[path]
-    said = _said(item, name)
-    meant = meaning(name, exact=True)
-    decided = meant.value if meant is not None and meant.path == path and meant.value != "!" else ""
-    value = decided or meant_value(setting, said)
+    written_as = _unknown_name(item, name)
+    guess = meaning(name, exact=True)
+    decided_value = guess.value if guess is not None and guess.path == path and guess.value != "!" else ""
+    value = decided_value or intended_value(setting, written_as)
     form = "" if setting.pending else typed(setting, value) if value else setting.name
     called = f" is `{known_as}` here, which" if known_as else " is decided by"
     return report(
@@ -40,12 +41,12 @@ def owned(item: Item, name: str, path: str, known_as: str = "") -> Diagnostic:
     )
 
 
-def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, thought: bool = True) -> Diagnostic:
-    """The finding for a name that the target lacks, or that no bundle states: what became of it, or the nearest.
+def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, suggest: bool = True) -> Diagnostic:
+    """The finding for a name that the stack lacks or that no bundle states: its replacement, or the nearest name.
 
-    Not `thought` about, it is only named.
+    Without `suggest` there is no suggestion.
     """
-    if not thought:
+    if not suggest:
         return _finding(stack, escape, name, item, NONE)
     if escape == "trl":
         found = _of_trl(stack, name, item, method)
@@ -57,15 +58,15 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, thoug
     inside = _of_a_mapping(stack, escape, name, item, method)
     if inside is not None:
         return inside
-    meant = meaning(name, exact=True)
-    path = near = None if meant is None or meant.path not in schema.BY_PATH else meant.path
+    guess = meaning(name, exact=True)
+    path = near = None if guess is None or guess.path not in schema.BY_PATH else guess.path
     if near is None:
         known = extras.legal_names(stack, escape, method)
         near = _near(name, known | extras.owned_names(stack, escape, method))
         path = None if near is None else extras.owner(escape, near, method)
     if path is not None:
         setting = schema.BY_PATH[path]
-        form = path if setting.pending else written(setting, _said(item, name))
+        form = path if setting.pending else written(setting, _unknown_name(item, name))
         return _finding(stack, escape, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
     edit = _edit(item, name, near)
     help = f"write `{near if edit is None else edit.text}`" if near else NONE
@@ -73,7 +74,7 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, thoug
 
 
 def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:
-    """What became of a trainer argument of other versions, or why a bundle does not state it."""
+    """The finding for an argument that was renamed or removed, or that a bundle does not state; else None."""
     new = stack.rename(name)
     if new is not None:
         path = extras.owner("trl", new, method)
@@ -83,8 +84,8 @@ def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | No
             return _renamed(stack, name, new, item, method)
     why = stack.removed.get(name)
     if why is not None:
-        said = "leave it out" if why == "no equivalent" else f"leave it out: {why}"
-        return _finding(stack, "trl", name, item, said)
+        written_as = "leave it out" if why == "no equivalent" else f"leave it out: {why}"
+        return _finding(stack, "trl", name, item, written_as)
     why = stack.omitted(stack.config(method)).get(name)
     if why is not None:
         return report("XP121", f"`{name}` is not stated by a bundle", item.label, help=f"leave it out: {why}")
@@ -92,7 +93,7 @@ def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | No
 
 
 def _renamed(stack: Stack, name: str, new: str, item: Item, method: str) -> Diagnostic:
-    """A name that is another today; what was a switch may be a choice of that (`group_by_length`)."""
+    """A renamed argument; an old switch may be a choice of the new one (`group_by_length`)."""
     start = item.label.span.start
     if extras.wrong_value(stack, "trl", new, plain_value(item.node), method) is None:
         return _finding(stack, "trl", name, item, f"write `{new}`, as it is called now", new, _edit(item, name, new))
@@ -111,7 +112,7 @@ def _finding(
 
 
 def _of_a_mapping(stack: Stack, escape: str, name: str, item: Item, method: str) -> Diagnostic | None:
-    """The finding for a name inside of a mapping of the target (`wandb.enabled`), which `extra` cannot write."""
+    """The finding for a name in a mapping of the stack (`wandb.enabled`), which `extra` cannot write."""
     head, dot, last = name.partition(".")
     if not dot or head not in extras.legal_names(stack, escape, method):
         return None
@@ -121,21 +122,21 @@ def _of_a_mapping(stack: Stack, escape: str, name: str, item: Item, method: str)
 
 
 def wrong_kind(escape: str, name: str, item: Item, expected: str) -> Diagnostic:
-    """The finding for a value that a name does not take; a mapping is told what decides it."""
+    """The finding for a wrong value; for a mapping, the help names the setting that decides it."""
     mapping = expected == extras.MAPPING
     help = _mapping_help(escape, name, "", item) if mapping else f"write {expected}, or leave `{name}` out"
     return report("XP104", f"`{name}` takes {expected}", item.label, help=help)
 
 
 def _mapping_help(escape: str, head: str, last: str, item: Item) -> str:
-    """What to write instead of a mapping of the target or of a name in it, or why there is nothing to write."""
-    from xpc.compiler.suggest.extra_form import passed
+    """What to write instead of a mapping or a name in it, or why there is no equivalent."""
+    from xpc.compiler.suggest.extra_form import passed_on
     from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 
     if head in schema.BY_PATH["track"].choices:
         return f"`track` decides it: write `track={head}` outside of `extra`"
-    said = _said(item, last)
-    form = passed(last or head, said.node, said.typed, said.header) if escape != "trl" else None
+    written_as = _unknown_name(item, last)
+    form = passed_on(last or head, written_as.node, written_as.typed, written_as.header) if escape != "trl" else None
     if form is not None and form.escape == "trl":
         return f"write `{form.form}` outside of `extra {escape}`"
     why = own_reason(head) or f"`{head}` is a mapping, which `extra` cannot write"
@@ -143,9 +144,9 @@ def _mapping_help(escape: str, head: str, last: str, item: Item) -> str:
 
 
 def _near(name: str, known: frozenset[str]) -> str | None:
-    """The nearest name; one that ends in what was typed (`offload_params`) before one that is spelt alike.
+    """The nearest name. Names that end in the typed text (`offload_params`) come before similar spellings.
 
-    Of a name with dots every part must be near: `wandb.enabled` is no `bf16.enabled`.
+    Each part of a dotted name must be near: `wandb.enabled` is not `bf16.enabled`.
     """
     parts = name.split(".")
     known = frozenset(one for one in known if not name.startswith(one + "."))
@@ -160,15 +161,15 @@ def _near(name: str, known: frozenset[str]) -> str | None:
 
 
 def _edit(item: Item, name: str, near: str | None) -> Edit | None:
-    """The edit that writes the nearest name where the last parts of a name stand, if they are in one block."""
+    """The edit that writes the nearest name, if its last parts are in one block."""
     text, start = item.label.source.text, item.label.span.start
-    for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):  # the blocks that it stands in say what is before
+    for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):  # the surrounding blocks supply the parts before
         if near is not None and near.startswith(name[:at]) and text.startswith(name[at:], start):
             return Edit(Span(start, start + len(name) - at), near[at:])
     return None
 
 
-def _said(item: Item, name: str) -> Said:
+def _unknown_name(item: Item, name: str) -> UnknownName:
     node = item.node
     typed = None if node is None else item.label.source.slice(node.span)[:60]
-    return Said(name, None, node, typed, item.label)
+    return UnknownName(name, None, node, typed, item.label)

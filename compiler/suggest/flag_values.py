@@ -1,4 +1,4 @@
-"""Values where a block stands: `vllm = colocate` is a setting of vllm's block. Loaded only for a wrong spec."""
+"""Values where a block belongs: `vllm = colocate` is a setting inside `vllm`. Loaded only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, Number, Value
 
 NAMED = ("name", "type", "kind")
-"""What others write before the choice of a clause."""
+"""Keywords of other tools before the choice of a clause."""
 BITS = re.compile(r"\b(?:int|nf|fp)([48])\b|\b([48])-?bits?\b")
 
 
-def within(row: schema.Setting, node: Value, typed: str) -> str | None:
-    """The setting in a flag's block that a value behind the flag means: `vllm = colocate`, `lora = 16`; or None."""
+def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
+    """The setting in a flag's block that a value stands for: `vllm = colocate`, `lora = 16`; or None."""
     if isinstance(node, Number) and row.path in schema.ADAPTERS and NUMBER.fullmatch(typed):
         return f"{row.name}(rank={typed})" if isinstance(node.value, int) and node.value > 1 else None
     if row.path in schema.ADAPTERS and (bits := BITS.search(typed)) is not None:
@@ -27,14 +27,14 @@ def within(row: schema.Setting, node: Value, typed: str) -> str | None:
     return f"{row.name}({inner[0].name}={typed})" if len(inner) == 1 and not isinstance(node, Call) else None
 
 
-def chosen(clause: str, name: str) -> str | None:
-    """The setting of a block whose choice stands alone in it (`vllm { colocate }`), or None."""
+def setting_of_choice(clause: str, name: str) -> str | None:
+    """The setting for a choice that is alone in a block (`vllm { colocate }`), or None."""
     inner = [one for one in schema.children(clause) if name in one.choices]
     return f"{inner[0].name} = {name}" if len(inner) == 1 else None
 
 
-def chosen_head(clause: str, name: str, node: Value | None, typed: str | None) -> str | None:
-    """The choice of a clause's head that stands in its block: `track { wandb }`, `optimizer { name = adamw }`."""
+def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -> str | None:
+    """The choice of the clause for a setting in its block: `track { wandb }`, `optimizer { name = adamw }`."""
     head = schema.BY_PATH.get(clause)
     if head is None or not head.choices or f"{clause}.{name}" in schema.BY_PATH:
         return None

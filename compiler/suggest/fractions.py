@@ -1,4 +1,4 @@
-"""What a fraction may mean where a count or a share is taken. Loaded for wrong specs alone."""
+"""Fractions where a setting takes a count or a share. Loaded only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -16,22 +16,14 @@ _NOUNS = {
 
 
 def fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
-    """`take = 1.0`, `warmup = 0.03`, `holdout = 2.5`: a number of something, or a share of all."""
+    """`take = 1.0`, `warmup = 0.03`, `holdout = 2.5`: ambiguous between a count and a share."""
     noun, whole = _NOUNS[row.kind.name]
     value, name = node.value, row.name
     below = value < 1
     share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
+    share = "" if name == "holdout" and value == 1 else share  # something must be left to train on
     count = f"{name} = {max(1, round(value))}"
-    if value == 1 and name == "holdout":
-        help = f"write `{count}` for one row, or a share that leaves some, such as `holdout = 5%`"
-    elif value == 1:
-        all_of_it = (
-            "`every = epoch`"
-            if row.kind.name == "every"
-            else f"`{share}` for all of {'them' if noun == 'row' else 'it'}"
-        )
-        help = f"write `{count}` for one {noun}, or {all_of_it}"
-    elif below:
+    if below:
         help = f"write `{share}` for a share {whole}; {noun}s are counted in whole numbers, from `{count}`"
     else:
         help = f"write `{count}`, for {noun}s are whole numbers" + (

@@ -1,4 +1,4 @@
-"""What to write instead of a wrong value: what was meant by it, or what is legal. Loaded only for a wrong spec."""
+"""What to write instead of a wrong value: the intended one, or what is legal. Loaded only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
-from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices, children
+from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
 from xpc.compiler.language.values import Wrong
-from xpc.compiler.suggest.converted_values import SHARED, bounds, reworded, told
+from xpc.compiler.suggest.converted_values import SHARED, bounds, converted, expected
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.example import example
-from xpc.compiler.suggest.no_equivalent import advice, nothing_like
-from xpc.compiler.suggest.numbers import PRODUCT, worked_out
+from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
+from xpc.compiler.suggest.numbers import PRODUCT, computed
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve
@@ -24,7 +24,7 @@ from xpc.grammar.tree import Setting as Assigned
 ALL = ("all", "none", "unlimited", "inf")
 PERCENT = ("pct", "percent", "perc", "pc")
 UNSET = {"save.keep": "leave `keep` out: every checkpoint is kept"}
-"""What a setting does that is not written, where others have a word for it."""
+"""Advice for settings that are left out where other tools write `all`."""
 ONE = (
     "int",
     "tokens",
@@ -37,19 +37,19 @@ ONE = (
     "real_or_share",
     "rows_or_share",
 )
-"""Kinds of which a setting has one value."""
+"""Kinds with a single value."""
 AUTO = ("precision", "model.dtype")
-"""Settings whose `auto` says something of its own in other tools: bf16 where the card has it."""
-WHOLE = re.compile(r"(bf16|fp16|16)-true")
-"""Lightning's and LitGPT's word for a run whose weights are of the type, too."""
+"""Settings for which `auto` means bf16 where the card has it, in other tools."""
+TRUE_PRECISION = re.compile(r"(bf16|fp16|16)-true")
+"""Lightning's and LitGPT's names for a run whose weights have the dtype too."""
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 
 
 def answer(wrong: Wrong) -> Diagnostic:
-    """The finding of a wrong value, with what to write instead."""
+    """The finding for a wrong value, with what to write instead."""
     row, item, node, text = wrong.row, wrong.item, wrong.node, wrong.text
     at = Label(item.label.source, item.label.span if node is None else node.span, text)
-    if wrong.kind == "told":
+    if wrong.kind == "explained":
         return report(wrong.code, wrong.message, at, help=wrong.help)
     if wrong.kind == "choice" and isinstance(node, Ref):
         return _choice(wrong, row, node, at)
@@ -58,57 +58,57 @@ def answer(wrong: Wrong) -> Diagnostic:
 
         return fraction(row, node, at)
     if wrong.kind == "bounds":
-        large = isinstance(node, Number) and abs(node.value) >= 2**63  # whatever the setting's own bounds are
-        said = "" if large else bounds(row)
-        at = Label(at.source, at.span, f"a number{said or ' that is finite and below 2^63'}")
+        large = isinstance(node, Number) and abs(node.value) >= 2**63  # for every setting
+        limits = "" if large else bounds(row)
+        at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
-    unset = left_out(row, typed)
+    unset = unset_advice(row, typed)
     if unset:
         return report(wrong.code, wrong.message, at, help=unset)
-    if row.path == "eval.split" and isinstance(node, Number):  # a share or a count of the training rows
+    if row.path == "eval.split" and isinstance(node, Number):  # a share or a count, not a name
         share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
         return report(
             wrong.code, wrong.message, at, help=f"write `data(holdout={share})` outside of `eval`: a split has a name"
         )
     form = None
     if row.kind.name == "flag" and node is not None:
-        from xpc.compiler.suggest.flag_values import within
+        from xpc.compiler.suggest.flag_values import flag_setting
 
-        form = within(row, node, typed)
+        form = flag_setting(row, node, typed)
     if form is not None:
         return report(wrong.code, wrong.message, at, help=f"write `{form}`", edits=(Edit(item.label.span, form),))
     if row.path == "save":
-        from xpc.compiler.suggest.without_equals import one_word
+        from xpc.compiler.language.missing_equals import implied_setting
 
-        form = one_word("save", typed)
+        form = implied_setting("save", typed)
         if form:
             return report(wrong.code, wrong.message, at, help=f"write `save({form})`, or a path in double quotes")
     inner = f"{row.path}.{typed}"
     if row.kind.name == "flag" and inner in BY_PATH and BY_PATH[inner].kind.name == "flag":
         return report(wrong.code, wrong.message, at, help=f"write `{row.name}({typed})`")
     if wrong.code == "XP105" and isinstance(node, Number) and node.unit and row.kind.name in SHARED:
-        wrong.value = f"{node.value:g}%" if node.unit in PERCENT else None  # a bare number is a count here
-    if isinstance(node, Number) and (node.unit or "").lower() == "e":  # `12e`, `2e`: an exponent that breaks off
+        wrong.value = f"{node.value:g}%" if node.unit in PERCENT else None  # a bare number would be a count
+    if isinstance(node, Number) and (node.unit or "").lower() == "e":  # `12e`: an exponent without digits
         wrong.value = None
     if row.kind.name == "choices" and isinstance(item.node, List):
-        node, wrong.value = item.node, None  # of which one is wrong
+        node, wrong.value = item.node, None
     if isinstance(node, List) and len(node.items) > 1 and row.kind.name in ONE:
         place = " outside of its block" if "." in row.path else ""
         values = item.label.source.slice(node.span)
         form = f"sweep {{ {row.path if row.inner else row.name} = {values} }}"
         return report(wrong.code, wrong.message, at, help=f"several values are several runs: write `{form}`{place}")
-    value = wrong.value or meant(row, item, node)
-    again = _refused(row, item, value) if value and isinstance(node, String) else None
-    if again is not None:  # `seq = "2k"` is no `seq = 2k` either
+    value = wrong.value or intended(row, item, node)
+    again = _error_without_quotes(row, item, value) if value and isinstance(node, String) else None
+    if again is not None:  # `seq = 2k` is wrong without quotes too
         return evolve(answer(again), message=wrong.message, primary=at, edits=())
-    part = item.node if row.kind.name == "reals" else node  # of a list, the list is named
+    part = item.node if row.kind.name == "reals" else node  # name the list, not its item
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
 
 
-def _refused(row: Setting, item: Item, value: str) -> Wrong | None:
-    """What is wrong with a value that stood in quotes, read without them."""
+def _error_without_quotes(row: Setting, item: Item, value: str) -> Wrong | None:
+    """The error of a quoted value once its quotes are gone, or None."""
     file, problems = parse(Source("value.xp", f"train m on d with v={value}"))
     options = file.train.options if file.train is not None and not problems else ()
     if len(options) != 1 or not isinstance(options[0], Assigned):
@@ -117,14 +117,14 @@ def _refused(row: Setting, item: Item, value: str) -> Wrong | None:
     return found if isinstance(found, Wrong) else None
 
 
-def left_out(row: Setting, typed: str) -> str:
-    """What to do instead of `auto`, or of a word for all, or an empty text."""
-    unset = UNSET.get(row.path, "" if typed not in ("auto", "default") or row.choices else _left_out(row))
+def unset_advice(row: Setting, typed: str) -> str:
+    """What to do instead of `auto`, or of a word for all; an empty text for other values."""
+    unset = UNSET.get(row.path, "" if typed not in ("auto", "default") or row.choices else _leave_out(row))
     return unset if typed in ("auto", "default", *ALL) else ""
 
 
-def _left_out(row: Setting) -> str:
-    """What to do for a value that is to be chosen."""
+def _leave_out(row: Setting) -> str:
+    """Leave the setting out: its default or xpc's choice applies."""
     if row.default is not None:
         return f"leave `{row.name}` out: its default is {row.default}"
     return f"leave `{row.name}` out: xpc chooses it, and says what"
@@ -133,16 +133,16 @@ def _left_out(row: Setting) -> str:
 def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
     from xpc.compiler.suggest.meaning import choice
 
-    half = WHOLE.fullmatch(node.name) if row.path == "precision" else None
+    half = TRUE_PRECISION.fullmatch(node.name) if row.path == "precision" else None
     if half is not None:
         kind = "bf16" if half[1] == "bf16" else "fp16"
         help = f"write `precision {kind}`, and `dtype={kind}` for weights of that type, too"
         return report(wrong.code, wrong.message, at, help=help)
     if node.name in ("auto", "default") and row.path not in AUTO:
         return report(
-            wrong.code, wrong.message, at, help=f"{_left_out(row)}; or write one of " + ", ".join(row.choices)
+            wrong.code, wrong.message, at, help=f"{_leave_out(row)}; or write one of " + ", ".join(row.choices)
         )
-    other = _elsewhere(row, node.name)
+    other = _of_another_setting(row, node.name)
     if other:
         return report(wrong.code, wrong.message, at, help=other)
     near = choice(row, node.name)
@@ -155,24 +155,21 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
     )
 
 
-def _elsewhere(row: Setting, name: str) -> str:
-    """What to say of a name that no choice of this setting means: it is no method of the language, or another setting's
-    choice (`method lora`, `launch torchrun`). An empty text where neither is."""
+def _of_another_setting(row: Setting, name: str) -> str:
+    """The help for a name of another setting (`method lora`) or without an equivalent (`method ppo`), or an empty
+    text."""
     if row.path == "precision" and name in ("mixed", "amp"):
         return "write `bf16`, or `fp16` where the GPU is older than Ampere"
-    told = advice(f"{row.name} {name}", "")
-    if told is not None:
-        return told
-    why = nothing_like(row.name, name)
+    advised = advice(f"{row.name} {name}", "")
+    if advised is not None:
+        return advised
+    why = no_such_choice(row.name, name)
     if why:
         return f"{why}write one of {', '.join(row.choices)}"
-    from xpc.compiler.suggest.meaning import spelt
+    from xpc.compiler.suggest.meaning import known_choice
 
-    if spelt(row, name) is not None:
+    if known_choice(row, name) is not None:
         return ""
-    inside = next((one for one in children(row.path) if name in one.choices and not one.bare), None)
-    if inside is not None:
-        return f"write `{row.name} {row.choices[0]}({inside.name}={name})`"
     path = name if name in BY_PATH and BY_PATH[name].kind.name == "flag" else bare_choices().get(name)
     if path is None or path == row.path or not row.head:
         return ""
@@ -180,14 +177,14 @@ def _elsewhere(row: Setting, name: str) -> str:
 
 
 def _form(row: Setting, value: str) -> str:
-    """A setting as it is typed where it stands."""
+    """A setting with a value, as typed in its place."""
     if row.path in ("train.epochs", "train.steps"):
         return f"for {value} {row.name}"
     return f"{row.name} {value}" if row.head else f"{row.name} = {value}"
 
 
-def meant(row: Setting, item: Item, node: Value | None) -> str | None:
-    """What was typed in the form of the setting's kind, or None."""
+def intended(row: Setting, item: Item, node: Value | None) -> str | None:
+    """The typed value in the form of the setting's kind, or None."""
     if node is None:
         return None
     typed = item.label.source.slice(node.span)
@@ -201,8 +198,8 @@ def meant(row: Setting, item: Item, node: Value | None) -> str | None:
     if kind in ONE and isinstance(node, List) and len(node.items) == 1 and isinstance(node.items[0], Number | Ref):
         return typed[1:-1].strip(" ,")
     product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None
-    if product is not None:  # `64/8` is spelt like `org/name`
-        return worked_out(product["one"], product["sign"], product["other"]) or None
+    if product is not None:  # `64/8` looks like `org/name`
+        return computed(product["one"], product["sign"], product["other"]) or None
     if kind == "template" and isinstance(node, String) and node.value in row.choices:
         return node.value
     if kind in ("file", "template"):
@@ -224,15 +221,15 @@ def meant(row: Setting, item: Item, node: Value | None) -> str | None:
         return node.value if node.value in row.choices else choice(row, node.value)
     if kind == "repository":
         return None
-    found = reworded(row, row.name, node, typed)
+    found = converted(row, row.name, node, typed)
     return None if found == typed else found
 
 
 def legal(row: Setting, item: Item, node: Value | None) -> str:
-    """What is legal, in words; of a value that is of another kind, with an example."""
+    """What is legal, in words; with an example if the value is of another kind."""
     typed = "" if node is None else item.label.source.slice(node.span)
     if isinstance(node, Number):
-        words = told(row, row.name, typed)
+        words = expected(row, row.name, typed)
         if words.startswith("one of "):
             return f"write {words}"
         such = "" if ":" in words else f", such as `{_form(row, example(row))}`"

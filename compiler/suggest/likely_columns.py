@@ -1,4 +1,4 @@
-"""Which columns of a dataset a method could train on, by what such columns are called. Loaded only for a wrong spec."""
+"""Columns that a method could train on, by their usual names. Loaded only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ NAMES = {
     ),
     "text": ("text", "content", "document", "body", "raw_content", "code", "texts", "article"),
 }  # fmt: skip
-"""What columns of each part are called, the likeliest first."""
+"""Usual names of the columns of each part, the likeliest first."""
 
 
 def form(method: str, columns: Iterable[str]) -> str | None:
-    """The `data` that makes rows of these columns legal for a method, or None where none of them looks like it."""
+    """The `data` clause that makes these columns legal for a method, or None."""
     lower = {name.lower(): name for name in columns if name.isascii() and name.isidentifier()}
     part = {part: next((lower[one] for one in names if one in lower), None) for part, names in NAMES.items()}
-    asked, answer, chosen, rejected = (part[one] for one in ("prompt", "completion", "chosen", "rejected"))
+    prompt, answer, chosen, rejected = (part[one] for one in ("prompt", "completion", "chosen", "rejected"))
     for shape in METHODS[method].shapes:
-        if shape == "prompt" and asked:
-            return f"data(prompt={asked})"
+        if shape == "prompt" and prompt:
+            return f"data(prompt={prompt})"
         named = {
             "messages": [part["messages"]],
-            "prompt_completion": [asked, answer],
-            "preference": [*([asked] if asked else []), chosen, rejected],
-            "unpaired": [asked, answer, part["label"]],
+            "prompt_completion": [prompt, answer],
+            "preference": [*([prompt] if prompt else []), chosen, rejected],
+            "unpaired": [prompt, answer, part["label"]],
             "text": [part["text"]],
         }.get(shape, [None])
         known = [one for one in named if one is not None]
@@ -51,48 +51,48 @@ def form(method: str, columns: Iterable[str]) -> str | None:
     return None
 
 
-def _of(ref: str, written: str | None) -> str | None:
-    """The `data` of all sources, or where others stand beside (`ref` is what is typed for this one) of this source."""
+def _for_source(ref: str, written: str | None) -> str | None:
+    """The form for all sources or, if `ref` is given, for the source of that name."""
     if written is None or not ref or not written.startswith("data(format="):
         return written
     return f"{ref} {{ {written[len('data(') : -1].replace('=', ' = ')} }}"
 
 
 def advice(method: str, source: DataSource, ref: str) -> str:
-    """What to write where a method cannot train on the shape of a source; `ref` names it where others stand beside."""
-    found = _of(ref, form(method, source.found or source.columns or ()))
+    """What to write if a method cannot train on the shape of a source; `ref` is its name if there are several."""
+    found = _for_source(ref, form(method, source.found or source.columns or ()))
     if METHODS[method].shapes[0] == "prompt":
         told = ": the other columns go to the reward functions" if METHODS[method].grouped else ""
         if found:
             return f"write `{found}`{told}"
-        such = f"name other rows, such as `{_of_registry(method)}`"
-        return f"{such}, or write `data(prompt=NAME)` with a column of the rows that holds the prompt"
+        such = f"name other rows, such as `{_registered_example(method)}`"
+        return f"{such}, or write `data(prompt=NAME)` with the column that has the prompt"
     if found:
         return f"write `{found}`"
     holds = " or ".join(", ".join(f"`{one}`" for one in SHAPES[shape]) for shape in METHODS[method].shapes[:2])
-    such = f"such as `{_of_registry(method)}`"
+    such = f"such as `{_registered_example(method)}`"
     return f"name rows that have {holds}, {such}, or write a `format` and the `columns` that it reads"
 
 
-def _of_registry(method: str) -> str:
-    """A registered dataset that a method trains on as it is; one whose rows are counted, if there is one."""
+def _registered_example(method: str) -> str:
+    """A registered dataset that fits the method; one with a known number of rows if possible."""
     known = [one for one in map(registry.find_dataset, registry.dataset_names()) if one is not None]
     fits = {shape: at for at, shape in enumerate(METHODS[method].shapes)}
     fitting = [(fits[one.shape], one.rows is None, one.alias) for one in known if one.shape in fits]
     return min(fitting)[2]
 
 
-def wanted(method: str, columns: Iterable[str], ref: str) -> str:
-    """What to write for rows of no known shape: the columns that look like one, or what a row holds; `ref` names the
-    source where others stand beside."""
-    found = _of(ref, form(method, columns))
+def expected_columns(method: str, columns: Iterable[str], ref: str) -> str:
+    """What to write for rows of an unknown shape: the likely columns, or what a row contains; `ref` is the name of the
+    source if there are several."""
+    found = _for_source(ref, form(method, columns))
     if found is not None:
         return f"write `{found}`"
     if method == "sft":
-        holds = "rows hold messages, conversations, prompt and completion, instruction and output, or text"
+        holds = "rows have messages, conversations, prompt and completion, instruction and output, or text"
     else:
         shapes = ", or ".join(" and ".join(SHAPES[one]) for one in METHODS[method].shapes)
-        holds = f"rows for {method} hold {shapes}"
+        holds = f"rows for {method} have {shapes}"
     if METHODS[method].shapes[0] == "prompt":
         return f"{holds}; `data(prompt=NAME)` names the column of prompts"
     return f"{holds}; with other columns, write a `format` and `columns`"

@@ -1,8 +1,8 @@
-"""What a name that is none was meant to be: by its words, by its letters, and by where it stands.
+"""Guess the intended setting for an unknown name, by its words, its letters and its place.
 
-Every setting is known by its own name, by the trainer arguments that it decides, by their names in other versions
-(`renames` of the targets), by the keys of accelerate and DeepSpeed that it decides, and by what other tools say
-(`foreign.MEANT`). Loaded only for a misspelt spec.
+A setting is known by its own name, by the trainer arguments that it decides and their names in other versions
+(`renames` of the stacks), by the keys of accelerate and DeepSpeed that it decides, and by the names that other tools
+use (other_names.toml). Loaded only for an unknown name.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from functools import cache
 
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.foreign import MEANT
+from xpc.compiler.suggest import tables
 from xpc.compiler.suggest.no_equivalent import own_reason
-from xpc.compiler.suggest.spellings import CHOICES, IDLE, WORDS
 from xpc.grammar.nearest import another_number
 from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
@@ -24,22 +23,23 @@ if TYPE_CHECKING:
     from difflib import SequenceMatcher
 
 ENOUGH = 0.62
-"""Least likeness of a suggestion; 1 is the same letters."""
+"""Minimum similarity of a suggestion; 1 is the same letters."""
 SAME = 0.99
-"""Likeness of the same words."""
+"""Similarity of the same words."""
 LETTERS = 0.72
-"""Least share of equal letters in a typo."""
+"""Minimum share of equal letters in a typo."""
 OWN = 0.15
-"""What a misspelt name is more likely to mean for being the language's own."""
-NEVER = ("strategy.activation_checkpointing",)
-"""Settings that stand in the schema to be refused."""
+"""Bonus for a typo of the language's own names."""
+NEVER_LEGAL = ("strategy.activation_checkpointing",)
+"""Settings that exist only to be refused."""
 
 
 @record
 class Meaning:
-    """A setting by its path (`train` is the header's sentence), the value that the name decides, and the likeness.
+    """A setting by its path (`train` is the first line of a spec), the value that the name decides, and the
+    similarity.
 
-    `own` says that the language or one of the trainer's arguments is called so.
+    `own` says that the language or a trainer argument has this name.
     """
 
     path: str
@@ -50,9 +50,9 @@ class Meaning:
 
 @record
 class Known:
-    """One name of a setting: its letters without separators, which ones these are (`_alphabet`), and its words.
+    """One name of a setting: its letters without separators, their bit mask (`_alphabet`), and its words.
 
-    `own` says that the language calls it so, `far` how much less likely it is for being one method's or deep inside.
+    `own` says that it is the language's name; `penalty` is subtracted for settings of one method or deep inside.
     """
 
     letters: str
@@ -61,21 +61,22 @@ class Known:
     path: str
     value: str
     own: bool
-    far: float
+    penalty: float
     argument: bool = False
     parts: tuple[str, ...] = ()
 
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    """The words of a name, those that mean the same made one, in order and once each."""
-    said = " ".join(WORDS.get(one, one) for one in _parts(name))
-    return tuple(dict.fromkeys(said.split()))
+    """The words of a name with synonyms replaced, in order, without repetitions."""
+    same = tables.synonyms()
+    typed = " ".join(same.get(one, one) for one in _parts(name))
+    return tuple(dict.fromkeys(typed.split()))
 
 
 @cache
 def _parts(name: str) -> tuple[str, ...]:
-    """The words of a name as they are typed."""
+    """The words of a name as typed."""
     parts: list[str] = []
     part = ""
     for before, c in zip(" " + name, name):
@@ -89,20 +90,20 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def weight(word: str) -> float:
-    """What a word counts."""
-    return 0.25 if f" {word} " in IDLE else 1.0
+    """Weight of a word in a comparison."""
+    return 0.25 if word in tables.idle_words() else 1.0
 
 
-def of_words(one: tuple[str, ...], other: tuple[str, ...]) -> float:
-    """Likeness of what was typed and a name by the words that they share, 0 to 1.
+def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
+    """Similarity of a typed name and a known one by shared words, 0 to 1.
 
-    A word of some weight that the name lacks says that something else was meant: nothing is alike then.
+    It is 0 if a word of some weight is missing in the known name.
     """
     shared = 0.0
     for word in one:
         if word in other:
             shared += weight(word)
-        elif weight(word) == 1.0 and _spelt_like(word).isdisjoint(other):
+        elif weight(word) == 1.0 and _typos_of(word).isdisjoint(other):
             return 0.0
     if not shared:
         return 0.0
@@ -110,13 +111,13 @@ def of_words(one: tuple[str, ...], other: tuple[str, ...]) -> float:
 
 
 @cache
-def _spelt_like(word: str) -> frozenset[str]:
-    """The words of names and choices that another word is most likely a misspelling of."""
+def _typos_of(word: str) -> frozenset[str]:
+    """The known words that a word is probably a typo of."""
     alphabet = _alphabet(word)
     return frozenset(
         one.letters
         for one in _vocabulary()
-        if _may_be_near(word, alphabet, one) and _of_letters(word, one.letters) >= 0.8
+        if _may_be_near(word, alphabet, one) and _letter_likeness(word, one.letters) >= 0.8
     )
 
 
@@ -129,18 +130,18 @@ def _vocabulary() -> tuple[Known, ...]:
 
 @cache
 def known() -> tuple[Known, ...]:
-    """Every name of every setting; the language's own come first."""
+    """Every name of every setting, the language's own first."""
     out: dict[tuple[str, str, str], Known] = {}
 
     def add(name: str, path: str, value: str = "", own: bool = False, argument: bool = False) -> None:
         row = schema.BY_PATH.get(path)
-        far = 0.0 if row is None else 0.03 * bool(row.methods) + 0.04 * (path.count(".") > 1)
-        said = letters(name)
-        one = Known(said, _alphabet(said), words(name), path, value, own, far, argument, _parts(name))
-        out.setdefault((said, path, value), one)
+        penalty = 0.0 if row is None else 0.03 * bool(row.methods) + 0.04 * (path.count(".") > 1)
+        typed = letters(name)
+        one = Known(typed, _alphabet(typed), words(name), path, value, own, penalty, argument, _parts(name))
+        out.setdefault((typed, path, value), one)
 
     for row in schema.TABLE:
-        if row.path not in NEVER and not row.path.startswith("train."):
+        if row.path not in NEVER_LEGAL and not row.path.startswith("train."):
             add(row.name, row.path, own=not row.inner)
             add(row.path, row.path, argument=True)
     for clause in schema.CLAUSES:
@@ -149,25 +150,25 @@ def known() -> tuple[Known, ...]:
     for name, path in schema.bare_choices().items():
         add(name, path, name, own=True)
     for row in schema.TABLE:
-        for argument in row.args if row.path not in NEVER else ():
+        for argument in row.args if row.path not in NEVER_LEGAL else ():
             add(argument, row.path, argument=True)
-    for said, phrases in MEANT.items():
-        path, _, value = said.partition("=")
-        for phrase in phrases.split("; ") if path in (*schema.BY_PATH, "train", "data.take", "data.columns") else ():
+    for typed, phrases in tables.other_names().items():
+        path, _, value = typed.partition("=")
+        for phrase in phrases if path in (*schema.BY_PATH, "train", "data.take", "data.columns") else ():
             add(phrase, path, value)
-    for name, path in _of_targets():
+    for name, path in _target_names():
         add(name, path)
-    for path, choices in CHOICES.items():
+    for path, choices in tables.choices().items():
         if schema.BY_PATH[path].bare and path != "track":
             for choice, phrases in choices.items():
-                for phrase in phrases.split("; "):
+                for phrase in phrases:
                     if len(letters(phrase)) > 3 and phrase not in ("auto", "none", "full", "default", "true", "false"):
                         add(phrase, path, choice)
     return tuple(out.values())
 
 
-def _of_targets() -> Iterator[tuple[str, str]]:
-    """Names of other versions, and of accelerate's and DeepSpeed's own keys, with the settings that decide them."""
+def _target_names() -> Iterator[tuple[str, str]]:
+    """Names of other versions, and keys of accelerate and DeepSpeed, with the settings that decide them."""
     from xpc.compiler.language.extras import OWNED, owner
 
     for stack in stacks.every():
@@ -182,31 +183,31 @@ def _of_targets() -> Iterator[tuple[str, str]]:
 
 @cache
 def meaning(name: str, clause: str | None = None, exact: bool = False, valued: bool = False) -> Meaning | None:
-    """The setting that a name most likely means, or None where nothing is near.
+    """The most likely setting for a name, or None.
 
-    In a clause its own settings go before others that are as near, and a name is also read behind the clause's:
-    `interval` in `save` is `save_interval`. `exact` takes the same words or letters only; `valued` leaves clauses out.
+    In a clause, its own settings win ties, and the name is also read with the clause before it: `interval` in `save`
+    is `save_interval`. `exact` accepts only the same words or letters; `valued` leaves clauses out.
     """
     name = name[:80]
     ways = [name] if clause is None else [name, f"{clause} {name}"]
     best: Meaning | None = None
     rank = 0.0
     for number, way in enumerate(ways):
-        said, own = letters(way), words(way)
-        named = frozenset(words(name))
-        for one in _candidates(said, own, exact):
+        typed, own = letters(way), words(way)
+        name_words = frozenset(words(name))
+        for one in _candidates(typed, own, exact):
             inside = clause is not None and (one.path == clause or one.path.startswith(clause + "."))
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
-            if said != one.letters and one.path in schema.BY_PATH and schema.BY_PATH[one.path].pending:
-                continue  # no typo of what cannot be written
-            if number and (not inside or named.isdisjoint(one.words)):
-                continue  # read behind the clause's name it means the clause's settings, by a word of its own
-            like = 1.0 if said == one.letters else 0.99 * of_words(own, one.words)
+            if typed != one.letters and one.path in schema.BY_PATH and schema.BY_PATH[one.path].pending:
+                continue  # never suggest what cannot be written
+            if number and (not inside or name_words.isdisjoint(one.words)):
+                continue  # with the clause's name: only its settings, by a word of the name
+            like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             if like < SAME and not exact:
-                typo = _of_letters(said, one.letters)
+                typo = _letter_likeness(typed, one.letters)
                 typo = typo if typo and not _has_another_word(_parts(way), one.parts) else 0.0
-                like = max(like, typo, 0.8 * (one.own and _begins(said, one.letters)))
+                like = max(like, typo, 0.8 * (one.own and _begins(typed, one.letters)))
             if like < (SAME if exact else ENOUGH):
                 continue
             score = (
@@ -216,31 +217,31 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 + (0.04 if like >= SAME else OWN) * one.own
                 + 0.01 * bool(one.value)
                 - 0.02 * number
-                - one.far
+                - one.penalty
             )
             if score > rank:
                 best, rank = Meaning(one.path, one.value, like, one.own or one.argument), score
     return best
 
 
-def _candidates(said: str, own: tuple[str, ...], exact: bool) -> list[Known]:
-    """The known names that can be alike at all, in their order: by all letters, by a word, or by most letters."""
+def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[Known]:
+    """The known names that can be similar at all, in their order: by all letters, by a word, or by most letters."""
     names, with_word, of_length = _index()
-    alphabet = _alphabet(said)
-    found = {number for number in of_length.get(len(said), ()) if names[number].letters == said}
+    alphabet = _alphabet(typed)
+    found = {number for number in of_length.get(len(typed), ()) if names[number].letters == typed}
     found.update(number for word in own for number in with_word.get(word, ()))
     if not exact:
         for length, numbers in of_length.items():
-            if length > len(said):
-                found.update(one for one in numbers if names[one].own and _begins(said, names[one].letters))
-            if 2 * min(length, len(said)) >= LETTERS * (length + len(said)):
-                found.update(one for one in numbers if _may_be_near(said, alphabet, names[one]))
+            if length > len(typed):
+                found.update(one for one in numbers if names[one].own and _begins(typed, names[one].letters))
+            if 2 * min(length, len(typed)) >= LETTERS * (length + len(typed)):
+                found.update(one for one in numbers if _may_be_near(typed, alphabet, names[one]))
     return [names[number] for number in sorted(found)]
 
 
 @cache
 def _index() -> tuple[tuple[Known, ...], dict[str, list[int]], dict[int, list[int]]]:
-    """The known names, and the numbers of those that have a word or a length."""
+    """The known names, and their indices by word and by length."""
     with_word: dict[str, list[int]] = {}
     of_length: dict[int, list[int]] = {}
     for number, one in enumerate(known()):
@@ -250,18 +251,18 @@ def _index() -> tuple[tuple[Known, ...], dict[str, list[int]], dict[int, list[in
     return known(), with_word, of_length
 
 
-def nearest_elsewhere(name: str) -> tuple[str, float] | None:
-    """The nearest name by letters that `extra` passes on, or that has no equivalent, and how alike it is."""
+def nearest_other_name(name: str) -> tuple[str, float] | None:
+    """The nearest name that `extra` passes on or that has no equivalent, and the similarity; or None."""
     from xpc.compiler.suggest import extra_form as passing
     from xpc.compiler.suggest import no_equivalent as without
 
-    said = letters(name[:80])
-    alphabet, best, rank = _alphabet(said), None, 0.84
-    for one, spelt in _elsewhere():
-        like = _of_letters(said, spelt.letters) if _may_be_near(said, alphabet, spelt) else 0.0
+    typed = letters(name[:80])
+    alphabet, best, rank = _alphabet(typed), None, 0.84
+    for one, known_choice in _other_names():
+        like = _letter_likeness(typed, known_choice.letters) if _may_be_near(typed, alphabet, known_choice) else 0.0
         if (
             like > rank
-            and not _has_another_word(_parts(name[:80]), spelt.parts, False)
+            and not _has_another_word(_parts(name[:80]), known_choice.parts, False)
             and (one in passing.names() or without.reason(one) is not None)
         ):
             best, rank = one, like
@@ -269,33 +270,35 @@ def nearest_elsewhere(name: str) -> tuple[str, float] | None:
 
 
 @cache
-def _elsewhere() -> tuple[tuple[str, Known], ...]:
+def _other_names() -> tuple[tuple[str, Known], ...]:
     from xpc.compiler.suggest import extra_form as passing
     from xpc.compiler.suggest import no_equivalent as without
 
-    spelt = (*((one, letters(one)) for one in passing.names()), *((one, one) for one in without.reasons()))
-    return tuple((one, Known(said, _alphabet(said), (), "", "", False, 0.0, False, _parts(one))) for one, said in spelt)
+    known_choice = (*((one, letters(one)) for one in passing.names()), *((one, one) for one in without.reasons()))
+    return tuple(
+        (one, Known(typed, _alphabet(typed), (), "", "", False, 0.0, False, _parts(one))) for one, typed in known_choice
+    )
 
 
 @cache
 def _matcher(one: str) -> SequenceMatcher[str]:
-    """A matcher that knows a name, which is the costly half of it."""
+    """A matcher prepared for one name, the expensive half of a comparison."""
     from difflib import SequenceMatcher  # costs 5 ms; only misspelt specs pay
 
     return SequenceMatcher(None, "", one, autojunk=False)
 
 
 def _alphabet(text: str) -> int:
-    """A bit for each letter that a text has; two letters may share one."""
+    """A bit for each letter of a text; two letters may share one."""
     out = 0
     for c in text:
         out |= 1 << ord(c) % 64
     return out
 
 
-def _may_be_near(said: str, alphabet: int, one: Known) -> bool:
-    """Whether enough letters can be equal at all: those that one of the two has alone are not."""
-    first, second = len(said), len(one.letters)
+def _may_be_near(typed: str, alphabet: int, one: Known) -> bool:
+    """Whether enough letters can be equal, counting those that only one of the two has."""
+    first, second = len(typed), len(one.letters)
     least = LETTERS * (first + second) / 2
     if first < least or second < least:
         return False
@@ -303,8 +306,8 @@ def _may_be_near(said: str, alphabet: int, one: Known) -> bool:
     return first - (alphabet ^ both).bit_count() >= least and second - (one.alphabet ^ both).bit_count() >= least
 
 
-def _of_letters(one: str, other: str) -> float:
-    """Likeness by letters, where the lengths allow one: a typo changes few of them."""
+def _letter_likeness(one: str, other: str) -> float:
+    """Similarity by letters: a typo changes few of them."""
     short, long = sorted((len(one), len(other)))
     if short < 3 or 2 * short < LETTERS * (short + long):
         return 0.0
@@ -318,25 +321,17 @@ def _of_letters(one: str, other: str) -> float:
     return 0.95 * ratio if ratio >= LETTERS else 0.0
 
 
-def switch(clause: str, name: str) -> str | None:
-    """What to write for a clause's switch that stands behind `=`: `memory = gradient_checkpointing`; or None."""
-    meant = meaning(name, clause)
-    row = schema.BY_PATH.get(meant.path) if meant is not None else None
-    inside = row is not None and row.path == f"{clause}.{row.name}" and row.kind.name == "flag"
-    return f"write `{clause}({row.name})`" if row is not None and inside else None
-
-
-def spelt_like(name: str, names: Iterable[str]) -> str | None:
-    """The name of some that another is a typo of, or None where no letters are near enough, or two are as near."""
-    ranked = sorted(((_of_letters(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)
+def typo_of(name: str, names: Iterable[str]) -> str | None:
+    """The one name that another is a typo of; None if no letters are near enough, or two are equally near."""
+    ranked = sorted(((_letter_likeness(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)
     near = [one for like, one in ranked if like >= 0.8 and like == ranked[0][0]]
     return near[0] if len(near) == 1 else None
 
 
 def _has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = True) -> bool:
-    """Whether two names that are spelt alike differ by a word: `valid_data` is no misspelt `train_data`.
+    """Whether two similar names differ by a word: `valid_data` is not a typo of `train_data`.
 
-    Without `more` a word that only one of them has is another, too: `accumulation_steps`, `eval_accumulation_steps`.
+    Without `more`, an additional word counts too: `accumulation_steps`, `eval_accumulation_steps`.
     """
     first, second = ("".join(part for part in a if part not in b) for a, b in ((one, other), (other, one)))
     return _matched(first, second) < 0.5 if first and second else not more and one != other
@@ -354,40 +349,44 @@ def _begins(one: str, other: str) -> bool:
 
 
 def choice(row: schema.Setting, text: str) -> str | None:
-    """The choice of a setting that another spelling of it means, or None where nothing is near."""
+    """The choice that another spelling stands for, or None."""
     text = text[:80]
-    said, own = letters(text), words(text)
-    same = spelt(row, text)
+    typed, own = letters(text), words(text)
+    same = known_choice(row, text)
     if same is not None:
-        return same  # `llama-3.1` is `llama3.1`, and not the `llama3` that it begins with
+        return same  # `llama-3.1` is `llama3.1`, not `llama3`
     if own_reason(f"{row.name} {text}") is not None:
         return None
-    inside = {name for name in row.choices if len(name) > 3 and any(c.isdigit() for c in name) and name in said}
+    inside = {name for name in row.choices if len(name) > 3 and any(c.isdigit() for c in name) and name in typed}
     if len(inside) == 1:
         return inside.pop()  # `ds_config_zero3.json`
     best, rank = None, 0.0
     for name, phrase in _choices(row):
-        if another_number(said, letters(phrase)) or another_number(said, letters(name)):
+        if another_number(typed, letters(phrase)) or another_number(typed, letters(name)):
             continue
-        like = 1.0 if said == letters(phrase) else max(of_words(own, words(phrase)), _of_letters(said, letters(phrase)))
+        like = (
+            1.0
+            if typed == letters(phrase)
+            else max(word_likeness(own, words(phrase)), _letter_likeness(typed, letters(phrase)))
+        )
         like += 0.04 * (name == phrase)
         if like >= ENOUGH and like > rank:
             best, rank = name, like
     return best
 
 
-def spelt(row: schema.Setting, text: str) -> str | None:
-    """The choice of a setting that is known under another spelling, or None."""
-    said = letters(text[:80])
-    return next((name for name, phrase in _choices(row) if letters(phrase) == said), None)
+def known_choice(row: schema.Setting, text: str) -> str | None:
+    """The choice with a known other spelling, or None."""
+    typed = letters(text[:80])
+    return next((name for name, phrase in _choices(row) if letters(phrase) == typed), None)
 
 
 @cache
 def _choices(row: schema.Setting) -> tuple[tuple[str, str], ...]:
     """Every spelling of every choice of a setting."""
     out = [(name, name) for name in row.choices]
-    for name, phrases in CHOICES.get(row.path, {}).items():
-        out += [(name, phrase) for phrase in phrases.split("; ")]
+    for name, phrases in tables.choices().get(row.path, {}).items():
+        out += [(name, phrase) for phrase in phrases]
     if row.path == "optimizer":
-        out += [named for stack in stacks.every() for named in stack.optimizers.items()]
+        out += [name_words for stack in stacks.every() for name_words in stack.optimizers.items()]
     return tuple((name, phrase) for name, phrase in out if name in row.choices)

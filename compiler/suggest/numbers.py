@@ -1,7 +1,4 @@
-"""Numbers in forms that the language does not have: `4,096`, `8*16`, `0x2a`, `1 x 4090`, `4bit`.
-
-Loaded only for a spec with such a mistake.
-"""
+"""Numbers in other notations: `4,096`, `8*16`, `0x2a`, `1 x 4090`, `4bit`. Loaded only for such a mistake."""
 
 from __future__ import annotations
 
@@ -9,19 +6,14 @@ import re
 from operator import add, mul, truediv
 
 from xpc.compiler import registry
-from xpc.compiler.suggest import number_words
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 TIMES = re.compile(r"=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
-"""A number of times without a thing behind it: `nodes=2x`."""
+"""A count without a thing after it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
-MACHINES = re.compile(
-    r"(?P<nodes>\d+)[ \t]*(?:nodes?|machines?|hosts?)[ \t]*(?:x|of|with|,|each)?[ \t]*"
-    r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>[\w.-]+)"
-)
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
 PRODUCT = re.compile(
     r"(?<![\w.+-])(?P<one>\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)[ \t]*(?P<sign>\*\*|[*^/+])[ \t]*"
@@ -33,8 +25,8 @@ BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
 LARGEST = 10**12
 
 
-def told(found: Diagnostic) -> Diagnostic:
-    """The finding, with the number in the language's form where one stands in its line."""
+def rewrite_number(found: Diagnostic) -> Diagnostic:
+    """The finding, with the number of its line in the language's form."""
     form = None if found.primary is None else _FORMS.get(found.code)
     if form is None or found.primary is None:
         return found
@@ -48,7 +40,7 @@ def _put(found: Diagnostic, start: int, end: int, form: str, help: str = "") -> 
 
 
 def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """A GPU that begins with a digit, which is no name, or a number of base 16."""
+    """A GPU that begins with a digit, or a hexadecimal number."""
     number = HEX.match(line, at) or HEX.search(line)
     if number is not None:
         return _put(found, start + number.start(), start + number.end(), str(int(number[0], 16)))
@@ -69,17 +61,17 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 
 
 def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """A product, a sum, a quotient or a power, which is written out."""
+    """A product, a sum, a quotient or a power, computed."""
     for match in PRODUCT.finditer(line):
-        value = worked_out(match["one"], match["sign"], match["other"])
+        value = computed(match["one"], match["sign"], match["other"])
         if match.start() <= at < match.end() and value:
             help = f"write `{value}`: a spec has no arithmetic"
             return _put(found, start + match.start(), start + match.end(), value, help)
     return found
 
 
-def worked_out(one: str, sign: str, other: str) -> str:
-    """What comes out, or an empty text where that is no number to type."""
+def computed(one: str, sign: str, other: str) -> str:
+    """The result, or an empty text if it cannot be a value."""
     try:
         first, second = (float(text) if set(text) & set(".e") else int(text) for text in (one, other))
         if sign in ("**", "^") and (first > 1024 or second > 40):
@@ -88,33 +80,6 @@ def worked_out(one: str, sign: str, other: str) -> str:
     except (ArithmeticError, ValueError):
         return ""
     return f"{value:.12g}" if 0 < value <= LARGEST else ""
-
-
-def _incomplete(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """A length of the run in words, or a list without brackets."""
-    said = number_words.BUDGET.search(line)
-    count = number_words.number(said["said"]) if said is not None and said.start("said") == at else None
-    if said is None or count is None:
-        return _commas(found, line, start, at)
-    form = number_words.typed(count)
-    place = start + said.start("said"), start + said.end("said")
-    return _put(found, *place, form, f"write `for {form} {said['unit']}`")
-
-
-def _machines(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """`hardware 4 nodes x 8 x h100-80gb`: the GPUs of one machine, and the machines on a line of their own."""
-    said = MACHINES.search(line)
-    if said is None or said.end() <= at or "hardware" not in line[: said.start()]:
-        return found
-    one, nodes = f"{said['count']} x {said['gpu']}", f"nodes {said['nodes']}"
-    help = f"write `{one}`: the GPUs of one machine, and `{nodes}` on its own line"
-    return _put(found, start + said.start(), start + said.end(), f"{one}\n{nodes}", help)
-
-
-def _valued(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """A value of another form: machines beside GPUs, or a number with commas."""
-    said = _machines(found, line, start, at)
-    return _commas(found, line, start, at) if said is found else said
 
 
 def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
@@ -134,8 +99,7 @@ def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 _FORMS = {
     "XP043": _counted,
     "XP014": _product,
-    "XP020": _incomplete,
+    "XP020": _commas,
     "XP025": _commas,
-    "XP030": _machines,
-    "XP104": _valued,
+    "XP104": _commas,
 }

@@ -1,7 +1,7 @@
-"""Lines of command lines and YAML files that were pasted into a spec: what each option is in the language.
+"""Options of command lines, YAML and JSON that were pasted into a spec, as settings.
 
-The parser stops at `--learning_rate 1e-5` and at `learning_rate: 1e-5`; a dash or a colon is no mistake to speak of.
-Loaded only for a spec with such a mistake.
+The parser stops at the dash of `--learning_rate 1e-5` or at the colon of `learning_rate: 1e-5`; the finding is
+replaced by one for the option. Loaded only for such a mistake.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.values import Wrong
-from xpc.compiler.suggest.data_names import TAKEN, of_a_list, of_a_mixture
+from xpc.compiler.suggest.advisor import Suggestions
 from xpc.compiler.suggest.legal import answer
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
 from xpc.grammar.parse import parse
@@ -29,42 +29,40 @@ YAML = re.compile(
     rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*(?P<one>{VALUE})?[ \t]*(?:#.*)?$", re.M
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
-"""An argument of Python, or a line of TOML or of Hydra: a comma at the end, single quotes, a path without any."""
+"""An argument of Python, or a line of TOML or Hydra: with a final comma, single quotes, or an unquoted path."""
 BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")
 JSON = r"\"[^\"\n]*\"|\[[^\]\n]*\]|[^\s,{}\"]+"
 LINE = re.compile(rf"[ \t]*\"(?P<name>\w+)\":[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*$", re.M)
 ROUNDS = 4
-"""Times that what is said of a text is done and read again."""
+"""How often edits are applied and the text is checked again."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
 MOST = 200
-"""Options of one line that are thought about."""
+"""Options of one line that are rewritten."""
 
 
 @record
 class Option:
-    """An option that was pasted: its place, its name, and its value as the language would spell it."""
+    """A pasted option: its place, its name, and its value in the language's form."""
 
     span: Span
     name: str
     value: str | None
-    typed: str
-    in_data: bool
 
 
 @record
-class Said:
-    """What an option is in the language: a form to type, or why there is none."""
+class Rewritten:
+    """The setting for an option: a form to type, or None; and the help."""
 
     form: str | None
     help: str
 
 
-def told(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The findings, those of pasted options with what to write instead."""
-    return [_told(one) if one.code in CODES and one.primary is not None else one for one in problems]
+def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The findings, with the settings for pasted options."""
+    return [_rewritten(one) if one.code in CODES and one.primary is not None else one for one in problems]
 
 
-def _told(found: Diagnostic) -> Diagnostic:
+def _rewritten(found: Diagnostic) -> Diagnostic:
     assert found.primary is not None
     source, at = found.primary.source, found.primary.span.start
     text = source.text
@@ -83,9 +81,9 @@ def _told(found: Diagnostic) -> Diagnostic:
     if not options:
         return found
     header = "train" in text[start:at].split()
-    said = [_meaning(one, header) for one in options]
-    shown = [one.help + ", without a comma" * (text[at] == "," and one.form is not None) for one in said]
-    edits = tuple(Edit(one.span, what.form) for one, what in zip(options, said) if what.form is not None)
+    rewrites = [_option_rewritten(one, header) for one in options]
+    shown = [one.help + ", without a comma" * (text[at] == "," and one.form is not None) for one in rewrites]
+    edits = tuple(Edit(one.span, rewrite.form) for one, rewrite in zip(options, rewrites) if rewrite.form is not None)
     whole = Span(options[0].span.start, options[-1].span.end)
     return evolve(
         found,
@@ -97,20 +95,22 @@ def _told(found: Diagnostic) -> Diagnostic:
 
 
 def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
-    """The argument that a comma, a quote or a slash stands in: the whole line, or what stands between blanks."""
+    """The `name = value` around a comma, a quote or a slash: the line, or the text between blanks."""
     if text[at : at + 1] not in ("'", "/", ","):
         return None
     first = max(text.rfind(blank, start, at) for blank in " \t\n") + 1
     run = re.compile(r"\S+").match(text, first, end)
     for one, other in ((start, end), (first, end if run is None else run.end())):
         found = KWARG.fullmatch(text, one, other)
-        if found is not None and not re.fullmatch(r"[^\"'\[{].*[,=].*[^,]", found["one"]):  # `4,096` is a number
+        if found is not None and not re.fullmatch(
+            r"[^\"'\[{].*[,=].*[^,]", found["one"]
+        ):  # not a number such as `4,096`
             return found
     return None
 
 
 def _flags(text: str, at: int, end: int) -> list[Option]:
-    """The options from a dash on, to the end of the line."""
+    """The options from a dash to the end of the line."""
     out: list[Option] = []
     while at < end and len(out) < MOST:
         match = FLAG.match(text, at, end)
@@ -140,22 +140,11 @@ def _option(match: re.Match[str], value: str | None) -> Option:
     )
     typed = match["name"]
     name = typed.replace("-", "_") if typed[:1] != '"' and "/" not in typed else typed
-    return Option(Span(start, end), name, None if value is None else spelt(value), typed, _is_in_data(text, start))
+    return Option(Span(start, end), name, None if value is None else as_value(value))
 
 
-def _is_in_data(text: str, at: int) -> bool:
-    """Whether a place is inside of the braces of a `data` block."""
-    closed = 0
-    for brace in re.finditer(r"[{}]", text[:at][::-1]):
-        closed += 1 if brace[0] == "}" else -1
-        if closed < 0:
-            opened = at - brace.end()
-            return text[text.rfind("\n", 0, opened) + 1 : opened].split()[:1] == ["data"]
-    return False
-
-
-def spelt(value: str) -> str:
-    """A value of a command line or of YAML as the language spells it."""
+def as_value(value: str) -> str:
+    """A value of a command line or of YAML in the language's form."""
     if value[:1] == "'":
         value = value[1:-1] if value[1:2] in "{[" or '"' in value else f'"{value[1:-1]}"'
     if value[:1] == "{":
@@ -173,51 +162,41 @@ def spelt(value: str) -> str:
     return f'"{value}"' if '"' not in value and "\\" not in value else value
 
 
-def _meaning(option: Option, header: bool) -> Said:
-    """What an option is in the language; one that begins with `no_` is the opposite of the other."""
+def _option_rewritten(option: Option, header: bool) -> Rewritten:
+    """The setting for an option; `no_NAME` is the opposite of `NAME`."""
     if option.value is None and option.name.startswith("no_"):
-        opposite = meaning_of(f"{option.name[3:]}=false", header)
+        opposite = rewritten(f"{option.name[3:]}=false", header)
         if opposite.form is not None:
             return opposite
-    rows = of_a_mixture(option.typed, option.value)
-    if rows is not None and option.in_data:
-        return Said(rows, f"write `{rows}`: {TAKEN}")
-    if rows is not None:
-        return Said(None, f"write `train MODEL on mix`, and `data mix {{ {rows} }}` below it: {TAKEN}")
-    if (several := of_a_list(option.name, option.value)) is not None:
-        return Said(None, several)
     if option.value is not None and option.value.startswith("{"):
         return _mapping(option, header)
-    return meaning_of(option.name if option.value is None else f"{option.name}={option.value}", header)
+    return rewritten(option.name if option.value is None else f"{option.name}={option.value}", header)
 
 
-def _mapping(option: Option, header: bool) -> Said:
-    """What a mapping of JSON is: each of its names, behind that of the mapping."""
+def _mapping(option: Option, header: bool) -> Rewritten:
+    """The settings for a JSON mapping: each of its names after that of the mapping."""
     inside = re.findall(rf"\"(\w+)\":[ ]*({JSON})", option.value or "")
-    said = [meaning_of(f"{option.name}_{name}={spelt(value)}", header) for name, value in inside]
-    forms = [one.form for one in said if one.form is not None]
-    if not said:
-        return Said(None, f"a setting is written `{option.name} = value`")
-    return Said(forms[0] if len(forms) == len(said) == 1 else None, "; ".join(dict.fromkeys(one.help for one in said)))
+    rewrites = [rewritten(f"{option.name}_{name}={as_value(value)}", header) for name, value in inside]
+    forms = [one.form for one in rewrites if one.form is not None]
+    if not rewrites:
+        return Rewritten(None, f"a setting is written `{option.name} = value`")
+    return Rewritten(
+        forms[0] if len(forms) == len(rewrites) == 1 else None, "; ".join(dict.fromkeys(one.help for one in rewrites))
+    )
 
 
-def meaning_of(typed: str, header: bool) -> Said:
-    """What a text is in the language, by writing it into a spec and doing what is said of that."""
+def rewritten(typed: str, header: bool) -> Rewritten:
+    """The form for a text: it is written into a spec and all edits are applied."""
     before = HEADER if header else BODY
-    text, first = _done(before + typed + "\n")
+    text, first = _apply_advice(before + typed + "\n")
     if text is None:
-        return Said(None, first)
+        return Rewritten(None, first)
     form = text[len(before) :].rstrip("\n")
-    return Said(form, f"write `{form}`")
+    return Rewritten(form, f"write `{form}`")
 
 
-def doing_what_is_said(text: str) -> str | None:
-    """A spec in which nothing is wrong with syntax, names and values once all that is said of it is done, or None."""
-    return (_done(text + "\n")[0] or "").rstrip("\n") or None
-
-
-def _done(text: str) -> tuple[str | None, str]:
-    """A text after what is said of it is done, or None where that is not enough; and what is said first."""
+def _apply_advice(text: str) -> tuple[str | None, str]:
+    """A text after its edits are applied, or None if findings remain; and the first help."""
     first = ""
     for _ in range(ROUNDS):
         found = findings_of(text)
@@ -232,12 +211,12 @@ def _done(text: str) -> tuple[str | None, str]:
 
 
 def findings_of(text: str) -> list[Diagnostic]:
-    """What is wrong with a spec's syntax, its names, or else its values."""
+    """Errors of a spec's syntax, else of its names, else of its values."""
     file, found = parse(Source("pasted.xp", text))
     if found:
         name = text.splitlines()[-1].rpartition(" with ")[2].partition("=")[0]
         return [evolve(one, help=f"a setting is written `{name} = value`", edits=()) for one in found]
-    written = expand(file)
+    written = expand(file, advisor=Suggestions)
     if written.problems:
         return [*written.problems]
     values = (

@@ -1,7 +1,7 @@
-"""Models, datasets and GPUs that a name most likely means. Loaded only for a name that the registry lacks.
+"""Guess the model, dataset or GPU for a name that the registry lacks.
 
-A name is read as words and sizes: `llama3.1-8b-it` is llama, 3.1, 8b, for chats. Only what has the same sizes is ever
-offered, and a model for chats never for a base model.
+A name is parsed into words and sizes: `llama3.1-8b-it` is llama, 3.1, 8b, for chat. Suggestions have the same sizes,
+and a chat model is never suggested for a base model.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from xpc.grammar.tree import Ref
 PART = re.compile(r"\d+(?:\.\d+)?(?:x\d+)?(?:[bmk](?![a-z]))?|[a-z]+|\d+")
 CHAT = ("instruct", "chat", "it", "instruction", "inst")
 BASE = ("base", "pretrained", "pt", "foundation")
-SILENT = ("hf", "meta", "google", "microsoft", "facebook", "fp16", "bf16", "model", "unsloth", "the", "dataset")
+IGNORED = ("hf", "meta", "google", "microsoft", "facebook", "fp16", "bf16", "model", "unsloth", "the", "dataset")
 MOST = 4
 
 
 @record
 class Guess:
-    """What a name may mean, the likeliest first. `certain` says that it is the first and no other."""
+    """Candidates for a name, the likeliest first; `certain` if there is only one."""
 
     names: tuple[str, ...]
     certain: bool = False
 
 
 @record
-class Read:
-    """A name taken apart: its words and sizes, and whether it says that it is for `chat`, a `base`, or neither."""
+class ParsedName:
+    """A parsed name: its words and sizes, and `kind`: `chat`, `base` or empty."""
 
     parts: tuple[str, ...]
     kind: str
     letters: str
 
 
-def _read(name: str, words: frozenset[str] = frozenset()) -> Read:
-    """A name taken apart. A word that is none of `words` is read as the one that it is a typo of."""
+def _parsed(name: str, words: frozenset[str] = frozenset()) -> ParsedName:
+    """Parse a name. Words that are not in `words` are corrected to the one they are a typo of."""
     kind, parts = "", []
     for part in PART.findall(name.lower().replace("_", "-")):
         word = part
-        if words and part.isalpha() and len(part) > 3 and part not in (*words, *CHAT, *BASE, *SILENT):
+        if words and part.isalpha() and len(part) > 3 and part not in (*words, *CHAT, *BASE, *IGNORED):
             word = _word(part, words) or part
         if word in CHAT:
             kind = "chat"
         elif word in BASE:
             kind = "base"
-        elif word not in SILENT:
+        elif word not in IGNORED:
             parts.append(word.replace(".", "") if word[0].isdigit() else word)
-    return Read(tuple(parts), kind, "".join(parts))
+    return ParsedName(tuple(parts), kind, "".join(parts))
 
 
 def _word(part: str, words: frozenset[str]) -> str | None:
@@ -68,79 +68,69 @@ def _words(names: Iterable[str]) -> frozenset[str]:
 
 
 def model(name: str) -> Guess:
-    """The models that a name may mean."""
+    """The models that a name may stand for."""
     names = registry.model_names()
     words = _words(names)
-    said, known = _read(name[:80], words), {one: _read(one) for one in names}
-    plain = _read(name[:80])
+    parsed, known = _parsed(name[:80], words), {one: _parsed(one) for one in names}
+    plain = _parsed(name[:80])
     if any(one.letters == plain.letters for one in known.values()):
-        said = plain
-    same = [one for one in names if known[one].letters == said.letters]
+        parsed = plain
+    same = [one for one in names if known[one].letters == parsed.letters]
     kinds = {known[one].kind for one in same}
-    exact = [one for one in same if known[one].kind == said.kind]
-    if not exact and said.kind == "base" and "" in kinds:
+    exact = [one for one in same if known[one].kind == parsed.kind]
+    if not exact and parsed.kind == "base" and "" in kinds:
         exact = [one for one in same if not known[one].kind]
     if exact:
         return Guess((exact[0],), certain=len(exact) == 1)
     if same:
         return Guess(tuple(same[:MOST]))
-    more = [one for one in names if _holds(known[one], said)]
+    more = [one for one in names if _has_all_parts(known[one], parsed)]
     if not more and name[-1:].isdigit():
         return model(name + "b")  # `qwen2.5-3`
-    kept = [one for one in more if known[one].kind == said.kind] or more
-    same = [one for one in kept if known[one].kind == said.kind and Counter(known[one].parts) == Counter(said.parts)]
+    kept = [one for one in more if known[one].kind == parsed.kind] or more
+    same = [
+        one for one in kept if known[one].kind == parsed.kind and Counter(known[one].parts) == Counter(parsed.parts)
+    ]
     if len(same) == 1:  # in another order: `mistral-v0.3-7b`
         return Guess((same[0],), certain=True)
     return Guess(tuple(sorted(kept, key=lambda one: (len(known[one].parts), one))[:MOST]))
 
 
 def dataset(name: str) -> Guess:
-    """The datasets that a name may mean."""
+    """The datasets that a name may stand for."""
     names = registry.dataset_names()
-    said, known = _read(name[:80], _words(names)), {one: _read(one) for one in names}
-    plain = _read(name[:80])
+    parsed, known = _parsed(name[:80], _words(names)), {one: _parsed(one) for one in names}
+    plain = _parsed(name[:80])
     exact = [one for one in names if known[one].letters == plain.letters] or [
-        one for one in names if known[one].letters == said.letters
+        one for one in names if known[one].letters == parsed.letters
     ]
     if exact:
         return Guess((exact[0],), certain=len(exact) == 1)
-    more = [one for one in names if _holds(known[one], said)]
+    more = [one for one in names if _has_all_parts(known[one], parsed)]
     return Guess(tuple(sorted(more, key=lambda one: (len(known[one].parts), one))[:MOST]))
 
 
-def _holds(known: Read, said: Read) -> bool:
-    """Whether a name has every word and size that was said, the first one first."""
-    first = bool(said.parts) and (known.parts[:1] == said.parts[:1] or len(said.parts) > 1)
-    return first and not Counter(said.parts) - Counter(known.parts)
+def _has_all_parts(known: ParsedName, parsed: ParsedName) -> bool:
+    """Whether a known name has every word and size of the parsed one, and the same first part."""
+    first = bool(parsed.parts) and (known.parts[:1] == parsed.parts[:1] or len(parsed.parts) > 1)
+    return first and not Counter(parsed.parts) - Counter(known.parts)
 
 
 def gpu(name: str) -> tuple[Guess, str]:
-    """The GPUs that a name may mean, and what to say where there is none."""
-    from xpc.compiler.registry import provider_names as shops
+    """The GPUs that a name may stand for, and the help if there are none."""
+    from xpc.compiler.registry import provider_names as provider_names
 
-    found = shops.fitting(name) or shops.of_model(name)
+    found = provider_names.fitting(name) or provider_names.of_model(name)
     if found:
-        return Guess(tuple(found[:MOST]), certain=shops.certain(name) is not None), ""
-    if shops.of_another_maker(name):
+        return Guess(tuple(found[:MOST]), certain=provider_names.certain(name) is not None), ""
+    if provider_names.of_another_maker(name):
         return Guess(()), "the stack computes on NVIDIA's GPUs by CUDA, or on processors with `hardware cpu`"
-    near = [one for one in registry.gpu_names() if _is_typo(name.lower(), one)]
-    if near:
-        return Guess(tuple(near[:MOST]), certain=len(near) == 1), ""
     numbers = re.findall(r"\d{3,}", name)
     like = [one for one in registry.gpu_names() if numbers and numbers[0] in re.findall(r"\d+", one)]
     if like:
-        called = [one for one in like if one.partition("-")[0] in name.lower()]  # h100s is no a100
+        called = [one for one in like if one.partition("-")[0] in name.lower()]  # `h100s` is not an A100
         return Guess(tuple((called or like)[:MOST])), ""
     return Guess(()), "it is not a GPU of the registry, of which `xpc explain hardware` has the list"
-
-
-def _is_typo(name: str, known: str) -> bool:
-    """Whether two letters changed places, or letters of the unit are wrong: never where the model is another."""
-    one, other = (sorted(c for c in part if c.isalnum()) for part in (name, known))
-    if one == other:
-        return True
-    head, number, _ = known.rpartition(re.findall(r"\d+", known)[-1])
-    return known.endswith("gb") and "-" in head and bool(re.fullmatch(re.escape(head + number) + "[gbi]{1,4}", name))
 
 
 def either(names: Iterable[str]) -> str:
@@ -150,7 +140,7 @@ def either(names: Iterable[str]) -> str:
 
 
 def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:
-    """The finding for a GPU that the registry lacks, with those that may be meant."""
+    """The finding for an unknown GPU, with candidates."""
     guess, why = gpu(node.name)
     near = guess.names[0] if guess.certain else ""
     place = None if label is None else Label(label.source, node.span, f"did you mean `{near}`?" if near else "")
@@ -164,14 +154,14 @@ def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:
 
 
 def unknown_model(node: Ref, label: Label) -> Diagnostic:
-    """The finding for a model that the registry lacks, with those that may be meant."""
+    """The finding for an unknown model, with candidates."""
     name = node.name[:80]
     message = f"`{name}` is not a model of the registry"
     return _unknown("XP108", message, node, label, model(name), f"org/{name}", "folder")
 
 
 def unknown_dataset(node: Ref, label: Label) -> Diagnostic:
-    """The finding for a dataset that the registry lacks, with those that may be meant."""
+    """The finding for an unknown dataset, with candidates."""
     name = node.name[:80]
     message = f"`{name}` is neither a dataset of the registry nor a `data` block"
     return _unknown("XP110", message, node, label, dataset(name), "org/name", "file")
@@ -195,7 +185,7 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
 
 
 def unquoted(name: str, label: Label, code: str, kind: str) -> Diagnostic:
-    """The finding for a path without quotes. A folder may stand beside a hub id of its name, which is a warning."""
+    """The finding for a path without quotes; a warning for a folder, since a hub id may have the same name."""
     there = f"and a {kind} of that name is here" if kind else "and ends like a file"
     return evolve(
         report(

@@ -1,45 +1,48 @@
-"""What the sentence or `eval` says and was written elsewhere: the model, the data, the run's length."""
+"""Things that belong to the first line of a spec or to `eval`: the model, the data, the length of the run."""
 
 from __future__ import annotations
 
 import re
 
 from xpc.compiler import registry
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.meaning import Meaning, words
-from xpc.compiler.suggest.typed_form import Said, value_of
+from xpc.compiler.suggest.typed_form import value_of
 from xpc.grammar.tree import String
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
-"""What others write before the name of the model, in a block of the model."""
+"""Keywords for the name of the model, in a block of the model."""
 EVALUATED = (
     "validation", "valid", "val", "test", "eval", "dev", "validation_file", "test_file", "eval_file", "eval_path",
     "validation_path", "val_path", "val_file",
 )  # fmt: skip
-"""What others write before the rows to evaluate on, in a block of the data."""
+"""Keywords for rows to evaluate on, in a block of the data."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")
 FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
 
 
-def sentence(said: Said, meant: Meaning, row: Setting | None) -> str:
-    """What is no setting of a block: the header's words, a source's settings, the base."""
+def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
+    """The form for what is not a setting of a block: the first line, a source's setting, the base."""
     if row is not None:
-        return f"for {value_of(row, said)} {row.name}"
-    if meant.path.startswith("data."):
-        name = meant.path.rpartition(".")[2]
-        return f"SOURCE({name}={said.typed if name == 'take' and said.typed else '...'})"
-    if meant.path == "train":
-        of_data = not {"dataset", "datasets", "data", "file"}.isdisjoint(words(said.name))
-        return f"train MODEL on {_named(said, 'DATA')}" if of_data else f"train {_named(said, 'MODEL')} on DATA"
-    return {"extends": 'extends "base.xp"'}.get(meant.path, meant.path)
+        return f"for {value_of(row, unknown)} {row.name}"
+    if guess.path.startswith("data."):
+        name = guess.path.rpartition(".")[2]
+        return f"SOURCE({name}={unknown.typed if name == 'take' and unknown.typed else '...'})"
+    if guess.path == "train":
+        data_advice = not {"dataset", "datasets", "data", "file"}.isdisjoint(words(unknown.name))
+        return (
+            f"train MODEL on {_named(unknown, 'DATA')}" if data_advice else f"train {_named(unknown, 'MODEL')} on DATA"
+        )
+    return {"extends": 'extends "base.xp"'}.get(guess.path, guess.path)
 
 
-def _named(said: Said, nothing: str) -> str:
-    """A model or data as the sentence names it: `org/name` and registered names without quotes, files with them."""
-    text = (said.typed or "").strip('"')
+def _named(unknown: UnknownName, nothing: str) -> str:
+    """A model or dataset as the first line names it: files with quotes, other names without."""
+    text = (unknown.typed or "").strip('"')
     if not text or text[:1] in "[{":
         return nothing
-    if FILES.fullmatch(text) or said.name in ("path", "dir", "folder"):
+    if FILES.fullmatch(text) or unknown.name in ("path", "dir", "folder"):
         return f'"{text}"'
     known = registry.find_model(text) is not None or registry.find_dataset(text) is not None
     return text if known or REPOSITORY.fullmatch(text) else f'"{text}"'
@@ -50,38 +53,38 @@ DATA_WORDS = frozenset(("data", "dataset", "datasets", "corpus", "mixer", "mixtu
 MODEL_WORDS = frozenset(
     ("model", "pretrain", "pretrained", "base", "checkpoint", "llm", "backbone", "policy", "student")
 )
-OF_OTHERS = frozenset(
+OTHER_ROLES = frozenset(
     ("eval", "reward", "critic", "reference", "teacher", "tokenizer", "processor", "hub", "draft", "judge", "adapter",
      "template", "save", "output", "resume", "log")
 )  # fmt: skip
-"""Words of models, data and folders that are not what the sentence names."""
+"""Words for models, data and folders that the first line does not name."""
 
 
-def held_out(said: Said) -> str | None:
-    """The share to evaluate on, where a split is given by its parts: `split = "98,2"` holds out 2 %."""
-    text = (said.typed or "").strip('"')
-    if "split" not in words(said.name) or not PARTS.fullmatch(text):
+def holdout_share(unknown: UnknownName) -> str | None:
+    """The share to evaluate on for a split given by its parts: `split = "98,2"` holds out 2 %."""
+    text = (unknown.typed or "").strip('"')
+    if "split" not in words(unknown.name) or not PARTS.fullmatch(text):
         return None
     parts = [float(part) for part in text.split(",")]
     share = 100 * parts[1] / sum(parts) if sum(parts) else 0.0
     return f"holdout={share:.4g}%" if 0 < share < 100 else None
 
 
-def named_by_value(said: Said) -> str | None:
-    """The sentence that names a model or data, where a name has a word for one and its value is one; else None."""
-    text, named = (said.typed or "").strip('"'), frozenset(words(said.name))
+def named_by_value(unknown: UnknownName) -> str | None:
+    """The first line for a name with a word for model or data and such a value; else None."""
+    text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))
     known = registry.find_model(text) is not None or registry.find_dataset(text) is not None
-    if not named.isdisjoint(OF_OTHERS) or not (known or REPOSITORY.fullmatch(text) or FILES.fullmatch(text)):
+    if not named.isdisjoint(OTHER_ROLES) or not (known or REPOSITORY.fullmatch(text) or FILES.fullmatch(text)):
         return None
     if not named.isdisjoint(DATA_WORDS):
-        return f"train MODEL on {_named(said, 'DATA')}"
-    return None if named.isdisjoint(MODEL_WORDS) else f"train {_named(said, 'MODEL')} on DATA"
+        return f"train MODEL on {_named(unknown, 'DATA')}"
+    return None if named.isdisjoint(MODEL_WORDS) else f"train {_named(unknown, 'MODEL')} on DATA"
 
 
-def named_outside(said: Said, clause: str) -> str | None:
-    """What to write for the model in a block of the model, or rows to evaluate on in one of the data; else None."""
-    if clause == "data" and said.name in EVALUATED and isinstance(said.node, String):
-        return f"write `eval(data={said.typed})` outside of `data`"
-    if clause == "model" and said.name in MODELS and said.typed:
-        return f"write `train {_named(said, 'MODEL')} on DATA`: the sentence names the model"
+def named_outside(unknown: UnknownName, clause: str) -> str | None:
+    """What to write for a model in a block of the model, or for evaluation rows in one of the data; else None."""
+    if clause == "data" and unknown.name in EVALUATED and isinstance(unknown.node, String):
+        return f"write `eval(data={unknown.typed})` outside of `data`"
+    if clause == "model" and unknown.name in MODELS and unknown.typed:
+        return f"write `train {_named(unknown, 'MODEL')} on DATA`: the sentence names the model"
     return None

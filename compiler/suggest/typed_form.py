@@ -1,74 +1,62 @@
-"""A setting as somebody may type it, with the value that stood behind another name."""
+"""Settings as they may be typed, with a value that was written for another name."""
 
 from __future__ import annotations
 
 from xpc.compiler import registry
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import Wrong
+from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.legal import answer
-from xpc.compiler.suggest.meaning import choice
-from xpc.grammar.diagnostic import Label
-from xpc.grammar.record import record
+from xpc.compiler.suggest.meaning import Meaning, choice
 from xpc.grammar.tree import Count, Number, Value
 
 
-@record
-class Said:
-    """A name where it stands: in a clause (None: after `with`, `header`, or in the body), with a value or without."""
-
-    name: str
-    clause: str | None
-    node: Value | None
-    typed: str | None
-    label: Label
-    header: bool = False
+def value_of(row: Setting, unknown: UnknownName) -> str:
+    """A legal value of a setting: the intended one, or an example."""
+    return intended_value(row, unknown) or example(row)
 
 
-def value_of(row: Setting, said: Said) -> str:
-    """A legal value of a setting: the one that was meant, or an example."""
-    return meant_value(row, said) or example(row)
+def intended_value(row: Setting, unknown: UnknownName) -> str | None:
+    """The typed value if it is legal, or the same in the language's form, or None."""
+    from xpc.compiler.suggest.converted_values import converted
 
-
-def meant_value(row: Setting, said: Said) -> str | None:
-    """The value that was typed where it is legal, the same in the language's form, or None."""
-    from xpc.compiler.suggest.converted_values import reworded
-
-    node, text = said.node, (said.typed or "").strip('"')
+    node, text = unknown.node, (unknown.typed or "").strip('"')
     if node is None or row.kind is BLOCK:
         return None
     if row.path == "hardware":
         return _machines(node, text)
-    value = reworded(row, said.name, node, said.typed or "")
+    value = converted(row, unknown.name, node, unknown.typed or "")
     if value is not None or row.kind.name in ("weighted", "every"):
         return value
-    found = convert(row, Item(row.path, node, said.label))
+    found = convert(row, Item(row.path, node, unknown.label))
     if not isinstance(found, Wrong):
-        return said.typed
+        return unknown.typed
     if row.choices:
         yes = text.lower() in ("true", "1", "yes")
         if yes and row.alone:
             return row.alone
-        alone = None if yes or text.isdigit() else choice(row, text)  # `zero_stage=2`: a number says it with its name
-        return alone or choice(row, f"{said.name} {text}")
+        alone = None if yes or text.isdigit() else choice(row, text)  # `zero_stage=2`: read the number with its name
+        return alone or choice(row, f"{unknown.name} {text}")
     edits = answer(found).edits
     return edits[0].text if edits else None
 
 
 def _machines(node: Value, text: str) -> str | None:
-    """What `hardware` takes: a count of the default GPU for a bare number, or what was typed."""
+    """The value of `hardware`: a bare number counts default GPUs."""
     if isinstance(node, Number):
         return f"{node.value} x h100-80gb" if isinstance(node.value, int) and 0 < node.value <= 1024 else None
     known = isinstance(node, Count) or text == "cpu" or registry.find_gpu(text) is not None
     return text if known else None
 
 
-def written(row: Setting, said: Said) -> str:
-    """A setting with the value that was typed, or the nearest legal one, as it may be typed outside of a clause."""
-    return typed(row, None if said.node is None and row.kind is FLAG else value_of(row, said))
+def written(row: Setting, unknown: UnknownName) -> str:
+    """A setting with the typed value, or an example, as it may be typed outside of a clause."""
+    return typed(row, None if unknown.node is None and row.kind is FLAG else value_of(row, unknown))
 
 
 def typed(row: Setting, value: str | None) -> str:
@@ -84,3 +72,24 @@ def typed(row: Setting, value: str | None) -> str:
     for part in reversed(outer):
         form = f"{part}({form})"
     return form.partition("(")[2][:-1] if len(outer) > 1 else form
+
+
+def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | None:
+    """The value to write: the one that the name decides, or the typed one in the language's form.
+
+    Without a typed value, an example. None if the typed value is impossible.
+    """
+    if guess.value == "!":
+        return "true" if (unknown.typed or "").lower() in ("false", "no", "off") else "false"
+    text = (unknown.typed or "").strip('"').lower()
+    if guess.value and row.choices and text in NO:
+        return "none" if "none" in row.choices else None
+    if guess.value and (unknown.node is None or not row.choices or text in (*YES, "auto")):
+        return guess.value
+    if guess.value and row.kind is not FLAG:  # the value takes precedence over the name
+        return choice(row, text)
+    if guess.value:
+        return guess.value
+    if unknown.node is None:
+        return None if row.kind is FLAG else example(row)
+    return intended_value(row, unknown)

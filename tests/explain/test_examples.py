@@ -12,7 +12,7 @@ from xpc.compiler.explain.texts import explain
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting
 from xpc.compiler.pipeline import check_text
-from xpc.compiler.suggest.example_lines import LINES
+from xpc.compiler.suggest.tables import examples
 from xpc.grammar.diagnostic import ERROR
 
 ROWS = [row for row in TABLE if example(row)]
@@ -58,13 +58,13 @@ def test_an_example_is_legal_and_writes_its_setting(row: Setting, place: Path) -
         text = f"train {trains}\n{text}"
     checked = check_text(text.encode(), "t.xp", Workspace(str(place), allow_oom=True))
     wrong = [f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR]
-    assert not wrong, f"give {row.path} a line in compiler/suggest/example_lines.py, and its data in TRAINS: {wrong}"
+    assert not wrong, f"give {row.path} a line in compiler/suggest/examples.toml, and its data in TRAINS: {wrong}"
     assert checked.spec is not None
     assert checked.members if row.path == "sweep" else checked.spec.written(row.path)
 
 
 def test_no_example_is_of_a_setting_that_is_gone() -> None:
-    assert set(LINES) <= set(BY_PATH)
+    assert set(examples()) <= set(BY_PATH)
     assert len(ROWS) > len(TABLE) - 5
 
 

@@ -59,7 +59,7 @@ def test_a_count_and_a_share_stay_what_they_are(form, path, value, meant):
 @pytest.mark.parametrize(
     ("value", "readings"),
     [
-        ("1.0", ("`take = 1` for one row", "`take = 100%` for all of them")),
+        ("1.0", ("`take = 1`", "`take = 100%` for a share of the rows")),
         ("0.001", ("`take = 0.1%` for a share", "`take = 1`")),
     ],
 )

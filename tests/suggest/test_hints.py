@@ -231,7 +231,6 @@ def test_a_gpu_in_the_plural_is_not_another_one_with_its_number() -> None:
         ("hardware {\n  gpu = a100-80gb\n  gpus = 8\n  nodes = 2\n}", "hardware 8 x a100-80gb\nnodes 2"),
         ("early_stopping {\n  patience = 3\n}", "eval(patience=3)"),
         ("peft {\n  r = 16\n  lora_alpha = 32\n}", "lora(rank=16, alpha=32)"),
-        ("peft {\n  type = lora\n  r = 16\n}", "lora(rank=16)"),
         ('lora {\n  adapter = "out/first"\n}', "from"),
         ("qlora(r=16)", "rank"),
         ("oft {\n  bock_size = 32\n}", "block_size"),

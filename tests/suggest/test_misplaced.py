@@ -12,10 +12,10 @@ import zlib
 import pytest
 
 from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.suggest.example import example
-from xpc.compiler.suggest.misplaced import misnamed
-from xpc.compiler.suggest.typed_form import Said
+from xpc.compiler.suggest.misplaced import unknown_name
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source, Span
@@ -46,12 +46,12 @@ def valued(name: str) -> str:
     return "true" if rows[0] is None or rows[0].kind in (FLAG, BLOCK) else example(rows[0])
 
 
-def typed_name(name: str, clause: str | None) -> Said:
+def typed_name(name: str, clause: str | None) -> UnknownName:
     value = valued(name)
     file, problems = parse(Source("t.xp", f"train qwen2.5-3b on alpaca\nprobe = {value}\n"))
     assert not problems, (name, value)
     (node,) = [one.value for one in file.statements]
-    return Said(name, clause, node, value, Label(Source("t.xp", name), Span(0, len(name))))
+    return UnknownName(name, clause, node, value, Label(Source("t.xp", name), Span(0, len(name))))
 
 
 def stands(name: str, clause: str | None) -> bool:
@@ -63,7 +63,7 @@ def stands(name: str, clause: str | None) -> bool:
 
 def first_suggestion(name: str, clause: str | None) -> str:
     """The first thing that is told for a name."""
-    found = misnamed(typed_name(name, clause))
+    found = unknown_name(typed_name(name, clause))
     first = re.search(r"`([^`]*)`", found.help.partition("write ")[2]) if "write " in found.help else None
     return first[1] if first else found.help
 
@@ -107,4 +107,4 @@ def test_a_setting_in_any_wrong_clause_is_told_its_own(clause):
     ],
 )
 def test_what_was_told_wrongly(clause, name, words):
-    assert words in misnamed(typed_name(name, clause)).help
+    assert words in unknown_name(typed_name(name, clause)).help

@@ -1,7 +1,7 @@
-"""The training methods, one file each. Whatever differs between methods is a field of their record.
+"""The training methods, one file each. Every difference between methods is a field of their record.
 
-To add one: its file here and its name in METHODS, what its trainer is called in each stack's policy, and the runtime's
-feature where the trainer needs one.
+To add one: its file here and its name in METHODS, the name of its trainer in each stack's policy, and a runtime
+feature if the trainer needs one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a training method states about itself. Each file beside this one holds the record of one method."""
+"""The record of a training method. Each other file of this folder has one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from xpc.compiler.stacks import Json
 from xpc.grammar.record import field, record
 
 Get = Callable[["Path"], object]
-"""Reads the value of a setting by its path; None where it has none."""
+"""Returns the value of a setting by its path, or None."""
 
 
 def none(get: Get) -> int:
-    """The method keeps nothing beside the model that it trains."""
+    """No copies of the model besides the trained one."""
     return 0
 
 
@@ -21,19 +21,17 @@ def none(get: Get) -> int:
 class Method:
     """One training method.
 
-    `shapes` are the shapes of rows that it trains on, the usual one first (compiler/data/shapes.py has their columns).
-    `reads` are the paths of settings that it shares with other methods, `settings` the rows of the table that are its
-    own. `sequences` is how many sequences of one sample a step computes at once; `counts` is what a batch counts.
-    `generates`: the model writes its own completions while it trains. `grouped`: the completions of one prompt are
-    compared with each other, so that a batch holds whole groups. `scores`: what is trained gives a score, and no
-    tokens. `scores_twice`: what the model wrote is scored before the step, too. `weighs_losses`: several losses, each
-    with a weight. `cuts_rows`, where the rows of a dataset are longer
-    than a sequence: "counted" (the run counts them), "uncounted", or "dropped". `defaults` are values of settings that
-    are the same on every stack, where the classes of the stacks differ; `arguments` are those that no setting decides,
-    stated where a class has them. `references` counts the frozen copies of the trained model that a process keeps.
-    `aliases` are the names that other tools and papers use for it. `head` says who makes logits of hidden states:
-    "fused" (a head that trl 1.16 puts in the model's place), "weight" (the trainer, from the head's weight), or "model"
-    (the model's own).
+    `shapes` are the shapes of its rows, the usual one first (compiler/data/shapes.py has their columns). `reads` are
+    paths of settings that it shares with other methods, `settings` its own rows of the table. `sequences` is the
+    number of sequences that a step computes for one sample; `counts` names what a batch counts. `generates`: the model
+    writes completions while it trains. `grouped`: completions of one prompt are compared, so a batch has whole groups.
+    `scores`: the model returns a score, not tokens. `scores_twice`: completions are also scored before the step.
+    `weighs_losses`: several losses, each with a weight. `cuts_rows`, for rows longer than a sequence: "counted" (the
+    run counts them), "uncounted", or "dropped". `defaults` are values that are the same on every stack although the
+    classes differ; `arguments` are those that no setting decides, stated if a class has them. `references` counts the
+    frozen copies of the trained model in a process. `aliases` are names in other tools and papers. `head` says what
+    computes logits from hidden states: "fused" (a head that trl 1.16 puts into the model), "weight" (the trainer, with
+    the head's weight), or "model".
     """
 
     name: str
@@ -57,10 +55,10 @@ class Method:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Every setting that some methods read and others do not, and that this one does."""
+        """The method-specific settings that this method reads."""
         return (*self.reads, *(row.path for row in self.settings))
 
 
 def generates_itself(method: Method, get: Get) -> bool:
-    """Whether the trainer generates with the model that it trains, and not with vLLM or from a file."""
+    """Whether the trainer generates with the trained model, not with vLLM or from a file."""
     return method.generates and get("method.vllm") is not True and get("method.lmbda") != 0

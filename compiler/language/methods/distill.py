@@ -15,9 +15,9 @@ DISTILL = Method(
         "method.top_k", "method.min_p", "method.repetition_penalty", "method.log_completions",
     ),
     (
-        Setting("method.teacher", k.MODEL, "model that is learned from", args=("teacher_model_name_or_path",),
+        Setting("method.teacher", k.MODEL, "model to learn from", args=("teacher_model_name_or_path",),
                 methods=("distill",), inner=True),
-        Setting("method.teacher_dtype", k.CHOICE, "dtype that the teacher is loaded in; unset, as the model",
+        Setting("method.teacher_dtype", k.CHOICE, "dtype of the loaded teacher; default is the model's",
                 choices=("fp32", "bf16", "fp16"), bare=False, methods=("distill",), inner=True),
         Setting("method.lmbda", k.REAL, "share of the batches whose completions the model writes itself; the others "
                 "are the completions of the rows (trl-0.18)", low=0, high=1, default=1.0, args=("lmbda",),

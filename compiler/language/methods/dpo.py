@@ -8,7 +8,7 @@ from xpc.compiler.language.setting import Setting
 
 
 def references(get: Get) -> int:
-    """A frozen copy, unless its log-probabilities are computed beforehand or a uniform one stands in for it."""
+    """One frozen copy, unless its log-probabilities are precomputed or the reference is uniform."""
     return int(not (get("method.precompute") or get("method.reference_free")))
 
 
@@ -23,9 +23,9 @@ DPO = Method(
         "memory.offload_activations",
     ),
     (
-        Setting("method.label_smoothing", k.REAL, "share of the preferences that are taken to be flipped", low=0,
+        Setting("method.label_smoothing", k.REAL, "assumed share of flipped preferences", low=0,
                 high=1, args=("label_smoothing",), methods=("dpo",), inner=True),
-        Setting("method.rpo", k.REAL, "weight of the chosen answer's likelihood beside the loss (trl-0.18; else "
+        Setting("method.rpo", k.REAL, "weight of an additional likelihood loss on the chosen answer (trl-0.18; else "
                 "`loss = [sigmoid, sft]`)", low=0, args=("rpo_alpha",), methods=("dpo",), inner=True),
         Setting("method.reference_free", k.FLAG, "compare with a uniform reference instead of the model (trl-0.18)",
                 args=("reference_free",), methods=("dpo",), inner=True),

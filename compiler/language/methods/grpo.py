@@ -17,7 +17,7 @@ REINFORCEMENT: tuple[Path, ...] = (
 
 
 def references(get: Get) -> int:
-    """A frozen copy where the distance to it is punished."""
+    """One frozen copy if the distance to it is penalized."""
     return int(bool(get("method.beta")))
 
 

@@ -1,4 +1,4 @@
-"""Kahneman-Tversky optimization: answers that are good or bad, each by itself."""
+"""Kahneman-Tversky optimization: single answers that are good or bad."""
 
 from __future__ import annotations
 

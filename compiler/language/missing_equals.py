@@ -1,6 +1,6 @@
-"""Settings of a clause whose value stands behind them without `=`: `save "out" every 100 steps`.
+"""Settings of a clause with their value but without `=`: `save "out" every 100 steps`.
 
-Loaded only where a setting's name has something behind it.
+Loaded only if something follows a setting's name.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Operand = Setting | Clause | Value
 
 @record
 class Paired:
-    """A setting's name and its value, as they stand, and how they are written."""
+    """A setting's name and its value: their place, and the correct form."""
 
     span: Span
     form: str
 
 
-def parted(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[Paired]]:
-    """A clause's items without such settings, and these."""
+def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[Paired]]:
+    """The other items of a clause, and such settings."""
     kept: list[Operand] = []
     found: list[Paired] = []
     at = 0
@@ -41,14 +41,14 @@ def parted(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operan
         unit = body[at + 1] if at + 1 < len(body) else None
         at += 1
         if isinstance(unit, Ref) and units.is_unit(unit.name):
-            end, typed, at = unit.span.end, units.one_word(row.name, typed, unit.name) or typed, at + 1
+            end, typed, at = unit.span.end, units.as_value(row.name, typed, unit.name) or typed, at + 1
         found.append(Paired(Span(node.span.start, end), f"{row.name}={typed}"))
     return kept, found
 
 
 @record
-class Behind:
-    """What is said of a word behind a setting: `every=10 steps`, `packing off`."""
+class ExtraWord:
+    """The finding for a name after a number or a switch, or None if it is something else."""
 
     span: Span
     message: str
@@ -59,22 +59,22 @@ class Behind:
 OFF = ("off", "no", "none", "false", "disabled")
 
 
-def behind(last: Operand, node: Ref, text: str) -> Behind | None:
+def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
     """The finding for a name behind a setting of a number or behind a switch, or None where it means nothing there."""
     if isinstance(last, Setting) and units.is_unit(node.name):
         count = text[last.value.span.start : last.value.span.end]
-        value = units.one_word(last.name.text, count, node.name)
+        value = units.as_value(last.name.text, count, node.name)
         span = Span(last.value.span.start, node.span.end)
-        return Behind(span, units.message(count, node.name), units.remedy(value), value)
+        return ExtraWord(span, units.message(count, node.name), units.remedy(value), value)
     if not isinstance(last, Ref) or not last.is_name or not _is_switch(last.name, node.name):
         return None
     form = f"{last.name}=false" if node.name in OFF else last.name
     message = f"`{last.name}` is a switch: alone it is on, and `{last.name}=false` is off"
-    return Behind(Span(last.span.start, node.span.end), message, f"write `{form}`", form)
+    return ExtraWord(Span(last.span.start, node.span.end), message, f"write `{form}`", form)
 
 
 def _is_switch(name: str, word: str) -> bool:
-    """Whether a word behind a name switches it on or off; `lora false` is legal as it is."""
+    """Whether a word switches the name before it on or off; `lora false` is legal."""
     row = schema.BY_PATH.get(name)
     if row is not None or name in schema.CLAUSES or name in ("qlora", "oft"):
         return (name in schema.ADAPTERS or (row is not None and row.kind is FLAG)) and word not in ("true", "false")
@@ -84,10 +84,10 @@ def _is_switch(name: str, word: str) -> bool:
 WHEN = {"epochs": "epoch", "steps": "100"} | dict.fromkeys(("true", "yes", "on", "epoch"), "epoch")
 WHEN |= dict.fromkeys(("false", "no", "off", "none", "never"), "never")
 NUMBERED = {"eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "batch": "gbs"}
-"""What a number alone says in a clause."""
+"""The setting that a single word or number stands for: `eval epoch`, `lora 16`; or an empty text."""
 
 
-def one_word(clause: str, typed: str) -> str:
+def implied_setting(clause: str, typed: str) -> str:
     """The setting that a word or a number alone says in a clause: `eval epoch`, `lora 16`; or an empty text."""
     count = typed.removesuffix("%") if NUMBERED.get(clause) == "every" else typed
     if clause in NUMBERED and count.isdigit() and int(count):

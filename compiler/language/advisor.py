@@ -1,0 +1,72 @@
+"""How reading a spec asks for suggestions, without knowing who answers.
+
+`xpc.compiler.suggest.advisor` answers for the pipeline; it is loaded when a finding first needs a suggestion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xpc.grammar.diagnostic import Label
+from xpc.grammar.record import record
+from xpc.grammar.source import Source, Span
+from xpc.grammar.tree import Clause, Name, Setting, Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.setting import Setting as Row
+
+
+@record
+class UnknownName:
+    """A name that is not a setting where it is written, and its value.
+
+    `clause` is None in the body and after `with`, where `header` is true. `typed` is the text of the value, at most 60
+    characters of it.
+    """
+
+    name: str
+    clause: str | None
+    node: Value | None
+    typed: str | None
+    label: Label
+    header: bool = False
+
+
+@record
+class Suggestion:
+    """A finding for a name, without its place: code, message, text of the label, help and edit.
+
+    The edit replaces the name, and its value too if `replaces_value`. `intended` are the paths of the settings that the
+    name probably stands for.
+    """
+
+    code: str
+    message: str
+    text: str = ""
+    help: str = ""
+    edit: str | None = None
+    replaces_value: bool = False
+    intended: tuple[str, ...] = ()
+
+
+class Advisor:
+    """Reports what is wrong and suggests nothing."""
+
+    def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
+        """The finding for a name; `count` is how many unknown names the file had before."""
+        return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help="docs/reference.md lists them all")
+
+    def missing_value(
+        self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
+    ) -> tuple[str, Span, str, str | None]:
+        """Message, place, help and edit for a setting alone, or with a block instead of its value."""
+        return f"`{name.text}` needs a value", name.span, f"write `{name.text} = VALUE`", None
+
+    def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
+        """The value of `take` for a weight of a mixture; `name` is what the weight is called."""
+        return None
+
+
+GetAdvisor = Callable[[], Advisor]
+"""Returns the advisor; only called for a wrong spec."""

@@ -1,0 +1,35 @@
+"""Suggestions for the findings of reading a spec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.compiler.language.advisor import Advisor, Suggestion, UnknownName
+from xpc.compiler.language.schema import SOURCE_SETTINGS
+from xpc.compiler.language.schema import Setting as Row
+from xpc.grammar.source import Source, Span
+from xpc.grammar.tree import Clause, Name, Setting, Value
+
+
+class Suggestions(Advisor):
+    """Suggests what was probably intended. Each answer loads only what it needs."""
+
+    def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
+        """The setting that the name probably stands for, or why the language has none."""
+        from xpc.compiler.suggest.misplaced import unknown_name
+
+        return unknown_name(unknown, count)
+
+    def missing_value(
+        self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
+    ) -> tuple[str, Span, str, str | None]:
+        """An example of the value that is missing."""
+        from xpc.compiler.suggest.block_values import missing_value
+
+        return missing_value(row, name, body, span, source)
+
+    def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
+        """30% for a ratio of 0.3."""
+        from xpc.compiler.suggest.converted_values import converted
+
+        return converted(SOURCE_SETTINGS["take"], name, value, typed)
