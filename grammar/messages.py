@@ -73,13 +73,13 @@ def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
         return None
     if any(item.kind == "TRAIN" for item in place.stack) and place.last == "NUMBER":
         return None
-    whole = Span(before.start, place.span.end)
+    both = Span(before.start, place.span.end)
     named = re.search(r"(\w+)\s*=?\s*$", place.source.text[: before.start])
     value = units.as_value(named[1] if named else "", count, word)
-    edits = () if value is None else (Edit(whole, value),)
+    edits = () if value is None else (Edit(both, value),)
     found = place.error(codes.TRAILING_TEXT, units.message(count, word), units.remedy(value), edits=edits)
     legal = "epoch" if value is None and named and named[1] == "every" else value or count
-    return found, Edit(whole, legal.ljust(whole.end - whole.start))
+    return found, Edit(both, legal.ljust(both.end - both.start))
 
 
 def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
@@ -231,16 +231,16 @@ def _split(place: Place, text: str) -> Diagnostic | None:
 
 
 def _in_brackets(place: Place, kind: str) -> Diagnostic:
-    close, whole = ("`]`", "list") if kind == "LSQB" else ("`)`", "call")
+    close, what = ("`]`", "list") if kind == "LSQB" else ("`)`", "call")
     if place.last in ("LSQB", "LPAR", "COMMA", "_NL") and place.met != "EQUAL":
         if place.met == "COMMA":
             return place.error(codes.BAD_LIST, "expected a value before `,`", "one comma between two values")
         if place.met == "LBRACE":
-            return place.error(codes.BAD_LIST, f"a {whole} cannot contain a block")
+            return place.error(codes.BAD_LIST, f"a {what} cannot contain a block")
         if place.last != "_NL":
             return place.error(codes.BAD_LIST, f"expected a value or {close}, found {place.shown}")
     if place.met == "EQUAL":
-        remedy = f"a {whole} contains {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
+        remedy = f"a {what} contains {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
         return place.error(codes.BAD_LIST, "unexpected `=`", remedy)
     edits: tuple[Edit, ...] = ()
     if place.before and place.met in ("NAME", "REF", "NUMBER", "STRING", "LSQB"):

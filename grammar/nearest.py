@@ -33,9 +33,9 @@ def nearest_version(name: str, candidates: Iterable[str]) -> str | None:
     def version(text: str) -> tuple[int, ...]:
         return tuple(int(part[:9]) for part in "".join(c if c.isdigit() else " " for c in text).split()[:2])
 
-    said = version(name)
+    wanted = version(name)
     known = [(one, version(one)) for one in candidates]
-    return min(known, key=lambda one: [abs(a - b) for a, b in zip(one[1], said, strict=False)])[0] if said else None
+    return min(known, key=lambda one: [abs(a - b) for a, b in zip(one[1], wanted, strict=False)])[0] if wanted else None
 
 
 def _plain(name: str) -> str:

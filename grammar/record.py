@@ -59,10 +59,10 @@ def mutable(cls: type[_T]) -> type[_T]:
     """A class with a generated constructor, compared by identity."""
     fields = {name: one for base in reversed(cls.__mro__) for name, one in getattr(base, "__fields__", {}).items()}
     for name, kind in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - inspect is not for a start
-        said = cls.__dict__.get(name, _REQUIRED)
-        fields[name] = said if isinstance(said, Field) else Field(said, None, False, True)
+        value = cls.__dict__.get(name, _REQUIRED)
+        fields[name] = value if isinstance(value, Field) else Field(value, None, False, True)
         fields[name].kind = kind
-        if said is not _REQUIRED:
+        if value is not _REQUIRED:
             delattr(cls, name)
     cls.__fields__, cls.__attrs_attrs__ = fields, _AttrsFields()  # type: ignore[attr-defined]
     cls.__repr__ = _repr  # type: ignore[method-assign]

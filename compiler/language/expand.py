@@ -23,8 +23,8 @@ SWITCHED = ("off", "no", "none", "false", "disabled", "yes", "true", "enabled")
 
 def _is_repository(value: Value) -> bool:
     """Whether a value of `hub` is the name of a repository, not yes or no."""
-    said = ("true", "false", "yes", "no", "on", "off", "none")
-    return isinstance(value, String) or (isinstance(value, Ref) and value.name not in said)
+    switches = ("true", "false", "yes", "no", "on", "off", "none")
+    return isinstance(value, String) or (isinstance(value, Ref) and value.name not in switches)
 
 
 def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> Written:
@@ -355,13 +355,17 @@ class _Expander(DataBlocks):
                 heads.append(node)
         if row is not None and heads:
             many = row.path == "track" and len(heads) > 1
-            whole = Span(heads[0].span.start, heads[-1].span.end)
+            written = Span(heads[0].span.start, heads[-1].span.end)
             joined = "".join(self.typed(each.span) for each in heads)
             if not many and len(heads) > 1 and joined in row.choices:
                 self.problem(
-                    "XP106", f"`{self.typed(whole)}` is one word", whole, help=f"write `{joined}`", edit=joined
+                    "XP106",
+                    f"`{self.typed(written)}` is one word",
+                    written,
+                    help=f"write `{joined}`",
+                    edit=joined,
                 )
-                heads = [Ref(whole, joined)]
+                heads = [Ref(written, joined)]
             first = next((one for one in heads if isinstance(one, Count)), heads[0])  # `4 nodes x 8 x h100-80gb`
             if (
                 clause == "hardware"
@@ -373,13 +377,13 @@ class _Expander(DataBlocks):
                 self.problem(
                     "XP104",
                     "a count and a GPU have an `x` between them",
-                    whole,
+                    written,
                     help=f"write `{first.text} x {heads[1].name}`",
                 )
-                first = Count(whole, first, heads[1])
+                first = Count(written, first, heads[1])
             elif not many:
                 self.second(clause, heads)
-            self.add(clause, List(whole, tuple(heads)) if many else first, whole)
+            self.add(clause, List(written, tuple(heads)) if many else first, written)
         elif row is not None and not rest:
             self.missing_value(row, Name(span, clause), [], span)
         self.inside(rest, clause)

@@ -26,7 +26,7 @@ def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
 def _wrong(node: Ref, label: Label) -> Diagnostic:
     """The finding for what is not a part of a split: `name[train:0.2]`, `name[1000]`."""
     split, text = node.split or "", node.slice
-    whole = f"`[{split}:20%]` is its first fifth, `[{split}:1000]` its first 1000 rows"
+    forms = f"`[{split}:20%]` is its first fifth, `[{split}:1000]` its first 1000 rows"
     if text is None:
         return _finding(
             node, label, f"`{split[:40]}` is not the name of a split", split, f"train:{split}", "for its first rows"
@@ -38,7 +38,7 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
         value = None
     if value is None or not isfinite(value):
         return report(
-            "XP140", f"`{text[:40]}` is not a part of a split", label, help=f"write a share or a number: {whole}"
+            "XP140", f"`{text[:40]}` is not a part of a split", label, help=f"write a share or a number: {forms}"
         )
     if share and value > 100:
         return report(
@@ -46,12 +46,17 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
         )
     if value <= 0:
         return report(
-            "XP140", f"`{text[:40]}` of a split is no rows at all", label, help=f"write a positive part: {whole}"
+            "XP140", f"`{text[:40]}` of a split is no rows at all", label, help=f"write a positive part: {forms}"
         )
     if share:
         near = f"{max(1, round(value))}%"
         return _finding(
-            node, label, f"`{text[:40]}` is not a whole percentage", text, near, "for datasets cuts at whole percents"
+            node,
+            label,
+            f"`{text[:40]}` is not a whole percentage",
+            text,
+            near,
+            "datasets cuts at whole percents",
         )
     if value == 1:
         help = f"write `[{split}:1]` for one row, or `[{split}]` for all of them"
@@ -62,7 +67,7 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
             node, label, f"`{text[:40]}` may be a share of the rows, and rows are whole", text, near, "for the share"
         )
     return _finding(
-        node, label, f"`{text[:40]}` is not a whole number of rows", text, str(round(value)), "for rows are whole"
+        node, label, f"`{text[:40]}` is not a whole number of rows", text, str(round(value)), "because rows are whole"
     )
 
 

@@ -88,8 +88,8 @@ def _scaled(row: Setting, item: Item, node: Number, scale: int) -> int | float:
     value = node.value * scale
     if not isfinite(value):
         _bounded(row, item, node, value)
-    whole = round(value)
-    return whole if scale != 1 and abs(value - whole) < 1e-6 else value
+    rounded = round(value)
+    return rounded if scale != 1 and abs(value - rounded) < 1e-6 else value
 
 
 def _tokens(row: Setting, item: Item, node: Value | None) -> object:
@@ -100,8 +100,8 @@ def _number(row: Setting, item: Item, node: Value | None) -> float | int:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit:
-        meant = node.value / 100 if node.unit == "%" else node.value
-        raise _wrong_unit(row, item, node, f"{meant:g}")
+        intended = node.value / 100 if node.unit == "%" else node.value
+        raise _wrong_unit(row, item, node, f"{intended:g}")
     _bounded(row, item, node, node.value)
     return node.value
 

@@ -115,11 +115,9 @@ def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple
 
 
 def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
-    if typo_of(block.name, ["hardware"]) is not None:
-        block = evolve(block, name="hardware")
     advised = _hardware(block) if block.name == "hardware" else _single_value(block) or _forms(block)
     forms = [form for form, _ in advised if form is not None]
-    whole = len(forms) == len(advised)
+    complete = len(forms) == len(advised)
     joined = (" " if block.header else "\n").join(forms)
     help = ", ".join(f"`{form}`" for form in forms)
     rest = "; ".join(dict.fromkeys(help for form, help in advised if form is None))
@@ -133,7 +131,7 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
         message=message,
         primary=Label(source, block.place),
         help="; ".join(filter(None, (f"write {help}" if forms else "", rest)))[:600],
-        edits=(Edit(block.span, joined),) if whole else (),
+        edits=(Edit(block.span, joined),) if complete else (),
     )
 
 
@@ -142,12 +140,12 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
     count = gpu = ""
     out: list[tuple[str | None, str]] = []
     for name, typed in block.settings:
-        text, advised = typed.strip('"'), letters(name)
-        if advised in NODES:
+        text, key = typed.strip('"'), letters(name)
+        if key in NODES:
             out.append((f"nodes{'=' if block.header else ' '}{text}", ""))
-        elif text.isdigit() and advised in COUNTS:
+        elif text.isdigit() and key in COUNTS:
             count = text
-        elif advised in KINDS:
+        elif key in KINDS:
             gpu = text
     known = registry.find_gpu(gpu.lower())
     gpu = gpu if known is None else known.name

@@ -62,9 +62,9 @@ def advice(method: str, source: DataSource, ref: str) -> str:
     """What to write if a method cannot train on the shape of a source; `ref` is its name if there are several."""
     found = _for_source(ref, form(method, source.found or source.columns or ()))
     if METHODS[method].shapes[0] == "prompt":
-        told = ": the other columns go to the reward functions" if METHODS[method].grouped else ""
+        others = ": the other columns go to the reward functions" if METHODS[method].grouped else ""
         if found:
-            return f"write `{found}`{told}"
+            return f"write `{found}`{others}"
         such = f"name other rows, such as `{_registered_example(method)}`"
         return f"{such}, or write `data(prompt=NAME)` with the column that has the prompt"
     if found:

@@ -32,14 +32,14 @@ from xpc.grammar.tree import String
 MAX_SUGGESTED = 50
 """Unknown names of a file that get suggestions; the rest are only reported."""
 REFERENCE = "docs/reference.md lists them all"
-NAMED_THERE = "the sentence names the model and the data"
+NAMED_THERE = "the first line names the model and the data"
 FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
 NOT_ADAPTERS = {
     "freeze": "freeze",
     "full": "leave it out: every weight is trained unless a spec has `lora`, `qlora`, `oft` or `freeze`",
 }
 """Kinds of training without an adapter: `finetuning_type: freeze`."""
-HEADER = "it begins the spec: `train MODEL on DATA for 3 epochs`"
+HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
 
@@ -92,7 +92,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
         return Suggestion(
             "XP102",
             f"`{name[:60]}` is not a setting of `{clause.rpartition('.')[2]}`",
-            help=f"write `{name}` on the next line, or after a comma where the block stands on one line",
+            help=f"write `{name}` on the next line, or after a comma if the block is on one line",
         )
     instead = data_advice(unknown) if clause == "data" else None
     if instead is not None:

@@ -56,8 +56,8 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     if gpu is None:
         help = f"`{match['gpu'][:40]}` is not a registered GPU: `xpc list gpus` prints them"
         return evolve(found, help=help, edits=())
-    whole = f"{match['count']} x {gpu.name}"
-    return _put(found, start + match.start("gpu"), start + match.end("gpu"), gpu.name, f"write `{whole}`")
+    form = f"{match['count']} x {gpu.name}"
+    return _put(found, start + match.start("gpu"), start + match.end("gpu"), gpu.name, f"write `{form}`")
 
 
 def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:

@@ -84,11 +84,11 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     rewrites = [_option_rewritten(one, header) for one in options]
     shown = [one.help + ", without a comma" * (text[at] == "," and one.form is not None) for one in rewrites]
     edits = tuple(Edit(one.span, rewrite.form) for one, rewrite in zip(options, rewrites) if rewrite.form is not None)
-    whole = Span(options[0].span.start, options[-1].span.end)
+    span = Span(options[0].span.start, options[-1].span.end)
     return evolve(
         found,
         message=message if len(edits) == len(options) or len(options) > 1 else f"{message}: `{options[0].name[:60]}`",
-        primary=Label(source, whole),
+        primary=Label(source, span),
         help="; ".join(dict.fromkeys(shown))[:600],
         edits=edits if len(edits) == len(options) < MOST and (header or len(options) == 1) else (),
     )

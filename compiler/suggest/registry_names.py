@@ -124,13 +124,16 @@ def gpu(name: str) -> tuple[Guess, str]:
     if found:
         return Guess(tuple(found[:MOST]), certain=provider_names.certain(name) is not None), ""
     if provider_names.of_another_maker(name):
-        return Guess(()), "the stack computes on NVIDIA's GPUs by CUDA, or on processors with `hardware cpu`"
+        return Guess(()), "the stack runs on NVIDIA GPUs with CUDA, or on CPUs with `hardware cpu`"
+    swapped = [one for one in registry.gpu_names() if sorted(one) == sorted(name.lower())]  # `h100-80bg`
+    if len(swapped) == 1:
+        return Guess((swapped[0],), certain=True), ""
     numbers = re.findall(r"\d{3,}", name)
     like = [one for one in registry.gpu_names() if numbers and numbers[0] in re.findall(r"\d+", one)]
     if like:
         called = [one for one in like if one.partition("-")[0] in name.lower()]  # `h100s` is not an A100
         return Guess(tuple((called or like)[:MOST])), ""
-    return Guess(()), "it is not a GPU of the registry, of which `xpc explain hardware` has the list"
+    return Guess(()), "it is not a GPU of the registry; `xpc explain hardware` lists them"
 
 
 def either(names: Iterable[str]) -> str:
@@ -190,7 +193,7 @@ def unquoted(name: str, label: Label, code: str, kind: str) -> Diagnostic:
     return evolve(
         report(
             code,
-            f"`{name[:80]}` without quotes is asked of the hub, {there}",
+            f"`{name[:80]}` without quotes is a hub id, {there}",
             label,
             help=f'write `"{name[:80]}"` for the {kind or "file"}',
             edits=_quoting(name, label),

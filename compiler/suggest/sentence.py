@@ -86,5 +86,5 @@ def named_outside(unknown: UnknownName, clause: str) -> str | None:
     if clause == "data" and unknown.name in EVALUATED and isinstance(unknown.node, String):
         return f"write `eval(data={unknown.typed})` outside of `data`"
     if clause == "model" and unknown.name in MODELS and unknown.typed:
-        return f"write `train {_named(unknown, 'MODEL')} on DATA`: the sentence names the model"
+        return f"write `train {_named(unknown, 'MODEL')} on DATA`: the first line names the model"
     return None

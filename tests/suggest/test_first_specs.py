@@ -1,4 +1,5 @@
-"""First specs of newcomers (first_specs.toml): what the first check tells is enough for the second to be clean."""
+"""First specs of newcomers (first_specs.toml): after the corrections that the first check suggests, the second is
+clean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people typed who knew the language's contract alone: what they were told, and what that was when typed in."""
+"""First tries of people who knew only the language's contract: the messages they got, and the results of the edits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def first(text: str, code: str, folder: str | None = None) -> Diagnostic:
     ],
 )
 @pytest.mark.parametrize("form", BLOCKS)
-def test_a_key_of_a_nested_block_is_told_as_it_is_typed_there(code, strategy, inside, typed, form):
+def test_key_of_nested_block_gets_help_in_its_own_form(code, strategy, inside, typed, form):
     text = f"{HEAD} {strategy}\nextra deepspeed {{\n  zero_optimization{form.format(inside)}\n}}\n"
     found = first(text, code)
     assert (found.help or "").startswith(f"write `{typed}`")
@@ -117,7 +117,7 @@ PROMPTS = "train qwen2.5-0.5b-instruct on deepmath-103k with 8 x h100-80gb gbs=6
         (f"{HEAD} chat_template=llama4", ""),
     ],
 )
-def test_a_choice_that_is_spelt_like_another_thing_is_not_told_it(text, says):
+def test_choice_that_looks_like_another_thing_is_not_corrected_to_it(text, says):
     """An edit that compiles states what was asked, and another number or another method's name is no typo."""
     (found,) = [one for one in checked(text).problems if one.severity == "error"]
     assert says in (found.help or "")
@@ -125,13 +125,13 @@ def test_a_choice_that_is_spelt_like_another_thing_is_not_told_it(text, says):
     assert "did you mean" not in found.primary.text or says == "write `ddp`"
 
 
-def test_another_tool_s_name_with_a_choice_that_is_none_is_told_the_setting_alone():
+def test_other_tools_name_with_unknown_choice_suggests_only_the_setting():
     found = first(f"{HEAD} attn_implementation=flash_attention_4", "XP101")
     assert not found.edits
     assert found.help == "`model.attn` decides it: one of flash2, flash3, sdpa, eager, flex"
 
 
-def test_what_is_told_of_sequences_in_grpo_compiles():
+def test_help_about_sequences_in_grpo_compiles():
     text = f"{PROMPTS} method grpo(generations=8, rewards=[length], loss=grpo)"
     assert checked(f"{text}\nextra trl {{ importance_sampling_level = sequence }}").spec is not None
 
@@ -160,7 +160,7 @@ def test_what_an_editor_or_another_notation_left_is_one_edit(line, after):
 
 
 @pytest.mark.parametrize("mark", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_a_file_of_utf_16_is_told_once(mark, tmp_path):
+def test_utf_16_file_is_reported_once(mark, tmp_path):
     data = spec().encode("utf-16") if mark == "utf-16" else "\ufeff".encode(mark) + spec().encode(mark)
     root = put(tmp_path, {"a.xp": data})
     done = xpc("check", "a.xp", "--format", "concise", cwd=root)
@@ -195,7 +195,7 @@ def test_a_number_that_would_be_rounded_to_0_is_refused(number):
         ("save none", "write `save(every = never)`"),
     ],
 )
-def test_a_word_of_other_languages_is_told_what_is_written_here(line, help):
+def test_word_of_other_languages_gets_its_equivalent(line, help):
     found = [one for one in checked(f"xpc 1\n{HEAD} zero2\n{line}\n").problems if one.severity == "error"]
     assert help in (found[0].help or "")
     for one in found:
@@ -220,7 +220,7 @@ ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "co
     ],
 )
 @pytest.mark.parametrize("form", ["", "format = messages\n"])
-def test_a_file_that_is_not_here_is_told_one_that_is_like_it_or_none(tmp_path, path, message, help, form):
+def test_missing_file_suggests_a_similar_one_or_none(tmp_path, path, message, help, form):
     """Two files of rows are not alike for ending in `.jsonl`."""
     root = put(tmp_path, dict.fromkeys(("messages.jsonl", "pref.jsonl", "eval.jsonl"), ROW))
     text = f'train qwen2.5-0.5b-instruct on "{path}" for 10 steps with 1 x h100-80gb gbs=8 micro=2\ndata {{\n{form}}}\n'
@@ -268,7 +268,7 @@ def test_a_named_data_block_is_its_call(call, block, tmp_path):
     }
 
 
-def test_what_is_said_of_a_number_and_of_a_file_is_true_of_them(tmp_path):
+def test_messages_about_numbers_and_files_are_true(tmp_path):
     """1e300 is a number above 0, and a file without rows has no columns called none."""
     found = first(f"{HEAD} zero2 lora(alpha=1e300)", "XP107")
     assert found.primary is not None

@@ -1,4 +1,4 @@
-"""Findings that led astray: what they say now."""
+"""Findings that once gave wrong advice."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ LINE = "train qwen2.5-3b on infinity-instruct"
         ("adamw8bit", None),
     ],
 )
-def test_a_shop_s_spelling_is_one_gpu_or_none(name, gpu):
+def test_spelling_of_a_provider_is_one_gpu_or_none(name, gpu):
     found = registry.find_gpu(name)
     assert (found.name if found else None) == gpu
 
 
 @pytest.mark.parametrize("name", ["a100", "v100", "h100", "gh200-480gb", "rtx-6000", "rtx-4080", "m40", "mi300x"])
-def test_no_edit_chooses_a_gpu_that_was_not_said(name):
+def test_no_edit_chooses_an_ambiguous_gpu(name):
     found = [one for one in checked(f"{LINE} with hardware = 8 x {name}\n").problems if one.code == "XP112"]
     assert found
     assert not found[0].edits
@@ -105,7 +105,7 @@ def test_reinforcement_past_the_context_has_lengths_of_its_own(lengths, help):
         ('{"chat": [{"role": "user", "content": "a"}]}', "sft", "data(format=messages, columns=[chat])"),
     ],
 )
-def test_columns_that_look_like_a_shape_are_told(tmp_path, row, method, form):
+def test_columns_that_look_like_a_shape_are_suggested(tmp_path, row, method, form):
     (tmp_path / "rows.jsonl").write_text((row + "\n") * 200)
     text = 'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" with ' + method
     found = one(text + "\n", "XP124", tmp_path)
@@ -114,7 +114,7 @@ def test_columns_that_look_like_a_shape_are_told(tmp_path, row, method, form):
     assert not [one for one in after if one.code in ("XP124", "XP503")]
 
 
-def test_another_method_s_rows_with_a_prompt_are_told_its_column(tmp_path):
+def test_rows_of_another_method_with_a_prompt_suggest_its_column(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n' * 200)
     text = 'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" with grpo(rewards=[accuracy]) data(format=preference)\n'
     assert "`data(prompt=prompt)`" in one(text, "XP503", tmp_path).help
@@ -134,7 +134,7 @@ def test_another_method_s_rows_with_a_prompt_are_told_its_column(tmp_path):
         ("accelerate { megatron_lm_config.megatron_lm_tp_degree = 2 }", "there is no Megatron"),
     ],
 )
-def test_a_mapping_of_the_target_is_told_what_decides_it(inside, words):
+def test_mapping_of_the_stack_names_the_setting_that_decides_it(inside, words):
     head, _, rest = inside.partition("{ ")
     found = [one for one in checked(f"{LINE}\nextra {head}{{\n  {rest[:-2]}\n}}\n").problems if one.severity == ERROR]
     assert [one.code for one in found] in (["XP121"], ["XP104"])
@@ -159,13 +159,13 @@ def test_a_mapping_is_no_precision(name):
         ('prompt = "the question"\n  completion = answer', 'write `columns = ["the question", answer]`'),
     ],
 )
-def test_a_share_of_a_mixture_and_columns_one_by_one_are_told_their_form(inside, help):
+def test_share_of_mixture_and_single_columns_get_their_form(inside, help):
     found = checked(f"train qwen2.5-3b on rows\ndata rows {{\n  alpaca-gpt4\n  {inside}\n}}\n")
     assert help in {one.help.partition(":")[0] for one in found.problems if one.code == "XP101"}
 
 
 @pytest.mark.parametrize("path", ["data/rows.jsonl", "data/more.csv", "rows.json", "there/rows"])
-def test_a_path_of_data_without_quotes_is_told_them(tmp_path, path):
+def test_unquoted_path_of_data_gets_quotes(tmp_path, path):
     (tmp_path / "there" / "rows").mkdir(parents=True)
     text = f"xpc 1\ntrain qwen2.5-3b on {path}\n"
     found = [one for one in checked(text, tmp_path).problems if one.code in ("XP110", "XP111")]
@@ -173,7 +173,7 @@ def test_a_path_of_data_without_quotes_is_told_them(tmp_path, path):
     assert edited(text, found[0]) == f'xpc 1\ntrain qwen2.5-3b on "{path}"\n'
 
 
-def test_a_folder_of_a_model_without_quotes_is_told_them(tmp_path):
+def test_unquoted_folder_of_a_model_gets_quotes(tmp_path):
     (tmp_path / "out" / "model").mkdir(parents=True)
     text = "xpc 1\ntrain out/model on alpaca\n"
     found = one(text, "XP109", tmp_path)
@@ -183,7 +183,7 @@ def test_a_folder_of_a_model_without_quotes_is_told_them(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["./tiny", "../models/tiny", "/models/tiny", "~/tiny"])
-def test_a_path_that_begins_as_no_name_is_told_its_quotes(path):
+def test_path_that_does_not_begin_like_a_name_gets_quotes(path):
     assert f'`"{path}"`' in one(f"xpc 1\ntrain {path} on alpaca\n", "XP014").help
 
 
@@ -210,7 +210,7 @@ def test_a_budget_is_above_0_and_a_count_per_epoch_a_share():
         ("precision bfloat", "bf16"),
     ],
 )
-def test_nothing_is_said_of_a_default_that_a_misspelt_choice_left(clause: str, meant: str) -> None:
+def test_default_left_by_a_misspelt_choice_is_not_reported(clause: str, meant: str) -> None:
     """`method dop(beta=0.1)` was told to leave `beta` out, which is no setting of sft."""
     text = f"xpc 1\n\n{LINE} for 1 epochs\n\nhardware 8 x h100-80gb\nbatch(gbs=128, micro=8, seq=1024)\n{clause}\n"
     wrong = [one for one in checked(text).problems if one.severity == ERROR]
@@ -260,7 +260,7 @@ def test_no_rule_speaks_of_what_a_misread_block_leaves_open():
     assert found == {("XP101", "unknown-setting"), ("XP102", "misplaced-setting")}
 
 
-def test_a_block_whose_settings_are_not_all_known_is_told_and_not_typed():
+def test_block_with_unknown_settings_gets_help_without_edit():
     (found,) = [
         one for one in checked(f"xpc 1\n{LINE}\nhardware {{\n  type = l4\n}}\n").problems if one.code == "XP102"
     ]

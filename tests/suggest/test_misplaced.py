@@ -1,7 +1,7 @@
-"""Every name of the language, typed where it does not stand: what is told first is itself, in its right place.
+"""Every name of the language, typed in a wrong place: the first suggestion is its right place.
 
-After `with`, in the body and in each clause that does not have it. Where other tools use the word for something else
-that fits the place better, that is told, and stands in MEANT.
+After `with`, in the body and in each clause that lacks it. OTHER_SETTING lists the names that mean something else there
+in other tools.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from xpc.grammar.source import Source, Span
 
 NAMES = sorted({row.name for row in schema.TABLE} | {*schema.SOURCE_SETTINGS, *schema.CLAUSES})
 CLAUSES = [one for one in schema.CLAUSES if one not in ("train", "extra", "sweep")]
-MEANT = {
+OTHER_SETTING = {
     "dtype in precision": "precision",  # its own value, in a block: `precision { dtype = bf16 }`
     "activation_checkpointing": "checkpointing", "epsilon": "eps", "iterations": "steps", "max_length": "seq",
     "timeout": "nccl_timeout", "block_size in batch": "seq", "context in batch": "seq", "eps in method": "epsilon",
@@ -46,7 +46,7 @@ def valued(name: str) -> str:
     return "true" if rows[0] is None or rows[0].kind in (FLAG, BLOCK) else example(rows[0])
 
 
-def typed_name(name: str, clause: str | None) -> UnknownName:
+def unknown(name: str, clause: str | None) -> UnknownName:
     value = valued(name)
     file, problems = parse(Source("t.xp", f"train qwen2.5-3b on alpaca\nprobe = {value}\n"))
     assert not problems, (name, value)
@@ -54,7 +54,7 @@ def typed_name(name: str, clause: str | None) -> UnknownName:
     return UnknownName(name, clause, node, value, Label(Source("t.xp", name), Span(0, len(name))))
 
 
-def stands(name: str, clause: str | None) -> bool:
+def is_legal(name: str, clause: str | None) -> bool:
     """Whether a name is legal in a place."""
     if clause is None:
         return name in schema.outer_names() or name in schema.CLAUSES
@@ -62,35 +62,35 @@ def stands(name: str, clause: str | None) -> bool:
 
 
 def first_suggestion(name: str, clause: str | None) -> str:
-    """The first thing that is told for a name."""
-    found = unknown_name(typed_name(name, clause))
+    """The first form that the help for a name suggests."""
+    found = unknown_name(unknown(name, clause))
     first = re.search(r"`([^`]*)`", found.help.partition("write ")[2]) if "write " in found.help else None
     return first[1] if first else found.help
 
 
-def astray(name: str, clause: str | None) -> str:
-    """What is told instead of the setting's own place, or an empty text."""
-    if stands(name, clause) or clause == name:
+def misleading(name: str, clause: str | None) -> str:
+    """The suggestion, if it is not the setting in its own place; else an empty text."""
+    if is_legal(name, clause) or clause == name:
         return ""
     first = first_suggestion(name, clause)
-    wanted = {name, MEANT.get(name, name), MEANT.get(f"{name} in {clause}", name)}
+    wanted = {name, OTHER_SETTING.get(name, name), OTHER_SETTING.get(f"{name} in {clause}", name)}
     right = any(re.search(rf"\b{re.escape(one)}\b", first) for one in wanted)
     return "" if right else f"{name} in {clause}: {first}"
 
 
-def test_a_setting_outside_of_its_clause_is_told_its_own():
-    assert [found for name in NAMES if (found := astray(name, None))] == []
+def test_setting_outside_of_its_clause_suggests_its_clause():
+    assert [found for name in NAMES if (found := misleading(name, None))] == []
 
 
-def test_a_setting_in_some_wrong_clause_is_told_its_own():
+def test_setting_in_some_wrong_clause_suggests_its_clause():
     some = [(name, CLAUSES[zlib.crc32(name.encode()) % len(CLAUSES)]) for name in NAMES]
-    assert [found for name, clause in some if (found := astray(name, clause))] == []
+    assert [found for name, clause in some if (found := misleading(name, clause))] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clause", CLAUSES)
-def test_a_setting_in_any_wrong_clause_is_told_its_own(clause):
-    assert [found for name in NAMES if (found := astray(name, clause))] == []
+def test_setting_in_any_wrong_clause_suggests_its_clause(clause):
+    assert [found for name in NAMES if (found := misleading(name, clause))] == []
 
 
 @pytest.mark.parametrize(
@@ -106,5 +106,5 @@ def test_a_setting_in_any_wrong_clause_is_told_its_own(clause):
         ("method", "prompt", "`data(prompt="),
     ],
 )
-def test_what_was_told_wrongly(clause, name, words):
-    assert words in unknown_name(typed_name(name, clause)).help
+def test_suggestions_that_were_wrong(clause, name, words):
+    assert words in unknown_name(unknown(name, clause)).help

@@ -1,6 +1,6 @@
-"""What stands in another shape than the language's: misspelt blocks, blocks in blocks, a block where a value goes.
+"""Things in another shape than the language's: misspelt blocks, values for blocks, sources without quotes.
 
-Each is told with an edit, and the edited spec states what was asked, with no finding of a name or a value left.
+Each finding has an edit, and the edited spec states the intent without further findings about names or values.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ MORE = [
 ]  # fmt: skip
 
 
-def completed(text: str) -> str:
+def full_text(text: str) -> str:
     return text if text.startswith(("xpc", "train ", "qwen")) else HEAD + text
 
 
-def test_counts_of_gpus_arithmetic_and_marks_are_told_as_what_they_mean() -> None:
+def test_arithmetic_marks_and_references_are_corrected() -> None:
     for typed, right in MORE:
-        test_another_shape_is_told_as_what_it_means(typed, right)
+        test_other_shape_is_corrected(typed, right)
 
 
 @pytest.mark.parametrize(("typed", "right"), CASES)
-def test_another_shape_is_told_as_what_it_means(typed: str, right: str) -> None:
-    text = completed(typed)
+def test_other_shape_is_corrected(typed: str, right: str) -> None:
+    text = full_text(typed)
     told = [one for one in checked(text).problems if one.edits and one.severity != NOTE]
     assert len(told) == 1, told
     after = edited(text, told[0])
-    assert after == completed(right)
+    assert after == full_text(right)
     assert not [one for one in checked(after).problems if one.code[:3] in ("XP0", "XP1") and one.severity != NOTE
                 and one.code not in ("XP114", "XP125")]  # fmt: skip
 
@@ -108,8 +108,8 @@ def test_another_shape_is_told_as_what_it_means(typed: str, right: str) -> None:
         ),
     ],
 )
-def test_where_nothing_certain_is_meant_there_is_no_edit(typed: str, says: str) -> None:
-    found = [one for one in checked(completed(typed)).problems if one.severity != NOTE]
+def test_uncertain_intent_gives_no_edit(typed: str, says: str) -> None:
+    found = [one for one in checked(full_text(typed)).problems if one.severity != NOTE]
     told = [one for one in found if says in (one.help or "")]
     assert told, found
     assert not told[0].edits

@@ -1,8 +1,8 @@
-"""What is suggested for a name that is none: on a list of plausible mistakes the first suggestion is the right one.
+"""Suggestions for unknown names: on a list of plausible mistakes the first suggestion is the right one.
 
 The list (suggestions.toml) was written from the tools' own documents before the suggestions were worked on. A checksum
-parts it into two halves: misses of the first were looked at while the suggestions were made, the second half was only
-counted (97.7 % of 222; two of its five misses were mended after that).
+divides it into two halves: misses of the first were inspected while the suggestions were made, the second half was
+only counted (97.7 % of 222; two of its five misses were mended later).
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ NEWCOMERS = {
 
 
 @pytest.mark.parametrize(("written", "right"), NEWCOMERS.items())
-def test_what_newcomers_type_is_answered(written, right):
+def test_names_that_newcomers_type_are_answered(written, right):
     assert missed(written, (right,)) == ""
 
 
@@ -186,7 +186,7 @@ GONE = [
 
 
 @pytest.mark.parametrize("name", GONE)
-def test_what_became_of_a_removed_argument(name):
+def test_removed_argument_names_its_replacement(name):
     """In `extra trl` and in the language: a new name, the setting that decides it, or that it is gone."""
     for text in (f"{HEAD}extra trl {{\n  {name} = true\n}}\n", f"{HEAD}{name} = true\n", f"{LINE} with {name}=true\n"):
         found = first_error(text, 0)

@@ -20,12 +20,12 @@ INSIDE = [
 HEADS = {"strategy": "strategy zero2", "precision": "precision bf16", "launch": "launch slurm"}
 
 
-def name_findings(text: str) -> list[Diagnostic]:
+def findings(text: str) -> list[Diagnostic]:
     return [one for one in checked(text).problems if one.code in ("XP101", "XP102", "XP103", "XP104", "XP106", "XP110")]
 
 
 def mended(text: str) -> str:
-    (found,) = name_findings(text)
+    (found,) = findings(text)
     assert "is a switch" in found.message
     (edit,) = found.edits
     return text[: edit.span.start] + edit.text + text[edit.span.end :]
@@ -37,7 +37,7 @@ def test_off_behind_a_switch_of_a_clause(row) -> None:
     text = f"xpc 1\n{LINE}\n{head} {row.name} off\n"
     again = mended(text)
     assert again.endswith(f"{head} {row.name}=false\n")
-    assert name_findings(again) == []
+    assert findings(again) == []
     assert checked(again).spec is None or not checked(again).spec.values[row.path].value
 
 
@@ -47,8 +47,8 @@ def test_off_behind_a_switch_that_stands_alone(name, form) -> None:
     text = form.format(line=LINE, name=name)
     again = mended(text)
     assert f"{name}=false" in again
-    assert name_findings(again) == []
-    assert "offload" not in (name_findings(text)[0].help or "")
+    assert findings(again) == []
+    assert "offload" not in (findings(text)[0].help or "")
 
 
 @pytest.mark.parametrize("word", [*OFF, "yes", "true", "enabled"])
@@ -59,8 +59,8 @@ def test_every_word(word) -> None:
 
 @pytest.mark.parametrize("line", ["lora false", "lora true", "track none", "freeze false", "strategy offload=none"])
 def test_what_is_legal_stays(line) -> None:
-    assert not [one for one in name_findings(f"xpc 1\n{LINE}\n{line}\n") if "switch" in one.message]
+    assert not [one for one in findings(f"xpc 1\n{LINE}\n{line}\n") if "switch" in one.message]
 
 
 def test_a_value_of_another_clause_is_no_switch() -> None:
-    assert "every = never" in (name_findings(f"xpc 1\n{LINE}\neval off\n")[0].help or "")
+    assert "every = never" in (findings(f"xpc 1\n{LINE}\neval off\n")[0].help or "")
