@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     if draft.wrong:
         print("nothing was written: there are errors", file=sys.stderr)
     elif out not in (None, "-"):
-        print(f"wrote {out}; `xpc check {shlex.quote(out)}` says whether it compiles", file=sys.stderr)
+        print(f"wrote {out}; `xpc check {shlex.quote(out)}` tells whether it compiles", file=sys.stderr)
     return int(draft.wrong)
 
 

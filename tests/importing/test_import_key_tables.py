@@ -20,7 +20,8 @@ DATA = ["accelerate/deepspeed_files.toml", "axolotl/prompts.toml", "llamafactory
 """Files of data that have shapes of their own."""
 TABLES = [one for one in NAMES if one not in DATA]
 BARE = {
-    "trl": "model_name_or_path: a/b\n", "axolotl": "base_model: a/b\n", "llamafactory": "model_name_or_path: a/b\n",
+    "trl": "model_name_or_path: a/b\ndataset_name: a/b\n", "axolotl": "base_model: a/b\n",
+    "llamafactory": "model_name_or_path: a/b\n",
     "torchtune": "optimizer:\n  _component_: torch.optim.AdamW\n",
 }  # fmt: skip
 ARGUMENTS = {
@@ -64,11 +65,25 @@ def test_a_renamed_key_becomes_an_argument_of_trl(source: str) -> None:
     assert {*renamed.values()} <= ARGUMENTS | older | {"model_name_or_path"}
 
 
-@pytest.mark.parametrize("source", ["axolotl", "llamafactory", "trl"])
-def test_a_key_that_is_always_looked_up_and_is_not_trls_needs_no_row(source: str) -> None:
-    draft, _ = convert(BARE[source], "--from", source)
-    read = keys.load(f"{source}/keys.toml").column("read")
-    assert not {*read} & draft.seen - ARGUMENTS - {"attn_implementation", "context_parallel_size"}
+MORE = {
+    "trl": ["use_peft: true\n", "dataset_mixer: {a/b: 1.0}\n", "dataset_mixture: {datasets: [{id: a/b}]}\n"],
+    "axolotl": ["adapter: qlora\nload_in_4bit: true\n", "rl: dpo\nhub_model_id: a/b\n", "rl: grpo\nfsdp: full_shard\n"],
+    "llamafactory": ["stage: pt\n", "stage: dpo\ndataset: dpo_en_demo\n", "finetuning_type: freeze\nval_size: 0.1\n"],
+}  # fmt: skip
+"""Keys that make the readers take other paths than in a bare file."""
+
+
+@pytest.mark.parametrize("source", MORE)
+def test_the_keys_that_are_looked_up_under_a_condition_have_rows_and_no_others(source: str) -> None:
+    """Without a row, a file that misses the condition is told that no tool knows the key."""
+    drafts = {text: convert(BARE[source] + text, "--from", source)[0] for text in ("", *MORE[source])}
+    every = set().union(*(one.seen for one in drafts.values()))
+    table = keys.load(f"{source}/keys.toml")
+    for text, draft in drafts.items():
+        missing = every - draft.seen - {*table, *table.column("renamed").values()} - ARGUMENTS
+        assert not missing, (text, missing)
+    always = every.intersection(*(one.seen for one in drafts.values()))
+    assert not {*table.column("read")} & always - ARGUMENTS - {"attn_implementation", "context_parallel_size"}
 
 
 def test_lookups_record_names_that_the_file_does_not_have() -> None:

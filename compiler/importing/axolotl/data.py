@@ -341,12 +341,12 @@ def _other_keys(draft: Draft, table: Entries) -> None:
 def _mask(draft: Draft, named: Entries, marked: bool) -> None:
     """Put the loss on answers unless `train_on_inputs` is on; `marked`: the template marks the learned turns."""
     entry = named.get("train_on_inputs")
-    whole = entry is not None and boolean(entry) is True
+    prompts_too = entry is not None and boolean(entry) is True
     paths = corpus.masks(draft)
     if entry is not None and (draft.method != "sft" or not paths):
         draft.note(entry, f"{draft.method} does not read it" if paths else "the rows have no separate answers")
     for path in paths if draft.method == "sft" else ():
         if entry is not None and not entry.empty:
-            draft.put(path, (marked and path == "method.assistant_only") or not whole, entry)
+            draft.put(path, (marked and path == "method.assistant_only") or not prompts_too, entry)
         else:
             draft.put(path, True, None, "not set: axolotl trains on answers")

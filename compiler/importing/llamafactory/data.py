@@ -109,10 +109,13 @@ def _masks(draft: Draft, named: Entries, stage: str) -> None:
     if draft.method != "sft" or stage == "pt":
         return
     stated = draft.settings.pop("method.assistant_only", None)
-    whole = stated is not None and stated.text == "false"
+    prompts_too = stated is not None and stated.text == "false"
     for path in corpus.masks(draft):
         draft.put(
-            path, not whole, None if stated is None else stated.entry, "LLaMA-Factory trains on answers" * (not whole)
+            path,
+            not prompts_too,
+            None if stated is None else stated.entry,
+            "LLaMA-Factory trains on answers" * (not prompts_too),
         )
 
 

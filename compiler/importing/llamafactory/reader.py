@@ -288,9 +288,9 @@ def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
     """Write the loss, and the tokens that it is on."""
     prompt, loss, dft = (named.get(key) for key in ("train_on_prompt", "pref_loss", "use_dft_loss"))
     if draft.method == "sft" and stage != "pt":
-        whole = prompt is not None and boolean(prompt) is True
+        prompts_too = prompt is not None and boolean(prompt) is True
         if prompt is not None:
-            draft.put("method.assistant_only", not whole, prompt)
+            draft.put("method.assistant_only", not prompts_too, prompt)
         draft.default("method.assistant_only", True, "not set: LLaMA-Factory trains on answers")
     elif prompt is not None:
         draft.note(prompt, "the rows have no separate answers" if stage == "pt" else f"{draft.method} does not read it")

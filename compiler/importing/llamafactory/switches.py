@@ -91,15 +91,15 @@ def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> 
         draft.note(entry, "it is empty")
         return
     each = number(entry)
-    whole = 3.0 if epochs is None or epochs.empty else number(epochs)
+    length = 3.0 if epochs is None or epochs.empty else number(epochs)
     old = draft.settings.pop("save.every", None)
     if old is not None and old.entry is not None:
         draft.fates.pop((old.entry.file, old.entry.key), None)
         draft.note(old.entry, "`save_epochs` decides")
     if each == 1:
         draft.put("save.every", EPOCH, entry)
-    elif each and whole and each < whole and not draft.has("train.steps"):
-        draft.put("save.every", Amount("share", each / whole), entry, f"of {whole:g} epochs")
+    elif each and length and each < length and not draft.has("train.steps"):
+        draft.put("save.every", Amount("share", each / length), entry, f"of {length:g} epochs")
     else:
         draft.error(
             entry, f"a run saves by steps, by epochs or by shares of the run, and {text(entry)} fits none of these"

@@ -57,12 +57,12 @@ def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | 
     one = templates().get(name)
     if one is None:
         return None
-    said, given, learned, without_thoughts = "message.content", "", "", "message.content"
+    answer, given, learned, without_thoughts = "message.content", "", "", "message.content"
     if one.thought:
         begins, ends, none = one.thought
         without_thoughts = f"(message.content.split({_typed(ends.strip())}) | last).lstrip('{_inside(chr(10))}')"
     if one.thought and not thinks:
-        said = without_thoughts
+        answer = without_thoughts
         given = f"{{{{- {_typed(none)} -}}}}\n      "
     elif one.thought:
         without = " and ".join(f"{_typed(word.strip())} not in message.content" for word in (begins, ends))
@@ -96,7 +96,7 @@ def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | 
     {{%- endif -%}}
 {earlier}  {{%- elif message.role == 'assistant' -%}}
       {given}{{%- generation -%}}
-      {{{{- {learned}{_typed(one.lead)} + {said} + {_typed(one.end)} -}}}}
+      {{{{- {learned}{_typed(one.lead)} + {answer} + {_typed(one.end)} -}}}}
     {closed}{{%- endgeneration -%}}
   {{%- endif -%}}
 {{%- endfor -%}}

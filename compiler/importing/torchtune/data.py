@@ -214,10 +214,10 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
 
 def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
     """Write whether questions are learned, too."""
-    whole = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
+    prompts_too = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
     path = "" if rows.shape == "preference" else corpus.mask(rows.shape)
     if path:
-        draft.put(path, not whole, entry, "" if entry is not None else "not set: torchtune's own")
+        draft.put(path, not prompts_too, entry, "" if entry is not None else "not set: torchtune's own")
     elif entry is not None:
         draft.note(
             entry,

@@ -56,8 +56,8 @@ def corpus(draft: Draft, named: Entries) -> None:
 
 def formats(draft: Draft) -> tuple[str, ...]:
     """The formats of the training rows: those of single sources, or the common one."""
-    whole = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
-    return tuple(dict.fromkeys(one.format or whole for one in draft.sources)) or (whole,)
+    common = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
+    return tuple(dict.fromkeys(one.format or common for one in draft.sources)) or (common,)
 
 
 def in_common(draft: Draft) -> None:

@@ -182,13 +182,13 @@ def new_tokens(draft: Draft, entries: list[Entry]) -> None:
             draft.put("model.tokens", every, entry)
 
 
-def targets(draft: Draft, entry: Entry | None, whole: tuple[str, ...] = ("all-linear", "all")) -> None:
+def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-linear", "all")) -> None:
     """Write the modules that get an adapter. By default PEFT takes the query and value projections."""
     if entry is not None and not entry.empty:
         names = words(entry)
         if names is None:
             draft.error(entry, "it takes a list of module names")
-        elif [one.lower() for one in names] in [[one] for one in whole]:
+        elif [one.lower() for one in names] in [[one] for one in linear]:
             draft.put("lora.targets", "all-linear", entry)
         elif len(names) == 1 and PATTERN.fullmatch(names[0]):
             draft.put("lora.targets", _expanded(names[0]), entry, "the pattern matches these modules in every layer")

@@ -143,5 +143,5 @@ def _optimizer(draft: Draft, named: Entries) -> None:
     modules = named.get("optim_target_modules")
     if modules is not None and not modules.empty:
         names = words(modules)
-        whole = names is not None and [one.lower() for one in names] in (["all-linear"], ["all"])
-        draft.put("optimizer.targets", "all-linear" if whole else tuple(names or ()), modules)
+        linear = names is not None and [one.lower() for one in names] in (["all-linear"], ["all"])
+        draft.put("optimizer.targets", "all-linear" if linear else tuple(names or ()), modules)
