@@ -2,7 +2,6 @@
 
 import os
 
-import generated
 import pytest
 from case_support import spec
 from compile_support import REPOSITORY, SEED, checked, put, xpc
@@ -13,11 +12,6 @@ from xpc.compiler.review.operands import Run
 from xpc.compiler.review.trace import Trace
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return put(tmp_path_factory.mktemp("drawn"), generated.FILES)
 
 
 def explained(text, what, tmp_path):

@@ -10,6 +10,7 @@ from hashlib import sha256
 import pytest
 from case_support import spec
 from compile_support import HEAD, REPOSITORY, checked, compiled, errors, only, put, shown, value
+from interpreters import stack_of
 from method_support import ON, PAIRS, PROMPTS, REWARDS, arguments, of, plan, some
 
 from xpc.compiler import stacks
@@ -25,8 +26,7 @@ OLD = "trl-0.18"
 @pytest.mark.parametrize("target", stacks.names())
 @pytest.mark.parametrize("method", METHODS)
 def test_a_bare_method_states_every_argument_of_its_class(method: str, target: str) -> None:
-    stack = stacks.load(target)
-    assert stack is not None
+    stack = stack_of(target)
     text = spec(of(method), f"target {target}", train=ON.get(method, PAIRS))
     if stack.refused(method):
         assert errors(checked(text)) == ["XP127"]
@@ -51,8 +51,7 @@ def test_a_bare_method_states_every_argument_of_its_class(method: str, target: s
 @pytest.mark.parametrize("target", stacks.names())
 @pytest.mark.parametrize("method", METHODS)
 def test_no_argument_is_stated_that_its_class_calls_deprecated(method: str, target: str) -> None:
-    stack = stacks.load(target)
-    assert stack is not None
+    stack = stack_of(target)
     if stack.refused(method):
         return
     fields = stack.fields(stack.config(method))
@@ -67,8 +66,7 @@ def test_no_argument_is_stated_that_its_class_calls_deprecated(method: str, targ
 @pytest.mark.parametrize("target", stacks.names())
 @pytest.mark.parametrize("method", METHODS)
 def test_the_spec_of_a_bundle_compiles_to_the_same_arguments(method: str, target: str) -> None:
-    stack = stacks.load(target)
-    assert stack is not None
+    stack = stack_of(target)
     if stack.refused(method):
         return
     clause = f"method {method}(rewards=[accuracy(weight=0.5), format])" if METHODS[method].grouped else of(method)
