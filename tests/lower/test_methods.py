@@ -9,7 +9,7 @@ from hashlib import sha256
 
 import pytest
 from case_support import spec
-from compile_support import HEAD, REPOSITORY, checked, compiled, errors, only, put, shown, value
+from compile_support import HEAD, checked, compiled, errors, only, put, read, shown, value
 from interpreters import stack_of
 from method_support import ON, PAIRS, PROMPTS, REWARDS, arguments, of, plan, some
 
@@ -197,8 +197,7 @@ def test_compiling_executes_nothing_of_a_reward_file(tmp_path: object) -> None:
 
 
 def test_the_rewards_of_the_language_are_those_of_the_runtime() -> None:
-    with open(os.path.join(REPOSITORY, "runtime", "features", "method", "rewards.py"), encoding="utf-8") as handle:
-        tree = ast.parse(handle.read())
+    tree = ast.parse(read("runtime", "features", "method", "rewards.py"))
     tables = {
         node.target.id: node.value
         for node in tree.body
@@ -206,8 +205,7 @@ def test_the_rewards_of_the_language_are_those_of_the_runtime() -> None:
     }
     names = {ast.literal_eval(key) for table in ("PLAIN", "MADE") for key in tables[table].keys}
     assert names == set(schema.REWARDS)
-    with open(os.path.join(REPOSITORY, "runtime", "features", "launch", "packages.py"), encoding="utf-8") as handle:
-        body = ast.parse(handle.read()).body
+    body = ast.parse(read("runtime", "features", "launch", "packages.py")).body
     math = next(n.value for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "MATH")
     assert set(ast.literal_eval(math)) == set(schema.MATH)
 
