@@ -126,3 +126,12 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
     seed = os.environ.get("XPC_SEED", SEED)
     print(f"{request.node.name}: XPC_SEED={seed}")
     return random.Random(f"{seed} {request.node.name}")
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with the data files and the model that generated specs name."""
+    from compile_support import put
+    from generated import FILES
+
+    return put(tmp_path_factory.mktemp("generated"), FILES)

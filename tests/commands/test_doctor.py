@@ -10,6 +10,7 @@ import sys
 import textwrap
 
 import pytest
+from interpreters import stack_of
 
 from xpc.compiler import cli, stacks
 from xpc.compiler.commands import doctor
@@ -44,8 +45,7 @@ def test_each_missing_package_is_reported(
     assert cli.main(["doctor", "--python", interpreter]) == 1
     said = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in said.splitlines()]
-    stack = stacks.load(stacks.DEFAULT)
-    assert stack is not None
+    stack = stack_of(stacks.DEFAULT)
     for name, version in stack.requirements().items():
         assert f"WRONG packages {name} {version} is not installed (pip install {name}=={version})" in lines
     assert "HF_TOKEN is set" in said
@@ -147,8 +147,7 @@ def test_the_network_is_left_alone(monkeypatch: pytest.MonkeyPatch, interpreter:
 @pytest.mark.slow
 def test_this_environment_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
-    stack = stacks.load(stacks.DEFAULT)
-    assert stack is not None
+    stack = stack_of(stacks.DEFAULT)
     try:
         entries = doctor.ask(sys.executable, stack)
     except UsageError as error:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from compile_support import put, xpc
+from compile_support import put, read, xpc
 from evidence import PATH, evidence, measured, stated
 from rules_page import page as rules_page
 
@@ -22,13 +22,8 @@ from xpc.compiler.render import render
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def _read(*names: str) -> str:
-    with open(os.path.join(ROOT, *names), encoding="utf-8") as handle:
-        return handle.read()
-
-
 def test_reference_is_fresh():
-    assert _read("docs", "reference.md") == reference(), "`make docs` writes it anew"
+    assert read("docs", "reference.md") == reference(), "`make docs` writes it anew"
 
 
 def test_evidence_is_fresh():
@@ -43,14 +38,14 @@ def test_the_stacks_that_a_rule_holds_for_are_measured():
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_page_of_a_stack_is_fresh(name):
-    page = _read("docs", file_name(name))
+    page = read("docs", file_name(name))
     assert page == stack_page(name), "`make docs` writes it anew"
-    assert f"]({file_name(name)})" in _read("docs", "stacks.md"), "`make docs` writes it anew"
+    assert f"]({file_name(name)})" in read("docs", "stacks.md"), "`make docs` writes it anew"
     assert all(f"`{one}` | {version}" in page for one, version in stacks.load(name).pins.items())
 
 
 def test_rules_page_is_fresh():
-    assert _read("docs", "rules.md") == rules_page(), "`make docs` writes it anew"
+    assert read("docs", "rules.md") == rules_page(), "`make docs` writes it anew"
 
 
 def _sessions(page: str) -> list[tuple[str, str, str]]:
@@ -66,7 +61,7 @@ def _sessions(page: str) -> list[tuple[str, str, str]]:
 
 
 def test_sessions_of_the_readme_are_what_the_tool_prints():
-    sessions = _sessions(_read("README.md"))
+    sessions = _sessions(read("README.md"))
     assert len(sessions) >= 2
     for spec, name, output in sessions:
         problems = check_text(spec.encode(), name, Workspace(ROOT)).problems
@@ -84,7 +79,7 @@ def _replayed(block: str, folder: str) -> Iterator[tuple[str, str, str]]:
 
 def test_changelog_shows_real_output(tmp_path):
     os.symlink(os.path.join(ROOT, "specs"), tmp_path / "specs")
-    blocks = re.findall(r"```\n(\$ .*?)```", _read("CHANGELOG.md"), re.S)
+    blocks = re.findall(r"```\n(\$ .*?)```", read("CHANGELOG.md"), re.S)
     sessions = [one for block in blocks for one in _replayed(block, str(tmp_path))]
     assert len(sessions) >= 4
     for command, shown, printed in sessions:
@@ -96,15 +91,15 @@ def test_changelog_shows_real_output(tmp_path):
 def test_links_of_the_pages_exist():
     pages = [os.path.join("docs", name) for name in ("language.md", "methods.md")]
     for page in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *pages):
-        for target in re.findall(r"\]\(([^)#:]+)\)", _read(page)):
+        for target in re.findall(r"\]\(([^)#:]+)\)", read(page)):
             assert os.path.exists(os.path.join(ROOT, os.path.dirname(page), target)), f"{page} links to {target}"
 
 
 def test_every_page_is_in_the_menu_of_the_site():
-    menu = set(re.findall(r"^ +- ([\w.-]+\.md)$", _read("mkdocs.yml"), re.M))
+    menu = set(re.findall(r"^ +- ([\w.-]+\.md)$", read("mkdocs.yml"), re.M))
     assert menu == {name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")}
 
 
 def test_the_menu_has_the_page_of_a_new_stack():
-    menu, newest = _read("mkdocs.yml"), f"      - {file_name(stacks.DEFAULT)}\n"
+    menu, newest = read("mkdocs.yml"), f"      - {file_name(stacks.DEFAULT)}\n"
     assert with_menu(menu) == with_menu(menu.replace(newest, "")) == menu

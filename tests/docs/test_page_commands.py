@@ -15,6 +15,7 @@ import tomllib
 
 import pytest
 import yaml
+from compile_support import read
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -72,11 +73,6 @@ OUTPUTS = {
     "trainer_args.json:94": "the line of a verification",
 }
 """Blocks that show what a program printed, by how they begin."""
-
-
-def read(page: str) -> str:
-    with open(os.path.join(ROOT, page), encoding="utf-8") as handle:
-        return handle.read()
 
 
 def blocks(page: str) -> list[tuple[str, str]]:

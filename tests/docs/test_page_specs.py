@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from compile_support import read
 
 from xpc.compiler import stacks
 from xpc.compiler.files.workspace import Workspace
@@ -43,13 +44,8 @@ WORDS = {"MODEL": "qwen2.5-3b", "DATA": "capybara", "LENGTH": "3 epochs", "ENGIN
 """What stands for a name or a number."""
 
 
-def _read(page: str) -> str:
-    with open(os.path.join(ROOT, page), encoding="utf-8") as handle:
-        return handle.read()
-
-
 def test_specs_of_the_methods_page_compile():
-    specs = re.findall(r"```\n(.*?)```", _read("docs/methods.md"), re.S)
+    specs = re.findall(r"```\n(.*?)```", read("docs/methods.md"), re.S)
     seen = []
     for spec in specs:
         text = "xpc 1\n" + spec + MACHINE + ("" if "batch" in spec else "batch gbs=128\n")
@@ -72,7 +68,7 @@ def _fenced() -> list[tuple[str, str]]:
     for page in PAGES:
         if os.path.basename(page) in FILES_OF_THEIR_OWN:
             continue
-        for block in re.findall(r"^```\w*\n(.*?)^```", _read(page), re.S | re.M):
+        for block in re.findall(r"^```\w*\n(.*?)^```", read(page), re.S | re.M):
             if SPEC_LINE.match(first_line(block)):
                 found.append((page, block))
     return found
@@ -114,7 +110,7 @@ def _inline() -> list[tuple[str, str]]:
     """Every `clause ...`, `setting = value`, `setting(...)` and `setting { ... }` in a line of text, once."""
     found: dict[str, str] = {}
     for page in PAGES:
-        for text in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", _read(page), flags=re.S | re.M)):
+        for text in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", read(page), flags=re.S | re.M)):
             text = text.replace(r"\|", "|")
             name = re.match(r"[\w.]+", text)
             if name is None or name[0] not in NAMES:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import re
 
+from compile_support import read
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
-def read(*names: str) -> str:
-    with open(os.path.join(ROOT, *names), encoding="utf-8") as handle:
-        return handle.read()
 
 
 def sources(*folders: str) -> str:

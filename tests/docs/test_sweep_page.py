@@ -8,7 +8,7 @@ import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from compile_support import put, xpc  # noqa: E402
+from compile_support import put, read, xpc  # noqa: E402
 
 from xpc.compiler.files.workspace import Workspace  # noqa: E402
 from xpc.compiler.pipeline import check_text  # noqa: E402
@@ -18,8 +18,7 @@ HEAD = f"xpc 1\n\ntrain qwen2.5-3b on infinity-instruct\n{MACHINE}"
 
 
 def blocks() -> list[str]:
-    with open(os.path.join(ROOT, "docs", "sweep.md"), encoding="utf-8") as handle:
-        return re.findall(r"```\n(.*?)```", handle.read(), re.S)
+    return re.findall(r"```\n(.*?)```", read("docs", "sweep.md"), re.S)
 
 
 def test_the_specs_of_the_page_compile(tmp_path):
@@ -53,8 +52,7 @@ def test_the_session_of_the_page_is_what_is_printed(tmp_path):
 
 def test_every_command_of_the_page_is_one_of_the_script():
     (commands,) = [one for one in blocks() if one.startswith("./launch.sh")]
-    with open(os.path.join(ROOT, "compiler", "lower", "sweep_launch.py"), encoding="utf-8") as handle:
-        script = handle.read()
+    script = read("compiler", "lower", "sweep_launch.py")
     for flag in re.findall(r"^\./launch\.sh (--\w+)", commands, re.M):
         assert f"\n  {flag})" in script
 

@@ -1,11 +1,8 @@
 """`xpc explain FILE` and `FILE:SETTING`: where a value came from, and every emitted key that it became."""
 
-import os
-
-import generated
 import pytest
 from case_support import spec
-from compile_support import REPOSITORY, SEED, checked, put, xpc
+from compile_support import SEED, checked, put, read, xpc
 from test_diff_pairs import changed_settings
 
 from xpc.compiler.review.compare import compare
@@ -15,11 +12,6 @@ from xpc.compiler.review.trace import Trace
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return put(tmp_path_factory.mktemp("drawn"), generated.FILES)
-
-
 def explained(text, what, tmp_path):
     done = xpc("explain", f"t.xp{what}", cwd=put(tmp_path, {"t.xp": text}))
     assert done.returncode == 0, done.stderr
@@ -27,8 +19,7 @@ def explained(text, what, tmp_path):
 
 
 def test_one_setting_on_two_stacks(tmp_path):
-    with open(os.path.join(REPOSITORY, "docs", "review.md"), encoding="utf-8") as handle:
-        shown = handle.read().partition("$ xpc explain specs/qwen2.5-3b.xp:accum\n")[2].partition("```")[0]
+    shown = read("docs", "review.md").partition("$ xpc explain specs/qwen2.5-3b.xp:accum\n")[2].partition("```")[0]
     assert explained(SEED, ":accum", tmp_path) == shown
     assert explained(SEED, ":memory.checkpointing", tmp_path).split("\n")[2:4] == [
         "  trainer_args.json arguments.activation_checkpointing = true",

@@ -18,6 +18,7 @@ from compile_support import (
     of,
     only,
     put,
+    read,
     shown,
     value,
 )
@@ -100,8 +101,7 @@ def test_every_example_file_of_the_grammar_resolves_without_an_exception(tmp_pat
 
 def test_mid_training_example(tmp_path):
     """As on the page: it compiles for slurm, and pushes."""
-    with open(os.path.join(REPOSITORY, "tests", "grammar", "examples", "mid-training.xp"), encoding="utf-8") as handle:
-        text = handle.read()
+    text = read("tests", "grammar", "examples", "mid-training.xp")
     root = put(tmp_path, {"chatml.jinja": CHATML})
     found = checked(text, root)
     assert found.spec is not None, shown(found)

@@ -85,17 +85,6 @@ def test_adapters_are_one(lines: tuple[str, ...]) -> None:
     assert set(errors(checked(spec(*lines)))) == {"XP103"}
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["oft(rank=4, bits=8)", "lora(dora, rslora, lr_ratio=4)", "freeze(except_last=2)", "lora false", "oft false"],
-)
-def test_the_spec_file_says_it_again(line: str) -> None:
-    files = compiled(spec(line))
-    again = compiled(files["spec.xp"].decode())
-    assert json.loads(again["trainer_args.json"])["lora"] == json.loads(files["trainer_args.json"])["lora"]
-    assert json.loads(again["trainer_args.json"])["freeze"] == json.loads(files["trainer_args.json"])["freeze"]
-
-
 def test_fully_trained_modules_need_memory() -> None:
     def micro(line: str) -> int:
         text = f"xpc 1\ntrain llama-3.1-8b-instruct on infinity-instruct for 1 epochs\nhardware 1 x h100-80gb\n{line}\n"

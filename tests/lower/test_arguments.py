@@ -23,7 +23,8 @@ from xpc.compiler import stacks
 
 SFT = trained("qwen2.5-3b on infinity-instruct")
 LLAMA = trained("llama-3.1-8b-instruct on infinity-instruct")
-OLDEST, OLDER = sorted(set(stacks.names()) - {stacks.DEFAULT})
+OLDEST = "trl-0.18"
+OLDER = "trl-0.24"
 ABSENT = "no argument"
 Values = Mapping[str, object]
 

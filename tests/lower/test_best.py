@@ -1,12 +1,11 @@
 """What the classes would fill in by themselves is stated, and what was written in error is not spoken of twice."""
 
-import json
-
 import pytest
 from case_support import spec
 from cases_best import BEST, HELD
 from cases_numerics import extra
-from compile_support import checked, codes, compiled, errors
+from compile_support import checked, codes, errors
+from interpreters import stack_of
 
 from xpc.compiler import stacks
 from xpc.compiler.language import extras
@@ -30,15 +29,6 @@ def test_a_holdout_is_read_by_an_evaluation_at_the_start() -> None:
 @TARGETS
 def test_no_deprecated_name_can_be_written(target: str, method: str) -> None:
     """Deprecated values have rules of their own (XP607, XP608)."""
-    table = stacks.load(target)
-    assert table is not None
+    table = stack_of(target)
     fields = table.fields(table.config(method))
     assert not [name for name in extras.legal_names(table, "trl", method) if fields[name].deprecated]
-
-
-@pytest.mark.parametrize("line", ["qlora false", "lora false", "qlora false {\n  rank = 8\n}", "lora(false, rank=8)"])
-def test_an_adapter_that_is_off_stays_off_in_the_bundles_spec(line: str) -> None:
-    files = compiled(spec(line))
-    again = compiled(files["spec.xp"])
-    assert json.loads(files["trainer_args.json"])["lora"] is None
-    assert again["trainer_args.json"] == files["trainer_args.json"]

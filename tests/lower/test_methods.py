@@ -9,7 +9,8 @@ from hashlib import sha256
 
 import pytest
 from case_support import spec
-from compile_support import HEAD, REPOSITORY, checked, compiled, errors, only, put, shown, value
+from compile_support import HEAD, checked, compiled, errors, only, put, read, shown, value
+from interpreters import stack_of
 from method_support import ON, PAIRS, PROMPTS, REWARDS, arguments, of, plan, some
 
 from xpc.compiler import stacks
@@ -25,8 +26,7 @@ OLD = "trl-0.18"
 @pytest.mark.parametrize("target", stacks.names())
 @pytest.mark.parametrize("method", METHODS)
 def test_a_bare_method_states_every_argument_of_its_class(method: str, target: str) -> None:
-    stack = stacks.load(target)
-    assert stack is not None
+    stack = stack_of(target)
     text = spec(of(method), f"target {target}", train=ON.get(method, PAIRS))
     if stack.refused(method):
         assert errors(checked(text)) == ["XP127"]
@@ -51,8 +51,7 @@ def test_a_bare_method_states_every_argument_of_its_class(method: str, target: s
 @pytest.mark.parametrize("target", stacks.names())
 @pytest.mark.parametrize("method", METHODS)
 def test_no_argument_is_stated_that_its_class_calls_deprecated(method: str, target: str) -> None:
-    stack = stacks.load(target)
-    assert stack is not None
+    stack = stack_of(target)
     if stack.refused(method):
         return
     fields = stack.fields(stack.config(method))
@@ -67,8 +66,7 @@ def test_no_argument_is_stated_that_its_class_calls_deprecated(method: str, targ
 @pytest.mark.parametrize("target", stacks.names())
 @pytest.mark.parametrize("method", METHODS)
 def test_the_spec_of_a_bundle_compiles_to_the_same_arguments(method: str, target: str) -> None:
-    stack = stacks.load(target)
-    assert stack is not None
+    stack = stack_of(target)
     if stack.refused(method):
         return
     clause = f"method {method}(rewards=[accuracy(weight=0.5), format])" if METHODS[method].grouped else of(method)
@@ -199,8 +197,7 @@ def test_compiling_executes_nothing_of_a_reward_file(tmp_path: object) -> None:
 
 
 def test_the_rewards_of_the_language_are_those_of_the_runtime() -> None:
-    with open(os.path.join(REPOSITORY, "runtime", "features", "method", "rewards.py"), encoding="utf-8") as handle:
-        tree = ast.parse(handle.read())
+    tree = ast.parse(read("runtime", "features", "method", "rewards.py"))
     tables = {
         node.target.id: node.value
         for node in tree.body
@@ -208,8 +205,7 @@ def test_the_rewards_of_the_language_are_those_of_the_runtime() -> None:
     }
     names = {ast.literal_eval(key) for table in ("PLAIN", "MADE") for key in tables[table].keys}
     assert names == set(schema.REWARDS)
-    with open(os.path.join(REPOSITORY, "runtime", "features", "launch", "packages.py"), encoding="utf-8") as handle:
-        body = ast.parse(handle.read()).body
+    body = ast.parse(read("runtime", "features", "launch", "packages.py")).body
     math = next(n.value for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "MATH")
     assert set(ast.literal_eval(math)) == set(schema.MATH)
 

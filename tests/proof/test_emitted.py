@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from emitted import FILES, SPECS, compiled, put
 from extra_arguments import FLAG, NUMBER
+from interpreters import stack_of
 from patience import HUNG
 from stacks import REPOSITORY, looked_at
 
@@ -74,8 +75,7 @@ def test_the_batch_is_the_product(bundles: Mapping[str, str], name: str) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_requirements_are_the_pins_of_the_target(bundles: Mapping[str, str], name: str) -> None:
-    stack = stacks.load(TARGET[name])
-    assert stack is not None
+    stack = stack_of(TARGET[name])
     pins = dict(line.split("==") for line in text(bundles[name], "requirements.txt").splitlines())
     plan = payload(bundles[name])
     resolved = stack.requirements(vllm=True) if plan["arguments"].get("use_vllm") else stack.pins
@@ -91,8 +91,7 @@ def test_requirements_are_the_pins_of_the_target(bundles: Mapping[str, str], nam
 def test_the_train_extra_installs_the_pins_of_the_default_target() -> None:
     with open(os.path.join(REPOSITORY, "pyproject.toml"), "rb") as handle:
         extra = dict(line.split("==") for line in tomllib.load(handle)["project"]["optional-dependencies"]["train"])
-    stack = stacks.load(stacks.DEFAULT)
-    assert stack is not None
+    stack = stack_of(stacks.DEFAULT)
     assert {package: stack.pins.get(package) for package in extra} == extra
     assert {"torch", "transformers", "trl", "accelerate", "deepspeed", "liger-kernel"} <= set(extra)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import recipe_support as support
-from compile_support import REPOSITORY, checked, errors
+from compile_support import REPOSITORY, checked, errors, read
 from copy_published import SOURCES, copied, text
 from recipe_support import DIFFERENCES, NAMES, RECIPES, SPECS, SWEEPS, allowed, published, spec_for, unlike
 from recipes_page import page
@@ -60,8 +60,7 @@ def test_every_entry_of_the_tables_is_used() -> None:
 
 
 def test_the_page_of_recipes_is_fresh() -> None:
-    with open(os.path.join(REPOSITORY, "docs", "recipes.md"), encoding="utf-8") as handle:
-        assert handle.read() == page(), "`make docs` writes it anew"
+    assert read("docs", "recipes.md") == page(), "`make docs` writes it anew"
 
 
 def test_every_spec_of_the_folder_is_a_recipe() -> None:

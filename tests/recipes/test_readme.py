@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from interpreters import stack_of
 from recipe_support import RECIPES, bundle, published, spec_for, view_of
 from test_published import TAKEN
 
 from xpc.compiler.lower.readme import cell
-from xpc.compiler.stacks import DEFAULT, load
+from xpc.compiler.stacks import DEFAULT
 
 NEWEST = [recipe for recipe, target in TAKEN if target == DEFAULT]
 GONE = {
@@ -44,8 +45,7 @@ def test_names_that_are_gone_are_named(recipe: str) -> None:
 @pytest.mark.parametrize("recipe", NEWEST)
 def test_defaults_that_moved_stand_with_what_the_run_has(recipe: str) -> None:
     payload = json.loads(bundle(recipe, DEFAULT)["trainer_args.json"])
-    old = load("trl-0.18")
-    assert old is not None
+    old = stack_of("trl-0.18")
     then, text = old.fields(payload["config"]), section(recipe, DEFAULT)
     for name, today in MOVED.items():
         if name not in then or (name in ("beta", "loss_type") and "GRPO" not in payload["config"]):

@@ -5,7 +5,6 @@ import random
 from collections import Counter
 from functools import cache
 
-import generated
 import generator
 import pytest
 from case_support import MARKED, ROW, spec
@@ -21,11 +20,6 @@ pytestmark = pytest.mark.slow
 
 RECIPES = ("mistral-7b-constitutional-dpo-8xh100", "mistral-7b-ultrachat-qlora-1xa100", "smollm3-3b-sft-64xh100",
            "qwen2.5-1.5b-ioi-grpo-7xh100", "qwen2.5-3b-infinity-8xv100")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return put(tmp_path_factory.mktemp("drawn"), generated.FILES)
 
 
 @cache

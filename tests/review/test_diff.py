@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from case_support import ROW, spec
-from compile_support import REPOSITORY, SEED, put, tree, xpc
+from compile_support import REPOSITORY, SEED, put, read, tree, xpc
 
 
 def difference(done):
@@ -193,8 +193,7 @@ def test_across_stacks_names_move_and_numbers_stay(tmp_path):
 
 
 def test_the_page_shows_what_the_tool_prints(tmp_path):
-    with open(os.path.join(REPOSITORY, "docs", "review.md"), encoding="utf-8") as handle:
-        shown = handle.read().partition("$ xpc diff")[2].partition("\n")[2].partition("```")[0]
+    shown = read("docs", "review.md").partition("$ xpc diff")[2].partition("\n")[2].partition("```")[0]
     assert shown.count("\n") > 8
     assert difference(diff(tmp_path, SEED, SEED.replace("528", "264"))).startswith(shown)
 

@@ -4,7 +4,6 @@ import json
 import random
 from functools import cache
 
-import generated
 import generator
 import pytest
 from compile_support import put
@@ -47,11 +46,6 @@ def stating(path, value):
     if line is None:
         line = f"{clause} {value}" if not name else f"{clause} {{\n  {name} = {value}\n}}"
     return f'xpc 1\n\nextends "t.xp"\n\n{line}\n'
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return put(tmp_path_factory.mktemp("drawn"), generated.FILES)
 
 
 def checked(text, place):

@@ -5,7 +5,6 @@ import os
 import random
 import re
 
-import generated
 import generator
 import pytest
 from case_support import spec
@@ -22,12 +21,6 @@ from xpc.grammar.source import Source
 MESSY = SEED.replace("  gbs = 528", "\tgbs=528").replace("save ", "\n\n\n save   ")
 SPECS = [path for part in ("specs/**", "tests/**", "golden/**")
          for path in glob.glob(os.path.join(REPOSITORY, part, "*.xp"), recursive=True)]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A folder with the data files and the model that drawn specs name."""
-    return put(tmp_path_factory.mktemp("drawn"), generated.FILES)
 
 
 def canonical(text, place, name="t.xp"):

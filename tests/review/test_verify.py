@@ -6,7 +6,6 @@ import shutil
 import stat
 import tomllib
 
-import generated
 import pytest
 from case_support import MARKED, ROW, spec
 from compile_support import REPOSITORY, SEED, put, tree, xpc
@@ -18,11 +17,6 @@ from xpc.compiler.review import verify
 
 RECIPES = ("mistral-7b-constitutional-dpo-8xh100", "qwen2.5-1.5b-ioi-grpo-7xh100", "smollm3-3b-sft-64xh100",
            "llama-7b-sharegpt-qlora-1xa100")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return put(tmp_path_factory.mktemp("drawn"), generated.FILES)
 
 
 def verified(folder, *options, **more):

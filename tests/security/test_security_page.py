@@ -7,15 +7,14 @@ import os
 import re
 import tomllib
 
-from compile_support import REPOSITORY
+from compile_support import REPOSITORY, read
 
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.rules import every
 from xpc.compiler.stacks import STACKS
 from xpc.grammar.codes import CODES as SYNTAX
 
-with open(os.path.join(REPOSITORY, "docs", "security.md"), encoding="utf-8") as handle:
-    PAGE = handle.read()
+PAGE = read("docs", "security.md")
 
 
 def test_every_test_that_is_named_is_there() -> None:

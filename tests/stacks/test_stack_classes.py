@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interpreters import interpreter
+from interpreters import interpreter, stack_of
 
 from xpc.compiler import stacks
 from xpc.compiler.language.methods import METHODS
@@ -32,8 +32,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[st
 
     @cache
     def ask(name: str) -> dict[str, Any]:
-        stack = stacks.load(name)
-        assert stack is not None
+        stack = stack_of(name)
         out = os.path.join(str(folder), name + ".json")
         classes = {
             method: (stack.config(method), stated(stack, method)) for method in METHODS if not stack.refused(method)
@@ -65,8 +64,7 @@ def test_the_table_is_what_the_classes_say_today(name: str, answers: Ask) -> Non
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", stacks.names())
 def test_what_is_stated_builds_the_class_and_reads_back(name: str, method: str, answers: Ask) -> None:
-    stack = stacks.load(name)
-    assert stack is not None
+    stack = stack_of(name)
     if stack.refused(method):
         return  # no bundle states this class
     omitted = sorted(stack.omitted(stack.config(method)))
@@ -75,8 +73,7 @@ def test_what_is_stated_builds_the_class_and_reads_back(name: str, method: str, 
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_whether_sdpa_keeps_packed_documents_apart(name: str, answers: Ask) -> None:
-    stack = stacks.load(name)
-    assert stack is not None
+    stack = stack_of(name)
     error = answers(name)["packed"]
     assert (error < 1e-5) is stack.facts.isolate_mask
     assert ("sdpa" in str(stack.facts.isolate_attention)) is stack.facts.isolate_mask
@@ -85,8 +82,7 @@ def test_whether_sdpa_keeps_packed_documents_apart(name: str, answers: Ask) -> N
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
-    stack = stacks.load(name)
-    assert stack is not None
+    stack = stack_of(name)
     found, models = answers(name)["liger"]
     if found != stack.pins["liger-kernel"]:
         pytest.skip(f"that environment has liger-kernel {found or 'none'}, not {stack.pins['liger-kernel']}")
@@ -96,8 +92,7 @@ def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_methods_that_widen_a_quantized_base(name: str) -> None:
     """peft's prepare_model_for_kbit_training is called by a trainer itself, or by a function that all share."""
-    stack = stacks.load(name)
-    assert stack is not None
+    stack = stack_of(name)
     where = "import importlib.util as u; print(u.find_spec('trl').submodule_search_locations[0])"
     done = subprocess.run([interpreter(name), "-c", where], capture_output=True, text=True, check=True)
     trl = Path(done.stdout.strip())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from interpreters import stack_of
 
 from xpc.compiler import stacks
 from xpc.compiler.language import extras
@@ -13,12 +14,6 @@ from xpc.compiler.rules import every
 from xpc.compiler.stacks import Stack
 
 NUMBERS = {"int", "float"}
-
-
-def load(name: str) -> Stack:
-    stack = stacks.load(name)
-    assert stack is not None
-    return stack
 
 
 def words(kind: str) -> set[str]:
@@ -42,7 +37,7 @@ def numbers(stack: Stack) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_every_number_has_a_range_or_a_reason(name: str) -> None:
-    stack = load(name)
+    stack = stack_of(name)
     found = list(numbers(stack))
     assert len(found) > 60
     open_ = [".".join(one) for one in found if bool(stack.legal(*one)) == bool(stack.free(*one))]
@@ -55,7 +50,7 @@ def test_every_number_has_a_range_or_a_reason(name: str) -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_every_range_and_reason_is_of_a_name_that_can_be_written(name: str) -> None:
-    stack = load(name)
+    stack = stack_of(name)
     said = stack.table["policy"]
     known = {f"{head}{one}" for method in METHODS if stack.refused(method) is None
              for one in extras.legal_names(stack, "trl", method) for head in ("", f"{method}.")}  # fmt: skip
@@ -69,7 +64,7 @@ def test_every_range_and_reason_is_of_a_name_that_can_be_written(name: str) -> N
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_a_launch_number_without_a_range_does_not_exist(name: str) -> None:
-    stack = load(name)
+    stack = stack_of(name)
     for file in ("accelerate", "deepspeed"):
         for key, record in stack.launch_keys(file).items():
             if extras.owner(file, key) is None and words(str(record["type"])) & NUMBERS:
@@ -78,7 +73,7 @@ def test_a_launch_number_without_a_range_does_not_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_default_is_within_the_range_and_what_lies_outside_is_refused(name: str) -> None:
-    stack = load(name)
+    stack = stack_of(name)
     for method, one in numbers(stack):
         legal, field = stack.legal(method, one), stack.fields(stack.config(method))[one]
         if field.effective is not None:
@@ -95,21 +90,21 @@ def test_the_default_is_within_the_range_and_what_lies_outside_is_refused(name: 
 
 
 def test_a_range_in_words() -> None:
-    stack = load("trl-0.18")
+    stack = stack_of("trl-0.18")
     assert extras.wrong_value(stack, "trl", "torch_empty_cache_steps", 0) == "a number of at least 1"
     assert extras.wrong_value(stack, "trl", "label_smoothing_factor", 1.0) == "a number of at least 0 and below 1"
     said = extras.wrong_value(stack, "trl", "f_alpha_divergence_coef", 0.0, "dpo")
     assert said == "a number from -1000 to 1000 and other than 0"
     assert extras.wrong_value(stack, "trl", "label_pad_token_id", -1, "orpo") == "-100"
     assert extras.wrong_value(stack, "trl", "label_pad_token_id", -1, "kto") is None
-    assert extras.wrong_value(load("trl-1.16"), "trl", "pad_to_multiple_of", "8") == "a number from 1 to 1048576"
-    assert extras.wrong_value(load("trl-1.16"), "trl", "include_num_input_tokens_seen", "some") is not None
-    assert extras.wrong_value(load("trl-1.16"), "trl", "include_num_input_tokens_seen", True) is None
-    assert extras.wrong_value(load("trl-1.16"), "trl", "include_num_input_tokens_seen", 1) is not None
+    assert extras.wrong_value(stack_of("trl-1.16"), "trl", "pad_to_multiple_of", "8") == "a number from 1 to 1048576"
+    assert extras.wrong_value(stack_of("trl-1.16"), "trl", "include_num_input_tokens_seen", "some") is not None
+    assert extras.wrong_value(stack_of("trl-1.16"), "trl", "include_num_input_tokens_seen", True) is None
+    assert extras.wrong_value(stack_of("trl-1.16"), "trl", "include_num_input_tokens_seen", 1) is not None
 
 
 def test_lists() -> None:
-    stack = load("trl-1.16")
+    stack = stack_of("trl-1.16")
     for good in ([-1.0, 1.0], [0, 5]):
         assert extras.wrong_value(stack, "trl", "reward_clip_range", good, "rloo") is None
     for bad in ([1.0], [1.0, -1.0], ["a", "b"], 3, [True, 2]):

@@ -7,18 +7,13 @@ import sys
 import tomllib
 
 import pytest
+from interpreters import stack_of
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import generate
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
-def load(name: str) -> stacks.Stack:
-    stack = stacks.load(name)
-    assert stack is not None
-    return stack
 
 
 def test_the_stacks_are_the_folders() -> None:
@@ -39,7 +34,7 @@ def test_the_policy_that_the_compiler_loads_is_the_one_that_is_written(name: str
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_every_argument_is_stated_or_omitted_for_a_reason(name: str) -> None:
-    stack = load(name)
+    stack = stack_of(name)
     for config in stack.configs:
         stated, omitted = set(stack.base_arguments(config)), set(stack.omitted(config))
         assert stated | omitted == set(stack.fields(config))
@@ -55,7 +50,7 @@ def test_every_argument_is_stated_or_omitted_for_a_reason(name: str) -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_no_deprecated_or_secret_argument_is_stated(name: str) -> None:
-    stack = load(name)
+    stack = stack_of(name)
     for config in stack.configs:
         stated = stack.base_arguments(config)
         assert [field for field, facts in stack.fields(config).items() if facts.deprecated and field in stated] == []
@@ -64,7 +59,7 @@ def test_no_deprecated_or_secret_argument_is_stated(name: str) -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_a_default_that_depends_on_the_machine_is_decided(name: str) -> None:
-    stack = load(name)
+    stack = stack_of(name)
     base = stack.table["policy"]["base"]
     assert isinstance(base, dict)
     assert set(base) <= set(stack.base_arguments())
@@ -78,7 +73,7 @@ def test_a_default_that_depends_on_the_machine_is_decided(name: str) -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_every_method_has_a_class_and_its_losses(name: str) -> None:
-    stack = load(name)
+    stack = stack_of(name)
     for method in METHODS:
         fields = stack.fields(stack.config(method))
         losses = stack.losses(method)
@@ -95,7 +90,7 @@ def test_every_method_has_a_class_and_its_losses(name: str) -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_names_of_other_versions_lead_to_names_of_this_one(name: str) -> None:
-    stack = load(name)
+    stack = stack_of(name)
     stated, fields = stack.base_arguments(), stack.fields()
     renames = stack.table["policy"]["renames"]
     assert isinstance(renames, dict)
@@ -107,7 +102,7 @@ def test_names_of_other_versions_lead_to_names_of_this_one(name: str) -> None:
 
 
 def test_the_names_that_moved_between_the_targets() -> None:
-    new, old = load("trl-1.16"), load("trl-0.18")
+    new, old = stack_of("trl-1.16"), stack_of("trl-0.18")
     assert new.rename("gradient_checkpointing") == "activation_checkpointing"
     assert old.rename("activation_checkpointing") == "gradient_checkpointing"
     assert (new.rename("warmup_ratio"), old.rename("warmup_ratio")) == ("warmup_steps", None)
@@ -117,7 +112,7 @@ def test_the_names_that_moved_between_the_targets() -> None:
 
 
 def test_the_defaults_that_moved_between_the_targets() -> None:
-    new, old = load("trl-1.16").fields(), load("trl-0.18").fields()
+    new, old = stack_of("trl-1.16").fields(), stack_of("trl-0.18").fields()
     moved = {
         "optim": ("adamw_torch_fused", "adamw_torch"),
         "average_tokens_across_devices": (True, False),
@@ -128,14 +123,14 @@ def test_the_defaults_that_moved_between_the_targets() -> None:
         assert (new[name].effective, old[name].effective) == (now, then)
     assert new["bf16"].declared is None
     assert (new["activation_checkpointing"].declared, new["activation_checkpointing"].effective) == (None, True)
-    assert "use_liger_kernel" in load("trl-1.16").omitted()
+    assert "use_liger_kernel" in stack_of("trl-1.16").omitted()
     assert new["use_liger_kernel"].deprecated
     assert not old["use_liger_kernel"].deprecated
 
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_what_the_language_calls_by_its_own_name_exists(name: str) -> None:
-    stack = load(name)
+    stack = stack_of(name)
     fields = stack.fields()
     assert set(stack.optimizers.values()) <= set(fields["optim"].choices)
     assert set(stack.schedulers) == set(fields["lr_scheduler_type"].choices)
@@ -150,16 +145,16 @@ def test_what_the_language_calls_by_its_own_name_exists(name: str) -> None:
 
 
 def test_schedules_name_the_keywords_that_reach_them() -> None:
-    stack = load("trl-1.16")
+    stack = stack_of("trl-1.16")
     cosine = stack.schedulers["cosine_with_min_lr"]
     assert cosine == {"required": [], "optional": {"min_lr": None, "min_lr_rate": None, "num_cycles": 0.5}}
     assert stack.schedulers["warmup_stable_decay"]["required"] == ["num_decay_steps"]
     assert stack.schedulers["linear"] == {"required": [], "optional": {}}
-    assert load("trl-0.18").schedulers["inverse_sqrt"]["optional"] == {}  # takes timescale, is never given it
+    assert stack_of("trl-0.18").schedulers["inverse_sqrt"]["optional"] == {}  # takes timescale, is never given it
 
 
 def test_launch_configuration_keys() -> None:
-    new, old = load("trl-1.16"), load("trl-0.18")
+    new, old = stack_of("trl-1.16"), stack_of("trl-0.18")
     assert {"fsdp_version", "fsdp_reshard_after_forward"} <= new.keys("fsdp_config")
     assert not {"fsdp_version", "fsdp_reshard_after_forward"} & old.keys("fsdp_config")
     assert ("fsdp_version" in new.keys("fsdp_config"), "fsdp_version" in old.keys("fsdp_config")) == (
@@ -189,14 +184,14 @@ def test_launch_configuration_keys() -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_every_stack_answers_the_same_questions(name: str) -> None:
-    one, other = load(name), load(stacks.DEFAULT)
+    one, other = stack_of(name), stack_of(stacks.DEFAULT)
     assert set(one.arguments) == set(other.arguments)
     assert set(one.table["policy"]) == set(other.table["policy"])
 
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_pins_are_the_versions_that_the_table_was_read_from(name: str) -> None:
-    stack = load(name)
+    stack = stack_of(name)
     versions = stack.table["library"]["versions"]
     assert isinstance(versions, dict)
     assert {package: stack.pins[package] for package in versions} == versions
@@ -208,12 +203,12 @@ def test_pins_are_the_versions_that_the_table_was_read_from(name: str) -> None:
 def test_the_training_extra_is_the_default_target() -> None:
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
         train = tomllib.load(file)["project"]["optional-dependencies"]["train"]
-    pins = load(stacks.DEFAULT).pins
+    pins = stack_of(stacks.DEFAULT).pins
     assert set(train) <= {f"{package}=={version}" for package, version in pins.items()}
 
 
 def test_base_arguments_belong_to_the_caller() -> None:
-    stack = load("trl-1.16")
+    stack = stack_of("trl-1.16")
     config = stack.base_arguments()["accelerator_config"]
     assert isinstance(config, dict)
     config["split_batches"] = True
@@ -232,7 +227,7 @@ def test_loading_a_target_parses_no_toml() -> None:
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_sources_that_speak_of_a_state_are_those_of_families_that_have_one(name: str) -> None:
     """Of families beyond the registry only the source is read; of those that were measured, it says the same."""
-    stack = load(name)
+    stack = stack_of(name)
     there = {family for family in registry.families() if not stack.lacks_family(family)}
     state = {*stack.facts.families_stateful, *stack.facts.families_convolving} & there
     assert set(stack.carrying) & there == state

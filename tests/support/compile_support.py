@@ -215,6 +215,12 @@ def xpc_in_turn(
     ]
 
 
+def read(*names: str) -> str:
+    """A file of the repository."""
+    with open(os.path.join(REPOSITORY, *names), encoding="utf-8") as handle:
+        return handle.read()
+
+
 def put(folder: object, files: Mapping[str, str | bytes]) -> str:
     """Write files into a folder and return it as a text."""
     for name, data in files.items():

@@ -14,24 +14,29 @@ from importlib.util import find_spec
 import pytest
 
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.stacks import DEFAULT, STACKS, load
+from xpc.compiler.stacks import DEFAULT, STACKS, Stack, load
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OTHERS = tuple(name for name in STACKS if name != DEFAULT)
 """The stacks that have an environment of their own."""
 
 
+def stack_of(name: str) -> Stack:
+    """The table of a stack that is there."""
+    found = load(name)
+    assert found is not None, name
+    return found
+
+
 def methods_of(stack: str) -> tuple[str, ...]:
     """The methods that a stack can train."""
-    known = load(stack)
-    assert known is not None
+    known = stack_of(stack)
     return tuple(name for name in METHODS if known.refused(name) is None)
 
 
 def sharded(stack: str, strategy: str, method: str = "sft") -> str:
     """A strategy, or `zero1` in the place of one that the stack gets wrong and refuses (XP488, XP127)."""
-    known = load(stack)
-    assert known is not None
+    known = stack_of(stack)
     wrong = {
         "zero2": not known.facts.zero2_accumulates,
         "zero3": method == "reward" and not known.facts.zero3_draws_scores,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from case_support import ROW, Case, on_cpu, spec, trained
+from cases_data import extra
 from cases_numerics import SMALL
 
 STEPS = "qwen2.5-3b on infinity-instruct for 100 steps"
@@ -13,10 +14,6 @@ OLD = "target trl-0.18"
 GALORE = "optimizer galore_adamw(targets=all-linear)"
 ROWS = {"rows.jsonl": ROW * 100}
 LOCAL = trained('qwen2.5-3b on "rows.jsonl"')
-
-
-def extra(*lines: str) -> str:
-    return "\n".join(["extra trl {", *(f"  {line}" for line in lines), "}"])
 
 
 CASES: tuple[Case, ...] = (
