@@ -9,7 +9,7 @@ from xpc.compiler.explain.reference import first_sentence
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.schema import BY_PATH, CLAUSES, EXTRA_TARGETS, TABLE, bare_choices, children
 from xpc.compiler.language.setting import Setting
-from xpc.compiler.language_server.place import Place, valued
+from xpc.compiler.language_server.place import Place, setting_of_value
 from xpc.grammar.record import record
 
 WORDS = ("xpc 1", "train", "extends", "data")
@@ -30,7 +30,7 @@ def complete(place: Place) -> list[Item]:
     """The proposals for a place, the likeliest first."""
     if place.key == "#":
         return []
-    path = valued(place)
+    path = setting_of_value(place)
     if path:
         return list(_values(BY_PATH[path]))
     found = list(_names(place))

@@ -65,7 +65,7 @@ def places(text: str) -> Iterator[Place]:
     for token in tokens(text):
         here, mark = stack[-1], token.text
         if mark in "({[":
-            stack.append(Frame(mark, _opened(here, mark), key=here.key if mark == "[" else ""))
+            stack.append(Frame(mark, _opened_path(here, mark), key=here.key if mark == "[" else ""))
         elif mark in ")}]":
             if len(stack) > 1:
                 stack.pop()
@@ -75,33 +75,33 @@ def places(text: str) -> Iterator[Place]:
             if here.bracket != "[":
                 here.end()
         elif not mark.startswith("#"):
-            yield _placed(here, token)
+            yield _place_of(here, token)
 
 
-def _placed(here: Frame, token: Token) -> Place:
+def _place_of(here: Frame, token: Token) -> Place:
     """The place of a word, which the frame then counts as read."""
     if here.bracket == "[":
         return Place(token, here.path, here.key)
     if here.value:
         here.value = False
-        return Place(token, _of(here), here.key)
+        return Place(token, _statement_path(here), here.key)
     here.key, here.last = "", token.text
     if not here.head:
         here.head = token.text
         return Place(token, here.path, first=True)
-    return Place(token, _of(here))
+    return Place(token, _statement_path(here))
 
 
-def _of(here: Frame) -> str:
+def _statement_path(here: Frame) -> str:
     """The path that a word behind the head of a statement belongs to."""
     return (_path(here.path, here.head) if here.head else "") or here.path
 
 
-def _opened(here: Frame, mark: str) -> str:
+def _opened_path(here: Frame, mark: str) -> str:
     if mark == "[":
-        return _of(here)
+        return _statement_path(here)
     named = here.head if mark == "{" else here.last or here.head
-    return _path(here.path, named) or _of(here)
+    return _path(here.path, named) or _statement_path(here)
 
 
 def _path(inside: str, name: str) -> str:
@@ -127,7 +127,7 @@ def place_at(text: str, offset: int) -> Place:
     return Place(Token(offset, offset, ""), last.clause, last.key, last.first)
 
 
-def valued(place: Place) -> str:
+def setting_of_value(place: Place) -> str:
     """The path of the setting whose value stands there, empty where it is no value."""
     if not place.key:
         return ""
@@ -135,7 +135,7 @@ def valued(place: Place) -> str:
     return next((one for one in ways if one in BY_PATH), outer_names().get(place.key, ""))
 
 
-def named(place: Place) -> str:
+def setting_named(place: Place) -> str:
     """The path of the setting or clause that the word is the name or a bare choice of, empty where it is neither."""
     if place.key:
         return ""

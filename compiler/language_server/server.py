@@ -57,13 +57,13 @@ def units_of(document: TextDocument) -> Units:
     return UNITS[document.position_codec.encoding or "utf-16"]
 
 
-def spanned(document: TextDocument, source: Source, start: int, end: int) -> types.Range:
+def range_of(document: TextDocument, source: Source, start: int, end: int) -> types.Range:
     """A range in the editor's units of [start, end) in a text."""
     units = units_of(document)
     return types.Range(types.Position(*position(source, start, units)), types.Position(*position(source, end, units)))
 
 
-def here(document: TextDocument, source: Source, at: types.Position) -> Place:
+def place_in(document: TextDocument, source: Source, at: types.Position) -> Place:
     """What stands at a position; nothing in a text that is longer than a spec may be."""
     if len(source.text) > MAX_SIZE:
         return place_at("", 0)
@@ -74,19 +74,19 @@ def _own(document: TextDocument, one: Diagnostic) -> bool:
     return one.primary is not None and one.primary.source.name == os.path.basename(path_of(document))
 
 
-def shown(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
+def as_protocol(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
     """A finding in the editor's terms. One of a base stands at the first line, with its own place in the text."""
     text = one.message + (f"\nhelp: {one.help}" if one.help else "")
     top = types.Position(0, 0)
     span = types.Range(top, top)
     if one.primary is not None and _own(document, one):
-        span = spanned(document, one.primary.source, one.primary.span.start, one.primary.span.end)
+        span = range_of(document, one.primary.source, one.primary.span.start, one.primary.span.end)
     elif one.primary is not None:
         line, column = one.primary.source.position(one.primary.span.start)
         text = f"{one.primary.source.name}:{line}:{column}: {text}"
     related = [
         types.DiagnosticRelatedInformation(
-            types.Location(document.uri, spanned(document, label.source, label.span.start, label.span.end)), label.text
+            types.Location(document.uri, range_of(document, label.source, label.span.start, label.span.end)), label.text
         )
         for label in one.related
         if label.source.name == os.path.basename(path_of(document))
@@ -98,7 +98,7 @@ def shown(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
 def publish(uri: str) -> None:
     """Checks a document and sends what was found."""
     document = SERVER.workspace.get_text_document(uri)
-    found = [shown(document, one) for one in checked(document).problems]
+    found = [as_protocol(document, one) for one in checked(document).problems]
     SERVER.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, document.version))
 
 
@@ -134,12 +134,12 @@ def hovered(server: LanguageServer, params: types.HoverParams) -> types.Hover | 
     """What the word is, its default, its value here and what that becomes."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
-    place = here(document, source, params.position)
-    told = hover(place, checked(document)) if place.token.text else None
-    if told is None:
+    place = place_in(document, source, params.position)
+    text = hover(place, checked(document)) if place.token.text else None
+    if text is None:
         return None
-    span = spanned(document, source, place.token.start, place.token.end)
-    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, told), span)
+    span = range_of(document, source, place.token.start, place.token.end)
+    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text), span)
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["=", "(", "[", " "]))
@@ -147,8 +147,8 @@ def completed(server: LanguageServer, params: types.CompletionParams) -> list[ty
     """What can be typed there."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
-    place = here(document, source, params.position)
-    span = spanned(document, source, place.token.start, place.token.end)
+    place = place_in(document, source, params.position)
+    span = range_of(document, source, place.token.start, place.token.end)
     return [
         types.CompletionItem(
             one.label, kind=SORTS[one.sort], documentation=one.doc or None, sort_text=f"{number:04d}",
@@ -163,13 +163,13 @@ def defined(server: LanguageServer, params: types.DefinitionParams) -> types.Loc
     """The base, the file or the block of data that a name means."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
-    found = definition(here(document, source, params.position), source.text, path_of(document))
+    found = definition(place_in(document, source, params.position), source.text, path_of(document))
     if found is None:
         return None
     if found.path != path_of(document):
         top = types.Position(0, 0)
         return types.Location(from_fs_path(found.path) or "", types.Range(top, top))
-    return types.Location(document.uri, spanned(document, source, found.start, found.end))
+    return types.Location(document.uri, range_of(document, source, found.start, found.end))
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_FORMATTING)
@@ -181,7 +181,7 @@ def formatted(server: LanguageServer, params: types.DocumentFormattingParams) ->
     if wrong or source.damage:
         return None
     end = "\r\n" if "\r\n" in document.source else "\n"
-    return [types.TextEdit(spanned(document, source, 0, len(source.text)), format_file(tree).replace("\n", end))]
+    return [types.TextEdit(range_of(document, source, 0, len(source.text)), format_file(tree).replace("\n", end))]
 
 
 @SERVER.feature(
@@ -192,16 +192,16 @@ def actions(server: LanguageServer, params: types.CodeActionParams) -> list[type
     document = server.workspace.get_text_document(params.text_document.uri)
     out = []
     for one in checked(document).problems:
-        told = shown(document, one)
-        touched = told.range.start <= params.range.end and params.range.start <= told.range.end
+        finding = as_protocol(document, one)
+        touched = finding.range.start <= params.range.end and params.range.start <= finding.range.end
         if one.edits and touched and _own(document, one):
             source = one.primary.source if one.primary is not None else as_source(document.source)
             edits = [
-                types.TextEdit(spanned(document, source, edit.span.start, edit.span.end), edit.text)
+                types.TextEdit(range_of(document, source, edit.span.start, edit.span.end), edit.text)
                 for edit in one.edits
             ]
             change = types.WorkspaceEdit(changes={document.uri: edits})
-            out.append(types.CodeAction(one.help or one.message, types.CodeActionKind.QuickFix, [told], edit=change))
+            out.append(types.CodeAction(one.help or one.message, types.CodeActionKind.QuickFix, [finding], edit=change))
     return out
 
 

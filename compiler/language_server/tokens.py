@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from xpc.compiler.language.schema import CLAUSES
-from xpc.compiler.language_server.place import named, places, tokens
+from xpc.compiler.language_server.place import places, setting_named, tokens
 from xpc.grammar.record import record
 
 TYPES = ("keyword", "property", "enumMember", "number", "string", "comment", "type")
@@ -41,4 +41,4 @@ def coloured(text: str) -> Iterator[Coloured]:
         elif (place.first and token.text in CLAUSES) or token.text in KEYWORDS:
             yield Coloured(token.start, token.end, "keyword")
         else:
-            yield Coloured(token.start, token.end, "property" if named(place) else "type")
+            yield Coloured(token.start, token.end, "property" if setting_named(place) else "type")

@@ -16,7 +16,7 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.locking import state
 from xpc.compiler.locking.environments import ResolveError, requirements, resolve
 from xpc.compiler.locking.hub import Hub, HubError
-from xpc.compiler.locking.lock_text import whole, written
+from xpc.compiler.locking.lock_text import complete, written
 from xpc.compiler.pipeline import Checked, check_text, compile_text
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
@@ -66,13 +66,13 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if again.spec is None:
         errors = [one for one in again.problems if one.severity == ERROR]
         return render(located(errors or checked.problems, options.file), "full"), 1
-    lock = _whole(data, name, lock, again, options)
+    lock = _complete(data, name, lock, again, options)
     path = os.path.join(workspace.root, workspace.lock)
     try:
-        replace_files({path: whole(lock)})
+        replace_files({path: complete(lock)})
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    return _told(before, lock, f"{options.file}.lock")
+    return _report(before, lock, f"{options.file}.lock")
 
 
 def _before(workspace: Workspace) -> Lock:
@@ -131,7 +131,7 @@ def _unknown(kind: str, id: str) -> bool:
     return (registry.find_model(id) if kind == MODEL else registry.find_dataset(id)) is None
 
 
-def _whole(data: bytes, name: str, lock: Lock, checked: Checked, options: argparse.Namespace) -> Lock:
+def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: argparse.Namespace) -> Lock:
     """The lock with files, rows, packages and the digest of the bundle that is compiled with it."""
     workspace = Workspace(os.path.dirname(os.path.abspath(options.file)), lock=lock.name)
     lock = evolve(lock, target=state.specs(checked)[0].stack.name, asked={}, text=b"")
@@ -141,9 +141,9 @@ def _whole(data: bytes, name: str, lock: Lock, checked: Checked, options: argpar
     lock.files, lock.rows = state.digests(checked, workspace), state.counts(checked)
     lock.environments = _environments(requirements(files), lock, options)
     lock.text = written(lock)
-    made = Workspace(workspace.root, lock=lock.name, pins=lock, hashes=True, allow_oom=True)
-    made.reads[lock.name] = sha256(lock.text).hexdigest()
-    files, _ = compile_text(data, name, made)
+    final = Workspace(workspace.root, lock=lock.name, pins=lock, hashes=True, allow_oom=True)
+    final.reads[lock.name] = sha256(lock.text).hexdigest()
+    files, _ = compile_text(data, name, final)
     assert files is not None
     lock.digest = lockfile.bundle_digest(files)
     return lock
@@ -159,7 +159,7 @@ def _environments(asked: dict[str, tuple[str, ...]], lock: Lock, options: argpar
         raise UsageError(str(error)) from error
 
 
-def _told(before: Lock, lock: Lock, path: str) -> tuple[str, int]:
+def _report(before: Lock, lock: Lock, path: str) -> tuple[str, int]:
     """What is pinned now and was otherwise, and what is not pinned."""
     was = {(one.kind, one.id, one.asked, one.part): one.revision for one in before.pins}
     lines = []

@@ -79,8 +79,10 @@ def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
         except (OSError, subprocess.SubprocessError) as error:
             raise ResolveError(f"{python} could not be asked: {type(error).__name__}") from error
     if done.returncode:
-        told = [line.partition("ERROR: ")[2] for line in done.stderr.splitlines() if "ERROR: " in line]
-        raise ResolveError(f"pip does not resolve the requirements: {(told or done.stderr.splitlines() or ['?'])[-1]}")
+        errors = [line.partition("ERROR: ")[2] for line in done.stderr.splitlines() if "ERROR: " in line]
+        raise ResolveError(
+            f"pip does not resolve the requirements: {(errors or done.stderr.splitlines() or ['?'])[-1]}"
+        )
     try:
         found = [one["metadata"] for one in json.loads(done.stdout)["install"]]
         return tuple(sorted(f"{one['name'].lower()}=={one['version']}" for one in found))

@@ -55,15 +55,15 @@ class Hub:
         """A repository at a branch, a tag or a commit; empty for the default branch."""
         repository = MODEL if kind == KERNEL and not asked else kind  # Facts.flash_kernels says why
         path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(asked or 'main', safe='')}"
-        said = self._json(path, f"{id}{f'@{asked}' if asked else ''}")
-        revision = said.get("sha")
+        answer = self._json(path, f"{id}{f'@{asked}' if asked else ''}")
+        revision = answer.get("sha")
         if not isinstance(revision, str) or len(revision) != 40:
             raise HubError(f"the hub names no commit of {id}")
         if kind == MODEL:
             return self._model(id, asked, revision)
         if kind == KERNEL:
             return Pin(kind, id, asked, revision)
-        card = said.get("cardData")
+        card = answer.get("cardData")
         columns, rows = described(card if isinstance(card, dict) else {}, part)
         return Pin(kind, id, asked, revision, part, columns=columns, rows=rows)
 
@@ -72,16 +72,16 @@ class Hub:
         tokenizer = self._file(id, revision, "tokenizer_config.json")
         template = self._file(id, revision, "chat_template.jinja")
         try:
-            said = json.loads(tokenizer or b"{}")
-            text = json.dumps(json.loads(config), sort_keys=True) if config else ""
+            settings = json.loads(tokenizer or b"{}")
+            config_text = json.dumps(json.loads(config), sort_keys=True) if config else ""
         except (ValueError, RecursionError) as error:
             raise HubError(f"a configuration of {id} is not JSON") from error
-        held = template.decode("utf-8", "replace") if template is not None else said.get("chat_template")
-        spelled = held if isinstance(held, str) else "" if held is None else json.dumps(held, sort_keys=True)
+        stated = template.decode("utf-8", "replace") if template is not None else settings.get("chat_template")
+        text = stated if isinstance(stated, str) else "" if stated is None else json.dumps(stated, sort_keys=True)
         return Pin(
-            MODEL, id, asked, revision, config=text,
-            chat=None if tokenizer is None and template is None else held is not None,
-            template=f"sha256:{sha256(spelled.encode()).hexdigest()}" if spelled else "",
+            MODEL, id, asked, revision, config=config_text,
+            chat=None if tokenizer is None and template is None else stated is not None,
+            template=f"sha256:{sha256(text.encode()).hexdigest()}" if text else "",
         )  # fmt: skip
 
     def _file(self, id: str, revision: str, name: str) -> bytes | None:
@@ -129,8 +129,8 @@ class _Missing(Exception):
 
 def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict[str, int]]:
     """Columns, and rows of each split, as a dataset's card states them of a configuration (`dataset_info`)."""
-    said = card.get("dataset_info")
-    entries = [one for one in (said if isinstance(said, list) else [said]) if isinstance(one, dict)]
+    info = card.get("dataset_info")
+    entries = [one for one in (info if isinstance(info, list) else [info]) if isinstance(one, dict)]
     named = [one for one in entries if one.get("config_name", "default") == (part or "default")]
     entry = named[0] if named else entries[0] if len(entries) == 1 and not part else {}
     features, splits = entry.get("features"), entry.get("splits")

@@ -36,7 +36,7 @@ def written(lock: Lock) -> bytes:
     return "".join(out).encode("utf-8", "surrogatepass")
 
 
-def whole(lock: Lock) -> bytes:
+def complete(lock: Lock) -> bytes:
     """The whole file."""
     return written(lock) + f"{BUNDLE}digest = {value(lock.digest)}\n".encode()
 

@@ -59,7 +59,7 @@ def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:
     return [ask for ask, pin in lock.asked.items() if pin is None and not pinned(ask[2])]
 
 
-def wrong(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
+def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
     """A sentence for everything that `--locked` refuses."""
     if lock is None:
         yield f"there is no {workspace.lock or 'lock'}: `xpc lock --update` writes it"

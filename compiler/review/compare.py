@@ -74,17 +74,17 @@ def compare(one: Run, other: Run) -> Difference:
     settings, follows = changes(one.spec, other.spec)
     before, after = run_length(one.spec), run_length(other.spec)
     moved = planned(one.spec, other.spec)
-    follows += [*(Change(*each) for each in before.told(after)), *moved]
+    follows += [*(Change(*each) for each in before.changes(after)), *moved]
     files = one.files(), other.files()
     renamed, arguments, same = _arguments(one.spec, other.spec, *map(tables, files))
-    gone, new = _apart(_findings(one.spec), _findings(other.spec))
-    ran, runs = _apart(_executes(one.spec), _executes(other.spec))
+    gone, new = _only_in_either(_findings(one.spec), _findings(other.spec))
+    removed, added = _only_in_either(_executes(one.spec), _executes(other.spec))
     headline = "; ".join(filter(None, (before.headline(after, settings), verdicts(moved))))
     found = Difference(
-        tuple(settings), tuple(follows), arguments, renamed, same, tuple(_files(*files)), new, gone, runs, ran,
+        tuple(settings), tuple(follows), arguments, renamed, same, tuple(_files(*files)), new, gone, added, removed,
         headline, (one.spec.stack.name, other.spec.stack.name),
     )  # fmt: skip
-    return evolve(found, headline=f"{found.headline}{_across(found)}") if found.across else found
+    return evolve(found, headline=f"{found.headline}{_stack_summary(found)}") if found.across else found
 
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
@@ -146,7 +146,7 @@ def _executes(spec: Spec) -> Counter[str]:
     return Counter(line[2:] for line in executes(spec, str) if line.startswith("- "))
 
 
-def _apart(before: Counter[str], after: Counter[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _only_in_either(before: Counter[str], after: Counter[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple((before - after).elements()), tuple((after - before).elements())
 
 
@@ -165,7 +165,7 @@ def _arguments(
         new = other.stack.rename(name) or next((o for o in other.stack.renamed if one.stack.rename(o) == name), None)
         moved = f"{head}{new}{dot}{inner}"
         if new is not None and moved in after and after[moved] == before[key]:
-            renamed.append(Change(name + dot + inner, name + dot + inner, new + dot + inner, _told(before.pop(key))))
+            renamed.append(Change(name + dot + inner, name + dot + inner, new + dot + inner, _as_text(before.pop(key))))
             del after[moved]
         else:
             gone = other.stack.removed.get(name) or other.stack.omitted(other.config).get(name)
@@ -173,7 +173,7 @@ def _arguments(
     found: list[Change] = []
     same = 0
     for key in (*before, *(key for key in after if key not in before)):
-        was, now = (_told(table[key]) if key in table else ABSENT for table in (before, after))
+        was, now = (_as_text(table[key]) if key in table else ABSENT for table in (before, after))
         alike = one.stack is not other.stack and key in before and key in after and same_value(before[key], after[key])
         same += was == now or alike
         if was != now and not alike:
@@ -189,14 +189,14 @@ def _entries(key: str, before: object, after: object) -> list[Change]:
     if len(lists[0]) != len(lists[1]):
         return [Change(key, *(f"{len(each)} entr{'y' if len(each) == 1 else 'ies'}" for each in lists))]
     return [
-        Change(f"{key}[{at}].{name}", *(_told(of[name]) if name in of else ABSENT for of in (one, other)))
+        Change(f"{key}[{at}].{name}", *(_as_text(of[name]) if name in of else ABSENT for of in (one, other)))
         for at, (one, other) in enumerate(zip(*lists, strict=True))
         for name in dict.fromkeys((*one, *other))
         if one.get(name, ABSENT) != other.get(name, ABSENT)
     ]
 
 
-def _across(found: Difference) -> str:
+def _stack_summary(found: Difference) -> str:
     """The end of the first line where a run moves to another stack."""
     gone, new = (
         sum(one.before == ABSENT for one in found.arguments),
@@ -210,7 +210,7 @@ def _across(found: Difference) -> str:
     )
 
 
-def _told(value: object) -> str:
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else "unset" if value is None else json.dumps(value)
 
 

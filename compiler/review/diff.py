@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from xpc.compiler.render import render
-from xpc.compiler.review.changes import pair
-from xpc.compiler.review.operands import opened
+from xpc.compiler.review.changes import compare_operands
+from xpc.compiler.review.operands import open_operand
 from xpc.compiler.review.show import FORMATS
 
 EPILOG = (
@@ -30,15 +30,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """What is printed, and the exit status. Raises UsageError."""
-    with opened(options.before) as one, opened(options.after) as other:
+    with open_operand(options.before) as one, open_operand(options.after) as other:
         for name in dict.fromkeys(each.name for each in (one, other) if each.name or one.name == other.name):
-            before, after = one.side(name), other.side(name)
-            broken = [side for side in (before, after) if not side.runs]
+            before, after = one.check(name), other.check(name)
+            broken = [operand for operand in (before, after) if not operand.runs]
             if not broken:
                 break  # a spec that extends the other cannot have its name
-        for side in broken:
-            sys.stderr.write(render(side.errors, "full"))
+        for operand in broken:
+            sys.stderr.write(render(operand.errors, "full"))
         if broken:
-            return "".join(f"{side.title} does not compile, so there is no run to compare\n" for side in broken), 1
-        found = pair(before, after)
+            return "".join(f"{one.title} does not compile, so there is no run to compare\n" for one in broken), 1
+        found = compare_operands(before, after)
         return FORMATS[options.format](found), int(options.exit_code and not found.equal)

@@ -22,7 +22,7 @@ SHOWN = 60
 """Most characters of a value."""
 
 
-def ran(folder: str, out: str, steps: int | None) -> tuple[str, int]:
+def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
     """What is printed, and 1 where the run is another one. `steps` is how long it should be, where that is known.
 
     Raises UsageError.
@@ -34,8 +34,10 @@ def ran(folder: str, out: str, steps: int | None) -> tuple[str, int]:
     if found:
         return "".join(f"{line}\n" for line in [*found, f"{out} is not what {folder} asks for"]), 1
     tokens = summary.get("tokens")
-    told = f", {tokens:,.0f} tokens" if isinstance(tokens, int | float) else ""
-    return f"{out} is what {folder} asks for: {summary['steps']:,} steps, {summary['sequences']:,} sequences{told}\n", 0
+    amounts = f"{summary['steps']:,} steps, {summary['sequences']:,} sequences"
+    if isinstance(tokens, int | float):
+        amounts += f", {tokens:,.0f} tokens"
+    return f"{out} is what {folder} asks for: {amounts}\n", 0
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -56,11 +58,11 @@ def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any
         yield "the run is of another bundle: the digest that it noted is not this one's"
     if summary.get("world") != run["world_size"]:
         yield f"{summary.get('world')} processes, where the bundle asks for {run['world_size']}"
-    wanted = arguments["max_steps"] if arguments.get("max_steps", -1) > 0 else steps
-    early = run.get("patience") is not None and wanted is not None and summary.get("steps", 0) < wanted
+    expected = arguments["max_steps"] if arguments.get("max_steps", -1) > 0 else steps
+    early = run.get("patience") is not None and expected is not None and summary.get("steps", 0) < expected
     left_out = (summary.get("data") or {}).get("left_out")
-    if wanted is not None and summary.get("steps") != wanted and not (left_out or early):
-        yield f"{summary.get('steps')} steps, where the bundle asks for {wanted}"
+    if expected is not None and summary.get("steps") != expected and not (left_out or early):
+        yield f"{summary.get('steps')} steps, where the bundle asks for {expected}"
     if summary.get("sequences") != summary.get("steps", 0) * run["gbs"]:
         yield f"{summary.get('sequences')} sequences, where {summary.get('steps')} steps are of {run['gbs']} each"
     for name, version in sorted(pins(os.path.join(folder, "requirements.txt")).items()):

@@ -65,8 +65,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             out.append(f"formatted {visible(path)}\n")
     if found:
         sys.stderr.write(render(found, "full"))
-    looks = options.check or options.diff
-    return "".join(out), 2 if unread else int(bool(found) or (looks and changed > 0))
+    dry_run = options.check or options.diff
+    return "".join(out), 2 if unread else int(bool(found) or (dry_run and changed > 0))
 
 
 def formatted(data: bytes, name: str, folder: str) -> tuple[str | None, tuple[Diagnostic, ...]]:

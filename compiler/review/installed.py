@@ -10,9 +10,9 @@ import subprocess
 
 from xpc.compiler.files.inputs import UsageError
 
-PATIENCE = 60
+SECONDS = 60
 """Seconds that an interpreter may take to answer."""
-ASK = """
+QUERY = """
 import importlib.metadata, json, sys
 found = {}
 for name in json.load(sys.stdin):
@@ -24,18 +24,18 @@ print(json.dumps(found))
 """
 
 
-def environment(folder: str, python: str) -> tuple[str, int]:
+def verify_environment(folder: str, python: str) -> tuple[str, int]:
     """What is printed, and 1 where a package is missing or of another version. Raises UsageError."""
-    wanted = _all_pins(folder)
-    found = _installed(python, sorted(wanted))
+    pinned = _all_pins(folder)
+    found = _installed(python, sorted(pinned))
     wrong = [
         f"{name} {found[name] or 'is not installed'}{' is installed' if found[name] else ''}, the bundle has {version}"
-        for name, version in sorted(wanted.items())
+        for name, version in sorted(pinned.items())
         if plain_version(found[name]) != version
     ]
     if wrong:
         return "\n".join([*wrong, f"{python} is not what {folder} was written for", ""]), 1
-    return f"{python} has the {len(wanted)} packages that {folder} pins\n", 0
+    return f"{python} has the {len(pinned)} packages that {folder} pins\n", 0
 
 
 def _all_pins(folder: str) -> dict[str, str]:
@@ -65,8 +65,8 @@ def _installed(python: str, names: list[str]) -> dict[str, str | None]:
         raise UsageError(f"there is no interpreter {python}; name one with --python")
     try:
         done = subprocess.run(
-            [program, "-I", "-c", ASK], input=json.dumps(names), text=True, capture_output=True, check=True,
-            timeout=PATIENCE,
+            [program, "-I", "-c", QUERY], input=json.dumps(names), text=True, capture_output=True, check=True,
+            timeout=SECONDS,
         )  # fmt: skip
         found: dict[str, str | None] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:

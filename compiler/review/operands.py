@@ -43,7 +43,7 @@ class Run:
 
 
 @record
-class Side:
+class Operand:
     """What one argument of the command names. `runs` are none where `errors` stand."""
 
     title: str
@@ -53,28 +53,28 @@ class Side:
 
 
 @contextmanager
-def opened(written: str) -> Iterator[Opened]:
-    """A side before it is checked. Raises UsageError where it cannot be read."""
+def open_operand(written: str) -> Iterator[UncheckedOperand]:
+    """An operand before it is checked. Raises UsageError where it cannot be read."""
     if is_revision(written):
         with at_revision(written) as (data, name, workspace):
-            yield Opened(written, data, name, workspace, "")
+            yield UncheckedOperand(written, data, name, workspace, "")
         return
     if not os.path.isdir(written):
-        yield Opened(written, *read_spec(written), "")
+        yield UncheckedOperand(written, *read_spec(written), "")
         return
     if os.path.isfile(os.path.join(written, "sweep.toml")):
-        yield Opened(written, b"", "", None, written)
+        yield UncheckedOperand(written, b"", "", None, written)
         return
     path = os.path.join(written, bundled.SPEC)
     table = bundled.manifest(written)
     if table is None or not os.path.isfile(path):
         raise UsageError(f"{written} is not a bundle: it has no bundle.toml of xpc")
     data, _, space = read_spec(path)
-    yield Opened(written, data, table["bundle"]["spec"], space, written)
+    yield UncheckedOperand(written, data, table["bundle"]["spec"], space, written)
 
 
 @record
-class Opened:
+class UncheckedOperand:
     """The bytes of a side, the name of its spec, and its folder where it is a bundle."""
 
     title: str
@@ -83,7 +83,7 @@ class Opened:
     workspace: Workspace | None
     folder: str
 
-    def side(self, name: str) -> Side:
+    def check(self, name: str) -> Operand:
         """The side, checked under a spec's name: what only comes from a file's name is no difference."""
         if self.workspace is None:
             return _members(self.folder)
@@ -91,9 +91,9 @@ class Opened:
         checked = check_text(self.data, name, self.workspace)
         if checked.spec is None:
             problems = check_text(self.data, self.name, self.workspace).problems  # by its own name
-            return Side(self.title, (), tuple(located(problems, self.title)))
+            return Operand(self.title, (), tuple(located(problems, self.title)))
         own = self.folder if name == self.name else ""
-        return Side(self.title, tuple(_runs(checked, own)), sweep=bool(checked.members))
+        return Operand(self.title, tuple(_runs(checked, own)), sweep=bool(checked.members))
 
 
 def _runs(checked: Checked, folder: str) -> Iterator[Run]:
@@ -105,7 +105,7 @@ def _runs(checked: Checked, folder: str) -> Iterator[Run]:
         yield Run(one.name, one.spec)
 
 
-def _members(folder: str) -> Side:
+def _members(folder: str) -> Operand:
     """The members of a sweep's folder."""
     runs: list[Run] = []
     try:
@@ -116,14 +116,14 @@ def _members(folder: str) -> Side:
     for member in names:
         if os.path.basename(member) != member or member in (".", ".."):
             raise UsageError(f"{folder}: members.txt names `{member[:80]}`, which is no member")
-        with opened(os.path.join(folder, "members", member)) as one:
-            side = one.side(one.name)
-        if side.errors:
-            return side
-        runs.append(Run(member, side.runs[0].spec, os.path.join(folder, "members", member)))
+        with open_operand(os.path.join(folder, "members", member)) as one:
+            operand = one.check(one.name)
+        if operand.errors:
+            return operand
+        runs.append(Run(member, operand.runs[0].spec, os.path.join(folder, "members", member)))
     if not runs:
         raise UsageError(f"{folder} is a sweep without members")
-    return Side(folder, tuple(runs), sweep=True)
+    return Operand(folder, tuple(runs), sweep=True)
 
 
 def _on_disk(folder: str) -> dict[str, bytes]:

@@ -19,8 +19,8 @@ from urllib.request import Request, urlopen
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
-from xpc.compiler.review.changes import pair
-from xpc.compiler.review.operands import Side, opened
+from xpc.compiler.review.changes import compare_operands
+from xpc.compiler.review.operands import Operand, open_operand
 from xpc.compiler.review.repository import Repository, find
 from xpc.compiler.review.show import as_text, headline
 from xpc.grammar.record import record
@@ -55,17 +55,17 @@ def entries(folder: str, base: str) -> Iterator[Entry]:
         if path not in after:
             yield Entry(path, "is gone", "")
             continue
-        now = _side(os.path.join(folder, path))
+        now = _operand(os.path.join(folder, path))
         if not now.runs:
             yield Entry(path, "does not compile", render(now.errors, "full"), broken=True)
         elif path not in before:
             yield Entry(path, "is new", "")
         else:
-            was = _side(f"{fork}:{os.path.join(folder, path)}")
+            was = _operand(f"{fork}:{os.path.join(folder, path)}")
             if not was.runs:
                 yield Entry(path, "compiles again", "")
                 continue
-            found = pair(was, now)
+            found = compare_operands(was, now)
             if not found.equal:
                 yield Entry(path, headline(found), as_text(found).partition("\n")[2].strip("\n"))
 
@@ -85,9 +85,9 @@ def _specs(repository: Repository, folder: str, commit: str) -> set[str]:
     return set(repository.below(folder, b"\0".join(one.partition(b":")[2] for one in names)))
 
 
-def _side(written: str) -> Side:
-    with opened(written) as one:
-        return one.side(one.name)
+def _operand(written: str) -> Operand:
+    with open_operand(written) as one:
+        return one.check(one.name)
 
 
 def comment(found: list[Entry], most: int = MOST) -> str:
@@ -133,15 +133,15 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
         number = int(json.load(handle)["pull_request"]["number"])
     issue = f"/repos/{environment['GITHUB_REPOSITORY']}/issues"
     try:
-        mine = _mine(environment, f"{issue}/{number}/comments")
-        if mine is None:
+        existing = _own_comment(environment, f"{issue}/{number}/comments")
+        if existing is None:
             if not changes:
                 return "nothing"
-            _ask(environment, "POST", f"{issue}/{number}/comments", {"body": text})
+            _request(environment, "POST", f"{issue}/{number}/comments", {"body": text})
             return "written"
-        if mine["body"].replace("\r\n", "\n").strip() == text.strip():
+        if existing["body"].replace("\r\n", "\n").strip() == text.strip():
             return "unchanged"
-        _ask(environment, "PATCH", f"{issue}/comments/{mine['id']}", {"body": text})
+        _request(environment, "PATCH", f"{issue}/comments/{existing['id']}", {"body": text})
         return "changed"
     except HTTPError as error:
         refused = error.code in (401, 403, 404)
@@ -153,11 +153,11 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
     return f"in the summary of the job, since {why}"
 
 
-def _mine(environment: Mapping[str, str], path: str) -> dict[str, str] | None:
+def _own_comment(environment: Mapping[str, str], path: str) -> dict[str, str] | None:
     """The comment with the marker on its first line."""
     page = 1
     while True:
-        found = _ask(environment, "GET", f"{path}?per_page={PAGE}&page={page}")
+        found = _request(environment, "GET", f"{path}?per_page={PAGE}&page={page}")
         for one in found:
             if str(one["body"]).startswith(MARKER):
                 return {"id": str(one["id"]), "body": str(one["body"])}
@@ -166,7 +166,7 @@ def _mine(environment: Mapping[str, str], path: str) -> dict[str, str] | None:
         page += 1
 
 
-def _ask(environment: Mapping[str, str], method: str, path: str, body: object = None) -> list[dict[str, object]]:
+def _request(environment: Mapping[str, str], method: str, path: str, body: object = None) -> list[dict[str, object]]:
     request = Request(
         environment.get("GITHUB_API_URL", "https://api.github.com") + path,
         method=method,

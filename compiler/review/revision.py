@@ -23,7 +23,7 @@ class RevisionWorkspace(Workspace):
     repository: Repository = field(kw_only=True)
     mirror: str = ""
     commit: str = ""
-    there: dict[str, str] = field(factory=dict)
+    paths: dict[str, str] = field(factory=dict)
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
         """As of any workspace, once the file is there."""
@@ -31,9 +31,9 @@ class RevisionWorkspace(Workspace):
         inside = os.path.relpath(path, self.mirror).replace(os.sep, "/")
         if os.path.isabs(written) or inside.split("/")[0] == ".." or "\0" in written:
             return name, path
-        if inside not in self.there:
-            self.there[inside] = self._put(inside, path)
-        return name, self.there[inside]
+        if inside not in self.paths:
+            self.paths[inside] = self._put(inside, path)
+        return name, self.paths[inside]
 
     def _put(self, inside: str, path: str) -> str:
         git = self.repository.git
@@ -48,7 +48,7 @@ class RevisionWorkspace(Workspace):
             for one in (listed or b"").split(b"\0"):
                 below = os.fsdecode(one)
                 if one and ".." not in below.split("/"):  # a forged tree may hold that, and git lists it
-                    self.there[f"{inside}/{below}"] = self._put(f"{inside}/{below}", os.path.join(path, below))
+                    self.paths[f"{inside}/{below}"] = self._put(f"{inside}/{below}", os.path.join(path, below))
         else:
             _refuse_partial(self.repository, self.commit, inside)
             if not git("--literal-pathspecs", "ls-files", "--", inside):

@@ -46,7 +46,7 @@ class RunLength:
     warmup: Amount | None
     data: object
 
-    def told(self, other: RunLength) -> Iterator[tuple[str, str, str, str]]:
+    def changes(self, other: RunLength) -> Iterator[tuple[str, str, str, str]]:
         """What differs: a name, what it was, what it is, and the arithmetic."""
         if self.steps != other.steps:
             yield "steps", _number(self.steps), _number(other.steps), other._steps_why()

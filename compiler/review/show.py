@@ -59,7 +59,7 @@ def _sections(found: Comparison) -> Iterator[tuple[str, list[str]]]:
         if names:
             yield title, _few(names)
     for group in found.groups:
-        sections = list(_of_one(group.difference))
+        sections = list(_difference_sections(group.difference))
         if sections and found.counts != (1, 1):
             title = "Otherwise, by the first member" if found.swept else f"In {_runs(len(group.members))}"
             yield title, _few(group.members)
@@ -71,7 +71,7 @@ def _few(names: Sequence[str]) -> list[str]:
     return [*names[:NAMED], *([f"and {more:,} more"] if more > 0 else [])]
 
 
-def _of_one(one: Difference) -> Iterator[tuple[str, list[str]]]:
+def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
     if one.settings:
         yield "Settings", _changes(one.settings)
     if one.follows:
@@ -81,13 +81,17 @@ def _of_one(one: Difference) -> Iterator[tuple[str, list[str]]]:
             "Arguments under another name, with the same value",
             [f"{each.before} -> {each.after}  ({each.why})" for each in one.renamed],
         )
-    apart = [ABSENT in (each.before, each.after) for each in one.arguments]
+    one_sided = [ABSENT in (each.before, each.after) for each in one.arguments]
     for stack, side in zip(one.stacks, ("before", "after"), strict=True) if one.across else ():
-        only = [each for each, lone in zip(one.arguments, apart, strict=True) if lone and getattr(each, side) != ABSENT]
+        only = [
+            each
+            for each, single in zip(one.arguments, one_sided, strict=True)
+            if single and getattr(each, side) != ABSENT
+        ]
         if only:
             entries = [(f"{each.name} = {getattr(each, side)}", each.why) for each in only]
             yield f"Only on {stack}", [f"{line}  ({why})" if why else line for line, why in entries]
-    changed = [each for each, lone in zip(one.arguments, apart, strict=True) if not (lone and one.across)]
+    changed = [each for each, single in zip(one.arguments, one_sided, strict=True) if not (single and one.across)]
     if changed:
         yield f"Emitted arguments, {one.same_arguments:,} others stay", _changes(changed)
     if one.files:

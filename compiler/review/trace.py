@@ -1,4 +1,4 @@
-"""What a setting became: the emitted keys that would change if the setting did.
+"""What a setting decides: the emitted keys that would change if the setting did.
 
 Nothing lists them by hand. The checked spec is lowered once more with another value of the one setting, and the keys
 that differ are those that it decides. Lowering derives nothing anew, so that what depends on the setting only through
@@ -28,7 +28,7 @@ class Trace:
         self.files = emitted(spec)
         self.keys = tables(self.files)
 
-    def became(self, path: str) -> list[str]:
+    def keys_of(self, path: str) -> list[str]:
         """Every key of the bundle that the setting decides, `file key = value`, and files of other kinds."""
         values: Mapping[str, Value] = {str(name): value for name, value in self.spec.values.items()}
         value = values[path]
@@ -42,9 +42,9 @@ class Trace:
             except (AssertionError, AttributeError, KeyError, LookupError, TypeError, ValueError):
                 continue  # another value cannot be lowered without others beside it
             out.update(dict.fromkeys(self._different(files)))
-        return list({**out, **dict.fromkeys(self._stated(path))})
+        return list({**out, **dict.fromkeys(self._table_arguments(path))})
 
-    def _stated(self, path: str) -> Iterator[str]:
+    def _table_arguments(self, path: str) -> Iterator[str]:
         """The arguments that the table has for a setting, which may take no other value alone."""
         for name in BY_PATH[path].args:
             here = self.spec.stack.rename(name) or name
@@ -57,9 +57,9 @@ class Trace:
         for key, value in self.keys.items():
             if key not in keys or keys[key] != value:
                 yield f"{key} = {shown(value)}"
-        told = {key.partition(" ")[0] for key in self.keys}
+        tabled = {key.partition(" ")[0] for key in self.keys}
         for name, data in self.files.items():
-            if name in told or name in PROSE or name.startswith(("trainer/", "files/", "data/")):
+            if name in tabled or name in PROSE or name.startswith(("trainer/", "files/", "data/")):
                 continue
             if files.get(name) != data:
                 yield name

@@ -76,9 +76,9 @@ class Upgrade:
         after, _ = self.spec(self.text)
         assert after is not None
         left = self.difference(after)
-        for wanted in (self._settings, self._arguments):  # a setting may bring arguments along
+        for candidates in (self._settings, self._arguments):  # a setting may bring arguments along
             done: set[str] = set()
-            for one in list(wanted(left)):
+            for one in list(candidates(left)):
                 text = with_value(self.text, self.name, after, one.path, one.text)
                 if one.argument in done:
                     continue
@@ -86,7 +86,7 @@ class Upgrade:
                 if found is None or (one.argument and stated(found).get(one.argument) != one.value):
                     continue
                 closer = self.difference(found)
-                if _apart(closer) < _apart(left):  # and nothing differs that did not before
+                if _differing(closer) < _differing(left):  # and nothing differs that did not before
                     self.text, after, left = text, found, closer
                     self.pins.append(one)
                     done |= {one.argument} - {""}
@@ -120,7 +120,7 @@ class Upgrade:
                 yield Pin(owner.path, plain(value), one.after, name, value)
 
 
-def _apart(found: Difference) -> set[str]:
+def _differing(found: Difference) -> set[str]:
     return {one.name for one in (*found.arguments, *found.follows)}
 
 
@@ -152,13 +152,13 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             located(errors, options.file), "full"
         ) + f"it does not compile for {options.target}: nothing was written\n", 1
     found = moved.pin()
-    lines = list(_told(found, moved.pins, checked.spec.stack.name, options.target))
-    mends = mended(checked.spec, checked.spec.stack, after.stack)
-    if mends:
+    lines = list(_report(found, moved.pins, checked.spec.stack.name, options.target))
+    fixed = mended(checked.spec, checked.spec.stack, after.stack)
+    if fixed:
         title = f"Fixed on {options.target}: what {checked.spec.stack.name} computes wrongly for this spec"
         avoided = "; the bundle's trainer avoids it already"
-        told = [f"{one.effect} ({', '.join(one.threads)}{avoided * bool(one.runtime)})" for one in mends]
-        lines += ["", title, *(f"  {one}" for one in told)]
+        fixes = [f"{one.effect} ({', '.join(one.threads)}{avoided * bool(one.runtime)})" for one in fixed]
+        lines += ["", title, *(f"  {one}" for one in fixes)]
     if options.write:
         lines += ["", _write(options.file, moved.text, name)]
     return "".join(f"{visible(line)}\n" for line in lines), 0
@@ -188,7 +188,7 @@ def _write(path: str, text: str, name: str) -> str:
     return f"wrote {path}"
 
 
-def _told(found: Difference, pins: Sequence[Pin], old: str, new: str) -> Iterator[str]:
+def _report(found: Difference, pins: Sequence[Pin], old: str, new: str) -> Iterator[str]:
     """What is printed."""
     moved = [one for one in found.arguments if ABSENT not in (one.before, one.after)]
     changed = [one for one in moved if one.name.removeprefix(ARGUMENTS) not in UNCOMPARED]

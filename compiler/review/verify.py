@@ -50,14 +50,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """What is printed, and the exit status. Raises UsageError."""
-    folders = list(dict.fromkeys(map(_whose, options.folders)))
+    folders = list(dict.fromkeys(map(_bundle_of, options.folders)))
     if len(folders) > 1 and (options.env or options.run is not None):
         raise UsageError("--env and --run are of one bundle")
-    told = [_verified(folder, options) for folder in folders]
-    return "".join(text for text, _ in told), max(status for _, status in told)
+    results = [_verified(folder, options) for folder in folders]
+    return "".join(text for text, _ in results), max(status for _, status in results)
 
 
-def _whose(path: str) -> str:
+def _bundle_of(path: str) -> str:
     """The bundle that a file lies in, as pre-commit names files; a folder itself."""
     folder = path
     while os.path.isfile(path) and folder and os.path.dirname(folder) != folder:
@@ -70,9 +70,9 @@ def _whose(path: str) -> str:
 def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
     bundles = list(_bundles(folder))
     if options.env:
-        from xpc.compiler.review.installed import environment  # verifying a bundle starts no interpreter
+        from xpc.compiler.review.installed import verify_environment  # verifying a bundle starts no interpreter
 
-        return environment(bundles[0][0], options.python or os.environ.get("PYTHON") or "python3")
+        return verify_environment(bundles[0][0], options.python or os.environ.get("PYTHON") or "python3")
     if options.run is not None:
         return _run(bundles[0], options.run)
     changed = why_foreign(os.path.realpath(folder)) or next(iter(_missing(bundles)), "")
@@ -84,7 +84,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
             f"{folder} is as xpc {others[0]} wrote it, and this is xpc {__version__}: `pip install xpc=={others[0]}` "
             "brings the version that can compile it again"
         )
-    drifts = [one for path, table in bundles for one in _drifts(path, table)] or list(_starts(folder, bundles))
+    drifts = [one for path, table in bundles for one in _drifts(path, table)] or list(_launcher_drifts(folder, bundles))
     if drifts:
         more = (
             f"\n{len(drifts) - 1} more file{'s differ' if len(drifts) > 2 else ' differs'}" if len(drifts) > 1 else ""
@@ -98,11 +98,11 @@ Table = Mapping[str, Mapping[str, str]]
 
 
 def _run(bundle: tuple[str, Table], out: str) -> tuple[str, int]:
-    from xpc.compiler.review.finished_run import ran
+    from xpc.compiler.review.finished_run import verify_run
     from xpc.compiler.review.run_length import run_length
 
-    spec = _again(*bundle) if bundle[1]["bundle"]["xpc"] == __version__ else ""
-    text, status = ran(bundle[0], out, None if isinstance(spec, str) else run_length(spec).steps)
+    spec = _recheck(*bundle) if bundle[1]["bundle"]["xpc"] == __version__ else ""
+    text, status = verify_run(bundle[0], out, None if isinstance(spec, str) else run_length(spec).steps)
     return "".join(f"{visible(line)}\n" for line in text.splitlines()), status
 
 
@@ -138,7 +138,7 @@ def _detail(bundles: Sequence[tuple[str, Table]]) -> str:
 
 def _drifts(folder: str, table: Table) -> Iterator[str]:
     """Each file that is not what the spec compiles to, with the first line that differs."""
-    spec = _again(folder, table)
+    spec = _recheck(folder, table)
     if isinstance(spec, str):
         yield f"{os.path.join(folder, bundled.SPEC)} does not compile here: {spec}"
         return
@@ -152,12 +152,12 @@ def _drifts(folder: str, table: Table) -> Iterator[str]:
         elif not os.path.isfile(path):
             yield f"{path} is missing"
         else:
-            there = _bytes(path)
-            if there != files[name]:
-                yield f"{path}:{_first(there, files[name])}"
+            on_disk = _bytes(path)
+            if on_disk != files[name]:
+                yield f"{path}:{_first_difference(on_disk, files[name])}"
 
 
-def _starts(folder: str, bundles: Sequence[tuple[str, Table]]) -> Iterator[str]:
+def _launcher_drifts(folder: str, bundles: Sequence[tuple[str, Table]]) -> Iterator[str]:
     """Of a sweep whose members are right: each file that starts them and is not what the members make it."""
     path = os.path.join(folder, "sweep.toml")
     found = read_toml(path)
@@ -174,14 +174,14 @@ def _starts(folder: str, bundles: Sequence[tuple[str, Table]]) -> Iterator[str]:
     if sorted(names) != sorted(tables):
         yield f"{path}: it names other members than there are"
         return
-    specs = [spec for name in names if not isinstance(spec := _again(*tables[name]), str)]
+    specs = [spec for name in names if not isinstance(spec := _recheck(*tables[name]), str)]
     pins = {name: pin(_bytes(os.path.join(tables[name][0], LIST))) for name in names}
     for name, data in starters(specs, title, pins).items():
-        there = os.path.join(folder, name)
-        if not os.path.isfile(there):
-            yield f"{there} is missing"
-        elif _bytes(there) != data:
-            yield f"{there}:{_first(_bytes(there), data)}"
+        launcher = os.path.join(folder, name)
+        if not os.path.isfile(launcher):
+            yield f"{launcher} is missing"
+        elif _bytes(launcher) != data:
+            yield f"{launcher}:{_first_difference(_bytes(launcher), data)}"
 
 
 def _bytes(path: str) -> bytes:
@@ -189,17 +189,17 @@ def _bytes(path: str) -> bytes:
         return handle.read()
 
 
-def _first(there: bytes, made: bytes) -> str:
+def _first_difference(on_disk: bytes, made: bytes) -> str:
     """The number of the first line that differs, as it is and as the spec makes it."""
-    sides = [one.decode("utf-8", "replace").split("\n") for one in (there, made)]
-    length = max(map(len, sides))
-    sides = [one + [""] * (length - len(one)) for one in sides]
-    at = next(number for number in range(length) if sides[0][number] != sides[1][number])
-    here, again = (one[at].strip().rstrip(",")[:SHOWN] or "nothing" for one in sides)
-    return f"{at + 1}: {here}, where the spec makes it {again}"
+    texts = [one.decode("utf-8", "replace").split("\n") for one in (on_disk, made)]
+    length = max(map(len, texts))
+    texts = [one + [""] * (length - len(one)) for one in texts]
+    at = next(number for number in range(length) if texts[0][number] != texts[1][number])
+    here, recompiled = (one[at].strip().rstrip(",")[:SHOWN] or "nothing" for one in texts)
+    return f"{at + 1}: {here}, where the spec makes it {recompiled}"
 
 
-def _again(folder: str, table: Table) -> CheckedSpec | str:
+def _recheck(folder: str, table: Table) -> CheckedSpec | str:
     """The bundle's own spec, checked again under its own name; or why it has errors here."""
     path = os.path.join(folder, bundled.SPEC)
     data, _, workspace = read_spec(path)

@@ -8,7 +8,7 @@ import pytest
 
 from xpc.compiler import language_server
 from xpc.compiler.language_server.completion import complete
-from xpc.compiler.language_server.place import named, place_at, valued
+from xpc.compiler.language_server.place import place_at, setting_named, setting_of_value
 from xpc.compiler.language_server.tokens import coloured
 
 TEXT = """\
@@ -43,7 +43,7 @@ def at(needle: str):
     ],
 )
 def test_a_value_belongs_to_its_setting(needle, path):
-    assert valued(at(needle)) == path
+    assert setting_of_value(at(needle)) == path
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_value_belongs_to_its_setting(needle, path):
     ],
 )
 def test_a_name_is_that_of_its_setting(needle, path):
-    assert named(at(needle)) == path
+    assert setting_named(at(needle)) == path
 
 
 @pytest.mark.parametrize(
