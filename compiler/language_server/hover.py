@@ -1,4 +1,4 @@
-"""What is said of the word under the pointer: what it is, and for a setting its value here, and what that becomes."""
+"""The hover text of a word: its explanation, and for a setting its value in this spec and the emitted arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xpc.compiler.pipeline import Checked
 
 
 def hover(place: Place, checked: Checked) -> str | None:
-    """Markdown on a word; None where nothing is known of it."""
+    """The explanation of a word in Markdown, or None for an unknown word."""
     path = setting_of_value(place) or setting_named(place)
     word = place.token.text
     if path in BY_PATH:

@@ -1,4 +1,4 @@
-"""The colours of a text: what each token is, by what it means and not only by how it is written."""
+"""Semantic highlighting: the sort of each token, by its meaning and not only its spelling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?[%A-Za-z]*")
 
 @record
 class Coloured:
-    """A token at [start, end) and the name of its sort, one of TYPES."""
+    """A token at [start, end) and its sort, one of TYPES."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ class Coloured:
 
 
 def coloured(text: str) -> Iterator[Coloured]:
-    """Every word, text and comment of a spec, in order."""
+    """Every word, quoted text and comment of a spec, in order."""
     seen = {one.token.start: one for one in places(text)}
     for token in tokens(text):
         place = seen.get(token.start)

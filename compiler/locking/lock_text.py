@@ -1,4 +1,4 @@
-"""The text of a lock: TOML with an entry a line, so that a review shows what moved."""
+"""The text of a lock: TOML with one entry per line, so that a diff shows what changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEAD = "# What the spec named when `xpc lock` looked. Commit this file beside th
 
 
 def written(lock: Lock) -> bytes:
-    """The part of the file that a bundle copies."""
+    """The part of the file that is copied into a bundle: everything but the bundle's digest."""
     out = [HEAD, "\n[lock]\n", f"format = {FORMAT}\n", f"xpc = {value(lock.xpc)}\n", f"target = {value(lock.target)}\n"]
     for one in sorted(lock.pins, key=lambda pin: (KINDS.index(pin.kind), pin.id, pin.part, pin.asked)):
         out += [f"\n[[{one.kind}]]\n", f"id = {value(one.id)}\n"]
@@ -37,7 +37,7 @@ def written(lock: Lock) -> bytes:
 
 
 def complete(lock: Lock) -> bytes:
-    """The whole file."""
+    """The complete file."""
     return written(lock) + f"{BUNDLE}digest = {value(lock.digest)}\n".encode()
 
 

@@ -1,4 +1,4 @@
-"""Two sides as pairs of runs: members of sweeps by their names, and those together that differ in the same way."""
+"""Compare two operands run by run: sweep members are matched by name and grouped by how they differ."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from xpc.compiler.review.operands import Operand, Run
 from xpc.grammar.record import evolve, field, record
 
 MEMBER = "MEMBER"
-"""What stands for a member's own name in a folder or the name of a run."""
+"""Replaces a member's own name in folders and run names, so that members can be compared."""
 
 
 @record
 class Group:
-    """Runs that differ in the same way, by their names; one run has none."""
+    """The names of the members that differ in the same way; empty for a single run."""
 
     members: tuple[str, ...]
     difference: Difference
@@ -22,7 +22,7 @@ class Group:
 
 @record
 class Comparison:
-    """Two sides compared. `new` and `gone` are members of one side only, `same` those that are the same run on both."""
+    """Two operands compared. `new` and `gone` are members of one operand only, `same` are equal in both."""
 
     before: str
     after: str
@@ -35,12 +35,12 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether both sides are the same runs."""
+        """Whether both operands are the same runs."""
         return not self.new and not self.gone and not self.swept and all(one.difference.same for one in self.groups)
 
 
 def compare_operands(one: Operand, other: Operand) -> Comparison:
-    """Compare two sides that compile."""
+    """Compare two operands that compile."""
     counts = len(one.runs), len(other.runs)
     if not one.sweep and not other.sweep:
         return Comparison(one.title, other.title, (Group((), compare(one.runs[0], other.runs[0])),))
@@ -57,7 +57,7 @@ def compare_operands(one: Operand, other: Operand) -> Comparison:
             else:
                 same.append(name)
     groups = [(names, before[names[0]], after[names[0]]) for names in differing.values()]
-    if same:  # what is emitted, or found, may differ all the same
+    if same:  # emitted files and findings may still differ
         groups.append((same, before[same[0]], after[same[0]]))
     changed = tuple(Group(tuple(names), _compare_members(*runs)) for names, *runs in groups)
     gone, new = (
@@ -74,7 +74,7 @@ def _compare_members(one: Run, other: Run) -> Difference:
 
 
 def _without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
-    """Changes without the name of the member that they are of."""
+    """The changes with the member's name replaced by MEMBER."""
     if not name:
         return tuple(found)
     return tuple(
@@ -83,10 +83,10 @@ def _without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
 
 
 def _run_and_sweep(one: Operand, other: Operand, counts: tuple[int, int]) -> Comparison:
-    """A run beside a sweep: what is swept, and in what all members differ from the run."""
+    """Compare a run with a sweep: the swept settings, and what differs from the run in every member."""
     run, members = (one.runs[0], other.runs) if other.sweep else (other.runs[0], one.runs)
     found = [_without_name(changes(run.spec, member.spec)[0], member.name) for member in members]
-    values: dict[str, list[str]] = {}  # of each member, the run's own where it has that
+    values: dict[str, list[str]] = {}  # by setting: the run's value, then each member's
     for change in (each for one in found for each in one):
         if change.name not in values:
             after_by_name = [{each.name: each.after for each in one} for one in found]

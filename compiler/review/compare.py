@@ -1,4 +1,4 @@
-"""What two runs differ in, and what follows from it. Everything here is values in, values out."""
+"""The differences between two runs and their consequences. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from xpc.grammar.record import evolve, record
 
 ABSENT = "absent"
 READING = {"method", "data.format", "data.columns", "data.prompt", "data.context", "data.chat"}
-"""Settings from which it follows how the rows of a source are read."""
+"""Settings that decide how the rows of a source are read."""
 
 
 @record
 class FileChange:
-    """A file of the bundle: `added`, `removed` or `changed`, with the numbers of lines that came and went."""
+    """A file of the bundle. `kind` is added, removed or changed; `added` and `removed` count its lines."""
 
     name: str
     kind: str
@@ -38,11 +38,11 @@ class FileChange:
 
 @record
 class Difference:
-    """Two runs compared. `settings` are those that somebody wrote, `follows` what comes out of them.
+    """Two runs compared. `settings` are written by the author, `follows` are derived values and defaults.
 
-    `arguments` are keys of the emitted tables, `same_arguments` counts those that kept their values. Of two `stacks`,
-    `renamed` are the arguments whose name moved, with the value that they keep. `new` and `gone` are findings,
-    `runs_now` and `ran_before` what is executed beside the trainer.
+    `arguments` are keys of the emitted tables; `same_arguments` counts the unchanged ones. Between two `stacks`,
+    `renamed` arguments have another name and the same value. `new` and `gone` are findings. `runs_now` and
+    `ran_before` are the programs executed next to the trainer in one run only.
     """
 
     settings: tuple[Change, ...]
@@ -60,12 +60,12 @@ class Difference:
 
     @property
     def across(self) -> bool:
-        """Whether the two are written for different stacks."""
+        """Whether the runs use different stacks."""
         return self.stacks[0] != self.stacks[1]
 
     @property
     def same(self) -> bool:
-        """Whether both are the same run, whatever is noted about it."""
+        """Whether both are the same run; findings are not compared."""
         return not (self.settings or self.follows or self.arguments or self.renamed)
 
 
@@ -88,7 +88,7 @@ def compare(one: Run, other: Run) -> Difference:
 
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """The settings that differ: those that one of the two states, and those that were filled in on both sides."""
+    """The settings that differ: first those that either spec states, then those that are derived in both."""
     settings, read = _structure(one, other)
     follows: list[Change] = []
     values = [{str(path): value for path, value in spec.values.items()} for spec in (one, other)]
@@ -100,7 +100,7 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         why = "" if after is None or after.origin.kind in (SPEC, BASE) else after.origin.name
         change = Change(path, _shown(path, before), _shown(path, after), why)
         (settings if stated else follows).append(change)
-    if READING.isdisjoint(each.name for each in settings):  # what a source says of itself
+    if READING.isdisjoint(each.name for each in settings):  # the source's own settings changed
         return [*settings, *read], follows
     return settings, [*read, *follows]
 
@@ -114,8 +114,8 @@ def _shown(path: str, value: Value | None) -> str:
 
 
 def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """What is no setting of the table: the model, the sources of data, and what `extra` passes on; and apart from
-    them, sources whose rows are only read in another way."""
+    """Changes outside the table of settings: the model, data sources and `extra`. The second list has the sources whose
+    rows are the same but read in another way."""
     names = [each.model.location for each in (one, other)]
     found = [Change("model", *names)] if names[0] != names[1] else []
     read: list[Change] = []
@@ -156,7 +156,7 @@ def _only_in_either(before: Counter[str], after: Counter[str]) -> tuple[tuple[st
 def _arguments(
     one: Spec, other: Spec, before: dict[str, object], after: dict[str, object]
 ) -> tuple[tuple[Change, ...], tuple[Change, ...], int]:
-    """Arguments that moved to another name, those whose value differs, and how many are the same."""
+    """Renamed arguments, arguments whose value differs, and the number of unchanged ones."""
     head = "trainer_args.json arguments."
     renamed: list[Change] = []
     why: dict[str, str] = {}
@@ -182,7 +182,7 @@ def _arguments(
 
 
 def _entries(key: str, before: object, after: object) -> list[Change]:
-    """Of two lists of records what differs in each: a source of data has seventeen keys."""
+    """The differences between two lists of records, key by key: a data source has seventeen keys."""
     lists = [each for each in (before, after) if isinstance(each, list) and all(isinstance(one, dict) for one in each)]
     if len(lists) < 2:
         return []
@@ -197,15 +197,15 @@ def _entries(key: str, before: object, after: object) -> list[Change]:
 
 
 def _stack_summary(found: Difference) -> str:
-    """The end of the first line where a run moves to another stack."""
+    """The end of the first line if the run moves to another stack."""
     gone, new = (
         sum(one.before == ABSENT for one in found.arguments),
         sum(one.after == ABSENT for one in found.arguments),
     )
     moved = len(found.arguments) - gone - new
-    names = f" ({len(found.renamed)} under another name)" if found.renamed else ""
+    names = f" ({len(found.renamed)} renamed)" if found.renamed else ""
     return (
-        f": {found.same_arguments} arguments keep their values{names}, {moved} change, "
+        f": {found.same_arguments} arguments unchanged{names}, {moved} change, "
         f"{new} only on {found.stacks[0]}, {gone} only on {found.stacks[1]}"
     )
 

@@ -1,4 +1,4 @@
-"""What two runs differ in of their data: sources that came or went, and how the rows of the others are read."""
+"""The differences between the data of two runs: added and removed sources, and how the rows of the others are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE = "none"
 def source_changes(
     name: str, before: Sequence[DataSource], after: Sequence[DataSource]
 ) -> Iterator[tuple[Change, bool]]:
-    """Each change, and whether only the way differs in which the rows of one source are read."""
+    """Each change, and whether it concerns only how the rows of a source are read."""
     names = [[ref(each) for each in sources] for sources in (before, after)]
     if names[0] != names[1] and sorted(map(described, before)) == sorted(map(described, after)):
         was, now = (", ".join(refs) for refs in names)
@@ -45,12 +45,12 @@ def _row_changes(name: str, one: DataSource, other: DataSource) -> Iterator[tupl
 
 
 def described(source: DataSource) -> str:
-    """A source with everything that decides its rows."""
+    """A source and everything that decides its rows."""
     return ", ".join((ref(source), *_reading(source), *_chosen(source)))
 
 
 def _reading(source: DataSource) -> list[str]:
-    """How its rows are read, which settings of the whole data block decide, too."""
+    """How the rows are read; settings of the whole data block decide this, too."""
     parts = [source.wording or source.shape]
     if source.columns is not None and source.only:
         parts.append(f"columns {', '.join(source.columns)}")
@@ -60,7 +60,7 @@ def _reading(source: DataSource) -> list[str]:
 
 
 def _chosen(source: DataSource) -> list[str]:
-    """Which of its rows there are."""
+    """Which rows of the source are used."""
     parts = [] if source.limit is None else [f"at most {source.limit} rows"]
     if source.take is not None:
         take = source.take

@@ -6,7 +6,7 @@ import generated
 import pytest
 from case_support import spec
 from compile_support import REPOSITORY, SEED, checked, put, xpc
-from test_diff_pairs import changed_settings
+from test_diff_generated import changed_settings
 
 from xpc.compiler.review.compare import compare
 from xpc.compiler.review.operands import Run
