@@ -100,13 +100,17 @@ def _pins(lock: Lock, options: argparse.Namespace) -> list[Pin]:
             )
     out: list[Pin] = []
     hub: Hub | None = None
-    for (kind, id, asked, part), pin in lock.asked.items():
+    for (kind, id, requested, part), pin in lock.asked.items():
         if id in by_hand:
-            pin = Pin(kind, id, asked, by_hand[id], part)
-        elif options.update and (id in names if options.names else True) and (not pinned(asked) or _unknown(kind, id)):
+            pin = Pin(kind, id, requested, by_hand[id], part)
+        elif (
+            options.update
+            and (id in names if options.names else True)
+            and (not pinned(requested) or _unknown(kind, id))
+        ):
             try:
                 hub = hub or Hub()
-                pin = hub.pin(kind, id, asked, part)
+                pin = hub.pin(kind, id, requested, part)
             except HubError as error:
                 raise UsageError(str(error)) from error
         if pin is not None and pin not in out:
@@ -149,12 +153,14 @@ def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: arg
     return lock
 
 
-def _environments(asked: dict[str, tuple[str, ...]], lock: Lock, options: argparse.Namespace) -> dict[str, Environment]:
-    kept = {name: one for name, one in lock.environments.items() if asked.get(name) == one.asked}
+def _environments(
+    requested: dict[str, tuple[str, ...]], lock: Lock, options: argparse.Namespace
+) -> dict[str, Environment]:
+    kept = {name: one for name, one in lock.environments.items() if requested.get(name) == one.asked}
     if not options.update or (options.names and ENVIRONMENT not in options.names):
         return kept
     try:
-        return resolve(asked, options.python or os.environ.get("PYTHON") or "python3")
+        return resolve(requested, options.python or os.environ.get("PYTHON") or "python3")
     except ResolveError as error:
         raise UsageError(str(error)) from error
 

@@ -33,11 +33,11 @@ def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
     return out
 
 
-def resolve(asked: Mapping[str, tuple[str, ...]], python: str) -> dict[str, Environment]:
+def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, Environment]:
     """Each requirements file with its resolved packages. Raises ResolveError."""
-    base = asked[BASE]
+    base = requested[BASE]
     out = {BASE: Environment(base, _resolved(base, python))}
-    for name, lines in asked.items():
+    for name, lines in requested.items():
         if name == BASE:
             continue
         if name == BUILT:

@@ -51,23 +51,23 @@ class Hub:
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.opener = build_opener(_Redirects)
 
-    def pin(self, kind: str, id: str, asked: str, part: str) -> Pin:
-        """Pin a repository at the branch, tag or commit `asked`; empty is the default branch."""
-        repository = MODEL if kind == KERNEL and not asked else kind  # Facts.flash_kernels says why
-        path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(asked or 'main', safe='')}"
-        answer = self._json(path, f"{id}{f'@{asked}' if asked else ''}")
+    def pin(self, kind: str, id: str, requested: str, part: str) -> Pin:
+        """Pin a repository at the branch, tag or commit `requested`; empty is the default branch."""
+        repository = MODEL if kind == KERNEL and not requested else kind  # Facts.flash_kernels says why
+        path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(requested or 'main', safe='')}"
+        answer = self._json(path, f"{id}{f'@{requested}' if requested else ''}")
         revision = answer.get("sha")
         if not isinstance(revision, str) or len(revision) != 40:
             raise HubError(f"the hub's answer about {id} has no commit")
         if kind == MODEL:
-            return self._model(id, asked, revision)
+            return self._model(id, requested, revision)
         if kind == KERNEL:
-            return Pin(kind, id, asked, revision)
+            return Pin(kind, id, requested, revision)
         card = answer.get("cardData")
         columns, rows = described(card if isinstance(card, dict) else {}, part)
-        return Pin(kind, id, asked, revision, part, columns=columns, rows=rows)
+        return Pin(kind, id, requested, revision, part, columns=columns, rows=rows)
 
-    def _model(self, id: str, asked: str, revision: str) -> Pin:
+    def _model(self, id: str, requested: str, revision: str) -> Pin:
         config = self._file(id, revision, "config.json")
         tokenizer = self._file(id, revision, "tokenizer_config.json")
         template = self._file(id, revision, "chat_template.jinja")
@@ -79,7 +79,7 @@ class Hub:
         stated = template.decode("utf-8", "replace") if template is not None else settings.get("chat_template")
         text = stated if isinstance(stated, str) else "" if stated is None else json.dumps(stated, sort_keys=True)
         return Pin(
-            MODEL, id, asked, revision, config=config_text,
+            MODEL, id, requested, revision, config=config_text,
             chat=None if tokenizer is None and template is None else stated is not None,
             template=f"sha256:{sha256(text.encode()).hexdigest()}" if text else "",
         )  # fmt: skip

@@ -8,7 +8,7 @@ from xpc.compiler.files.pins import KINDS, Lock
 from xpc.compiler.lower.toml_text import key, value
 from xpc.compiler.resolve.lockfile import BUNDLE, FORMAT
 
-HEAD = "# What the spec named when `xpc lock` looked. Commit this file beside the spec.\n"
+HEAD = "# Pinned versions of what the spec names, written by `xpc lock`. Commit this file next to the spec.\n"
 
 
 def written(lock: Lock) -> bytes:

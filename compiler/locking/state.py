@@ -50,8 +50,8 @@ def counts(checked: Checked) -> dict[str, int]:
 
 def described(reference: tuple[str, str, str, str]) -> str:
     """A reference in words: `the dataset me/rows`."""
-    kind, id, asked, part = reference
-    return f"the {kind} {Pin(kind, id, asked, '', part).name}"
+    kind, id, requested, part = reference
+    return f"the {kind} {Pin(kind, id, requested, '', part).name}"
 
 
 def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:

@@ -37,10 +37,10 @@ def commands_on(bundle):
     out = []
     for line in lines:
         done = xpc(*line, cwd=os.path.dirname(bundle))
-        out = done.stdout + done.stderr
-        assert b"broke the compiler" not in out, (line, out[-500:])
-        assert b"Traceback" not in out, (line, out[-500:])
-        out.append((line[0], done.returncode, out))
+        printed = done.stdout + done.stderr
+        assert b"broke the compiler" not in printed, (line, printed[-500:])
+        assert b"Traceback" not in printed, (line, printed[-500:])
+        out.append((line[0], done.returncode, printed))
     return out
 
 
