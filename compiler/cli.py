@@ -203,9 +203,9 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     if files is None:
         return 1
     if options.locked:
-        from xpc.compiler.locking.state import wrong
+        from xpc.compiler.locking.state import refusals
 
-        stale = list(wrong(workspace.pins, checked, workspace, files))
+        stale = list(refusals(workspace.pins, checked, workspace, files))
         for sentence in stale:
             _print_line(sentence, to)
         if stale:

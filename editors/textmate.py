@@ -1,4 +1,4 @@
-"""`python editors/textmate.py`: the TextMate grammar of the VS Code extension, from the table of settings."""
+"""`python editors/textmate.py`: write the TextMate grammar of the VS Code extension from the table of settings."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ KEYWORDS = (
 
 
 def _words(names: set[str]) -> str:
-    """A pattern for whole names; a name may hold `-` and `.`, which end a word elsewhere."""
+    r"""A pattern for complete names. Names may contain `-` and `.`, where `\b` would end them."""
     longest_first = sorted(names, key=lambda one: (-len(one), one))
     return rf"(?<![\w.-])(?:{'|'.join(map(re.escape, longest_first))})(?![\w.-])"
 
 
 def grammar() -> str:
-    """The grammar as JSON."""
+    """The TextMate grammar as JSON."""
     clauses = {*CLAUSES, *EXTRA_TARGETS}
     settings = {row.name for row in TABLE} | set(SOURCE_SETTINGS)
     values = {*bare_choices(), *(one for row in TABLE for one in row.choices), "true", "false", "never", "cpu"}

@@ -101,7 +101,7 @@ def _value(checked: Checked, trace: Trace, row: Setting, name: str, most: int | 
     if checked.members and row.path in dict(checked.members[0].settings):
         found = [one.spec.values[row.path] for one in checked.members if one.spec is not None]
         head = f"{row.path} is swept in {name}: {', '.join(dict.fromkeys(show(row, one.value) for one in found))}"
-    became = trace.became(row.path)
+    became = trace.keys_of(row.path)
     more = [f"and {len(became) - most} more keys"] if most is not None and len(became) > most else []
     lines = [f"from {value.origin.describe()}", *became[:most], *more]
     return "".join([f"{head}\n", *(f"  {line}\n" for line in lines)])

@@ -1,4 +1,4 @@
-"""What can be typed at a place."""
+"""Completions at a place."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from xpc.compiler.explain.reference import first_sentence
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.schema import BY_PATH, CLAUSES, EXTRA_TARGETS, TABLE, bare_choices, children
 from xpc.compiler.language.setting import Setting
-from xpc.compiler.language_server.place import Place, valued
+from xpc.compiler.language_server.place import Place, setting_of_value
 from xpc.grammar.record import record
 
 WORDS = ("xpc 1", "train", "extends", "data")
-"""What begins a statement beside the clauses."""
+"""The words that begin a statement and are not clauses."""
 
 
 @record
 class Item:
-    """One proposal: what is shown, what is typed, a word on its sort (`setting`, `clause`, `value`) and its doc."""
+    """One completion: the shown label, the inserted text, its sort (`setting`, `clause`, `value`) and its doc."""
 
     label: str
     insert: str
@@ -27,10 +27,10 @@ class Item:
 
 
 def complete(place: Place) -> list[Item]:
-    """The proposals for a place, the likeliest first."""
+    """The completions for a place, most likely first."""
     if place.key == "#":
         return []
-    path = valued(place)
+    path = setting_of_value(place)
     if path:
         return list(_values(BY_PATH[path]))
     found = list(_names(place))
@@ -75,7 +75,7 @@ def _registered() -> Iterator[Item]:
 
 
 def _values(row: Setting) -> Iterator[Item]:
-    """The legal words of a setting; a number has its example and its default."""
+    """The legal values of a setting; for numbers, the default and an example."""
     if row.path == "target":
         yield from (Item(one, one, "value") for one in stacks.names())
     elif row.kind is k.HARDWARE:

@@ -1,4 +1,4 @@
-"""What is said of the word under the pointer: what it is, and for a setting its value here, and what that becomes."""
+"""The hover text of a word: its explanation, and for a setting its value in this spec and the emitted arguments."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from xpc.compiler.explain.spec_values import value_here
 from xpc.compiler.explain.texts import explain
 from xpc.compiler.language.schema import BY_PATH
-from xpc.compiler.language_server.place import Place, named, valued
+from xpc.compiler.language_server.place import Place, setting_named, setting_of_value
 from xpc.compiler.pipeline import Checked
 
 
 def hover(place: Place, checked: Checked) -> str | None:
-    """Markdown on a word; None where nothing is known of it."""
-    path = valued(place) or named(place)
+    """The explanation of a word in Markdown, or None for an unknown word."""
+    path = setting_of_value(place) or setting_named(place)
     word = place.token.text
     if path in BY_PATH:
         value = value_here(checked, path)

@@ -1,4 +1,4 @@
-"""Where a name of a spec leads: a base, a file, or the `data` block of that name."""
+"""Go to definition: a name in a spec leads to a base, a file, or the `data` block of that name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xpc.grammar.record import record
 
 @record
 class Target:
-    """A file, and the offsets of a name in the text of the asking one, or (0, 0) of another."""
+    """A file, and the offsets of the name if it is the same file, else (0, 0)."""
 
     path: str
     start: int = 0
@@ -18,7 +18,7 @@ class Target:
 
 
 def definition(place: Place, text: str, path: str) -> Target | None:
-    """The place that a word means: a quoted file beside the spec, or a block `data NAME { }` of the same text."""
+    """The definition of a word: a quoted file relative to the spec, or the block `data NAME { }` in the same text."""
     word = place.token.text
     if word.startswith('"'):
         found = os.path.join(os.path.dirname(path), word.strip('"'))

@@ -1,6 +1,6 @@
-"""What stands at an offset of a text that somebody is typing: the block it is in, and the name or value there.
+"""The word at an offset of a text being edited: the enclosing block, and the name or value there.
 
-The text may be broken anywhere behind the offset or before it, so this reads tokens and no tree.
+The text may have syntax errors before and after the offset, so this works on tokens, not on a syntax tree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"?|#[^\n]*|[{}()\[\]=,\n]|[^\s{}()\[\
 
 @record
 class Token:
-    """A word, a text in quotes, a comment or a mark, at [start, end)."""
+    """A word, quoted text, comment or punctuation mark at [start, end)."""
 
     start: int
     end: int
@@ -25,10 +25,10 @@ class Token:
 
 @record
 class Place:
-    """A token in its surroundings.
+    """A token and its context.
 
-    `clause` is the path of the block that it stands in, or of the clause on whose line it stands, empty at the top;
-    `key` is the name before the `=` whose value it is; `first` says that a statement of its own begins there.
+    `clause` is the path of the enclosing block, or of the clause on the same line, empty at the top. For a value, `key`
+    is the name before the `=`. `first` is true for the first word of a statement.
     """
 
     token: Token
@@ -39,7 +39,7 @@ class Place:
 
 @mutable
 class Frame:
-    """An open bracket, or the top of the text: whose it is, and the statement that is being read."""
+    """An open bracket or the top of the text: its path, and the statement being read in it."""
 
     bracket: str
     path: str
@@ -49,23 +49,23 @@ class Frame:
     value: bool = False
 
     def end(self) -> None:
-        """The statement is over."""
+        """End the statement."""
         self.head = self.last = self.key = ""
         self.value = False
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Every token of a text, with newlines and without other spaces."""
+    """Every token of a text, including newlines but no other white space."""
     return (Token(found.start(), found.end(), found[0]) for found in TOKEN.finditer(text))
 
 
 def places(text: str) -> Iterator[Place]:
-    """Every word and quoted text with its surroundings."""
+    """Every word and quoted text with its context."""
     stack = [Frame("", "")]
     for token in tokens(text):
         here, mark = stack[-1], token.text
         if mark in "({[":
-            stack.append(Frame(mark, _opened(here, mark), key=here.key if mark == "[" else ""))
+            stack.append(Frame(mark, _opened_path(here, mark), key=here.key if mark == "[" else ""))
         elif mark in ")}]":
             if len(stack) > 1:
                 stack.pop()
@@ -75,37 +75,37 @@ def places(text: str) -> Iterator[Place]:
             if here.bracket != "[":
                 here.end()
         elif not mark.startswith("#"):
-            yield _placed(here, token)
+            yield _place_of(here, token)
 
 
-def _placed(here: Frame, token: Token) -> Place:
-    """The place of a word, which the frame then counts as read."""
+def _place_of(here: Frame, token: Token) -> Place:
+    """The place of a word; also adds the word to the frame's statement."""
     if here.bracket == "[":
         return Place(token, here.path, here.key)
     if here.value:
         here.value = False
-        return Place(token, _of(here), here.key)
+        return Place(token, _statement_path(here), here.key)
     here.key, here.last = "", token.text
     if not here.head:
         here.head = token.text
         return Place(token, here.path, first=True)
-    return Place(token, _of(here))
+    return Place(token, _statement_path(here))
 
 
-def _of(here: Frame) -> str:
-    """The path that a word behind the head of a statement belongs to."""
+def _statement_path(here: Frame) -> str:
+    """The path that the words after the head of a statement belong to."""
     return (_path(here.path, here.head) if here.head else "") or here.path
 
 
-def _opened(here: Frame, mark: str) -> str:
+def _opened_path(here: Frame, mark: str) -> str:
     if mark == "[":
-        return _of(here)
+        return _statement_path(here)
     named = here.head if mark == "{" else here.last or here.head
-    return _path(here.path, named) or _of(here)
+    return _path(here.path, named) or _statement_path(here)
 
 
 def _path(inside: str, name: str) -> str:
-    """The block that a name opens: `packing` in `batch` is batch.packing, `adamw(` is optimizer; else empty."""
+    """The path that a name opens: `packing` in `batch` opens batch.packing, `adamw(` opens optimizer; else empty."""
     nested = f"{inside}.{name}"
     if nested in BY_PATH:
         return nested
@@ -115,7 +115,7 @@ def _path(inside: str, name: str) -> str:
 
 
 def place_at(text: str, offset: int) -> Place:
-    """The word that an offset touches, or an empty one there, as if something were being typed."""
+    """The word that an offset touches, or an empty word at the offset."""
     typed = next((one for one in tokens(text) if one.start < offset <= one.end and one.text not in "({[)}]=,\n"), None)
     if typed is not None and typed.text.startswith("#"):
         return Place(Token(offset, offset, ""), key="#")
@@ -127,16 +127,16 @@ def place_at(text: str, offset: int) -> Place:
     return Place(Token(offset, offset, ""), last.clause, last.key, last.first)
 
 
-def valued(place: Place) -> str:
-    """The path of the setting whose value stands there, empty where it is no value."""
+def setting_of_value(place: Place) -> str:
+    """The path of the setting whose value is at this place; empty if it is not a value."""
     if not place.key:
         return ""
     ways = (f"{place.clause}.{place.key}", place.clause if place.clause.rpartition(".")[2] == place.key else "")
     return next((one for one in ways if one in BY_PATH), outer_names().get(place.key, ""))
 
 
-def named(place: Place) -> str:
-    """The path of the setting or clause that the word is the name or a bare choice of, empty where it is neither."""
+def setting_named(place: Place) -> str:
+    """The path of the setting or clause named by the word or by its bare choice (`adamw`); empty if neither."""
     if place.key:
         return ""
     name = place.token.text

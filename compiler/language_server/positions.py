@@ -1,6 +1,6 @@
-"""Offsets of a text as an editor counts them: a line, and units of an encoding within it.
+"""Convert between offsets and editor positions: a line, and code units of an encoding within the line.
 
-A line ends at a line feed, a carriage return or both, and nowhere else: str.splitlines and pygls know more ends.
+A line ends only at a line feed, a carriage return or both; str.splitlines and pygls know more line ends.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ UNITS: Mapping[str, Units] = {
     "utf-16": lambda text: len(text.encode("utf-16-le")) // 2,
     "utf-32": len,
 }
-"""How many units a text has, by the encoding that an editor and the server agreed on."""
+"""The number of code units of a text, by the encoding negotiated with the editor."""
 HALF = re.compile("[\ud800-\udfff]")
-"""Half of a character that is being typed; JSON can hold it, and UTF-8 cannot."""
+"""A lone surrogate, half of a character being typed: valid in JSON but not in UTF-8."""
 
 
 def as_bytes(text: str) -> bytes:
-    """The text of an editor as a file would hold it."""
+    """The text of an editor as the bytes of a file."""
     return HALF.sub("\ufffd", text).encode()
 
 
 def as_source(text: str) -> Source:
-    """The text of an editor as the compiler reads it."""
+    """The text of an editor as a Source of the compiler."""
     return decode(as_bytes(text), "spec.xp")[0]
 
 
 def position(source: Source, offset: int, units: Units) -> tuple[int, int]:
-    """The line and the units in it of an offset, both from 0."""
+    """The line of an offset and the code units before it in that line, both from 0."""
     line, column = source.position(offset)
     return line - 1, units(source.line(line)[: column - 1])
 
 
 def offset(source: Source, line: int, character: int, units: Units) -> int:
-    """The offset of a line and the units in it; the end of the line or of the text where that is nearer."""
+    """The offset of a position, clipped to the end of the line and of the text."""
     if line >= source.lines:
         return len(source.text)
     text, column = source.line(line + 1), 0

@@ -1,4 +1,4 @@
-"""The protocol: what an editor asks, and our answers in its types. No other module imports pygls or lsprotocol."""
+"""The handlers of the Language Server Protocol. No other module imports pygls or lsprotocol."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from xpc.grammar.format import format_file
 from xpc.grammar.parse import MAX_SIZE, parse
 from xpc.grammar.source import Source
 
-gc.enable()  # the command line turns it off, for processes that are short
-# Whole texts: pygls applies changes by lines of its own, which end at form feeds and U+2028, too.
+gc.enable()  # the command line disables it for short processes
+# Full sync: pygls applies incremental changes by its own lines, which also end at form feeds and U+2028.
 SERVER = LanguageServer("xpc", __version__, types.TextDocumentSyncKind.Full)
 PAUSE = 0.2
-"""Seconds without a key before a text is checked."""
+"""Seconds without typing before a text is checked."""
 SORTS = {
     "keyword": types.CompletionItemKind.Keyword, "clause": types.CompletionItemKind.Class,
     "setting": types.CompletionItemKind.Property, "value": types.CompletionItemKind.EnumMember,
@@ -41,30 +41,30 @@ SEVERITIES = {ERROR: types.DiagnosticSeverity.Error, WARNING: types.DiagnosticSe
 
 
 def path_of(document: TextDocument) -> str:
-    """The file of a document; one that was never saved lies in the working directory."""
+    """The file of a document; a document never saved is in the working directory."""
     return to_fs_path(document.uri) or os.path.abspath("untitled.xp")
 
 
 def checked(document: TextDocument) -> Checked:
-    """The document as `xpc check` sees it, with what the editor has not saved."""
+    """The document checked as by `xpc check`, with unsaved changes."""
     data, name, workspace = open_spec(path_of(document), as_bytes(document.source))
     workspace.memory, workspace.copies = user_memory(), False
     return check_text(data, name, workspace)
 
 
 def units_of(document: TextDocument) -> Units:
-    """How the editor counts."""
+    """The code units in which the editor counts."""
     return UNITS[document.position_codec.encoding or "utf-16"]
 
 
-def spanned(document: TextDocument, source: Source, start: int, end: int) -> types.Range:
-    """A range in the editor's units of [start, end) in a text."""
+def range_of(document: TextDocument, source: Source, start: int, end: int) -> types.Range:
+    """The range [start, end) of a text in the editor's units."""
     units = units_of(document)
     return types.Range(types.Position(*position(source, start, units)), types.Position(*position(source, end, units)))
 
 
-def here(document: TextDocument, source: Source, at: types.Position) -> Place:
-    """What stands at a position; nothing in a text that is longer than a spec may be."""
+def place_in(document: TextDocument, source: Source, at: types.Position) -> Place:
+    """The place at a position; empty in a text above the size limit of specs."""
     if len(source.text) > MAX_SIZE:
         return place_at("", 0)
     return place_at(source.text, offset(source, at.line, at.character, units_of(document)))
@@ -74,19 +74,19 @@ def _own(document: TextDocument, one: Diagnostic) -> bool:
     return one.primary is not None and one.primary.source.name == os.path.basename(path_of(document))
 
 
-def shown(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
-    """A finding in the editor's terms. One of a base stands at the first line, with its own place in the text."""
+def as_protocol(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
+    """A finding as a diagnostic of the protocol; one in a base is shown at line 1, with its place in the message."""
     text = one.message + (f"\nhelp: {one.help}" if one.help else "")
     top = types.Position(0, 0)
     span = types.Range(top, top)
     if one.primary is not None and _own(document, one):
-        span = spanned(document, one.primary.source, one.primary.span.start, one.primary.span.end)
+        span = range_of(document, one.primary.source, one.primary.span.start, one.primary.span.end)
     elif one.primary is not None:
         line, column = one.primary.source.position(one.primary.span.start)
         text = f"{one.primary.source.name}:{line}:{column}: {text}"
     related = [
         types.DiagnosticRelatedInformation(
-            types.Location(document.uri, spanned(document, label.source, label.span.start, label.span.end)), label.text
+            types.Location(document.uri, range_of(document, label.source, label.span.start, label.span.end)), label.text
         )
         for label in one.related
         if label.source.name == os.path.basename(path_of(document))
@@ -96,27 +96,27 @@ def shown(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
 
 
 def publish(uri: str) -> None:
-    """Checks a document and sends what was found."""
+    """Check a document and send its findings."""
     document = SERVER.workspace.get_text_document(uri)
-    found = [shown(document, one) for one in checked(document).problems]
+    found = [as_protocol(document, one) for one in checked(document).problems]
     SERVER.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, document.version))
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_OPEN)
 def opened(server: LanguageServer, params: types.DidOpenTextDocumentParams) -> None:
-    """An opened document is checked at once."""
+    """Check an opened document immediately."""
     publish(params.text_document.uri)
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_SAVE)
 def saved(server: LanguageServer, params: types.DidSaveTextDocumentParams) -> None:
-    """A saved one, too: its bases may have changed."""
+    """Check a saved document again: its bases may have changed."""
     publish(params.text_document.uri)
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_CHANGE)
 async def changed(server: LanguageServer, params: types.DidChangeTextDocumentParams) -> None:
-    """A text that is being typed is checked when nothing was typed for a moment."""
+    """Check an edited document after PAUSE seconds without typing."""
     uri, version = params.text_document.uri, params.text_document.version
     await asyncio.sleep(PAUSE)
     if server.workspace.get_text_document(uri).version == version:
@@ -125,30 +125,30 @@ async def changed(server: LanguageServer, params: types.DidChangeTextDocumentPar
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_CLOSE)
 def closed(server: LanguageServer, params: types.DidCloseTextDocumentParams) -> None:
-    """A closed document has no findings."""
+    """Clear the findings of a closed document."""
     server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(params.text_document.uri, []))
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_HOVER)
 def hovered(server: LanguageServer, params: types.HoverParams) -> types.Hover | None:
-    """What the word is, its default, its value here and what that becomes."""
+    """The explanation of a word: its default, its value in this spec and the emitted arguments."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
-    place = here(document, source, params.position)
-    told = hover(place, checked(document)) if place.token.text else None
-    if told is None:
+    place = place_in(document, source, params.position)
+    text = hover(place, checked(document)) if place.token.text else None
+    if text is None:
         return None
-    span = spanned(document, source, place.token.start, place.token.end)
-    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, told), span)
+    span = range_of(document, source, place.token.start, place.token.end)
+    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text), span)
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["=", "(", "[", " "]))
 def completed(server: LanguageServer, params: types.CompletionParams) -> list[types.CompletionItem]:
-    """What can be typed there."""
+    """The completions at a position."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
-    place = here(document, source, params.position)
-    span = spanned(document, source, place.token.start, place.token.end)
+    place = place_in(document, source, params.position)
+    span = range_of(document, source, place.token.start, place.token.end)
     return [
         types.CompletionItem(
             one.label, kind=SORTS[one.sort], documentation=one.doc or None, sort_text=f"{number:04d}",
@@ -160,54 +160,54 @@ def completed(server: LanguageServer, params: types.CompletionParams) -> list[ty
 
 @SERVER.feature(types.TEXT_DOCUMENT_DEFINITION)
 def defined(server: LanguageServer, params: types.DefinitionParams) -> types.Location | None:
-    """The base, the file or the block of data that a name means."""
+    """The base, file or data block that a name refers to."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
-    found = definition(here(document, source, params.position), source.text, path_of(document))
+    found = definition(place_in(document, source, params.position), source.text, path_of(document))
     if found is None:
         return None
     if found.path != path_of(document):
         top = types.Position(0, 0)
         return types.Location(from_fs_path(found.path) or "", types.Range(top, top))
-    return types.Location(document.uri, spanned(document, source, found.start, found.end))
+    return types.Location(document.uri, range_of(document, source, found.start, found.end))
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_FORMATTING)
 def formatted(server: LanguageServer, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
-    """The canonical form, as `xpc fmt` writes it; nothing where the text has syntax errors."""
+    """The canonical form, as written by `xpc fmt`; None if the text has syntax errors."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
     tree, wrong = parse(source)
     if wrong or source.damage:
         return None
     end = "\r\n" if "\r\n" in document.source else "\n"
-    return [types.TextEdit(spanned(document, source, 0, len(source.text)), format_file(tree).replace("\n", end))]
+    return [types.TextEdit(range_of(document, source, 0, len(source.text)), format_file(tree).replace("\n", end))]
 
 
 @SERVER.feature(
     types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
 )
 def actions(server: LanguageServer, params: types.CodeActionParams) -> list[types.CodeAction]:
-    """The helps whose edits stand in the text, as quick fixes."""
+    """The edits of findings at a range, as quick fixes."""
     document = server.workspace.get_text_document(params.text_document.uri)
     out = []
     for one in checked(document).problems:
-        told = shown(document, one)
-        touched = told.range.start <= params.range.end and params.range.start <= told.range.end
+        finding = as_protocol(document, one)
+        touched = finding.range.start <= params.range.end and params.range.start <= finding.range.end
         if one.edits and touched and _own(document, one):
             source = one.primary.source if one.primary is not None else as_source(document.source)
             edits = [
-                types.TextEdit(spanned(document, source, edit.span.start, edit.span.end), edit.text)
+                types.TextEdit(range_of(document, source, edit.span.start, edit.span.end), edit.text)
                 for edit in one.edits
             ]
             change = types.WorkspaceEdit(changes={document.uri: edits})
-            out.append(types.CodeAction(one.help or one.message, types.CodeActionKind.QuickFix, [told], edit=change))
+            out.append(types.CodeAction(one.help or one.message, types.CodeActionKind.QuickFix, [finding], edit=change))
     return out
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, types.SemanticTokensLegend(list(TYPES), []))
 def tokens(server: LanguageServer, params: types.SemanticTokensParams) -> types.SemanticTokens:
-    """The sort of each token, as the protocol packs it: five numbers each, relative to the one before."""
+    """The sort of each token in the protocol's encoding: five numbers each, relative to the previous token."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source, units = as_source(document.source), units_of(document)
     data: list[int] = []

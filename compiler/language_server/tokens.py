@@ -1,4 +1,4 @@
-"""The colours of a text: what each token is, by what it means and not only by how it is written."""
+"""Semantic highlighting: the sort of each token, by its meaning and not only its spelling."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from xpc.compiler.language.schema import CLAUSES
-from xpc.compiler.language_server.place import named, places, tokens
+from xpc.compiler.language_server.place import places, setting_named, tokens
 from xpc.grammar.record import record
 
 TYPES = ("keyword", "property", "enumMember", "number", "string", "comment", "type")
@@ -16,7 +16,7 @@ NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?[%A-Za-z]*")
 
 @record
 class Coloured:
-    """A token at [start, end) and the name of its sort, one of TYPES."""
+    """A token at [start, end) and its sort, one of TYPES."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ class Coloured:
 
 
 def coloured(text: str) -> Iterator[Coloured]:
-    """Every word, text and comment of a spec, in order."""
+    """Every word, quoted text and comment of a spec, in order."""
     seen = {one.token.start: one for one in places(text)}
     for token in tokens(text):
         place = seen.get(token.start)
@@ -41,4 +41,4 @@ def coloured(text: str) -> Iterator[Coloured]:
         elif (place.first and token.text in CLAUSES) or token.text in KEYWORDS:
             yield Coloured(token.start, token.end, "keyword")
         else:
-            yield Coloured(token.start, token.end, "property" if named(place) else "type")
+            yield Coloured(token.start, token.end, "property" if setting_named(place) else "type")

@@ -1,1 +1,1 @@
-"""`xpc lock`: the one command that asks the hub and the package index. `compile --locked` reads it, too."""
+"""`xpc lock`: the only command that asks the hub and the package index. `compile --locked` checks its lock."""

@@ -1,4 +1,4 @@
-"""`xpc lock SPEC`: pin what the spec names. With `--update` the hub and the package index are asked, and never else."""
+"""`xpc lock SPEC`: pin what the spec names. Only `--update` asks the hub and the package index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.locking import state
 from xpc.compiler.locking.environments import ResolveError, requirements, resolve
 from xpc.compiler.locking.hub import Hub, HubError
-from xpc.compiler.locking.lock_text import whole, written
+from xpc.compiler.locking.lock_text import complete, written
 from xpc.compiler.pipeline import Checked, check_text, compile_text
 from xpc.compiler.render import render
 from xpc.compiler.render.visible import visible
@@ -25,38 +25,38 @@ from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import evolve
 
 EPILOG = (
-    "Without --update no server is asked: files are hashed, a commit that the spec states is a pin, and earlier "
-    "answers stay as long as the spec asks the same. --update NAME asks for one model, dataset, or `environment` (the "
-    "packages) again. `xpc compile --locked` refuses what is stale or not pinned. Exit status: 0 everything is pinned, "
-    "1 something is not, or the spec has errors, 2 used wrongly, or the hub or pip could not answer."
+    "Without --update no server is asked: files are hashed, a commit stated in the spec is a pin, and earlier pins "
+    "stay while the spec names the same things. --update NAME updates one model, one dataset, or `environment` (the "
+    "packages). `xpc compile --locked` refuses stale and missing pins. Exit status: 0 everything is pinned, 1 "
+    "something is not, or the spec has errors, 2 wrong usage, or the hub or pip failed."
 )
 ENVIRONMENT = "environment"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc lock", description="Pin what a spec names, in SPEC.lock.", epilog=EPILOG)
-    parser.add_argument("words", nargs="+", metavar="SPEC", help="the spec, a file that ends in .xp")
+    parser.add_argument("words", nargs="+", metavar="SPEC", help="the spec, a file ending in .xp")
     parser.add_argument(
-        "--update", action="store_true", help="ask the hub and pip again: for everything, or for the NAMEs that follow"
+        "--update", action="store_true", help="ask the hub and pip again, for everything or for the NAMEs that follow"
     )
-    parser.add_argument("--pin", action="append", default=[], metavar="NAME=COMMIT", help="a commit that you know")
+    parser.add_argument("--pin", action="append", default=[], metavar="NAME=COMMIT", help="pin NAME to this commit")
     parser.add_argument(
-        "--python", metavar="PATH", help="whose pip resolves the packages (default: $PYTHON or python3)"
+        "--python", metavar="PATH", help="the interpreter whose pip resolves the packages (default: $PYTHON or python3)"
     )
     options = parser.parse_intermixed_args(list(arguments))
     files = [one for one in options.words if one.endswith(".xp")]
     options.names = [one for one in options.words if not one.endswith(".xp")]
     if len(files) != 1:
-        parser.error("name one spec")
+        parser.error("give exactly one spec")
     if options.names and not options.update:
-        parser.error(f"`{options.names[0]}` is no spec; names are for --update")
+        parser.error(f"`{options.names[0]}` is not a spec; names need --update")
     options.file = files[0]
     return options
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """What is printed, and the exit status. Raises UsageError."""
+    """The printed text and the exit status. Raises UsageError."""
     data, name, workspace = read_spec(options.file)
     before = _before(workspace)
     lock = Lock(workspace.lock, before.pins, environments=before.environments, xpc=__version__)
@@ -66,47 +66,51 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if again.spec is None:
         errors = [one for one in again.problems if one.severity == ERROR]
         return render(located(errors or checked.problems, options.file), "full"), 1
-    lock = _whole(data, name, lock, again, options)
+    lock = _complete(data, name, lock, again, options)
     path = os.path.join(workspace.root, workspace.lock)
     try:
-        replace_files({path: whole(lock)})
+        replace_files({path: complete(lock)})
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    return _told(before, lock, f"{options.file}.lock")
+    return _report(before, lock, f"{options.file}.lock")
 
 
 def _before(workspace: Workspace) -> Lock:
-    """The lock that is there, or an empty one. One that cannot be read is replaced."""
+    """The existing lock, or an empty one. An unreadable lock is replaced."""
     found, _ = lockfile.read(workspace) if workspace.kind(workspace.lock) == "file" else (None, [])
     workspace.reads.pop(workspace.lock, None)
     return Lock(workspace.lock) if found is None else found
 
 
 def _checked(data: bytes, name: str, workspace: Workspace, lock: Lock) -> Checked:
-    workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True  # `compile` says whether it may run
+    workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True  # `xpc compile` decides whether it may run
     lock.asked.clear()
     return check_text(data, name, workspace)
 
 
 def _pins(lock: Lock, options: argparse.Namespace) -> list[Pin]:
-    """A pin for each reference: an earlier one, one by hand, or what the hub says now."""
+    """A pin for each reference: the earlier one, one from --pin, or the hub's current answer."""
     by_hand = dict(_by_hand(one) for one in options.pin)
     names = {one for name in options.names for one in (name, *_ids(name))}
     known = {one[1] for one in lock.asked}
     for name in (*options.names, *by_hand):
         if name != ENVIRONMENT and not {name, *_ids(name)} & known:
             raise UsageError(
-                f"the spec names no `{name}`" + (f"; it names {', '.join(sorted(known))}" if known else "")
+                f"the spec does not name `{name}`" + (f"; it names {', '.join(sorted(known))}" if known else "")
             )
     out: list[Pin] = []
     hub: Hub | None = None
-    for (kind, id, asked, part), pin in lock.asked.items():
+    for (kind, id, requested, part), pin in lock.asked.items():
         if id in by_hand:
-            pin = Pin(kind, id, asked, by_hand[id], part)
-        elif options.update and (id in names if options.names else True) and (not pinned(asked) or _unknown(kind, id)):
+            pin = Pin(kind, id, requested, by_hand[id], part)
+        elif (
+            options.update
+            and (id in names if options.names else True)
+            and (not pinned(requested) or _unknown(kind, id))
+        ):
             try:
                 hub = hub or Hub()
-                pin = hub.pin(kind, id, asked, part)
+                pin = hub.pin(kind, id, requested, part)
             except HubError as error:
                 raise UsageError(str(error)) from error
         if pin is not None and pin not in out:
@@ -122,7 +126,7 @@ def _by_hand(written: str) -> tuple[str, str]:
 
 
 def _ids(name: str) -> list[str]:
-    """What an alias of the registry stands for."""
+    """The repositories behind an alias of the registry."""
     found = registry.find_model(name), registry.find_dataset(name)
     return [one.id for one in found if one is not None]
 
@@ -131,36 +135,38 @@ def _unknown(kind: str, id: str) -> bool:
     return (registry.find_model(id) if kind == MODEL else registry.find_dataset(id)) is None
 
 
-def _whole(data: bytes, name: str, lock: Lock, checked: Checked, options: argparse.Namespace) -> Lock:
-    """The lock with files, rows, packages and the digest of the bundle that is compiled with it."""
+def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: argparse.Namespace) -> Lock:
+    """The lock with files, rows, packages, and the digest of the bundle compiled with it."""
     workspace = Workspace(os.path.dirname(os.path.abspath(options.file)), lock=lock.name)
     lock = evolve(lock, target=state.specs(checked)[0].stack.name, asked={}, text=b"")
     workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
     files, checked = compile_text(data, name, workspace)
-    assert files is not None  # it was checked
+    assert files is not None  # already checked
     lock.files, lock.rows = state.digests(checked, workspace), state.counts(checked)
     lock.environments = _environments(requirements(files), lock, options)
     lock.text = written(lock)
-    made = Workspace(workspace.root, lock=lock.name, pins=lock, hashes=True, allow_oom=True)
-    made.reads[lock.name] = sha256(lock.text).hexdigest()
-    files, _ = compile_text(data, name, made)
+    final = Workspace(workspace.root, lock=lock.name, pins=lock, hashes=True, allow_oom=True)
+    final.reads[lock.name] = sha256(lock.text).hexdigest()
+    files, _ = compile_text(data, name, final)
     assert files is not None
     lock.digest = lockfile.bundle_digest(files)
     return lock
 
 
-def _environments(asked: dict[str, tuple[str, ...]], lock: Lock, options: argparse.Namespace) -> dict[str, Environment]:
-    held = {name: one for name, one in lock.environments.items() if asked.get(name) == one.asked}
+def _environments(
+    requested: dict[str, tuple[str, ...]], lock: Lock, options: argparse.Namespace
+) -> dict[str, Environment]:
+    kept = {name: one for name, one in lock.environments.items() if requested.get(name) == one.asked}
     if not options.update or (options.names and ENVIRONMENT not in options.names):
-        return held
+        return kept
     try:
-        return resolve(asked, options.python or os.environ.get("PYTHON") or "python3")
+        return resolve(requested, options.python or os.environ.get("PYTHON") or "python3")
     except ResolveError as error:
         raise UsageError(str(error)) from error
 
 
-def _told(before: Lock, lock: Lock, path: str) -> tuple[str, int]:
-    """What is pinned now and was otherwise, and what is not pinned."""
+def _report(before: Lock, lock: Lock, path: str) -> tuple[str, int]:
+    """The printed text: changed pins and missing pins. The status is 1 if a pin is missing."""
     was = {(one.kind, one.id, one.asked, one.part): one.revision for one in before.pins}
     lines = []
     for one in lock.pins:
@@ -170,12 +176,12 @@ def _told(before: Lock, lock: Lock, path: str) -> tuple[str, int]:
     for name, environment in sorted(lock.environments.items()):
         if before.environments.get(name) != environment:
             lines.append(f"{name}: {len(environment.resolved)} packages")
-    left = [state.named(ask) for ask in state.unpinned(lock)]
+    missing = [state.described(reference) for reference in state.unpinned(lock)]
     if not lock.environments:
-        left.append("the packages")
+        missing.append("the packages")
     lines.append(f"wrote {path}")
-    if left:
+    if missing:
         lines.append(
-            f"not pinned yet: {', '.join(left)}; `xpc lock --update {path.removesuffix('.lock')}` asks for them"
+            f"not pinned yet: {', '.join(missing)}; `xpc lock --update {path.removesuffix('.lock')}` pins them"
         )
-    return "".join(f"{visible(line)}\n" for line in lines), int(bool(left))
+    return "".join(f"{visible(line)}\n" for line in lines), int(bool(missing))

@@ -1,4 +1,4 @@
-"""The packages that a bundle's requirements come to: pip resolves them, and installs nothing."""
+"""Resolve the requirements of a bundle to packages with pip, without installing them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tempfile import TemporaryDirectory
 from xpc.compiler.files.pins import Environment
 
 SECONDS = 3600
-"""Longest resolution: an index without separate metadata has pip load whole packages."""
+"""Timeout of a resolution. It can be slow: without separate metadata in the index, pip downloads the packages."""
 BASE = "requirements.txt"
 BUILT = "requirements-flash.txt"
-"""Built against the torch that is installed: pip knows what it needs only then, and it has its own pin alone."""
+"""Built against the installed torch, which pip needs to know the dependencies: only its own pin is recorded."""
 
 
 class ResolveError(Exception):
-    """The requirements do not resolve, or pip could not be asked; one sentence."""
+    """The requirements do not resolve, or pip failed; the message is one sentence."""
 
 
 def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
-    """What each requirements file of a bundle asks for; of a sweep, those of all members together."""
+    """The lines of each requirements file of a bundle; for a sweep, those of all members together."""
     out: dict[str, tuple[str, ...]] = {}
     for name, data in sorted(files.items()):
         last = name.rpartition("/")[2]
@@ -33,11 +33,11 @@ def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
     return out
 
 
-def resolve(asked: Mapping[str, tuple[str, ...]], python: str) -> dict[str, Environment]:
-    """Each file with the packages that it comes to. Raises ResolveError."""
-    base = asked[BASE]
+def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, Environment]:
+    """Each requirements file with its resolved packages. Raises ResolveError."""
+    base = requested[BASE]
     out = {BASE: Environment(base, _resolved(base, python))}
-    for name, lines in asked.items():
+    for name, lines in requested.items():
         if name == BASE:
             continue
         if name == BUILT:
@@ -45,7 +45,7 @@ def resolve(asked: Mapping[str, tuple[str, ...]], python: str) -> dict[str, Envi
             continue
         try:
             out[name] = Environment(lines, _resolved((*base, *lines), python))
-        except ResolveError:  # it asks for other versions than the pins, and is installed in its own step
+        except ResolveError:  # it conflicts with the base pins and is installed in a separate step
             out[name] = Environment(lines, _resolved(lines, python))
     return out
 
@@ -77,12 +77,12 @@ def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
                 check=False, cwd=folder,
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as error:
-            raise ResolveError(f"{python} could not be asked: {type(error).__name__}") from error
+            raise ResolveError(f"{python} could not run pip: {type(error).__name__}") from error
     if done.returncode:
-        told = [line.partition("ERROR: ")[2] for line in done.stderr.splitlines() if "ERROR: " in line]
-        raise ResolveError(f"pip does not resolve the requirements: {(told or done.stderr.splitlines() or ['?'])[-1]}")
+        errors = [line.partition("ERROR: ")[2] for line in done.stderr.splitlines() if "ERROR: " in line]
+        raise ResolveError(f"pip cannot resolve the requirements: {(errors or done.stderr.splitlines() or ['?'])[-1]}")
     try:
         found = [one["metadata"] for one in json.loads(done.stdout)["install"]]
         return tuple(sorted(f"{one['name'].lower()}=={one['version']}" for one in found))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResolveError(f"the pip of {python} gives no report (it has to be 22.2 or later)") from error
+        raise ResolveError(f"the pip of {python} gives no report (pip 22.2 or later is needed)") from error

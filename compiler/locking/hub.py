@@ -1,6 +1,6 @@
-"""What the hub says of a model, dataset or kernel: its commit, a model's configuration, a dataset's columns and rows.
+"""Ask the hub for the commit of a model, dataset or kernel, a model's configuration, and a dataset's columns and rows.
 
-HF_ENDPOINT names another hub than the public one, HF_TOKEN opens what is gated, as for the libraries themselves.
+As in the Hugging Face libraries, HF_ENDPOINT selects another hub and HF_TOKEN gives access to gated repositories.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from xpc.compiler.files.pins import DATASET, KERNEL, MODEL, Pin
 ENDPOINT = "https://huggingface.co"
 SECONDS = 30.0
 LARGEST = 16 * 2**20
-"""Of one answer, bytes."""
+"""Maximum bytes of one answer."""
 NAMES = {MODEL: "models", DATASET: "datasets", KERNEL: "kernels"}
 
 
 class HubError(Exception):
-    """The hub did not answer as it should; one sentence."""
+    """The hub failed to answer; the message is one sentence."""
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows redirects, without the token where they lead to another host."""
+    """Follows redirects; the token is not sent to another host."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
         """The next request."""
@@ -39,49 +39,49 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class Hub:
-    """The hub that the environment names. Raises HubError for what it does not have, or does not show."""
+    """The hub selected by the environment. Raises HubError for missing or inaccessible repositories."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         if environment.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
-            raise HubError("HF_HUB_OFFLINE is set, and `xpc lock --update` asks the hub")
+            raise HubError("HF_HUB_OFFLINE is set, but `xpc lock --update` needs the hub")
         self.endpoint = (environment.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
         if urlsplit(self.endpoint).scheme not in ("http", "https"):
-            raise HubError("HF_ENDPOINT is no address of the web")
+            raise HubError("HF_ENDPOINT is not an http or https address")
         token = environment.get("HF_TOKEN")
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.opener = build_opener(_Redirects)
 
-    def pin(self, kind: str, id: str, asked: str, part: str) -> Pin:
-        """A repository at a branch, a tag or a commit; empty for the default branch."""
-        repository = MODEL if kind == KERNEL and not asked else kind  # Facts.flash_kernels says why
-        path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(asked or 'main', safe='')}"
-        said = self._json(path, f"{id}{f'@{asked}' if asked else ''}")
-        revision = said.get("sha")
+    def pin(self, kind: str, id: str, requested: str, part: str) -> Pin:
+        """Pin a repository at the branch, tag or commit `requested`; empty is the default branch."""
+        repository = MODEL if kind == KERNEL and not requested else kind  # Facts.flash_kernels says why
+        path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(requested or 'main', safe='')}"
+        answer = self._json(path, f"{id}{f'@{requested}' if requested else ''}")
+        revision = answer.get("sha")
         if not isinstance(revision, str) or len(revision) != 40:
-            raise HubError(f"the hub names no commit of {id}")
+            raise HubError(f"the hub's answer about {id} has no commit")
         if kind == MODEL:
-            return self._model(id, asked, revision)
+            return self._model(id, requested, revision)
         if kind == KERNEL:
-            return Pin(kind, id, asked, revision)
-        card = said.get("cardData")
+            return Pin(kind, id, requested, revision)
+        card = answer.get("cardData")
         columns, rows = described(card if isinstance(card, dict) else {}, part)
-        return Pin(kind, id, asked, revision, part, columns=columns, rows=rows)
+        return Pin(kind, id, requested, revision, part, columns=columns, rows=rows)
 
-    def _model(self, id: str, asked: str, revision: str) -> Pin:
+    def _model(self, id: str, requested: str, revision: str) -> Pin:
         config = self._file(id, revision, "config.json")
         tokenizer = self._file(id, revision, "tokenizer_config.json")
         template = self._file(id, revision, "chat_template.jinja")
         try:
-            said = json.loads(tokenizer or b"{}")
-            text = json.dumps(json.loads(config), sort_keys=True) if config else ""
+            settings = json.loads(tokenizer or b"{}")
+            config_text = json.dumps(json.loads(config), sort_keys=True) if config else ""
         except (ValueError, RecursionError) as error:
             raise HubError(f"a configuration of {id} is not JSON") from error
-        held = template.decode("utf-8", "replace") if template is not None else said.get("chat_template")
-        spelled = held if isinstance(held, str) else "" if held is None else json.dumps(held, sort_keys=True)
+        stated = template.decode("utf-8", "replace") if template is not None else settings.get("chat_template")
+        text = stated if isinstance(stated, str) else "" if stated is None else json.dumps(stated, sort_keys=True)
         return Pin(
-            MODEL, id, asked, revision, config=text,
-            chat=None if tokenizer is None and template is None else held is not None,
-            template=f"sha256:{sha256(spelled.encode()).hexdigest()}" if spelled else "",
+            MODEL, id, requested, revision, config=config_text,
+            chat=None if tokenizer is None and template is None else stated is not None,
+            template=f"sha256:{sha256(text.encode()).hexdigest()}" if text else "",
         )  # fmt: skip
 
     def _file(self, id: str, revision: str, name: str) -> bytes | None:
@@ -94,11 +94,11 @@ class Hub:
         try:
             found = json.loads(self._get(path, what))
         except _Missing as error:
-            raise HubError(f"the hub has no {what}, or shows it only with a token (HF_TOKEN)") from error
+            raise HubError(f"the hub does not have {what}, or needs a token for it (HF_TOKEN)") from error
         except (ValueError, RecursionError) as error:
             raise HubError(f"the hub's answer about {what} is not JSON") from error
         if not isinstance(found, dict):
-            raise HubError(f"the hub's answer about {what} is no object")
+            raise HubError(f"the hub's answer about {what} is not a JSON object")
         return found
 
     def _get(self, path: str, what: str) -> bytes:
@@ -110,13 +110,11 @@ class Hub:
             if error.code == 404:
                 raise _Missing from error
             if error.code in (401, 403):
-                raise HubError(
-                    f"{what} is gated or private: HF_TOKEN must be that of an account that may read it"
-                ) from error
-            raise HubError(f"the hub answered {error.code} about {what}") from error
+                raise HubError(f"{what} is gated or private: HF_TOKEN must belong to an account with access") from error
+            raise HubError(f"the hub answered {error.code} for {what}") from error
         except (URLError, OSError, ValueError) as error:
             raise HubError(
-                f"the hub cannot be asked about {what} ({getattr(error, 'reason', None) or error})"
+                f"the hub cannot be reached for {what} ({getattr(error, 'reason', None) or error})"
             ) from error
         if len(data) > LARGEST:
             raise HubError(f"the hub's answer about {what} is larger than {LARGEST // 2**20} MiB")
@@ -124,13 +122,13 @@ class Hub:
 
 
 class _Missing(Exception):
-    """There is no such file or repository."""
+    """The file or repository does not exist."""
 
 
 def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Columns, and rows of each split, as a dataset's card states them of a configuration (`dataset_info`)."""
-    said = card.get("dataset_info")
-    entries = [one for one in (said if isinstance(said, list) else [said]) if isinstance(one, dict)]
+    """The columns and the rows per split of a configuration, from a dataset's card (`dataset_info`)."""
+    info = card.get("dataset_info")
+    entries = [one for one in (info if isinstance(info, list) else [info]) if isinstance(one, dict)]
     named = [one for one in entries if one.get("config_name", "default") == (part or "default")]
     entry = named[0] if named else entries[0] if len(entries) == 1 and not part else {}
     features, splits = entry.get("features"), entry.get("splits")

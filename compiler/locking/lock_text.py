@@ -1,4 +1,4 @@
-"""The text of a lock: TOML with an entry a line, so that a review shows what moved."""
+"""The text of a lock: TOML with one entry per line, so that a diff shows what changed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from xpc.compiler.files.pins import KINDS, Lock
 from xpc.compiler.lower.toml_text import key, value
 from xpc.compiler.resolve.lockfile import BUNDLE, FORMAT
 
-HEAD = "# What the spec named when `xpc lock` looked. Commit this file beside the spec.\n"
+HEAD = "# Pinned versions of what the spec names, written by `xpc lock`. Commit this file next to the spec.\n"
 
 
 def written(lock: Lock) -> bytes:
-    """The part of the file that a bundle copies."""
+    """The part of the file that is copied into a bundle: everything but the bundle's digest."""
     out = [HEAD, "\n[lock]\n", f"format = {FORMAT}\n", f"xpc = {value(lock.xpc)}\n", f"target = {value(lock.target)}\n"]
     for one in sorted(lock.pins, key=lambda pin: (KINDS.index(pin.kind), pin.id, pin.part, pin.asked)):
         out += [f"\n[[{one.kind}]]\n", f"id = {value(one.id)}\n"]
@@ -36,8 +36,8 @@ def written(lock: Lock) -> bytes:
     return "".join(out).encode("utf-8", "surrogatepass")
 
 
-def whole(lock: Lock) -> bytes:
-    """The whole file."""
+def complete(lock: Lock) -> bytes:
+    """The complete file."""
     return written(lock) + f"{BUNDLE}digest = {value(lock.digest)}\n".encode()
 
 

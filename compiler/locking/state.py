@@ -1,4 +1,4 @@
-"""What a compiled spec comes to beside its lock: what is stale, and what is not pinned."""
+"""Compare a compiled spec with its lock: stale and missing pins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xpc.compiler.spec import CheckedSpec
 from xpc.compiler.spec.resources import DataSource
 
 UPDATE = "`xpc lock --update` pins it"
-RENEW = "`xpc lock` writes it anew"
+RENEW = "`xpc lock` writes it again"
 
 
 def specs(checked: Checked) -> list[CheckedSpec]:
@@ -32,7 +32,7 @@ def _sources(checked: Checked) -> Iterator[DataSource]:
 
 
 def digests(checked: Checked, workspace: Workspace) -> dict[str, str]:
-    """The digest of every file that decides the run, by the name that the spec has for it."""
+    """The digest of every file that affects the run, by its name in the spec."""
     reads = {name: digest for spec in specs(checked) for name, digest in spec.inputs.items()}
     out = {name: f"sha256:{digest}" for name, digest in reads.items() if name != workspace.lock}
     for source in _sources(checked):
@@ -43,29 +43,29 @@ def digests(checked: Checked, workspace: Workspace) -> dict[str, str]:
 
 
 def counts(checked: Checked) -> dict[str, int]:
-    """The rows of local data, where they can be counted."""
+    """The number of rows of each local data file that can be counted."""
     found = {source.path: count(source) for source in _sources(checked) if source.path is not None}
     return {path: rows for path, rows in found.items() if rows is not None}
 
 
-def named(ask: tuple[str, str, str, str]) -> str:
-    """A reference in words."""
-    kind, id, asked, part = ask
-    return f"the {kind} {Pin(kind, id, asked, '', part).name}"
+def described(reference: tuple[str, str, str, str]) -> str:
+    """A reference in words: `the dataset me/rows`."""
+    kind, id, requested, part = reference
+    return f"the {kind} {Pin(kind, id, requested, '', part).name}"
 
 
 def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:
-    """References of the spec that name no commit and have none in the lock: kind, id, branch and configuration."""
-    return [ask for ask, pin in lock.asked.items() if pin is None and not pinned(ask[2])]
+    """References without a commit in the spec or the lock, each as kind, id, branch and configuration."""
+    return [reference for reference, pin in lock.asked.items() if pin is None and not pinned(reference[2])]
 
 
-def wrong(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
-    """A sentence for everything that `--locked` refuses."""
+def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
+    """A sentence for each reason why `--locked` refuses the spec."""
     if lock is None:
         yield f"there is no {workspace.lock or 'lock'}: `xpc lock --update` writes it"
         return
-    for ask in unpinned(lock):
-        yield f"{named(ask)} is not pinned; {UPDATE}"
+    for reference in unpinned(lock):
+        yield f"{described(reference)} is not pinned; {UPDATE}"
     used = [pin for pin in lock.asked.values() if pin is not None]
     for pin in lock.pins:
         if pin not in used:
@@ -74,16 +74,16 @@ def wrong(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapp
     for name in sorted({*now, *lock.files}):
         if now.get(name) != lock.files.get(name):
             what = (
-                "is not in the lock" if name not in lock.files else "is not read" if name not in now else "has changed"
+                "is not in the lock" if name not in lock.files else "is not used" if name not in now else "has changed"
             )
             yield f"{name} {what}; {RENEW}"
     target = specs(checked)[0].stack.name
     if target != lock.target:
-        yield f"the lock is for {lock.target}, and the spec for {target}; {RENEW}"
+        yield f"the lock is for {lock.target}, but the spec is for {target}; {RENEW}"
     for name, lines in requirements(files).items():
-        held = lock.environments.get(name)
-        if held is None or held.asked != lines:
+        environment = lock.environments.get(name)
+        if environment is None or environment.asked != lines:
             yield f"the packages of {name} are not resolved; {UPDATE.replace('pins it', 'resolves them')}"
     if bundle_digest(files) != lock.digest:
-        by = "" if lock.xpc == __version__ else f" (xpc {lock.xpc} wrote it, and this is {__version__})"
-        yield f"the bundle is not the one that was locked{by}; {RENEW}"
+        by = "" if lock.xpc == __version__ else f" (xpc {lock.xpc} wrote it, this is {__version__})"
+        yield f"the bundle differs from the locked one{by}; {RENEW}"

@@ -1,1 +1,1 @@
-"""What a review needs: the canonical form of a spec, and what two specs or bundles differ in. Not loaded by `check`."""
+"""Format, compare, upgrade and verify specs, bundles and finished runs. `xpc check` does not load this package."""

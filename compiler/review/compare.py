@@ -1,4 +1,4 @@
-"""What two runs differ in, and what follows from it. Everything here is values in, values out."""
+"""The differences between two runs and their consequences. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from xpc.grammar.record import evolve, record
 
 ABSENT = "absent"
 READING = {"method", "data.format", "data.columns", "data.prompt", "data.context", "data.chat"}
-"""Settings from which it follows how the rows of a source are read."""
+"""Settings that decide how the rows of a source are read."""
 
 
 @record
 class FileChange:
-    """A file of the bundle: `added`, `removed` or `changed`, with the numbers of lines that came and went."""
+    """A file of the bundle. `kind` is added, removed or changed; `added` and `removed` count its lines."""
 
     name: str
     kind: str
@@ -38,11 +38,11 @@ class FileChange:
 
 @record
 class Difference:
-    """Two runs compared. `settings` are those that somebody wrote, `follows` what comes out of them.
+    """Two runs compared. `settings` are written by the author, `follows` are derived values and defaults.
 
-    `arguments` are keys of the emitted tables, `same_arguments` counts those that kept their values. Of two `stacks`,
-    `renamed` are the arguments whose name moved, with the value that they keep. `new` and `gone` are findings,
-    `runs_now` and `ran_before` what is executed beside the trainer.
+    `arguments` are keys of the emitted tables; `same_arguments` counts the unchanged ones. Between two `stacks`,
+    `renamed` arguments have another name and the same value. `new` and `gone` are findings. `runs_now` and
+    `ran_before` are the programs executed next to the trainer in one run only.
     """
 
     settings: tuple[Change, ...]
@@ -60,12 +60,12 @@ class Difference:
 
     @property
     def across(self) -> bool:
-        """Whether the two are written for different stacks."""
+        """Whether the runs use different stacks."""
         return self.stacks[0] != self.stacks[1]
 
     @property
     def same(self) -> bool:
-        """Whether both are the same run, whatever is noted about it."""
+        """Whether both are the same run; findings are not compared."""
         return not (self.settings or self.follows or self.arguments or self.renamed)
 
 
@@ -74,21 +74,21 @@ def compare(one: Run, other: Run) -> Difference:
     settings, follows = changes(one.spec, other.spec)
     before, after = run_length(one.spec), run_length(other.spec)
     moved = planned(one.spec, other.spec)
-    follows += [*(Change(*each) for each in before.told(after)), *moved]
+    follows += [*(Change(*each) for each in before.changes(after)), *moved]
     files = one.files(), other.files()
     renamed, arguments, same = _arguments(one.spec, other.spec, *map(tables, files))
-    gone, new = _apart(_findings(one.spec), _findings(other.spec))
-    ran, runs = _apart(_executes(one.spec), _executes(other.spec))
+    gone, new = _only_in_either(_findings(one.spec), _findings(other.spec))
+    removed, added = _only_in_either(_executes(one.spec), _executes(other.spec))
     headline = "; ".join(filter(None, (before.headline(after, settings), verdicts(moved))))
     found = Difference(
-        tuple(settings), tuple(follows), arguments, renamed, same, tuple(_files(*files)), new, gone, runs, ran,
+        tuple(settings), tuple(follows), arguments, renamed, same, tuple(_files(*files)), new, gone, added, removed,
         headline, (one.spec.stack.name, other.spec.stack.name),
     )  # fmt: skip
-    return evolve(found, headline=f"{found.headline}{_across(found)}") if found.across else found
+    return evolve(found, headline=f"{found.headline}{_stack_summary(found)}") if found.across else found
 
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """The settings that differ: those that one of the two states, and those that were filled in on both sides."""
+    """The settings that differ: first those that either spec states, then those that are derived in both."""
     settings, read = _structure(one, other)
     follows: list[Change] = []
     values = [{str(path): value for path, value in spec.values.items()} for spec in (one, other)]
@@ -100,7 +100,7 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         why = "" if after is None or after.origin.kind in (SPEC, BASE) else after.origin.name
         change = Change(path, _shown(path, before), _shown(path, after), why)
         (settings if stated else follows).append(change)
-    if READING.isdisjoint(each.name for each in settings):  # what a source says of itself
+    if READING.isdisjoint(each.name for each in settings):  # the source's own settings changed
         return [*settings, *read], follows
     return settings, [*read, *follows]
 
@@ -114,8 +114,8 @@ def _shown(path: str, value: Value | None) -> str:
 
 
 def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """What is no setting of the table: the model, the sources of data, and what `extra` passes on; and apart from
-    them, sources whose rows are only read in another way."""
+    """Changes outside the table of settings: the model, data sources and `extra`. The second list has the sources whose
+    rows are the same but read in another way."""
     names = [each.model.location for each in (one, other)]
     found = [Change("model", *names)] if names[0] != names[1] else []
     read: list[Change] = []
@@ -146,7 +146,7 @@ def _executes(spec: Spec) -> Counter[str]:
     return Counter(line[2:] for line in executes(spec, str) if line.startswith("- "))
 
 
-def _apart(before: Counter[str], after: Counter[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _only_in_either(before: Counter[str], after: Counter[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple((before - after).elements()), tuple((after - before).elements())
 
 
@@ -156,7 +156,7 @@ def _apart(before: Counter[str], after: Counter[str]) -> tuple[tuple[str, ...], 
 def _arguments(
     one: Spec, other: Spec, before: dict[str, object], after: dict[str, object]
 ) -> tuple[tuple[Change, ...], tuple[Change, ...], int]:
-    """Arguments that moved to another name, those whose value differs, and how many are the same."""
+    """Renamed arguments, arguments whose value differs, and the number of unchanged ones."""
     head = "trainer_args.json arguments."
     renamed: list[Change] = []
     why: dict[str, str] = {}
@@ -165,7 +165,7 @@ def _arguments(
         new = other.stack.rename(name) or next((o for o in other.stack.renamed if one.stack.rename(o) == name), None)
         moved = f"{head}{new}{dot}{inner}"
         if new is not None and moved in after and after[moved] == before[key]:
-            renamed.append(Change(name + dot + inner, name + dot + inner, new + dot + inner, _told(before.pop(key))))
+            renamed.append(Change(name + dot + inner, name + dot + inner, new + dot + inner, _as_text(before.pop(key))))
             del after[moved]
         else:
             gone = other.stack.removed.get(name) or other.stack.omitted(other.config).get(name)
@@ -173,7 +173,7 @@ def _arguments(
     found: list[Change] = []
     same = 0
     for key in (*before, *(key for key in after if key not in before)):
-        was, now = (_told(table[key]) if key in table else ABSENT for table in (before, after))
+        was, now = (_as_text(table[key]) if key in table else ABSENT for table in (before, after))
         alike = one.stack is not other.stack and key in before and key in after and same_value(before[key], after[key])
         same += was == now or alike
         if was != now and not alike:
@@ -182,35 +182,35 @@ def _arguments(
 
 
 def _entries(key: str, before: object, after: object) -> list[Change]:
-    """Of two lists of records what differs in each: a source of data has seventeen keys."""
+    """The differences between two lists of records, key by key: a data source has seventeen keys."""
     lists = [each for each in (before, after) if isinstance(each, list) and all(isinstance(one, dict) for one in each)]
     if len(lists) < 2:
         return []
     if len(lists[0]) != len(lists[1]):
         return [Change(key, *(f"{len(each)} entr{'y' if len(each) == 1 else 'ies'}" for each in lists))]
     return [
-        Change(f"{key}[{at}].{name}", *(_told(of[name]) if name in of else ABSENT for of in (one, other)))
+        Change(f"{key}[{at}].{name}", *(_as_text(of[name]) if name in of else ABSENT for of in (one, other)))
         for at, (one, other) in enumerate(zip(*lists, strict=True))
         for name in dict.fromkeys((*one, *other))
         if one.get(name, ABSENT) != other.get(name, ABSENT)
     ]
 
 
-def _across(found: Difference) -> str:
-    """The end of the first line where a run moves to another stack."""
+def _stack_summary(found: Difference) -> str:
+    """The end of the first line if the run moves to another stack."""
     gone, new = (
         sum(one.before == ABSENT for one in found.arguments),
         sum(one.after == ABSENT for one in found.arguments),
     )
     moved = len(found.arguments) - gone - new
-    names = f" ({len(found.renamed)} under another name)" if found.renamed else ""
+    names = f" ({len(found.renamed)} renamed)" if found.renamed else ""
     return (
-        f": {found.same_arguments} arguments keep their values{names}, {moved} change, "
+        f": {found.same_arguments} arguments unchanged{names}, {moved} change, "
         f"{new} only on {found.stacks[0]}, {gone} only on {found.stacks[1]}"
     )
 
 
-def _told(value: object) -> str:
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else "unset" if value is None else json.dumps(value)
 
 

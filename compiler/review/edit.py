@@ -1,4 +1,4 @@
-"""A value put into the text of a spec: in the place of what it states, in the block of its clause, or at its end."""
+"""Set a value in the text of a spec: replace the stated value, add it to the clause's block, or append a statement."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from xpc.grammar.tree import Call, Clause, Ref
 
 
 def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
-    """The text of the spec with a setting stated; `value` is as it is typed, `name` that of the file.
+    """The text of the spec with `path` set to `value`, written as in a spec; `name` is the file's name.
 
-    What comes out may not compile, where the clause stands in a form that has no place for it: the caller looks.
+    The result may not compile if the clause has a form without a place for the setting: the caller checks it.
     """
     found = {str(one): each for one, each in spec.values.items()}.get(path)
     label = None if found is None else found.origin.label
@@ -37,7 +37,7 @@ def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
 
 
 def statement(path: str, value: str) -> str:
-    """A setting as a statement of its own."""
+    """A setting as a separate statement."""
     clause, _, name = path.partition(".")
     if clause == "extra trl":
         return f"extra trl {{\n  {name} = {value}\n}}"
@@ -45,7 +45,10 @@ def statement(path: str, value: str) -> str:
 
 
 def _place(text: str, name: str, path: str) -> tuple[int, bool] | None:
-    """Where the clause's settings end, and whether each has a line: a block's last line, its `}`, or a call's `)`."""
+    """The offset where the clause's settings end, and whether each has its own line.
+
+    The offset is the start of a block's last line, its `}`, or the `)` of a call.
+    """
     clause, _, inside = path.partition(".")
     for one in parse(Source(name, text))[0].statements:
         if not isinstance(one, Clause) or not inside:

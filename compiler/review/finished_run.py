@@ -1,4 +1,4 @@
-"""`xpc verify DIR --run OUT`: whether the run in a folder is the one that the bundle asks for, by its summary.json."""
+"""`xpc verify DIR --run OUT`: compare the summary.json of a finished run with its bundle."""
 
 from __future__ import annotations
 
@@ -13,74 +13,76 @@ from xpc.compiler.review.installed import pins, plain_version
 
 SUMMARY = "summary.json"
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
-"""The files whose digest a run notes (runtime/core/bundle.py)."""
+"""The files whose digest a run records (runtime/core/bundle.py)."""
 PLACES = ("deepspeed", "chat_template_path")
-"""Arguments that name a file of the bundle; the run has its whole path."""
+"""Arguments that name a file of the bundle; a run records the absolute path."""
 LAUNCH = ("vllm_server_host", "disable_tqdm", "use_cpu", "no_cuda", "_n_gpu")
-"""Arguments that the launch decides."""
+"""Arguments decided by the launch, which are not compared."""
 SHOWN = 60
-"""Most characters of a value."""
+"""Maximum characters of a shown value."""
 
 
-def ran(folder: str, out: str, steps: int | None) -> tuple[str, int]:
-    """What is printed, and 1 where the run is another one. `steps` is how long it should be, where that is known.
+def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
+    """The printed text, and status 1 if the run differs from the bundle. `steps` is the expected number, if known.
 
     Raises UsageError.
     """
     summary, plan = read_json(os.path.join(out, SUMMARY)), read_json(os.path.join(folder, DECISIVE[0]))
     if "arguments" not in summary:
-        raise UsageError(f"{out}/{SUMMARY} is of an older bundle: it does not tell what was in effect")
+        raise UsageError(f"{out}/{SUMMARY} is from an older bundle and does not record the arguments of the run")
     found = list(_differences(folder, summary, plan, steps))
     if found:
         return "".join(f"{line}\n" for line in [*found, f"{out} is not what {folder} asks for"]), 1
     tokens = summary.get("tokens")
-    told = f", {tokens:,.0f} tokens" if isinstance(tokens, int | float) else ""
-    return f"{out} is what {folder} asks for: {summary['steps']:,} steps, {summary['sequences']:,} sequences{told}\n", 0
+    amounts = f"{summary['steps']:,} steps, {summary['sequences']:,} sequences"
+    if isinstance(tokens, int | float):
+        amounts += f", {tokens:,.0f} tokens"
+    return f"{out} is what {folder} asks for: {amounts}\n", 0
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """A table that a run or the compiler wrote. Raises UsageError."""
+    """A JSON table written by a run or the compiler. Raises UsageError."""
     try:
         with open(path, encoding="utf-8") as handle:
             found = json.load(handle)
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} cannot be read: a run writes it when it ends") from error
+        raise UsageError(f"{path} cannot be read; a run writes it when it ends") from error
     if not isinstance(found, dict):
-        raise UsageError(f"{path} is no summary of a run")
+        raise UsageError(f"{path} is not a summary of a run")
     return found
 
 
 def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any], steps: int | None) -> Iterator[str]:
     run, arguments, seen = plan["run"], plan["arguments"], summary["arguments"]
     if summary.get("bundle") != _digest(folder):
-        yield "the run is of another bundle: the digest that it noted is not this one's"
+        yield "the run used another bundle: the digest in its summary differs from this bundle's"
     if summary.get("world") != run["world_size"]:
-        yield f"{summary.get('world')} processes, where the bundle asks for {run['world_size']}"
-    wanted = arguments["max_steps"] if arguments.get("max_steps", -1) > 0 else steps
-    early = run.get("patience") is not None and wanted is not None and summary.get("steps", 0) < wanted
-    left_out = (summary.get("data") or {}).get("left_out")
-    if wanted is not None and summary.get("steps") != wanted and not (left_out or early):
-        yield f"{summary.get('steps')} steps, where the bundle asks for {wanted}"
+        yield f"{summary.get('world')} processes, but the bundle asks for {run['world_size']}"
+    expected = arguments["max_steps"] if arguments.get("max_steps", -1) > 0 else steps
+    early = run.get("patience") is not None and expected is not None and summary.get("steps", 0) < expected
+    excluded = (summary.get("data") or {}).get("left_out")
+    if expected is not None and summary.get("steps") != expected and not (excluded or early):
+        yield f"{summary.get('steps')} steps, but the bundle asks for {expected}"
     if summary.get("sequences") != summary.get("steps", 0) * run["gbs"]:
-        yield f"{summary.get('sequences')} sequences, where {summary.get('steps')} steps are of {run['gbs']} each"
+        yield f"{summary.get('sequences')} sequences, but {summary.get('steps')} steps have {run['gbs']} each"
     for name, version in sorted(pins(os.path.join(folder, "requirements.txt")).items()):
         there = (summary.get("versions") or {}).get(name)
         if plain_version(there) != version:
-            yield f"{name} {there or 'was not installed'}, where the bundle pins {version}"
+            yield f"{name} {there or 'was not installed'}, but the bundle pins {version}"
     for name, value in arguments.items():
         if name in LAUNCH or name.endswith("_token") or name not in seen:  # tokens are masked
             continue
         if not _same(name, value, seen[name]):
-            yield f"{name} was {_cut(seen[name])}, where the bundle states {_cut(value)}"
+            yield f"{name} was {_cut(seen[name])}, but the bundle states {_cut(value)}"
 
 
 def _same(name: str, stated: object, seen: object) -> bool:
-    """Whether a value is the stated one: paths are whole in a run, and enumerations and numbers may be spelled."""
+    """Whether a recorded value equals the stated one: a run records absolute paths, and enums and numbers as text."""
     if name in PLACES and stated and seen:
         return os.path.basename(str(stated)) == os.path.basename(str(seen))
     if name == "report_to":
         return _trackers(stated) == _trackers(seen)
-    if isinstance(stated, dict) and isinstance(seen, dict):  # the class may fill in what is not stated
+    if isinstance(stated, dict) and isinstance(seen, dict):  # the class may add defaults
         return all(key in seen and _same(key, value, seen[key]) for key, value in stated.items())
     if isinstance(stated, list) and len(stated) == 1 and not isinstance(seen, list):  # trl unpacks a list of one loss
         return _same(name, stated[0], seen)
@@ -102,7 +104,7 @@ def _cut(value: object) -> str:
 
 
 def _digest(folder: str) -> str:
-    """The digest of a bundle on the disk."""
+    """The digest of a bundle on disk."""
 
     def data(name: str) -> bytes | None:
         path = os.path.join(folder, name)
@@ -115,7 +117,7 @@ def _digest(folder: str) -> str:
 
 
 def decisive_digest(data: Callable[[str], bytes | None]) -> str:
-    """The digest of a bundle as its run notes it, of the files by name."""
+    """The digest that a run records for its bundle. `data` reads a file by name, None if it is missing."""
     total = sha256()
     for name in DECISIVE:
         found = data(name)

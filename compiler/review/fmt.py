@@ -1,4 +1,4 @@
-"""`xpc fmt`: specs in their one canonical form. A file is written when its meaning is proven to be unchanged."""
+"""`xpc fmt`: write specs in canonical form. A file is written only if its meaning is proven unchanged."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from xpc.grammar.read import decode
 from xpc.grammar.source import Source
 
 EPILOG = (
-    "Comments stay, and so does the order of settings. A file is written only where the formatted text resolves to the "
-    "same experiment and formatting it again changes nothing. Exit status: 0 formatted or nothing to do, 1 a spec has "
-    "syntax errors, or with --check and --diff is not in its form, 2 used wrongly."
+    "Comments and the order of settings stay. A file is written only if the formatted text resolves to the same "
+    "experiment and formatting it again changes nothing. Exit status: 0 formatted or nothing to do, 1 a spec has "
+    "syntax errors, or with --check or --diff is not formatted, 2 wrong usage."
 )
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 where they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser("xpc fmt", description="Write specs in the one canonical form.", epilog=EPILOG)
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser("xpc fmt", description="Write specs in canonical form.", epilog=EPILOG)
     parser.add_argument("files", nargs="+", metavar="FILE", help="a spec, a folder of them, or - for standard input")
     parser.add_argument("--check", action="store_true", help="write nothing; list the files that are not formatted")
     parser.add_argument("--diff", action="store_true", help="write nothing; show what would change")
@@ -35,7 +35,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """What is printed, and the exit status. Raises UsageError."""
+    """The printed text and the exit status. Raises UsageError."""
     out: list[str] = []
     found: list[Diagnostic] = []
     changed = unread = 0
@@ -65,14 +65,14 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             out.append(f"formatted {visible(path)}\n")
     if found:
         sys.stderr.write(render(found, "full"))
-    looks = options.check or options.diff
-    return "".join(out), 2 if unread else int(bool(found) or (looks and changed > 0))
+    dry_run = options.check or options.diff
+    return "".join(out), 2 if unread else int(bool(found) or (dry_run and changed > 0))
 
 
 def formatted(data: bytes, name: str, folder: str) -> tuple[str | None, tuple[Diagnostic, ...]]:
-    """The canonical text of a spec that lies in `folder`, or None and its syntax errors.
+    """The canonical text of a spec in `folder`, or None and its syntax errors.
 
-    Raises UsageError where that text would not mean the same, which is a fault of the formatter.
+    Raises UsageError if that text would change the meaning, which is a bug of the formatter.
     """
     source, hidden = decode(data, name)
     file, problems = parse_text(source)
@@ -83,13 +83,13 @@ def formatted(data: bytes, name: str, folder: str) -> tuple[str | None, tuple[Di
         return text, ()
     again, problems = parse_text(Source(name, text))
     if problems or format_file(again) != text or not _means_the_same(data, text, name, folder):
-        raise UsageError(f"{name} is left alone: its formatted text would not mean the same, which is a fault of xpc")
+        raise UsageError(f"{name} is not changed: formatting would change its meaning, which is a bug of xpc")
     return text, ()
 
 
 def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
-    """By the tree, and by what each text resolves to."""
-    from xpc.compiler.review.meaning import meaning_of, plain  # only a text that changes pays for it
+    """Compares the syntax trees and the resolved experiments."""
+    from xpc.compiler.review.meaning import meaning_of, plain  # slow, and needed only if the text changes
 
     trees = (plain(parse_text(decode(one, name)[0])[0]) for one in (data, text.encode()))
     before, after = trees
@@ -98,7 +98,7 @@ def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
 
 
 def _files(paths: Sequence[str]) -> Iterator[str]:
-    """The files, and of folders every spec below them but those in bundles, which are written by `xpc compile`."""
+    """The files, and every spec below the folders. Specs in bundles are skipped: `xpc compile` writes them."""
     for path in paths:
         if path == "-" or not os.path.isdir(path):
             yield path

@@ -1,4 +1,4 @@
-"""The packages of an interpreter beside the pins of a bundle."""
+"""Compare the installed packages of an interpreter with the pins of a bundle."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import subprocess
 
 from xpc.compiler.files.inputs import UsageError
 
-PATIENCE = 60
-"""Seconds that an interpreter may take to answer."""
-ASK = """
+SECONDS = 60
+"""Timeout of the interpreter that lists its packages."""
+QUERY = """
 import importlib.metadata, json, sys
 found = {}
 for name in json.load(sys.stdin):
@@ -24,22 +24,22 @@ print(json.dumps(found))
 """
 
 
-def environment(folder: str, python: str) -> tuple[str, int]:
-    """What is printed, and 1 where a package is missing or of another version. Raises UsageError."""
-    wanted = _all_pins(folder)
-    found = _installed(python, sorted(wanted))
+def verify_environment(folder: str, python: str) -> tuple[str, int]:
+    """The printed text, and status 1 if a package is missing or has another version. Raises UsageError."""
+    pinned = _all_pins(folder)
+    found = _installed(python, sorted(pinned))
     wrong = [
-        f"{name} {found[name] or 'is not installed'}{' is installed' if found[name] else ''}, the bundle has {version}"
-        for name, version in sorted(wanted.items())
+        f"{name} {f'{found[name]} is' if found[name] else 'is not'} installed, but the bundle pins {version}"
+        for name, version in sorted(pinned.items())
         if plain_version(found[name]) != version
     ]
     if wrong:
-        return "\n".join([*wrong, f"{python} is not what {folder} was written for", ""]), 1
-    return f"{python} has the {len(wanted)} packages that {folder} pins\n", 0
+        return "\n".join([*wrong, f"{python} does not have the packages that {folder} pins", ""]), 1
+    return f"{python} has the {len(pinned)} packages that {folder} pins\n", 0
 
 
 def _all_pins(folder: str) -> dict[str, str]:
-    """Those of every requirements file, all of which the bundle's README.md installs."""
+    """The pins of every requirements file; the bundle's README.md installs them all."""
     found: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         if re.fullmatch(r"requirements(-\w+)?\.txt", name):
@@ -48,14 +48,14 @@ def _all_pins(folder: str) -> dict[str, str]:
 
 
 def pins(path: str) -> dict[str, str]:
-    """Every `name==version` of a requirements file, the name without its extras."""
+    """Every `name==version` of a requirements file, as name (without extras) to version."""
     with open(path, encoding="utf-8", errors="replace") as handle:
         lines = [line.partition("#")[0].partition(";")[0].partition("==") for line in handle]
     return {name.partition("[")[0].strip(): version.strip() for name, equals, version in lines if equals}
 
 
 def plain_version(version: str | None) -> str | None:
-    """A version without the build that a wheel was made for, as `+cu126`."""
+    """A version without its local part: `2.8.0+cu126` is `2.8.0`."""
     return None if version is None else version.partition("+")[0]
 
 
@@ -65,10 +65,10 @@ def _installed(python: str, names: list[str]) -> dict[str, str | None]:
         raise UsageError(f"there is no interpreter {python}; name one with --python")
     try:
         done = subprocess.run(
-            [program, "-I", "-c", ASK], input=json.dumps(names), text=True, capture_output=True, check=True,
-            timeout=PATIENCE,
+            [program, "-I", "-c", QUERY], input=json.dumps(names), text=True, capture_output=True, check=True,
+            timeout=SECONDS,
         )  # fmt: skip
         found: dict[str, str | None] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise UsageError(f"{python} could not be asked: {type(error).__name__}") from error
+        raise UsageError(f"{python} could not list its packages: {type(error).__name__}") from error
     return found

@@ -1,4 +1,4 @@
-"""What a spec says, without where it says it: two texts that mean the same have equal meanings."""
+"""The meaning of a spec without source positions: equivalent texts have equal meanings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PLACES = (Label, Source, Span)
 
 
 def plain(node: object) -> object:
-    """A value without the places in it: of a record its name and fields, of a mapping its entries in no order.
+    """A value without source positions: the class name and fields of a record, the unordered entries of a mapping.
 
-    In a tree, comments are left out, and settings on a clause's line are those of its block.
+    In a syntax tree, comments are dropped, and settings on a clause's line count as settings of its block.
     """
     if isinstance(node, tuple | list):
         return tuple(plain(one) for one in node if not isinstance(one, Comment))
@@ -38,7 +38,7 @@ def plain(node: object) -> object:
 
 
 def meaning(checked: Checked) -> tuple[object, ...]:
-    """Everything that was decided for a spec, what was found in it, and what its comments silenced."""
+    """The resolved spec and members of its sweep, with their findings and the findings that comments silence."""
     members = [(one.name, plain(one.spec), _found(one.spec.problems)) for one in checked.members if one.spec]
     silenced = sorted((one.finding.code, one.finding.message, one.reason) for one in checked.silenced)
     return plain(checked.spec), members, _found(checked.problems), silenced
@@ -49,5 +49,5 @@ def _found(problems: Iterable[Diagnostic]) -> list[tuple[str, str]]:
 
 
 def meaning_of(data: bytes, name: str, root: str) -> tuple[object, ...]:
-    """The meaning of the bytes of a spec that lies in the folder `root`."""
+    """The meaning of a spec's bytes; the spec is in the folder `root`."""
     return meaning(check_text(data, name, Workspace(root)))

@@ -1,4 +1,4 @@
-"""What is compared: a spec, one of a commit, a bundle or the folder of a sweep, as the runs that it stands for."""
+"""The operands of a comparison: a spec, a spec of a commit, a bundle or the folder of a sweep, and their runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @record
 class Run:
-    """One run of a side: its name where it is a sweep's, and its files where they are on the disk."""
+    """One run of an operand. `name` is empty outside a sweep; `folder` is empty if its files are not on disk."""
 
     name: str
     spec: CheckedSpec
@@ -29,11 +29,11 @@ class Run:
 
     @property
     def problems(self) -> tuple[Diagnostic, ...]:
-        """Its warnings and notes."""
+        """The run's warnings and notes."""
         return self.spec.problems
 
     def files(self) -> Mapping[str, bytes]:
-        """The files of its bundle: those on the disk, or those that would be written, without the digests."""
+        """The files of the bundle, from disk or as they would be written, without the digests."""
         if self.folder:
             return _on_disk(self.folder)
         from xpc.compiler.lower import emitted
@@ -43,8 +43,8 @@ class Run:
 
 
 @record
-class Side:
-    """What one argument of the command names. `runs` are none where `errors` stand."""
+class Operand:
+    """One argument of the command. `runs` is empty if there are `errors`."""
 
     title: str
     runs: tuple[Run, ...]
@@ -53,29 +53,29 @@ class Side:
 
 
 @contextmanager
-def opened(written: str) -> Iterator[Opened]:
-    """A side before it is checked. Raises UsageError where it cannot be read."""
+def open_operand(written: str) -> Iterator[UncheckedOperand]:
+    """Read an operand without checking it. Raises UsageError if it cannot be read."""
     if is_revision(written):
         with at_revision(written) as (data, name, workspace):
-            yield Opened(written, data, name, workspace, "")
+            yield UncheckedOperand(written, data, name, workspace, "")
         return
     if not os.path.isdir(written):
-        yield Opened(written, *read_spec(written), "")
+        yield UncheckedOperand(written, *read_spec(written), "")
         return
     if os.path.isfile(os.path.join(written, "sweep.toml")):
-        yield Opened(written, b"", "", None, written)
+        yield UncheckedOperand(written, b"", "", None, written)
         return
     path = os.path.join(written, bundled.SPEC)
     table = bundled.manifest(written)
     if table is None or not os.path.isfile(path):
         raise UsageError(f"{written} is not a bundle: it has no bundle.toml of xpc")
     data, _, space = read_spec(path)
-    yield Opened(written, data, table["bundle"]["spec"], space, written)
+    yield UncheckedOperand(written, data, table["bundle"]["spec"], space, written)
 
 
 @record
-class Opened:
-    """The bytes of a side, the name of its spec, and its folder where it is a bundle."""
+class UncheckedOperand:
+    """The bytes of an operand, the name of its spec, and the folder if it is a bundle."""
 
     title: str
     data: bytes
@@ -83,17 +83,17 @@ class Opened:
     workspace: Workspace | None
     folder: str
 
-    def side(self, name: str) -> Side:
-        """The side, checked under a spec's name: what only comes from a file's name is no difference."""
+    def check(self, name: str) -> Operand:
+        """Check the operand under the given spec name, so that different file names make no difference."""
         if self.workspace is None:
             return _members(self.folder)
-        self.workspace.hashes = self.workspace.allow_oom = True  # `check` says whether it may run
+        self.workspace.hashes = self.workspace.allow_oom = True  # `xpc check` decides whether it may run
         checked = check_text(self.data, name, self.workspace)
         if checked.spec is None:
-            problems = check_text(self.data, self.name, self.workspace).problems  # by its own name
-            return Side(self.title, (), tuple(located(problems, self.title)))
+            problems = check_text(self.data, self.name, self.workspace).problems  # messages use its own name
+            return Operand(self.title, (), tuple(located(problems, self.title)))
         own = self.folder if name == self.name else ""
-        return Side(self.title, tuple(_runs(checked, own)), sweep=bool(checked.members))
+        return Operand(self.title, tuple(_runs(checked, own)), sweep=bool(checked.members))
 
 
 def _runs(checked: Checked, folder: str) -> Iterator[Run]:
@@ -105,25 +105,25 @@ def _runs(checked: Checked, folder: str) -> Iterator[Run]:
         yield Run(one.name, one.spec)
 
 
-def _members(folder: str) -> Side:
+def _members(folder: str) -> Operand:
     """The members of a sweep's folder."""
     runs: list[Run] = []
     try:
         with open(os.path.join(folder, "members.txt"), encoding="utf-8") as handle:
             names = [name for name in handle.read().split("\n") if name]
     except (OSError, ValueError) as error:
-        raise UsageError(f"{folder} is no whole sweep: its members.txt cannot be read") from error
+        raise UsageError(f"{folder} is not a complete sweep: its members.txt cannot be read") from error
     for member in names:
         if os.path.basename(member) != member or member in (".", ".."):
-            raise UsageError(f"{folder}: members.txt names `{member[:80]}`, which is no member")
-        with opened(os.path.join(folder, "members", member)) as one:
-            side = one.side(one.name)
-        if side.errors:
-            return side
-        runs.append(Run(member, side.runs[0].spec, os.path.join(folder, "members", member)))
+            raise UsageError(f"{folder}: members.txt names `{member[:80]}`, which is not a member")
+        with open_operand(os.path.join(folder, "members", member)) as one:
+            operand = one.check(one.name)
+        if operand.errors:
+            return operand
+        runs.append(Run(member, operand.runs[0].spec, os.path.join(folder, "members", member)))
     if not runs:
         raise UsageError(f"{folder} is a sweep without members")
-    return Side(folder, tuple(runs), sweep=True)
+    return Operand(folder, tuple(runs), sweep=True)
 
 
 def _on_disk(folder: str) -> dict[str, bytes]:

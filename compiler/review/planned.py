@@ -1,4 +1,4 @@
-"""What the plans of two runs differ in: memory of a GPU with its verdict, hours, GPU-hours."""
+"""The differences between the plans of two runs: memory per GPU with its verdict, hours, GPU-hours."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from xpc.compiler.plan.experiment import Plan, Span, plan
 from xpc.compiler.review.run_length import Change
 from xpc.compiler.spec import Spec
 
-UNKNOWN = "not known"
+UNKNOWN = "unknown"
 
 
 def planned(one: Spec, other: Spec) -> list[Change]:
-    """The lines of a comparison, where what they say differs."""
+    """The changed quantities of the plan."""
     before, after = plan(one), plan(other)
     return [each for each in _lines(before, after) if each.before != each.after]
 
 
 def verdicts(found: list[Change]) -> str:
-    """The end of the first line, where a run fits that did not, or the other way round: `memory 24.1 -> 31.0 GiB:
-    tight, was fits`."""
+    """The end of the first line if the verdict changed: `memory 24.1 -> 31.0 GiB: tight, was fits`."""
     for one in found:
         if one.name == "memory" and ", was " in one.why:
             return f"memory {one.before} -> {one.after}: {one.why}"
@@ -29,13 +28,13 @@ def verdicts(found: list[Change]) -> str:
 
 def _lines(before: Plan, after: Plan) -> Iterator[Change]:
     was = before.verdict if before.verdict != after.verdict else ""
-    said = f"{after.verdict}, was {was}" if was else after.verdict
+    verdict = f"{after.verdict}, was {was}" if was else after.verdict
     sizes = [UNKNOWN if one.peak is None else f"{one.peak.value / GIB:.1f}" for one in (before, after)]
-    if was and sizes[0] == sizes[1]:  # another card
+    if was and sizes[0] == sizes[1]:  # another GPU
         sizes[0] += f" of {before.capacity / GIB:.1f}"
         sizes[1] += f" of {after.capacity / GIB:.1f}"
     if sizes[0] != sizes[1] or was:
-        yield Change("memory", sizes[0], sizes[1] + (" GiB" if after.peak is not None else ""), said)
+        yield Change("memory", sizes[0], sizes[1] + (" GiB" if after.peak is not None else ""), verdict)
     yield Change("hours", _hours(before.hours), _hours(after.hours), _rows(after))
     yield Change("GPU-hours", _hours(before.gpu_hours), _hours(after.gpu_hours), _rows(after))
 

@@ -1,11 +1,11 @@
-"""The one place that starts git: to read commits of a repository that a stranger may have written files into.
+"""The only module that starts git. It reads commits of a repository that may contain files of untrusted authors.
 
-A pull request can bring plain files that git takes for a repository (`HEAD`, `objects/`, `refs/` and a `config` that
-names commands): asked from inside such a folder, git reads that config. A folder named `.git` it cannot bring, since no
-commit may hold one. So the repository is found here, by walking up to `.git`, and git is always given it.
+A pull request can add plain files that git takes for a repository (`HEAD`, `objects/`, `refs/` and a `config` that
+names commands): started inside such a folder, git reads that config. A commit cannot contain a folder named `.git`. So
+this module finds the repository by walking up to `.git`, and always passes it to git.
 
-As a program, `python -I -m xpc.compiler.review.repository FOLDER` prints the tracked specs below a folder, each ended
-by NUL.
+As a program, `python -I -m xpc.compiler.review.repository FOLDER` prints the tracked specs below a folder, each
+terminated by NUL.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from xpc.grammar.record import record
 SETTINGS = (
     "safe.bareRepository=explicit",
     "protocol.allow=never",
-    "core.fsmonitor=",  # empty is false for every git; those before 2.36 take `false` for the name of a program
+    "core.fsmonitor=",  # empty is false in every git; before 2.36, `false` would be the name of a program
     f"core.hooksPath={os.devnull}",
 )
-"""What no configuration file can change back. Gits that do not know a setting ignore it."""
+"""Settings on the command line, which override every configuration file. A git that does not know one ignores it."""
 VARIABLES = {
-    "GIT_ALLOW_PROTOCOL": "",  # stronger than protocol.NAME.allow of a configuration
+    "GIT_ALLOW_PROTOCOL": "",  # overrides protocol.NAME.allow of a configuration
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_NO_LAZY_FETCH": "1",
@@ -32,25 +32,25 @@ VARIABLES = {
     "GIT_TERMINAL_PROMPT": "0",
 }
 KEPT = ("HOME", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR")
-"""All that git gets of our environment beside PATH: no token, and no GIT_DIR of a hook that we are run by."""
+"""The only variables, besides PATH, that git inherits: no token, and no GIT_DIR if a hook runs xpc."""
 POINTER = 4096
-"""Most bytes of a `.git` file: a word and a path."""
+"""Maximum bytes of a `.git` file: a word and a path."""
 
 
 @record
 class Repository:
-    """A work tree: its top folder, and the folder of git that belongs to it. Both are absolute, without links."""
+    """A work tree: its top folder and its git folder, both absolute and without symbolic links."""
 
     top: str
     folder: str
 
     def git(self, *arguments: str) -> bytes | None:
-        """What git prints, run at the top; None where it fails. Raises UsageError where there is no git.
+        """The output of git, run at the top; None if it fails. Raises UsageError if git is not installed.
 
-        The subcommand has to be one that runs no filter, textconv or external diff, such as `cat-file`.
+        The subcommand must not run filters, textconv or an external diff; `cat-file` does not.
         """
         import shutil
-        import subprocess  # a side of most comparisons is no commit
+        import subprocess  # most comparisons need no git
 
         folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
         path = os.pathsep.join(one for one in folders if os.path.isabs(one))  # `.` may be a folder of the pull request
@@ -71,16 +71,16 @@ class Repository:
         return done.stdout if done.returncode == 0 else None
 
     def commit(self, revision: str) -> str | None:
-        """The commit that a revision names, in hex."""
+        """The hash of the commit that a revision names, or None."""
         found = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         return None if found is None else found.decode().strip()
 
     def inside(self, path: str) -> str:
-        """A path below the top as git writes it, `.` for the top itself."""
+        """A path relative to the top as git writes it, `.` for the top."""
         return os.path.relpath(os.path.realpath(path), self.top).replace(os.sep, "/")
 
     def below(self, folder: str, names: bytes) -> list[str]:
-        """Those of git's NUL-separated paths that are specs below a folder and in no bundle, relative to it, sorted."""
+        """The specs below a folder and outside bundles among git's NUL-separated paths, relative to it and sorted."""
         start = self.inside(folder) + "/"
         start = "" if start == "./" else start
         paths = [os.fsdecode(one) for one in names.split(b"\0") if one.endswith(b".xp") and b".bundle/" not in one]
@@ -88,9 +88,9 @@ class Repository:
 
 
 def find(folder: str) -> Repository | None:
-    """The repository that a folder lies in. Git is not asked: it takes a folder that only looks like one.
+    """The repository of a folder, found without git, which would accept a folder that only looks like one.
 
-    Raises UsageError where a `.git` file names no repository.
+    Raises UsageError if a `.git` file does not name a repository.
     """
     top = os.path.realpath(folder)
     while True:
@@ -105,7 +105,7 @@ def find(folder: str) -> Repository | None:
 
 
 def _pointed_to(path: str) -> str:
-    """The folder that the `.git` file of a linked worktree or a submodule names. Git itself follows its `commondir`."""
+    """The folder named by the `.git` file of a linked worktree or submodule. Git itself follows its `commondir`."""
     try:
         with open(path, "rb") as handle:
             named = os.fsdecode(handle.read(POINTER)).rstrip("\r\n")
@@ -114,11 +114,11 @@ def _pointed_to(path: str) -> str:
             return folder
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    raise UsageError(f"{path} names no git repository")
+    raise UsageError(f"{path} does not name a git repository")
 
 
 def _is_repository(folder: str) -> bool:
-    """Whether git takes a folder for one: the parts of a linked worktree lie where its `commondir` says."""
+    """Whether git accepts a folder as a repository. A linked worktree has its parts where `commondir` says."""
     shared = os.path.isfile(os.path.join(folder, "commondir"))
     parts = shared or all(os.path.isdir(os.path.join(folder, one)) for one in ("objects", "refs"))
     return parts and os.path.lexists(os.path.join(folder, "HEAD"))
@@ -128,7 +128,7 @@ def tracked(folder: str) -> list[str]:
     """The tracked specs below a folder, relative to the working directory. Raises UsageError."""
     repository = find(folder)
     if repository is None:
-        raise UsageError(f"{folder} is in no git repository")
+        raise UsageError(f"{folder} is not in a git repository")
     listed = repository.git("ls-files", "-z")
     if listed is None:
         raise UsageError(f"git cannot list the files of {repository.top}")
@@ -137,7 +137,7 @@ def tracked(folder: str) -> list[str]:
 
 
 def main(folder: str) -> int:
-    """Prints the tracked specs below a folder. Status 2 where git cannot answer."""
+    """Print the tracked specs below a folder. Returns status 2 if git fails."""
     from xpc.compiler.render.visible import visible
 
     try:

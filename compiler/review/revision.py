@@ -1,7 +1,7 @@
 """`REV:file`: a spec as it was in a commit, with the bases, templates and data of that commit.
 
-What the spec names is taken out of git into a temporary folder when it is asked for. A file that git does not know, as
-data often is, is the one of the working tree.
+Files that the spec names are copied from git into a temporary folder when they are read. A file that is not in git,
+such as data, is read from the working tree.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from xpc.grammar.record import field, mutable
 
 @mutable
 class RevisionWorkspace(Workspace):
-    """The folder of a spec in a commit. `mirror` is where the files of `commit` are put."""
+    """The folder of a spec in a commit. `mirror` is the temporary folder for the files of `commit`."""
 
     repository: Repository = field(kw_only=True)
     mirror: str = ""
     commit: str = ""
-    there: dict[str, str] = field(factory=dict)
+    paths: dict[str, str] = field(factory=dict)
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """As of any workspace, once the file is there."""
+        """As in any workspace, after copying the file from git."""
         name, path = Workspace.locate(self, written, base)
         inside = os.path.relpath(path, self.mirror).replace(os.sep, "/")
         if os.path.isabs(written) or inside.split("/")[0] == ".." or "\0" in written:
             return name, path
-        if inside not in self.there:
-            self.there[inside] = self._put(inside, path)
-        return name, self.there[inside]
+        if inside not in self.paths:
+            self.paths[inside] = self._put(inside, path)
+        return name, self.paths[inside]
 
     def _put(self, inside: str, path: str) -> str:
         git = self.repository.git
@@ -47,8 +47,8 @@ class RevisionWorkspace(Workspace):
             listed = git("ls-tree", "-r", "-z", "--name-only", f"{self.commit}:{inside}")
             for one in (listed or b"").split(b"\0"):
                 below = os.fsdecode(one)
-                if one and ".." not in below.split("/"):  # a forged tree may hold that, and git lists it
-                    self.there[f"{inside}/{below}"] = self._put(f"{inside}/{below}", os.path.join(path, below))
+                if one and ".." not in below.split("/"):  # a forged tree may contain `..`, and git lists it
+                    self.paths[f"{inside}/{below}"] = self._put(f"{inside}/{below}", os.path.join(path, below))
         else:
             _refuse_partial(self.repository, self.commit, inside)
             if not git("--literal-pathspecs", "ls-files", "--", inside):
@@ -57,8 +57,8 @@ class RevisionWorkspace(Workspace):
 
 
 def _refuse_partial(repository: Repository, commit: str, inside: str) -> None:
-    """Raises UsageError where a commit has a file that could not be read: a partial clone lacks its content, and git
-    may not fetch it for us."""
+    """Raises UsageError if the commit has the file but a partial clone lacks its content: git is not allowed to fetch
+    it here."""
     listed = repository.git("--literal-pathspecs", "ls-tree", "-z", commit, "--", inside) or b""
     if b" blob " in listed.partition(b"\t")[0]:
         name = f"{commit[:12]}:{inside}"
@@ -69,7 +69,7 @@ def _refuse_partial(repository: Repository, commit: str, inside: str) -> None:
 def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
     """The bytes, the name and the workspace of `REV:file`; the file is relative to the working directory.
 
-    Raises UsageError where there is no such revision or file.
+    Raises UsageError if there is no such revision or file.
     """
     revision, _, path = written.partition(":")
     folder = os.path.dirname(os.path.abspath(path))
@@ -77,7 +77,7 @@ def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
         folder = os.path.dirname(folder)
     repository = find(folder)
     if repository is None:
-        raise UsageError(f"{written}: {folder} is in no git repository")
+        raise UsageError(f"{written}: {folder} is not in a git repository")
     commit = repository.commit(revision)
     if commit is None:
         raise UsageError(f"{written}: `{revision}` is not a revision")
@@ -93,13 +93,13 @@ def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
         root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
         os.makedirs(root, exist_ok=True)
         space = RevisionWorkspace(root, repository=repository, mirror=mirror, commit=commit)
-        if repository.git("cat-file", "-t", f"{commit}:{inside}.lock") == b"blob\n":  # no other commit's
+        if repository.git("cat-file", "-t", f"{commit}:{inside}.lock") == b"blob\n":  # the lock of this commit only
             space.lock = os.path.basename(inside) + ".lock"
         yield data, os.path.basename(inside), space
 
 
 def is_revision(written: str) -> bool:
-    """Whether a side names a file of a commit: what is before the colon is no folder, and no such file is there."""
+    """Whether an operand has the form REV:FILE and is not itself an existing path."""
     revision, colon, path = written.partition(":")
     with suppress(OSError, ValueError):
         return bool(colon and revision and path) and not os.path.exists(written)

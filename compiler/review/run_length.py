@@ -1,4 +1,4 @@
-"""What a spec comes to: steps, samples, tokens and the warm-up, as far as they are known, and the sentence of two."""
+"""The length of a run: steps, samples, tokens and warm-up as far as they are known, and how two runs differ in it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
 SHOWN = 3
-"""Most settings of the first line."""
+"""Maximum settings in the first line."""
 WIDE = 60
-"""Most characters of a value in it."""
+"""Maximum characters of a value in the first line."""
 
 
 @record
 class Change:
-    """A name with what it was and what it is; `why` is the arithmetic, or where an unwritten value comes from."""
+    """A changed value; `why` is the arithmetic, or the origin of a value that is not written."""
 
     name: str
     before: str
@@ -30,9 +30,9 @@ class Change:
 
 @record
 class RunLength:
-    """Of one run. `samples` are sequences of training in all, `rows` those of an epoch, `epochs` the budget.
+    """The length of one run. `samples` are all sequences trained on, `rows` those of one epoch, `epochs` the budget.
 
-    What is not known is None: the rows of most datasets, how many sequences packing makes of them.
+    Unknown quantities are None: the rows of most datasets, and the number of sequences after packing.
     """
 
     steps: int | None
@@ -46,8 +46,8 @@ class RunLength:
     warmup: Amount | None
     data: object
 
-    def told(self, other: RunLength) -> Iterator[tuple[str, str, str, str]]:
-        """What differs: a name, what it was, what it is, and the arithmetic."""
+    def changes(self, other: RunLength) -> Iterator[tuple[str, str, str, str]]:
+        """The differences: name, old value, new value, and the arithmetic."""
         if self.steps != other.steps:
             yield "steps", _number(self.steps), _number(other.steps), other._steps_why()
         before, after = self.tokens, other.tokens
@@ -59,12 +59,12 @@ class RunLength:
 
     @property
     def tokens(self) -> int | None:
-        """Most tokens that are trained on: samples of the longest length."""
+        """Upper bound of the tokens trained on: samples times `seq`."""
         return None if self.samples is None or self.online else self.samples * self.seq
 
     @property
     def warm(self) -> tuple[int, float] | None:
-        """The warm-up in steps and as a share of the run, where both are known."""
+        """The warm-up in steps and as a share of the run, if both are known."""
         if self.warmup is None or not self.steps:
             return None
         count = self.warmup.steps(self.steps)
@@ -99,7 +99,7 @@ class RunLength:
             yield f"{_times(other._pace() / self._pace())} the steps"
 
     def _samples(self, other: RunLength) -> Iterator[str]:
-        """What is said of the tokens where the batch or the length of the run changed."""
+        """The change in tokens if the batch or the length of the run changed."""
         moved = (self.gbs, self.epochs, self.steps, self.seq) != (other.gbs, other.epochs, other.steps, other.seq)
         if not moved or self.online or other.online or self.seq != other.seq or self.packed != other.packed:
             return
@@ -112,16 +112,16 @@ class RunLength:
         yield "same tokens" if ratio == 1 else f"{_times(ratio)} the tokens"
 
     def _comparable(self, other: RunLength) -> bool:
-        """Whether the ratio of steps is known though their number is not."""
+        """Whether the ratio of steps is known even if their number is not."""
         return bool(self.epochs and other.epochs and self.data == other.data) and not (self.online or other.online)
 
     def _pace(self) -> float:
-        """Steps, but for a factor that both runs share: the rows, or with packing their tokens."""
+        """The steps up to a factor that both runs share: the rows, or with packing their tokens."""
         return (self.epochs or 0) / self.gbs / (self.seq if self.packed else 1)
 
 
 def run_length(spec: Spec) -> RunLength:
-    """What a spec comes to."""
+    """The length of the run of a spec."""
     steps, written = total_steps(spec), spec.get("train.steps")
     epochs = None if isinstance(written, int) else spec.real("train.epochs")
     gbs, packed, online = spec.integer("batch.gbs"), spec.flag("batch.packing"), spec.online
@@ -138,7 +138,7 @@ def run_length(spec: Spec) -> RunLength:
 
 
 def _short(path: str) -> str:
-    """A setting's own name where its clause goes without saying."""
+    """A setting's name without its clause, unless it is nested."""
     from xpc.compiler.language.schema import BY_PATH
 
     name = path.rpartition(".")[2]
@@ -147,7 +147,7 @@ def _short(path: str) -> str:
 
 
 def _short_change(name: str, found: Sequence[Change]) -> str:
-    """A setting of the first line; of several sources of data only how many changed."""
+    """A setting in the first line; several data sources are only counted."""
     if len(found) > 1:
         return f"{name} ({len(found)} sources change)"
     return f"{_short(name)} {_cut(found[0].before)} -> {_cut(found[0].after)}"
@@ -158,7 +158,7 @@ def _cut(text: str) -> str:
 
 
 def _number(value: int | None) -> str:
-    return "not known" if value is None else f"{value:,}"
+    return "unknown" if value is None else f"{value:,}"
 
 
 def _warm(count: int, share: float) -> str:

@@ -12,7 +12,7 @@ from xpc.compiler.review.compare import ABSENT, Change, Difference, FileChange
 
 SAME = "the same run"
 NAMED = 6
-"""Most members that a line names."""
+"""Maximum members that a section names."""
 
 
 def headline(found: Comparison) -> str:
@@ -28,7 +28,7 @@ def headline(found: Comparison) -> str:
     parts = [f"{one.difference.headline} in {len(one.members):,} of {_runs(before)}" for one in ways[:1]]
     if len(ways) > 1:
         parts.append(f"{len(ways) - 1} other ways in {sum(len(one.members) for one in ways[1:]):,}")
-    parts += [f"{len(names):,} {word}" for names, word in ((found.new, "new"), (found.gone, "gone")) if names]
+    parts += [f"{len(names):,} {word}" for names, word in ((found.new, "new"), (found.gone, "removed")) if names]
     return "; ".join(parts)
 
 
@@ -37,7 +37,7 @@ def _runs(count: int) -> str:
 
 
 def as_text(found: Comparison) -> str:
-    """For a terminal."""
+    """The comparison for a terminal."""
     lines = [visible(headline(found))]
     for title, entries in _sections(found):
         lines += ["", title, *(f"  {visible(one)}" for one in entries)]
@@ -45,7 +45,7 @@ def as_text(found: Comparison) -> str:
 
 
 def as_markdown(found: Comparison) -> str:
-    """For a comment of a pull request."""
+    """The comparison for a comment on a pull request."""
     lines = [f"**{cell(headline(found))}**"]
     for title, entries in _sections(found):
         lines += ["", f"### {cell(title)}", "", *(f"- {cell(one)}" for one in entries)]
@@ -55,13 +55,13 @@ def as_markdown(found: Comparison) -> str:
 def _sections(found: Comparison) -> Iterator[tuple[str, list[str]]]:
     if found.swept:
         yield "Swept", _changes(found.swept)
-    for title, names in (("New members", found.new), ("Members that are gone", found.gone)):
+    for title, names in (("New members", found.new), ("Removed members", found.gone)):
         if names:
             yield title, _few(names)
     for group in found.groups:
-        sections = list(_of_one(group.difference))
+        sections = list(_difference_sections(group.difference))
         if sections and found.counts != (1, 1):
-            title = "Otherwise, by the first member" if found.swept else f"In {_runs(len(group.members))}"
+            title = "Other differences, in the first member" if found.swept else f"In {_runs(len(group.members))}"
             yield title, _few(group.members)
         yield from sections
 
@@ -71,25 +71,29 @@ def _few(names: Sequence[str]) -> list[str]:
     return [*names[:NAMED], *([f"and {more:,} more"] if more > 0 else [])]
 
 
-def _of_one(one: Difference) -> Iterator[tuple[str, list[str]]]:
+def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
     if one.settings:
         yield "Settings", _changes(one.settings)
     if one.follows:
         yield "What follows", _changes(one.follows)
     if one.renamed:
         yield (
-            "Arguments under another name, with the same value",
+            "Renamed arguments with the same value",
             [f"{each.before} -> {each.after}  ({each.why})" for each in one.renamed],
         )
-    apart = [ABSENT in (each.before, each.after) for each in one.arguments]
+    one_sided = [ABSENT in (each.before, each.after) for each in one.arguments]
     for stack, side in zip(one.stacks, ("before", "after"), strict=True) if one.across else ():
-        only = [each for each, lone in zip(one.arguments, apart, strict=True) if lone and getattr(each, side) != ABSENT]
+        only = [
+            each
+            for each, single in zip(one.arguments, one_sided, strict=True)
+            if single and getattr(each, side) != ABSENT
+        ]
         if only:
             entries = [(f"{each.name} = {getattr(each, side)}", each.why) for each in only]
             yield f"Only on {stack}", [f"{line}  ({why})" if why else line for line, why in entries]
-    changed = [each for each, lone in zip(one.arguments, apart, strict=True) if not (lone and one.across)]
+    changed = [each for each, single in zip(one.arguments, one_sided, strict=True) if not (single and one.across)]
     if changed:
-        yield f"Emitted arguments, {one.same_arguments:,} others stay", _changes(changed)
+        yield f"Emitted arguments ({one.same_arguments:,} others unchanged)", _changes(changed)
     if one.files:
         yield "Files of the bundle", [_file(each) for each in one.files]
     findings = [*(f"+ {each}" for each in one.new), *(f"- {each}" for each in one.gone)]
@@ -111,7 +115,7 @@ def _file(one: FileChange) -> str:
 
 
 def as_json(found: Comparison) -> str:
-    """For programs."""
+    """The comparison for programs."""
     from cattrs import unstructure
 
     groups = [

@@ -1,4 +1,4 @@
-"""What two runs differ in of their data: sources that came or went, and how the rows of the others are read."""
+"""The differences between the data of two runs: added and removed sources, and how the rows of the others are read."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ NONE = "none"
 def source_changes(
     name: str, before: Sequence[DataSource], after: Sequence[DataSource]
 ) -> Iterator[tuple[Change, bool]]:
-    """Each change, and whether only the way differs in which the rows of one source are read."""
-    names = [[ref(each) for each in side] for side in (before, after)]
+    """Each change, and whether it concerns only how the rows of a source are read."""
+    names = [[ref(each) for each in sources] for sources in (before, after)]
     if names[0] != names[1] and sorted(map(described, before)) == sorted(map(described, after)):
-        was, now = (", ".join(side) for side in names)
+        was, now = (", ".join(refs) for refs in names)
         yield Change(name, was, now, "the same sources in another order"), False
         return
     for kind, start, end, begin, stop in SequenceMatcher(None, names[0], names[1], autojunk=False).get_opcodes():
         old, new = before[start:end], after[begin:stop]
         if kind == "equal":
             for one, other in zip(old, new, strict=True):
-                yield from _read_otherwise(name, one, other)
+                yield from _row_changes(name, one, other)
         elif len(old) == len(new):
             for one, other in zip(old, new, strict=True):
                 yield Change(name, described(one), described(other)), False
@@ -35,20 +35,22 @@ def source_changes(
             yield from ((Change(name, NONE, described(each)), False) for each in new)
 
 
-def _read_otherwise(name: str, one: DataSource, other: DataSource) -> Iterator[tuple[Change, bool]]:
-    for sides, reading in (((_reading(one), _reading(other)), True), ((_chosen(one), _chosen(other)), False)):
-        was, now = (", ".join(each for each in side if each not in off) for side, off in (sides, sides[::-1]))
+def _row_changes(name: str, one: DataSource, other: DataSource) -> Iterator[tuple[Change, bool]]:
+    for operands, reading in (((_reading(one), _reading(other)), True), ((_chosen(one), _chosen(other)), False)):
+        was, now = (
+            ", ".join(each for each in mine if each not in others) for mine, others in (operands, operands[::-1])
+        )
         if was or now:
             yield Change(f"{name} {ref(one)}", was or UNSET, now or UNSET), reading
 
 
 def described(source: DataSource) -> str:
-    """A source with everything that decides its rows."""
+    """A source and everything that decides its rows."""
     return ", ".join((ref(source), *_reading(source), *_chosen(source)))
 
 
 def _reading(source: DataSource) -> list[str]:
-    """How its rows are read, which settings of the whole data block decide, too."""
+    """How the rows are read; settings of the whole data block decide this, too."""
     parts = [source.wording or source.shape]
     if source.columns is not None and source.only:
         parts.append(f"columns {', '.join(source.columns)}")
@@ -58,7 +60,7 @@ def _reading(source: DataSource) -> list[str]:
 
 
 def _chosen(source: DataSource) -> list[str]:
-    """Which of its rows there are."""
+    """Which rows of the source are used."""
     parts = [] if source.limit is None else [f"at most {source.limit} rows"]
     if source.take is not None:
         take = source.take

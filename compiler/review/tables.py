@@ -10,15 +10,15 @@ from xpc.compiler.files.inputs import UsageError
 
 TABLES = (".json", "accelerate.yaml")
 FACTS = ("trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.")
-"""What the runtime reads of the stack, which says nothing beside its name, and the modules that the rest decides."""
+"""Keys that follow from the name of the stack, and the list of modules, which follows from the other keys."""
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
-"""Files that say in words or digests what the others are: they change with anything."""
+"""Files that repeat the others as text or digests, so they change with anything."""
 
 
 def tables(files: Mapping[str, bytes]) -> dict[str, object]:
-    """Every value of accelerate.yaml and of the JSON files beside it: `trainer_args.json arguments.learning_rate`.
+    """Every value of accelerate.yaml and the JSON files: `trainer_args.json arguments.learning_rate` to 2e-05.
 
-    Raises UsageError for a file that is none.
+    Raises UsageError for a file that is not YAML or JSON.
     """
     out: dict[str, object] = {}
     for name in sorted(files):
@@ -28,8 +28,8 @@ def tables(files: Mapping[str, bytes]) -> dict[str, object]:
             text = files[name].decode()
             table = json.loads(text) if name.endswith(".json") else _yaml(text)
             out.update({f"{name} {key}": value for key, value in _flat(table, "")})
-        except (ValueError, RecursionError) as error:  # of a bundle that somebody changed
-            raise UsageError(f"{name} of the bundle is damaged: it is no {name.rpartition('.')[2].upper()}") from error
+        except (ValueError, RecursionError) as error:  # somebody edited the bundle
+            raise UsageError(f"{name} of the bundle is damaged: not valid {name.rpartition('.')[2].upper()}") from error
     return {key: value for key, value in out.items() if not key.startswith(FACTS)}
 
 
@@ -42,7 +42,7 @@ def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
 
 
 def _yaml(text: str) -> dict[str, object]:
-    """The keys of accelerate.yaml, which has blocks of one level; its numbers, flags and quoted texts are JSON."""
+    """The keys of accelerate.yaml, which is nested one level deep; its numbers, flags and quoted strings are JSON."""
     out: dict[str, object] = {}
     block = ""
     for line in text.split("\n"):

@@ -1,8 +1,8 @@
-"""What a setting became: the emitted keys that would change if the setting did.
+"""What a setting decides: the emitted keys that would change if the setting did.
 
-Nothing lists them by hand. The checked spec is lowered once more with another value of the one setting, and the keys
-that differ are those that it decides. Lowering derives nothing anew, so that what depends on the setting only through
-another one is not among them.
+No list is kept by hand. The checked spec is lowered again with another value of the setting, and the keys that differ
+are those that the setting decides. Lowering does not derive settings again, so keys that depend on the setting only
+through another setting are not included.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xpc.compiler.spec import CheckedSpec, Value
 from xpc.grammar.record import evolve
 
 TRIES = 4
-"""Most other values of a setting that are tried."""
+"""Maximum number of other values tried per setting."""
 
 
 class Trace:
@@ -28,8 +28,8 @@ class Trace:
         self.files = emitted(spec)
         self.keys = tables(self.files)
 
-    def became(self, path: str) -> list[str]:
-        """Every key of the bundle that the setting decides, `file key = value`, and files of other kinds."""
+    def keys_of(self, path: str) -> list[str]:
+        """Every key of the bundle that the setting decides, as `file key = value`, and other files by name."""
         values: Mapping[str, Value] = {str(name): value for name, value in self.spec.values.items()}
         value = values[path]
         out: dict[str, None] = {}
@@ -40,12 +40,12 @@ class Trace:
                     spec = evolve(spec, hardware=_machines(spec, path))
                 files = emitted(CheckedSpec.of(spec, self.spec.problems, self.spec.silenced))
             except (AssertionError, AttributeError, KeyError, LookupError, TypeError, ValueError):
-                continue  # another value cannot be lowered without others beside it
+                continue  # this value needs other settings, too
             out.update(dict.fromkeys(self._different(files)))
-        return list({**out, **dict.fromkeys(self._stated(path))})
+        return list({**out, **dict.fromkeys(self._table_arguments(path))})
 
-    def _stated(self, path: str) -> Iterator[str]:
-        """The arguments that the table has for a setting, which may take no other value alone."""
+    def _table_arguments(self, path: str) -> Iterator[str]:
+        """The arguments listed in the table of settings, for settings that cannot change alone."""
         for name in BY_PATH[path].args:
             here = self.spec.stack.rename(name) or name
             for key, value in self.keys.items():
@@ -57,9 +57,9 @@ class Trace:
         for key, value in self.keys.items():
             if key not in keys or keys[key] != value:
                 yield f"{key} = {shown(value)}"
-        told = {key.partition(" ")[0] for key in self.keys}
+        tabled = {key.partition(" ")[0] for key in self.keys}
         for name, data in self.files.items():
-            if name in told or name in PROSE or name.startswith(("trainer/", "files/", "data/")):
+            if name in tabled or name in PROSE or name.startswith(("trainer/", "files/", "data/")):
                 continue
             if files.get(name) != data:
                 yield name
@@ -73,7 +73,7 @@ def _machines(spec: CheckedSpec, path: str) -> object:
 
 
 def _others(path: str, value: object) -> Iterator[object]:
-    """Other values of a setting's kind, the nearest first."""
+    """Other values of the setting's kind, nearest first."""
     row = BY_PATH[path]
     if isinstance(value, bool):
         yield not value

@@ -1,4 +1,4 @@
-"""`xpc upgrade FILE --target T`: what moves with a run to another stack, and the values that keep it the same."""
+"""`xpc upgrade FILE --target T`: move a run to another stack, and pin the values that would change."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 ARGUMENTS = "trainer_args.json arguments."
 EPILOG = (
-    "Where the other stack has another default, the spec gets the value that the run has now: as a setting where "
-    "there is one, else under `extra trl`. Differences that remain are listed. Exit status: 0 it compiles for that "
-    "stack, 1 it does not, 2 used wrongly."
+    "Where the other stack has another default, the spec gets the present value: as a setting if there is one, else "
+    "under `extra trl`. Remaining differences are listed. Exit status: 0 it compiles for that stack, 1 it does not, 2 "
+    "wrong usage."
 )
 
 
 @record
 class Pin:
-    """A value that is written so that it stays: its place, its text, and what it would be otherwise.
+    """A value written into the spec to keep it: its path, its text, and the value it would have `otherwise`.
 
-    `argument` is the trainer argument that is to have `value` by that, where it is about one.
+    If the pin is for a trainer argument, `argument` is its name and `value` the value that it must get.
     """
 
     path: str
@@ -54,7 +54,7 @@ class Pin:
 
 @mutable
 class Upgrade:
-    """A spec on its way to another stack: `text` as far as it is, the pins in it, and what both runs differ in."""
+    """A spec being moved to another stack: the run before, the new text so far, and the pins in it."""
 
     before: CheckedSpec
     text: str
@@ -63,22 +63,22 @@ class Upgrade:
     pins: list[Pin]
 
     def spec(self, text: str) -> tuple[CheckedSpec | None, tuple[Diagnostic, ...]]:
-        """A text of this spec, checked; of a sweep, its first member."""
+        """Check a text of this spec; for a sweep, the first member."""
         checked = check_text(text.encode("utf-8", "surrogateescape"), self.name, self.workspace)
         return checked.spec, checked.problems
 
     def difference(self, after: CheckedSpec) -> Difference:
-        """What both runs differ in now."""
+        """The differences between the run before and the run after."""
         return compare(Run("", self.before), Run("", after))
 
     def pin(self) -> Difference:
-        """Write every value that can be written so that the run stays the same; what is left after that."""
+        """Pin every value that can be pinned without other changes, and return the remaining differences."""
         after, _ = self.spec(self.text)
         assert after is not None
         left = self.difference(after)
-        for wanted in (self._settings, self._arguments):  # a setting may bring arguments along
+        for candidates in (self._settings, self._arguments):  # settings first: one may fix several arguments
             done: set[str] = set()
-            for one in list(wanted(left)):
+            for one in list(candidates(left)):
                 text = with_value(self.text, self.name, after, one.path, one.text)
                 if one.argument in done:
                     continue
@@ -86,7 +86,7 @@ class Upgrade:
                 if found is None or (one.argument and stated(found).get(one.argument) != one.value):
                     continue
                 closer = self.difference(found)
-                if _apart(closer) < _apart(left):  # and nothing differs that did not before
+                if _differing(closer) < _differing(left):  # no new differences
                     self.text, after, left = text, found, closer
                     self.pins.append(one)
                     done |= {one.argument} - {""}
@@ -120,14 +120,14 @@ class Upgrade:
                 yield Pin(owner.path, plain(value), one.after, name, value)
 
 
-def _apart(found: Difference) -> set[str]:
+def _differing(found: Difference) -> set[str]:
     return {one.name for one in (*found.arguments, *found.follows)}
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser(
-        "xpc upgrade", description="Say what another stack changes for a spec, and move the spec to it.", epilog=EPILOG
+        "xpc upgrade", description="Show what another stack changes for a spec, and move the spec to it.", epilog=EPILOG
     )
     parser.add_argument("file", metavar="FILE", help="a spec, or - for standard input")
     parser.add_argument("--target", choices=stacks.names(), default=stacks.DEFAULT, help="the stack to move to")
@@ -136,14 +136,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """What is printed, and the exit status. Raises UsageError."""
+    """The printed text and the exit status. Raises UsageError."""
     data, name, workspace = read_spec(options.file)
     workspace.hashes = workspace.allow_oom = True  # `check` says whether it may run
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return render(located(checked.problems, options.file), "full"), 1
     if checked.spec.stack.name == options.target:
-        return f"{visible(options.file)} is for {options.target} already\n", 0
+        return f"{visible(options.file)} is already for {options.target}\n", 0
     moved = Upgrade(checked.spec, _moved(checked.spec, options.target), name, workspace, [])
     after, problems = moved.spec(moved.text)
     if after is None:
@@ -152,20 +152,20 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             located(errors, options.file), "full"
         ) + f"it does not compile for {options.target}: nothing was written\n", 1
     found = moved.pin()
-    lines = list(_told(found, moved.pins, checked.spec.stack.name, options.target))
-    mends = mended(checked.spec, checked.spec.stack, after.stack)
-    if mends:
-        title = f"Fixed on {options.target}: what {checked.spec.stack.name} computes wrongly for this spec"
+    lines = list(_report(found, moved.pins, checked.spec.stack.name, options.target))
+    fixed = mended(checked.spec, checked.spec.stack, after.stack)
+    if fixed:
+        title = f"Wrong on {checked.spec.stack.name} for this spec, fixed on {options.target}"
         avoided = "; the bundle's trainer avoids it already"
-        told = [f"{one.effect} ({', '.join(one.threads)}{avoided * bool(one.runtime)})" for one in mends]
-        lines += ["", title, *(f"  {one}" for one in told)]
+        fixes = [f"{one.effect} ({', '.join(one.threads)}{avoided * bool(one.runtime)})" for one in fixed]
+        lines += ["", title, *(f"  {one}" for one in fixes)]
     if options.write:
         lines += ["", _write(options.file, moved.text, name)]
     return "".join(f"{visible(line)}\n" for line in lines), 0
 
 
 def _moved(spec: CheckedSpec, target: str) -> str:
-    """The text with its target replaced, or stated where it is not."""
+    """The text with its target replaced, or added if it has none."""
     text = spec.source.text
     label = spec.values["target"].origin.label
     if label is None or label.source is not spec.source:
@@ -177,7 +177,7 @@ def _write(path: str, text: str, name: str) -> str:
     import os
 
     if path == "-":
-        raise UsageError("--write takes a file")
+        raise UsageError("--write needs a file, not standard input")
     out, problems = formatted(text.encode("utf-8", "surrogateescape"), name, os.path.dirname(path))
     if out is None:
         raise UsageError(f"the upgraded spec would not parse: {problems[0].message}")
@@ -188,20 +188,20 @@ def _write(path: str, text: str, name: str) -> str:
     return f"wrote {path}"
 
 
-def _told(found: Difference, pins: Sequence[Pin], old: str, new: str) -> Iterator[str]:
-    """What is printed."""
+def _report(found: Difference, pins: Sequence[Pin], old: str, new: str) -> Iterator[str]:
+    """The printed lines."""
     moved = [one for one in found.arguments if ABSENT not in (one.before, one.after)]
     changed = [one for one in moved if one.name.removeprefix(ARGUMENTS) not in UNCOMPARED]
-    kept = f"{found.same_arguments} values stay"
+    kept = f"{found.same_arguments} values unchanged"
     yield f"{old} -> {new}: {kept}" + (f", {len(changed)} change{'' if len(changed) > 1 else 's'}" if changed else "")
     sections = {
-        "Under another name": [f"{one.before} -> {one.after}  ({one.why})" for one in found.renamed],
-        "Pinned, because the default changed": [f"{one.path} = {one.text}  (would be {one.otherwise})" for one in pins],
-        f"Different on {new}, and no setting keeps the old value": [
+        "Renamed": [f"{one.before} -> {one.after}  ({one.why})" for one in found.renamed],
+        "Pinned because the default changed": [f"{one.path} = {one.text}  (would be {one.otherwise})" for one in pins],
+        f"Different on {new}; no setting keeps the old value": [
             f"{one.name}  {one.before} -> {one.after}" for one in (*changed, *found.follows)
         ],
         "Only logged differently": [f"{one.name}  {one.before} -> {one.after}" for one in moved if one not in changed],
-        f"Gone on {new}": [
+        f"Removed on {new}": [
             f"{one.name} = {one.before}" + (f"  ({one.why})" if one.why else "")
             for one in found.arguments
             if one.after == ABSENT

@@ -1,4 +1,4 @@
-"""`xpc verify DIR`: whether a bundle is what was written, and what its own spec makes of this version of xpc."""
+"""`xpc verify DIR`: check that a bundle is unchanged, and that its spec compiles to it with this version of xpc."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from xpc.grammar.record import evolve
 from xpc.grammar.source import Source
 
 EPILOG = (
-    "The spec in the bundle is compiled again, and every file is compared byte for byte. With --env nothing is "
-    "compiled: the packages of an interpreter are compared with the pins that the bundle's README.md installs. With "
-    "--run it is the summary.json of a run: arguments, versions, processes, steps and sequences. Exit status: 0 as it "
-    "should be, 1 something differs, 2 used wrongly, or written by another version of xpc."
+    "The spec in the bundle is compiled again, and every file is compared byte for byte. --env compares the packages "
+    "of an interpreter with the pins that the bundle's README.md installs. --run compares the summary.json of a run: "
+    "arguments, versions, processes, steps and sequences. Exit status: 0 equal, 1 something differs, 2 wrong usage, or "
+    "the bundle was written by another version of xpc."
 )
 SHOWN = 100
-"""Most characters of a line that are shown."""
+"""Maximum characters of a shown line."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 where they are wrong, as argparse does."""
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser(
-        "xpc verify", description="Say whether a bundle is what its own spec compiles to.", epilog=EPILOG
+        "xpc verify", description="Check that a bundle is what its own spec compiles to.", epilog=EPILOG
     )
     parser.add_argument(
         "folders",
@@ -43,22 +43,22 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="a bundle, the folder of a sweep, or any file of a bundle",
     )
     parser.add_argument("--env", action="store_true", help="compare the installed packages with the bundle's pins")
-    parser.add_argument("--run", metavar="OUT", help="compare what a run in a folder did with what the bundle asks for")
-    parser.add_argument("--python", metavar="PATH", help="the interpreter of --env (default: $PYTHON or python3)")
+    parser.add_argument("--run", metavar="OUT", help="compare the finished run in this folder with the bundle")
+    parser.add_argument("--python", metavar="PATH", help="the interpreter for --env (default: $PYTHON or python3)")
     return parser.parse_args(list(arguments))
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """What is printed, and the exit status. Raises UsageError."""
-    folders = list(dict.fromkeys(map(_whose, options.folders)))
+    """The printed text and the exit status. Raises UsageError."""
+    folders = list(dict.fromkeys(map(_bundle_of, options.folders)))
     if len(folders) > 1 and (options.env or options.run is not None):
-        raise UsageError("--env and --run are of one bundle")
-    told = [_verified(folder, options) for folder in folders]
-    return "".join(text for text, _ in told), max(status for _, status in told)
+        raise UsageError("--env and --run take one bundle")
+    results = [_verified(folder, options) for folder in folders]
+    return "".join(text for text, _ in results), max(status for _, status in results)
 
 
-def _whose(path: str) -> str:
-    """The bundle that a file lies in, as pre-commit names files; a folder itself."""
+def _bundle_of(path: str) -> str:
+    """The bundle that contains a file (pre-commit passes files); a folder is returned unchanged."""
     folder = path
     while os.path.isfile(path) and folder and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
@@ -70,9 +70,9 @@ def _whose(path: str) -> str:
 def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
     bundles = list(_bundles(folder))
     if options.env:
-        from xpc.compiler.review.installed import environment  # verifying a bundle starts no interpreter
+        from xpc.compiler.review.installed import verify_environment  # not needed otherwise
 
-        return environment(bundles[0][0], options.python or os.environ.get("PYTHON") or "python3")
+        return verify_environment(bundles[0][0], options.python or os.environ.get("PYTHON") or "python3")
     if options.run is not None:
         return _run(bundles[0], options.run)
     changed = why_foreign(os.path.realpath(folder)) or next(iter(_missing(bundles)), "")
@@ -81,10 +81,10 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
     others = sorted({table["bundle"]["xpc"] for _, table in bundles} - {__version__})
     if others:
         raise UsageError(
-            f"{folder} is as xpc {others[0]} wrote it, and this is xpc {__version__}: `pip install xpc=={others[0]}` "
-            "brings the version that can compile it again"
+            f"{folder} was written by xpc {others[0]} and is unchanged, but this is xpc {__version__}: "
+            f"`pip install xpc=={others[0]}` installs the version that can compile it again"
         )
-    drifts = [one for path, table in bundles for one in _drifts(path, table)] or list(_starts(folder, bundles))
+    drifts = [one for path, table in bundles for one in _drifts(path, table)] or list(_launcher_drifts(folder, bundles))
     if drifts:
         more = (
             f"\n{len(drifts) - 1} more file{'s differ' if len(drifts) > 2 else ' differs'}" if len(drifts) > 1 else ""
@@ -98,11 +98,11 @@ Table = Mapping[str, Mapping[str, str]]
 
 
 def _run(bundle: tuple[str, Table], out: str) -> tuple[str, int]:
-    from xpc.compiler.review.finished_run import ran
+    from xpc.compiler.review.finished_run import verify_run
     from xpc.compiler.review.run_length import run_length
 
-    spec = _again(*bundle) if bundle[1]["bundle"]["xpc"] == __version__ else ""
-    text, status = ran(bundle[0], out, None if isinstance(spec, str) else run_length(spec).steps)
+    spec = _recheck(*bundle) if bundle[1]["bundle"]["xpc"] == __version__ else ""
+    text, status = verify_run(bundle[0], out, None if isinstance(spec, str) else run_length(spec).steps)
     return "".join(f"{visible(line)}\n" for line in text.splitlines()), status
 
 
@@ -128,7 +128,7 @@ def _missing(bundles: Sequence[tuple[str, Table]]) -> Iterator[str]:
 
 
 def _detail(bundles: Sequence[tuple[str, Table]]) -> str:
-    """A line with the first that differs, where this version can tell."""
+    """A line with the first difference, if this version of xpc wrote the bundle."""
     for folder, table in bundles:
         if table["bundle"]["xpc"] == __version__ and os.path.isfile(os.path.join(folder, bundled.SPEC)):
             for one in _drifts(folder, table):
@@ -137,8 +137,8 @@ def _detail(bundles: Sequence[tuple[str, Table]]) -> str:
 
 
 def _drifts(folder: str, table: Table) -> Iterator[str]:
-    """Each file that is not what the spec compiles to, with the first line that differs."""
-    spec = _again(folder, table)
+    """Each file that differs from what the spec compiles to, with the first different line."""
+    spec = _recheck(folder, table)
     if isinstance(spec, str):
         yield f"{os.path.join(folder, bundled.SPEC)} does not compile here: {spec}"
         return
@@ -148,17 +148,17 @@ def _drifts(folder: str, table: Table) -> Iterator[str]:
     for name in sorted({*files, *table["files"]} - {bundled.MANIFEST}, key=lambda one: (one in PROSE, one)):
         path = os.path.join(folder, name)
         if name not in files:
-            yield f"{path}: nothing in the spec asks for it"
+            yield f"{path}: the spec does not compile to this file"
         elif not os.path.isfile(path):
             yield f"{path} is missing"
         else:
-            there = _bytes(path)
-            if there != files[name]:
-                yield f"{path}:{_first(there, files[name])}"
+            on_disk = _bytes(path)
+            if on_disk != files[name]:
+                yield f"{path}:{_first_difference(on_disk, files[name])}"
 
 
-def _starts(folder: str, bundles: Sequence[tuple[str, Table]]) -> Iterator[str]:
-    """Of a sweep whose members are right: each file that starts them and is not what the members make it."""
+def _launcher_drifts(folder: str, bundles: Sequence[tuple[str, Table]]) -> Iterator[str]:
+    """For a sweep with correct members: each launch file of the sweep that differs from what the members give."""
     path = os.path.join(folder, "sweep.toml")
     found = read_toml(path)
     if found is None:
@@ -172,16 +172,16 @@ def _starts(folder: str, bundles: Sequence[tuple[str, Table]]) -> Iterator[str]:
         names, title = [], ""
     tables = {os.path.basename(one): (one, table) for one, table in bundles}
     if sorted(names) != sorted(tables):
-        yield f"{path}: it names other members than there are"
+        yield f"{path}: its members are not those in the folder"
         return
-    specs = [spec for name in names if not isinstance(spec := _again(*tables[name]), str)]
+    specs = [spec for name in names if not isinstance(spec := _recheck(*tables[name]), str)]
     pins = {name: pin(_bytes(os.path.join(tables[name][0], LIST))) for name in names}
     for name, data in starters(specs, title, pins).items():
-        there = os.path.join(folder, name)
-        if not os.path.isfile(there):
-            yield f"{there} is missing"
-        elif _bytes(there) != data:
-            yield f"{there}:{_first(_bytes(there), data)}"
+        launcher = os.path.join(folder, name)
+        if not os.path.isfile(launcher):
+            yield f"{launcher} is missing"
+        elif _bytes(launcher) != data:
+            yield f"{launcher}:{_first_difference(_bytes(launcher), data)}"
 
 
 def _bytes(path: str) -> bytes:
@@ -189,18 +189,18 @@ def _bytes(path: str) -> bytes:
         return handle.read()
 
 
-def _first(there: bytes, made: bytes) -> str:
-    """The number of the first line that differs, as it is and as the spec makes it."""
-    sides = [one.decode("utf-8", "replace").split("\n") for one in (there, made)]
-    length = max(map(len, sides))
-    sides = [one + [""] * (length - len(one)) for one in sides]
-    at = next(number for number in range(length) if sides[0][number] != sides[1][number])
-    here, again = (one[at].strip().rstrip(",")[:SHOWN] or "nothing" for one in sides)
-    return f"{at + 1}: {here}, where the spec makes it {again}"
+def _first_difference(on_disk: bytes, made: bytes) -> str:
+    """The number of the first different line, its text on disk, and the text that the spec compiles to."""
+    texts = [one.decode("utf-8", "replace").split("\n") for one in (on_disk, made)]
+    length = max(map(len, texts))
+    texts = [one + [""] * (length - len(one)) for one in texts]
+    at = next(number for number in range(length) if texts[0][number] != texts[1][number])
+    here, recompiled = (one[at].strip().rstrip(",")[:SHOWN] or "nothing" for one in texts)
+    return f"{at + 1}: {here}, but the spec compiles to {recompiled}"
 
 
-def _again(folder: str, table: Table) -> CheckedSpec | str:
-    """The bundle's own spec, checked again under its own name; or why it has errors here."""
+def _recheck(folder: str, table: Table) -> CheckedSpec | str:
+    """The bundle's spec, checked again under its original name; or the message of its first error."""
     path = os.path.join(folder, bundled.SPEC)
     data, _, workspace = read_spec(path)
     workspace.hashes = True
@@ -217,7 +217,7 @@ def _again(folder: str, table: Table) -> CheckedSpec | str:
 
 
 def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
-    """The spec with the settings of bases coming from them again, as the comments of the bundle's spec.xp say."""
+    """The spec with settings attributed to their bases again, as the comments in the bundle's spec.xp say."""
     notes = {one.number: one.note.removeprefix(LENGTH) for one in lines(text)}
     bases = {number: Source(note, text) for number, note in notes.items() if note.endswith(".xp")}
 

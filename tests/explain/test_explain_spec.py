@@ -3,7 +3,7 @@
 import pytest
 from case_support import spec
 from compile_support import SEED, checked, put, read, xpc
-from test_diff_pairs import changed_settings
+from test_diff_generated import changed_settings
 
 from xpc.compiler.review.compare import compare
 from xpc.compiler.review.operands import Run
@@ -105,7 +105,7 @@ def test_what_changes_with_a_setting_is_what_it_became(place):
         found = compare(Run("", one), Run("", other))
         trace = Trace(one)
         paths = [path, *(each.name for each in found.follows if each.name in one.values)]
-        became = {line.partition(" = ")[0] for each in paths if each in one.values for line in trace.became(each)}
+        became = {line.partition(" = ")[0] for each in paths if each in one.values for line in trace.keys_of(each)}
         moved = {each.name for each in found.arguments if each.before != "absent"}
         if path != "train.steps":  # it stands for the epochs of the other
             assert moved <= became, (path, moved - became)

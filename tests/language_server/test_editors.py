@@ -1,4 +1,4 @@
-"""The VS Code extension: its grammar is written from the table of settings, and its own tool packages it."""
+"""The VS Code extension: its grammar is generated from the table of settings, and vsce packages it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ save "out" { every = 5% }
 
 
 def colours(line: str) -> dict[str, str]:
-    """The scope of each piece of a line, as an editor finds them: the earliest match, of several the first pattern."""
+    """The scope of each part of a line, as an editor finds it: the earliest match, and the first pattern if tied."""
     out, at = {}, 0
     patterns = [(one["name"], re.compile(one["match"], re.M)) for one in json.loads(grammar())["patterns"]]
     while at < len(line):
@@ -42,7 +42,7 @@ def test_the_grammar_is_fresh():
         assert handle.read() == grammar(), "`make docs` writes it anew"
 
 
-def test_words_are_coloured_by_what_they_are():
+def test_words_are_coloured_by_their_kind():
     first, second, third = map(colours, SPEC.splitlines())
     assert first["train"] == "keyword.control.xp"
     assert first["zero2"] == "constant.language.xp"
@@ -56,7 +56,7 @@ def test_words_are_coloured_by_what_they_are():
 
 
 @pytest.mark.nightly
-def test_the_extension_is_packaged_by_its_own_tool(tmp_path):
+def test_the_extension_packages_with_vsce(tmp_path):
     if shutil.which("npm") is None:
         pytest.skip("npm is not here")
     folder = tmp_path / "vscode"

@@ -1,4 +1,4 @@
-"""What a text that is being typed has at an offset: the block, the name, the value; and what is proposed there."""
+"""The block, name and value at an offset of a text being edited, and the completions there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from xpc.compiler import language_server
 from xpc.compiler.language_server.completion import complete
-from xpc.compiler.language_server.place import named, place_at, valued
+from xpc.compiler.language_server.place import place_at, setting_named, setting_of_value
 from xpc.compiler.language_server.tokens import coloured
 
 TEXT = """\
@@ -43,7 +43,7 @@ def at(needle: str):
     ],
 )
 def test_a_value_belongs_to_its_setting(needle, path):
-    assert valued(at(needle)) == path
+    assert setting_of_value(at(needle)) == path
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_a_value_belongs_to_its_setting(needle, path):
         ("method sft", "method"),
     ],
 )
-def test_a_name_is_that_of_its_setting(needle, path):
-    assert named(at(needle)) == path
+def test_a_name_belongs_to_its_setting(needle, path):
+    assert setting_named(at(needle)) == path
 
 
 @pytest.mark.parametrize(
-    ("needle", "proposed", "not_proposed"),
+    ("needle", "offered", "not_offered"),
     [
         ("  mi", {"micro", "gbs", "packing"}, {"lr", "zero2"}),
         ("isolate=ma", {"mask"}, {"gbs"}),
@@ -74,18 +74,18 @@ def test_a_name_is_that_of_its_setting(needle, path):
         ("memory", {"memory", "optimizer", "data"}, {"gbs"}),
     ],
 )
-def test_completion_knows_where_it_is(needle, proposed, not_proposed):
+def test_completion_depends_on_the_place(needle, offered, not_offered):
     text = TEXT[: TEXT.index(needle) + len(needle)]
     labels = {one.label for one in complete(place_at(text, len(text)))}
-    assert proposed <= labels
-    assert not labels & not_proposed
+    assert offered <= labels
+    assert not labels & not_offered
 
 
-def test_nothing_is_proposed_in_a_comment():
+def test_no_completion_in_a_comment():
     assert complete(at("# gbs = ")) == []
 
 
-def test_what_is_proposed_as_a_value_of_a_choice_is_legal():
+def test_completions_of_a_choice_are_legal_values():
     from xpc.compiler.language.schema import TABLE
 
     for row in TABLE:
@@ -95,7 +95,7 @@ def test_what_is_proposed_as_a_value_of_a_choice_is_legal():
                 assert {one.label for one in complete(place_at(text, len(text)))} == set(row.choices), row.path
 
 
-def test_every_token_has_a_colour_by_its_meaning():
+def test_tokens_are_coloured_by_meaning():
     found = {TEXT[one.start : one.end]: one.sort for one in coloured(TEXT)}
     assert found["train"] == found["batch"] == "keyword"
     assert found["1e-5"] == found["0.95"] == "number"
@@ -106,14 +106,14 @@ def test_every_token_has_a_colour_by_its_meaning():
 
 
 @pytest.mark.parametrize("cut", range(0, len(TEXT), 7))
-def test_a_text_that_is_cut_anywhere_is_answered(cut):
+def test_a_truncated_text_is_answered(cut):
     text = TEXT[:cut] + "\0{[(" + TEXT[cut:]
     for offset in (0, cut, len(text)):
         complete(place_at(text, offset))
     assert all(0 <= one.start < one.end <= len(text) for one in coloured(text))
 
 
-def test_a_broken_installation_is_not_taken_for_a_missing_package(monkeypatch):
+def test_a_broken_installation_is_not_reported_as_a_missing_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "xpc.compiler.language_server.server", None)
     with pytest.raises(ImportError, match=r"language_server\.server"):
         language_server.run(language_server.parse([]))

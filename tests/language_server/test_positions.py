@@ -1,4 +1,4 @@
-"""Offsets and an editor's lines and units: CRLF, half a character, line ends that are none, texts without an end."""
+"""Offsets and editor positions: CRLF, lone surrogates, characters that are not line ends, no final newline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("encoding", UNITS)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_every_offset_has_a_position_that_leads_back(text: str, encoding: str) -> None:
+def test_offsets_and_positions_round_trip(text: str, encoding: str) -> None:
     source, units = as_source(text), UNITS[encoding]
     for at in range(len(source.text) + 1):
         line, character = position(source, at, units)
@@ -28,7 +28,7 @@ def test_every_offset_has_a_position_that_leads_back(text: str, encoding: str) -
         assert offset(source, line, character, units) == at
 
 
-def test_units_are_those_of_the_encoding() -> None:
+def test_units_depend_on_the_encoding() -> None:
     source = as_source("a\n\u00fc\U0001f642 b")
     assert [position(source, 5, units) for units in UNITS.values()] == [(1, 7), (1, 4), (1, 3)]
 

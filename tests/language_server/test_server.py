@@ -1,4 +1,4 @@
-"""`xpc lsp` as an editor sees it: a process, asked over its standard input and output."""
+"""`xpc lsp` as an editor uses it: a process with requests over standard input and output."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def client(lsp_client: LanguageClient):
 
 
 async def opened(client: LanguageClient, folder, text: str, name: str = "spec.xp") -> str:
-    """A document of the text in a folder, with what the server found in it."""
+    """Opens the text as a document in a folder and returns its URI after the first findings."""
     uri = (folder / name).as_uri()
     (folder / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n' * 4)
     client.text_document_did_open(types.DidOpenTextDocumentParams(types.TextDocumentItem(uri, "xpc", 1, text)))
@@ -57,7 +57,7 @@ async def opened(client: LanguageClient, folder, text: str, name: str = "spec.xp
 
 
 def where(text: str, needle: str) -> types.Position:
-    """The position behind a text, as an editor counts: UTF-16 units."""
+    """The position after a text, in UTF-16 units."""
     before = text[: text.index(needle) + len(needle)]
     line = before.rpartition("\n")[2]
     return types.Position(before.count("\n"), len(line.encode("utf-16-le")) // 2)
@@ -68,7 +68,7 @@ def diagnostics_of(client: LanguageClient, uri: str) -> dict[str, types.Diagnost
 
 
 @pytest.mark.asyncio
-async def test_findings_stand_where_they_are(client: LanguageClient, tmp_path):
+async def test_findings_have_their_ranges(client: LanguageClient, tmp_path):
     found = diagnostics_of(client, await opened(client, tmp_path, WRONG))
     assert found["XP101"].severity == types.DiagnosticSeverity.Error
     assert found["XP101"].range.end.line == 3
@@ -78,7 +78,7 @@ async def test_findings_stand_where_they_are(client: LanguageClient, tmp_path):
 
 
 @pytest.mark.asyncio
-async def test_typing_is_checked_and_a_quick_fix_mends(client: LanguageClient, tmp_path):
+async def test_edits_are_checked_and_a_quick_fix_repairs(client: LanguageClient, tmp_path):
     uri = await opened(client, tmp_path, WRONG)
     wrong = diagnostics_of(client, uri)["XP101"]
     fixes = await client.text_document_code_action_async(
@@ -99,7 +99,7 @@ async def test_typing_is_checked_and_a_quick_fix_mends(client: LanguageClient, t
 
 
 @pytest.mark.asyncio
-async def test_hover_says_what_a_name_is_and_what_it_becomes(client: LanguageClient, tmp_path):
+async def test_hover_explains_a_name_and_its_emitted_arguments(client: LanguageClient, tmp_path):
     uri = await opened(client, tmp_path, RIGHT)
     document = types.TextDocumentIdentifier(uri)
     about = await client.text_document_hover_async(types.HoverParams(document, where(RIGHT, "gbs")))
@@ -122,7 +122,7 @@ async def test_completion_replaces_the_word_that_is_typed(client: LanguageClient
 
 
 @pytest.mark.asyncio
-async def test_names_lead_to_bases_blocks_and_files(client: LanguageClient, tmp_path):
+async def test_definitions_are_bases_blocks_and_files(client: LanguageClient, tmp_path):
     (tmp_path / "base.xp").write_text("precision bf16\n")
     text = WRONG.replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
     uri = await opened(client, tmp_path, text)
@@ -139,7 +139,7 @@ async def test_names_lead_to_bases_blocks_and_files(client: LanguageClient, tmp_
 
 
 @pytest.mark.asyncio
-async def test_formatting_is_that_of_fmt(client: LanguageClient, tmp_path):
+async def test_formatting_equals_xpc_fmt(client: LanguageClient, tmp_path):
     uri = await opened(client, tmp_path, RIGHT)
     options = types.FormattingOptions(tab_size=2, insert_spaces=True)
     (edit,) = await client.text_document_formatting_async(
@@ -150,7 +150,7 @@ async def test_formatting_is_that_of_fmt(client: LanguageClient, tmp_path):
 
 
 @pytest.mark.asyncio
-async def test_semantic_tokens_are_relative_and_whole(client: LanguageClient, tmp_path):
+async def test_semantic_tokens_are_relative_and_complete(client: LanguageClient, tmp_path):
     uri = await opened(client, tmp_path, WRONG)
     found = await client.text_document_semantic_tokens_full_async(
         types.SemanticTokensParams(types.TextDocumentIdentifier(uri))
@@ -175,7 +175,7 @@ HOSTILE = {
 
 @pytest.mark.asyncio
 async def test_any_text_is_answered(client: LanguageClient, tmp_path):
-    """Every request is answered, at the beginning of each text, at its end and behind it."""
+    """Every request is answered at the beginning of each text, at its end and after it."""
     for name, text in HOSTILE.items():
         uri = await opened(client, tmp_path, text)
         document = types.TextDocumentIdentifier(uri)
@@ -192,7 +192,7 @@ async def test_any_text_is_answered(client: LanguageClient, tmp_path):
 
 
 @pytest.mark.asyncio
-async def test_a_file_of_windows_keeps_its_line_ends(client: LanguageClient, tmp_path):
+async def test_a_windows_file_keeps_its_line_ends(client: LanguageClient, tmp_path):
     text = (RIGHT + "\noptimizer adamw(lerning=1)\n").replace("\n", "\r\n")
     uri = await opened(client, tmp_path, text)
     assert diagnostics_of(client, uri)["XP101"].range.start == types.Position(6, len("optimizer adamw("))
@@ -205,7 +205,7 @@ async def test_a_file_of_windows_keeps_its_line_ends(client: LanguageClient, tmp
 
 
 @pytest.mark.asyncio
-async def test_a_lock_and_the_spec_of_a_bundle_are_read_as_check_reads_them(client: LanguageClient, tmp_path):
+async def test_locks_and_specs_of_bundles_are_read_as_by_check(client: LanguageClient, tmp_path):
     (tmp_path / "mine.xp").write_text('train qwen2.5-3b on rows with gbs=528 bf16\ndata rows {\n  "rows.jsonl"\n}\n')
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
     (tmp_path / "mine.xp.lock").write_text("broken")

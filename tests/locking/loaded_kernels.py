@@ -1,4 +1,4 @@
-"""Loads a bundle's model on this machine with a stand-in of the `kernels` package: `loaded_kernels.py BUNDLE VERSION`.
+"""Loads a bundle's model on this machine with a fake `kernels` package: `loaded_kernels.py BUNDLE VERSION`.
 
 Runs in the interpreter of a stack. The last line is what the package was asked for, as JSON.
 """
@@ -41,7 +41,7 @@ class Anything:
 
 
 def stand_in(version: str) -> None:
-    """A package that transformers takes for the real one."""
+    """Install a fake package that transformers accepts as the real one."""
     folder = tempfile.mkdtemp()
     about = os.path.join(folder, f"kernels-{version}.dist-info")
     os.makedirs(about)

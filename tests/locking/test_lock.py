@@ -1,4 +1,4 @@
-"""`xpc lock` and `--locked`, against stand-ins of the hub and of a package index."""
+"""`xpc lock` and `--locked` with a fake hub and a fake package index."""
 
 import ast
 import json
@@ -66,14 +66,14 @@ def served():
 
 def run(root, served, *words):
     done = xpc(*words, cwd=str(root), env=served.environment)
-    told = done.stdout.decode() + done.stderr.decode()
-    assert "broke the compiler" not in told, told
-    return done.returncode, told
+    out = done.stdout.decode() + done.stderr.decode()
+    assert "broke the compiler" not in out, out
+    return done.returncode, out
 
 
 @pytest.fixture(autouse=True)
 def resolver(request, monkeypatch):
-    """In the place of pip, which takes seconds, what is asked; the tests that are marked have pip itself."""
+    """Replaces pip, which takes seconds, by the requested lines; marked tests use the real pip."""
     if "with_pip" not in request.node.name:
         monkeypatch.setattr(
             command,
@@ -85,8 +85,8 @@ def resolver(request, monkeypatch):
 @pytest.fixture
 def locked(tmp_path, served):
     put(tmp_path, {"x.xp": SPEC})
-    status, told = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
-    assert status == 0, told
+    status, out = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
+    assert status == 0, out
     return tmp_path
 
 
@@ -112,36 +112,36 @@ def test_a_lock_pins_commits_packages_and_the_bundle_with_pip(locked, served):
     ]
     packages = held["environment"]["requirements.txt"]["resolved"]
     assert {"triton==3.7", "filelock==3.20", f"torch=={stacks.load(stacks.DEFAULT).pins['torch']}"} <= set(packages)
-    status, told = run(locked, served, "compile", "x.xp", "--locked")
-    assert status == 0, told
+    status, out = run(locked, served, "compile", "x.xp", "--locked")
+    assert status == 0, out
     assert payload(locked)["model"]["revision"] == FIRST
-    assert table(locked, "x.bundle/bundle.toml")["model"]["params"] > 0  # of the configuration that the lock holds
+    assert table(locked, "x.bundle/bundle.toml")["model"]["params"] > 0  # from the configuration in the lock
     assert [one["revision"] for one in payload(locked)["data"]["sources"]] == [SECOND]
     assert (locked / "x.bundle" / "constraints.txt").read_text().split() == packages
     assert "pip install -r requirements.txt -c constraints.txt" in (locked / "x.bundle" / "README.md").read_text()
 
 
-def test_rules_speak_of_a_locked_model_and_dataset_as_of_any_other(locked, served):
+def test_rules_apply_to_a_locked_model_and_dataset(locked, served):
     before = xpc("check", "x.xp", cwd=str(put(locked / "other", {"x.xp": SPEC})))
     assert {b"XP109", b"XP111"} <= set(before.stdout.split())
-    status, told = run(locked, served, "check", "x.xp")
-    assert (status, "XP109" in told, "XP111" in told) == (0, False, False), told
+    status, out = run(locked, served, "check", "x.xp")
+    assert (status, "XP109" in out, "XP111" in out) == (0, False, False), out
     put(locked, {"x.xp": SPEC.replace("gbs = 4", "gbs = 64").replace("seq = 256", "seq = 1024")})
-    status, told = run(locked, served, "check", "x.xp")
-    assert "there are 40 rows" in told, told
-    assert "1024" in told, told
-    assert "512" in told, told  # more than the model's context
+    status, out = run(locked, served, "check", "x.xp")
+    assert "there are 40 rows" in out, out
+    assert "1024" in out, out
+    assert "512" in out, out  # more than the model's context
     put(locked, {"x.xp": SPEC.replace("hardware", "method dpo\nhardware")})
-    status, told = run(locked, served, "check", "x.xp")
-    assert (status, "dpo cannot train on prompt_completion" in told) == (1, True), told
+    status, out = run(locked, served, "check", "x.xp")
+    assert (status, "dpo cannot train on prompt_completion" in out) == (1, True), out
 
 
 def test_rows_of_a_registered_dataset_are_those_of_the_pinned_commit(tmp_path, served):
     put(tmp_path, {"x.xp": SPEC.replace("me/rows", "capybara")})
     served.repositories["datasets", "trl-lib/Capybara"] = Repository({"main": SECOND}, card={"dataset_info": ENTRY})
     assert "steps: unknown" in run(tmp_path, served, "plan", "x.xp")[1]
-    status, told = run(tmp_path, served, "lock", "x.xp", "--update")
-    assert status == 0, told
+    status, out = run(tmp_path, served, "lock", "x.xp", "--update")
+    assert status == 0, out
     assert "steps: 10," in run(tmp_path, served, "plan", "x.xp")[1]
 
 
@@ -149,8 +149,8 @@ def test_no_request_without_update(locked, served):
     served.asked.clear()
     for words in (["lock", "x.xp"], ["check", "x.xp"], ["compile", "x.xp", "--locked"], ["verify", "x.bundle"],
                   ["diff", "x.xp", "x.bundle"]):  # fmt: skip
-        status, told = run(locked, served, *words)
-        assert status == 0, told
+        status, out = run(locked, served, *words)
+        assert status == 0, out
     assert served.asked == []
 
 
@@ -161,11 +161,11 @@ def test_a_lock_that_is_written_again_is_the_same(locked, served):
     assert (locked / "x.xp.lock").read_bytes() == before
 
 
-def test_update_of_one_name_moves_that_alone(locked, served):
+def test_update_of_one_name_changes_only_that_pin(locked, served):
     served.repositories["models", "me/model"].branches["main"] = THIRD
     served.repositories["datasets", "me/rows"].branches["main"] = THIRD
-    status, told = run(locked, served, "lock", "x.xp", "--update", "me/rows")
-    assert (status, f"dataset me/rows {SECOND[:12]} -> {THIRD[:12]}" in told) == (0, True), told
+    status, out = run(locked, served, "lock", "x.xp", "--update", "me/rows")
+    assert (status, f"dataset me/rows {SECOND[:12]} -> {THIRD[:12]}" in out) == (0, True), out
     assert [table(locked)[kind][0]["revision"] for kind in ("model", "dataset")] == [FIRST, THIRD]
     assert run(locked, served, "lock", "x.xp", "--update", "me/other")[0] == 2
 
@@ -173,7 +173,7 @@ def test_update_of_one_name_moves_that_alone(locked, served):
 STALE = {
     "another-branch": ("train me/model", "train me/model@v1", "the model me/model@v1 is not pinned"),
     "another-dataset": ("on me/rows", "on me/others", "the spec no longer names the dataset me/rows"),
-    "another-setting": ("gbs = 4", "gbs = 8", "the bundle is not the one that was locked"),
+    "another-setting": ("gbs = 4", "gbs = 8", "the bundle differs from the locked one"),
     "another-stack": ("batch {", "target trl-0.24\nbatch {", "the lock is for trl-1.16"),
     "more-packages": ("batch {", "track wandb\nbatch {", "the packages of requirements.txt are not resolved"),
     "a-file": ("batch {", 'model {\n  chat_template = file("t.jinja")\n}\nbatch {', "t.jinja is not in the lock"),
@@ -183,8 +183,8 @@ STALE = {
 @pytest.mark.parametrize(("old", "new", "why"), STALE.values(), ids=STALE)
 def test_locked_refuses_what_is_stale(locked, served, old, new, why):
     put(locked, {"x.xp": SPEC.replace(old, new), "t.jinja": TEMPLATE})
-    status, told = run(locked, served, "compile", "x.xp", "--locked")
-    assert (status, why in told) == (1, True), told
+    status, out = run(locked, served, "compile", "x.xp", "--locked")
+    assert (status, why in out) == (1, True), out
     assert not (locked / "x.bundle").exists()
     assert run(locked, served, "compile", "x.xp")[0] == 0  # only --locked refuses
 
@@ -199,11 +199,11 @@ def test_locked_refuses_a_spec_without_a_lock_and_a_file_that_changed(tmp_path, 
     assert "rows.jsonl has changed" in run(tmp_path, served, "compile", "x.xp", "--locked")[1]
 
 
-def test_without_the_hub_commits_are_given_by_hand(tmp_path, served):
+def test_commits_can_be_pinned_without_the_hub(tmp_path, served):
     put(tmp_path, {"x.xp": SPEC.replace("me/model", f"qwen2.5-3b@{FIRST}")})
-    status, told = run(tmp_path, served, "lock", "x.xp", "--pin", f"me/rows={SECOND}")
+    status, out = run(tmp_path, served, "lock", "x.xp", "--pin", f"me/rows={SECOND}")
     assert served.asked == []
-    assert (status, "not pinned yet: the packages;" in told) == (1, True), told
+    assert (status, "not pinned yet: the packages;" in out) == (1, True), out
     assert run(tmp_path, served, "compile", "x.xp")[0] == 0
     found = payload(tmp_path)
     assert (found["model"]["revision"], found["data"]["sources"][0]["revision"]) == (FIRST, SECOND)
@@ -217,10 +217,10 @@ def test_a_teacher_evaluation_rows_and_every_member_of_a_sweep_are_pinned(tmp_pa
         "batch {", "method distill {\n  teacher = me/teacher\n}\neval(every=2, data=me/rows[test])\nbatch {"
     )
     put(tmp_path, {"x.xp": text + "\nsweep {\n  lr = [1e-5, 2e-5]\n}\n"})
-    status, told = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
-    assert status == 0, told
-    status, told = run(tmp_path, served, "compile", "x.xp", "--locked")
-    assert status == 0, told
+    status, out = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
+    assert status == 0, out
+    status, out = run(tmp_path, served, "compile", "x.xp", "--locked")
+    assert status == 0, out
     members = sorted(os.listdir(tmp_path / "x.bundle" / "members"))
     assert len(members) == 2
     for one in members:
@@ -230,23 +230,23 @@ def test_a_teacher_evaluation_rows_and_every_member_of_a_sweep_are_pinned(tmp_pa
     assert run(tmp_path, served, "verify", "x.bundle")[0] == 0
 
 
-def test_a_bundle_compiles_again_after_its_lock_is_gone(locked, served):
+def test_a_bundle_compiles_again_without_the_lock(locked, served):
     assert run(locked, served, "compile", "x.xp", "--locked")[0] == 0
     os.rename(locked / "x.bundle", locked / "moved")
     for name in ("x.xp", "x.xp.lock"):
         os.remove(locked / name)
     before = tree(locked / "moved")
-    status, told = run(locked, served, "verify", "moved")
-    assert status == 0, told
+    status, out = run(locked, served, "verify", "moved")
+    assert status == 0, out
     assert run(locked, served, "check", "moved/spec.xp")[0] == 0
     assert tree(locked / "moved") == before
 
 
-def test_what_is_gated_takes_a_token(tmp_path, served):
+def test_a_gated_repository_needs_a_token(tmp_path, served):
     put(tmp_path, {"x.xp": SPEC.replace("me/model", "me/closed")})
     words = ("lock", "x.xp", "--update", "me/closed")
-    status, told = run(tmp_path, served, *words)
-    assert (status, "HF_TOKEN" in told) == (2, True), told
+    status, out = run(tmp_path, served, *words)
+    assert (status, "HF_TOKEN" in out) == (2, True), out
     assert not (tmp_path / "x.xp.lock").exists()
     done = xpc(*words, cwd=str(tmp_path), env={**served.environment, "HF_TOKEN": "hf_read"})
     assert table(tmp_path)["model"][0]["revision"] == FIRST, done.stderr
@@ -257,16 +257,16 @@ def test_what_is_gated_takes_a_token(tmp_path, served):
 )
 def test_a_lock_that_cannot_be_read_is_an_error(locked, served, text):
     (locked / "x.xp.lock").write_bytes(text)
-    status, told = run(locked, served, "check", "x.xp")
-    assert (status, "XP114" in told, "x.xp.lock" in told) == (1, True, True), told
-    assert run(locked, served, "lock", "x.xp")[0] == 1  # written anew; what is not pinned is told
+    status, out = run(locked, served, "check", "x.xp")
+    assert (status, "XP114" in out, "x.xp.lock" in out) == (1, True, True), out
+    assert run(locked, served, "lock", "x.xp")[0] == 1  # written again; missing pins are reported
 
 
 def test_unresolvable_requirements_are_reported_with_pips_words(tmp_path, served):
     put(tmp_path, {"x.xp": SPEC})
     served.packages["trl", stacks.load(stacks.DEFAULT).pins["trl"]] = ("triton<3",)
-    status, told = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
-    assert (status, "pip does not resolve" in told) == (2, True), told
+    status, out = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
+    assert (status, "pip cannot resolve" in out) == (2, True), out
     assert os.listdir(tmp_path) == ["x.xp"]
 
 
@@ -298,22 +298,22 @@ LOADED = os.path.join(os.path.dirname(__file__), "loaded_kernels.py")
 
 @pytest.mark.parametrize(("target", "id"), KERNELS.items(), ids=KERNELS)
 def test_a_kernel_of_the_hub_is_pinned_and_loaded_at_that_commit(tmp_path, served, target, id):
-    """Asked of the real transformers: with a `kernels` that writes down what it is asked for."""
+    """Uses the real transformers, with a fake `kernels` that records the requests."""
     python = interpreter(target)
     put(tmp_path, {"x.xp": FLASH.format(target=target)})
-    put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})  # LOADED puts a whole model there
+    put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})  # LOADED puts a complete model there
     write_messages(str(tmp_path / "rows.jsonl"), 8)
     assert run(tmp_path, served, "compile", "x.xp")[0] == 0
     assert "kernels" not in payload(tmp_path)["model"]  # only a lock names commits
-    status, told = run(tmp_path, served, "lock", "x.xp")
-    assert (status, f"not pinned yet: the kernel {id}" in told) == (1, True), told
-    status, told = run(tmp_path, served, "compile", "x.xp", "--locked")
-    assert (status, f"the kernel {id}" in told, "is not pinned" in told) == (1, True, True), told
-    status, told = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
-    assert status == 0, told
+    status, out = run(tmp_path, served, "lock", "x.xp")
+    assert (status, f"not pinned yet: the kernel {id}" in out) == (1, True), out
+    status, out = run(tmp_path, served, "compile", "x.xp", "--locked")
+    assert (status, f"the kernel {id}" in out, "is not pinned" in out) == (1, True, True), out
+    status, out = run(tmp_path, served, "lock", "x.xp", "--update", "--python", sys.executable)
+    assert status == 0, out
     assert [(one["id"], one["revision"]) for one in table(tmp_path)["kernel"]] == [(id, KERNEL)]
-    status, told = run(tmp_path, served, "compile", "x.xp", "--locked")
-    assert status == 0, told
+    status, out = run(tmp_path, served, "compile", "x.xp", "--locked")
+    assert status == 0, out
     assert payload(tmp_path)["model"]["kernels"] == {id: KERNEL}
     assert f"{id} at {KERNEL}" in (tmp_path / "x.bundle" / "README.md").read_text()
     words = [python, LOADED, "x.bundle", stacks.load(target).facts.kernels]
@@ -322,11 +322,11 @@ def test_a_kernel_of_the_hub_is_pinned_and_loaded_at_that_commit(tmp_path, serve
     asked = json.loads(done.stdout.splitlines()[-1])
     assert {(one["id"], one["revision"], one["version"]) for one in asked} == {(id, KERNEL, None)}
     put(tmp_path, {"x.xp": FLASH.format(target=target).replace("flash2", "sdpa")})
-    told = run(tmp_path, served, "compile", "x.xp", "--locked")[1]
-    assert f"the spec no longer names the kernel {id}" in told
+    out = run(tmp_path, served, "compile", "x.xp", "--locked")[1]
+    assert f"the spec no longer names the kernel {id}" in out
 
 
-def test_a_commit_of_a_kernel_is_given_by_hand(tmp_path, served):
+def test_a_kernel_commit_can_be_pinned_by_hand(tmp_path, served):
     id = KERNELS[stacks.DEFAULT]
     put(tmp_path, {"x.xp": FLASH.format(target=stacks.DEFAULT), "rows.jsonl": b'{"text": "a"}\n' * 9})
     put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})
@@ -338,7 +338,7 @@ def test_a_commit_of_a_kernel_is_given_by_hand(tmp_path, served):
 
 
 def test_every_load_of_the_runtime_names_a_commit():
-    """Names and commits come together: each call states `revision`, or what `Bundle.loading` gives."""
+    """Each call passes `revision`, or the arguments of `Bundle.loading`."""
     seen = 0
     for where, _, names in os.walk(os.path.join(REPOSITORY, "runtime")):
         for name in names:

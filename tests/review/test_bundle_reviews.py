@@ -1,4 +1,4 @@
-"""A bundle in a pull request: what means nothing changes nothing in it, and its spec is checked where it lies."""
+"""A bundle in a pull request: changes without meaning leave its files unchanged, and its spec checks in place."""
 
 import os
 import random
@@ -24,7 +24,7 @@ RECIPES = ("mistral-7b-constitutional-dpo-8xh100", "mistral-7b-ultrachat-qlora-1
 
 @cache
 def accepted(place, count):
-    """Drawn specs that compile, with their bundles."""
+    """Generated specs that compile, with their bundles."""
     out = []
     for seed in range(10 * count):
         text = generator.spec(f"reviewed-{seed}")
@@ -49,7 +49,7 @@ def blocks(text):
 
 
 def reordered(text, draw):
-    """The same settings in another order, with comments and empty lines; sources and lists keep theirs."""
+    """The same settings in another order, with comments and empty lines; sources and lists keep their order."""
     head = [one for one in blocks(text) if one.startswith(("xpc", "extends", "train"))]
     rest = [one for one in blocks(text) if one not in head]
     draw.shuffle(rest)
@@ -98,7 +98,7 @@ def test_a_comment_in_a_sweep_changes_one_line_of_one_file(tmp_path):
     }
 
 
-def test_what_means_something_changes_more():
+def test_a_change_of_meaning_changes_more_files():
     assert not only_the_digest(compiled(SEED), compiled(SEED.replace("1e-5", "2e-5")))
     two = spec("track wandb tensorboard")
     assert not only_the_digest(compiled(two), compiled(two.replace("wandb tensorboard", "tensorboard wandb")))
@@ -119,12 +119,12 @@ def problems(checked):
 
 
 def held(spec):
-    """What a spec says, with whether somebody wrote it."""
+    """The values of a spec, and whether the author wrote each."""
     values = {path: (value.value, value.origin.kind in ("spec", "base")) for path, value in spec.values.items()}
     return values, plain(spec.data), plain(spec.evaluated), plain(spec.extra), plain(spec.model), plain(spec.hardware)
 
 
-def test_the_spec_of_a_bundle_says_what_its_author_wrote_and_checks_as_clean(place):
+def test_the_spec_of_a_bundle_keeps_the_authors_lines_and_checks_clean(place):
     for text, files, checked in accepted(place, 25):
         out = os.path.join(place, "t.bundle")
         write(files, out)
@@ -136,7 +136,7 @@ def test_the_spec_of_a_bundle_says_what_its_author_wrote_and_checks_as_clean(pla
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_bundles_of_recipes_check_as_clean_where_they_lie(name, tmp_path):
+def test_bundles_of_recipes_check_clean_in_place(name, tmp_path):
     path = os.path.join(REPOSITORY, "specs", f"{name}.xp")
     out = str(tmp_path / "x.bundle")
     assert xpc("compile", path, "-o", out).returncode == 0
@@ -172,7 +172,7 @@ def test_what_is_assumed_from_the_name_of_the_spec_is_assumed_in_its_bundle(tmp_
     assert b"out/mine" in told[0]
 
 
-def test_silences_go_along(tmp_path):
+def test_silencing_comments_are_kept(tmp_path):
     text = spec(hardware="8 x v100-32gb  # xpc: allow XP801 the wheels are ours", precision="fp32")
     text += "optimizer sgd(betas=[0.9, 0.95])  # xpc: allow XP206 moved over from adamw\n"
     root = put(tmp_path, {"t.xp": text})
@@ -181,7 +181,7 @@ def test_silences_go_along(tmp_path):
     assert "the wheels are ours" in tree(root)["t.bundle/spec.xp"].decode()
 
 
-def test_a_text_with_a_comment_in_it_is_no_comment(tmp_path):
+def test_a_hash_in_a_string_is_not_a_comment(tmp_path):
     text = spec('track wandb {\n  name = "a  # default"\n}').replace('"out/run"', '"out/{  # derived: x"')
     files = compiled(text)
     write(files, str(tmp_path / "t.bundle"))

@@ -1,4 +1,4 @@
-"""`xpc diff`: the difference in meaning of two specs, all of it, and nothing else."""
+"""`xpc diff`: every difference in the meaning of two specs, and nothing else."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def diff(tmp_path, before, after, *options):
 
 
 def table(tmp_path, before, after):
-    """The one group of a diff as JSON says it."""
+    """The JSON of a diff, and its only group."""
     found = json.loads(difference(diff(tmp_path, before, after, "--format", "json")))
     (group,) = found["groups"]
     return found, group
@@ -32,7 +32,7 @@ def named(changes):
     return {one["name"]: (one["before"], one["after"]) for one in changes}
 
 
-# -- the first line, and what follows -------------------------------------------------------------------------------
+# -- the first line and derived values ------------------------------------------------------------------------------
 
 
 def test_half_the_batch_is_twice_the_steps_and_the_same_tokens(tmp_path):
@@ -132,7 +132,7 @@ def test_the_first_line_counts_sources(tmp_path):
     assert out.startswith("data (2 sources change)")
 
 
-# -- equal, however it is written -----------------------------------------------------------------------------------
+# -- equal runs -----------------------------------------------------------------------------------------------------
 
 
 SAME = (
@@ -143,13 +143,13 @@ SAME = (
 )
 
 
-def test_defaults_spellings_and_forms_are_no_difference(tmp_path):
+def test_defaults_spellings_and_forms_make_no_difference(tmp_path):
     for other in SAME:
         done = diff(tmp_path, spec(), other, "--exit-code")
         assert (done.returncode, difference(done).split("\n")[0]) == (0, "the same run"), other
 
 
-def test_a_base_that_says_the_same_is_no_difference(tmp_path):
+def test_an_equivalent_base_makes_no_difference(tmp_path):
     child = spec().replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n').replace("strategy zero2\n", "")
     root = put(tmp_path, {"a.xp": spec(), "base.xp": "xpc 1\n\nstrategy zero2\nprecision bf16\n", "b.xp": child})
     done = xpc("diff", "a.xp", "b.xp", "--exit-code", cwd=root)
@@ -176,7 +176,7 @@ def test_a_spec_and_its_bundle_are_the_same_run(tmp_path):
 # -- stacks ---------------------------------------------------------------------------------------------------------
 
 
-def test_across_stacks_names_move_and_numbers_stay(tmp_path):
+def test_between_stacks_arguments_are_renamed_and_keep_their_values(tmp_path):
     found, group = table(tmp_path, SEED + "target trl-0.18\n", SEED + "target trl-1.16\n")
     assert named(group["settings"]) == {"target": ("trl-0.18", "trl-1.16")}
     assert ("gradient_checkpointing", "activation_checkpointing") in {
@@ -226,7 +226,7 @@ def repository(tmp_path):
     return root
 
 
-def test_a_commit_has_its_bases_and_templates_and_the_data_that_git_does_not_know(repository):
+def test_a_revision_uses_bases_and_templates_of_its_commit_and_untracked_data(repository):
     done = xpc("diff", "HEAD:specs/t.xp", "specs/t.xp", "--exit-code", cwd=repository)
     assert (done.returncode, difference(done)) == (0, "the same run\n")
     put(repository, {"base.xp": "xpc 1\n\nstrategy zero3\n", "templates/chat.jinja": "{{ messages }}!"})
@@ -241,7 +241,7 @@ def test_a_commit_has_its_bases_and_templates_and_the_data_that_git_does_not_kno
     assert "zero2 -> zero3" in out.split("\n")[0]
 
 
-def test_the_members_of_a_sweep_have_the_files_of_the_commit(repository):
+def test_members_of_a_sweep_use_the_files_of_the_commit(repository):
     with open(os.path.join(repository, "specs", "t.xp"), encoding="utf-8") as handle:
         put(repository, {"specs/s.xp": handle.read() + "sweep { seed = [1, 2] }\n"})
     git(repository, "add", ".")
@@ -253,7 +253,7 @@ def test_the_members_of_a_sweep_have_the_files_of_the_commit(repository):
 
 
 @pytest.mark.parametrize(
-    ("side", "says"),
+    ("operand", "message"),
     [
         ("nobranch:specs/t.xp", "`nobranch` is not a revision"),
         ("HEAD:specs/none.xp", "is not in HEAD"),
@@ -262,13 +262,13 @@ def test_the_members_of_a_sweep_have_the_files_of_the_commit(repository):
         (".", "not a bundle"),
     ],
 )
-def test_sides_that_are_none(side, says, repository):
-    done = xpc("diff", "--", side, "specs/t.xp", cwd=repository)
+def test_invalid_operands_are_refused(operand, message, repository):
+    done = xpc("diff", "--", operand, "specs/t.xp", cwd=repository)
     assert done.returncode == 2
-    assert says in done.stderr.decode()
+    assert message in done.stderr.decode()
 
 
-def test_a_side_that_does_not_compile(tmp_path):
+def test_an_operand_that_does_not_compile(tmp_path):
     done = diff(tmp_path, SEED, SEED.replace("gbs = 528", "gbs = 512"))
     assert done.returncode == 1
     assert "b.xp does not compile" in difference(done)
@@ -289,7 +289,7 @@ def test_members_of_two_sweeps_are_compared_by_name(tmp_path):
     assert found["members"]["gone"] == ["lr=1e-06,seed=1", "lr=1e-06,seed=2"]
     assert group["members"] == ["lr=2e-06,seed=1", "lr=2e-06,seed=2"]
     assert named(group["settings"]) == {"batch.gbs": ("128", "256")}
-    assert "in 2 of 4 runs; 2 new; 2 gone" in found["headline"]
+    assert "in 2 of 4 runs; 2 new; 2 removed" in found["headline"]
     assert difference(diff(tmp_path, SWEEP, SWEEP.replace("lr =", "lr  ="), "--exit-code")) == "the same 4 runs\n"
 
 
@@ -312,7 +312,7 @@ def test_the_folder_of_a_sweep(tmp_path):
 # -- forms ----------------------------------------------------------------------------------------------------------
 
 
-def test_markdown_has_no_markup_of_the_spec(tmp_path):
+def test_markdown_escapes_markup_of_the_spec(tmp_path):
     after = SEED.replace("my-second-sft-exp", "<img src=x> | **bold** ![](x)")
     out = difference(diff(tmp_path, SEED, after, "--format", "markdown"))
     assert "<img" not in out
@@ -342,7 +342,7 @@ def test_a_spec_is_compared_with_its_base(before, after, line, tmp_path):
     assert line in difference(xpc("diff", before, after, cwd=root))
 
 
-# -- what the plan says of both sides ---------------------------------------------------------------------------------
+# -- plans ----------------------------------------------------------------------------------------------------------
 
 KEPT = "memory(checkpointing=false)"
 
@@ -358,7 +358,7 @@ def test_changed_memory_hours_and_verdict_are_shown(tmp_path):
     assert float(follows["GPU-hours"][0]) == pytest.approx(8 * float(follows["hours"][0]), rel=0.01)
 
 
-def test_other_cards_change_the_verdict_and_what_does_not_weigh_changes_nothing(tmp_path):
+def test_another_gpu_changes_the_verdict_and_a_seed_does_not(tmp_path):
     before = spec("memory(liger)", hardware="8 x a100-80gb")
     assert "memory" not in difference(diff(tmp_path, before, before + "seed 7\n"))
     assert "hours" not in difference(diff(tmp_path, before, before + "seed 7\n"))

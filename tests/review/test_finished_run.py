@@ -1,4 +1,4 @@
-"""`xpc verify BUNDLE --run OUT`: what a run noted, beside what its bundle asks for."""
+"""`xpc verify BUNDLE --run OUT`: the summary of a run is compared with its bundle."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def place(tmp_path):
 
 
 def noted(place):
-    """What a run of the bundle that did as it was asked notes."""
+    """The summary of a run that matches the bundle."""
     bundle = str(place / "x.bundle")
     versions = pins(f"{bundle}/requirements.txt")
     plan = json.loads((place / "x.bundle" / "trainer_args.json").read_text())
@@ -51,29 +51,29 @@ def test_run_that_matches_its_bundle_has_no_finding(place):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
-        ({"bundle": "sha256:0"}, "the run is of another bundle"),
-        ({"world": 1}, "1 processes, where the bundle asks for 2"),
-        ({"steps": 9, "sequences": 72}, "9 steps, where the bundle asks for 10"),
-        ({"sequences": 40}, "40 sequences, where 10 steps are of 8 each"),
-        ({"versions": {"trl": "1.15.0"}}, "trl 1.15.0, where the bundle pins 1.16.0"),
-        ({"versions": {"trl": None}}, "trl was not installed, where the bundle pins 1.16.0"),
-        ({"arguments": {"learning_rate": 1e-4}}, "learning_rate was 0.0001, where the bundle states "),
-        ({"arguments": {"bf16": True}}, "bf16 was true, where the bundle states false"),
+        ({"bundle": "sha256:0"}, "the run used another bundle"),
+        ({"world": 1}, "1 processes, but the bundle asks for 2"),
+        ({"steps": 9, "sequences": 72}, "9 steps, but the bundle asks for 10"),
+        ({"sequences": 40}, "40 sequences, but 10 steps have 8 each"),
+        ({"versions": {"trl": "1.15.0"}}, "trl 1.15.0, but the bundle pins 1.16.0"),
+        ({"versions": {"trl": None}}, "trl was not installed, but the bundle pins 1.16.0"),
+        ({"arguments": {"learning_rate": 1e-4}}, "learning_rate was 0.0001, but the bundle states "),
+        ({"arguments": {"bf16": True}}, "bf16 was true, but the bundle states false"),
     ],
     ids=lambda one: str(one)[:40],
 )
-def test_what_differs_is_named(place, changes, told):
-    status, said = verified(place, **changes)
-    assert (status, told in said, "out is not what x.bundle asks for" in said) == (1, True, True), said
+def test_differences_are_named(place, changes, message):
+    status, out = verified(place, **changes)
+    assert (status, message in out, "out is not what x.bundle asks for" in out) == (1, True, True), out
 
 
-def test_rows_that_were_left_out_make_a_run_shorter(place):
+def test_excluded_rows_may_shorten_a_run(place):
     assert verified(place, steps=9, sequences=72, data={"left_out": 4})[0] == 0
 
 
-def test_a_folder_without_a_summary_and_one_of_an_older_bundle_are_refused(place):
+def test_missing_and_older_summaries_are_refused(place):
     done = xpc("verify", "x.bundle", "--run", "nowhere", cwd=str(place))
     assert (done.returncode, b"a run writes it when it ends" in done.stderr) == (2, True)
     put(place, {"out/summary.json": "{}"})

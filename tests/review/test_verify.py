@@ -1,4 +1,4 @@
-"""`xpc verify`: a bundle compiles again to the same bytes, and what somebody changed in it is named."""
+"""`xpc verify`: a bundle compiles again to the same bytes, and changes in it are reported."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def bundle(tmp_path):
     return tmp_path / "moved"
 
 
-def test_a_lock_that_came_later_is_none_of_the_bundle(tmp_path):
+def test_a_lock_written_later_is_not_part_of_the_bundle(tmp_path):
     root = put(tmp_path, {"t.xp": spec()})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     xpc("lock", "t.xp", cwd=root)
@@ -50,8 +50,8 @@ def test_a_lock_that_came_later_is_none_of_the_bundle(tmp_path):
 def test_bundles_of_recipes_compile_to_the_same_bytes_again(name, tmp_path):
     out = tmp_path / "x.bundle"
     assert xpc("compile", os.path.join(REPOSITORY, "specs", f"{name}.xp"), "-o", str(out)).returncode == 0
-    status, told = verified(out)
-    assert (status, "is what its spec compiles to" in told) == (0, True), told
+    status, out = verified(out)
+    assert (status, "is what its spec compiles to" in out) == (0, True), out
 
 
 def test_generated_bundles_compile_to_the_same_bytes_again(place):
@@ -70,7 +70,7 @@ def test_a_bundle_that_was_moved_with_base_template_and_data(bundle):
 
 
 def edited(folder, name, old, new, seal=False, table="bundle.toml"):
-    """Change a file; with `seal` also its digest and that of the manifest, as somebody who wants to hide it would."""
+    """Change a file; `seal` hides the change by updating its digest and the manifest's."""
     path = os.path.join(str(folder), name)
     with open(path, "rb") as handle:
         before = handle.read()
@@ -91,33 +91,38 @@ def edited(folder, name, old, new, seal=False, table="bundle.toml"):
 
 @pytest.mark.parametrize("seal", [False, True])
 @pytest.mark.parametrize(
-    ("name", "old", "new", "says"),
+    ("name", "old", "new", "message"),
     [
-        ("trainer_args.json", b'"learning_rate": 2e-05', b'"learning_rate": 2e-04', 'makes it "learning_rate": 2e-05'),
-        ("deepspeed.json", b'"stage": 2', b'"stage": 1', 'makes it "stage": 2'),
-        ("launch.sh", b"set -euo pipefail", b"set -eu", "makes it set -euo pipefail"),
-        ("trainer/main.py", b"import", b"import this\nimport", "where the spec makes it"),
-        ("spec.xp", b"gbs = 128", b"gbs = 256", "where the spec makes it"),
+        (
+            "trainer_args.json",
+            b'"learning_rate": 2e-05',
+            b'"learning_rate": 2e-04',
+            'compiles to "learning_rate": 2e-05',
+        ),
+        ("deepspeed.json", b'"stage": 2', b'"stage": 1', 'compiles to "stage": 2'),
+        ("launch.sh", b"set -euo pipefail", b"set -eu", "compiles to set -euo pipefail"),
+        ("trainer/main.py", b"import", b"import this\nimport", "but the spec compiles to"),
+        ("spec.xp", b"gbs = 128", b"gbs = 256", "but the spec compiles to"),
     ],
 )
-def test_what_somebody_changed_is_named_with_its_line(bundle, name, old, new, says, seal):
+def test_a_change_is_shown_with_its_line(bundle, name, old, new, message, seal):
     edited(bundle, name, old, new, seal)
-    status, told = verified(bundle)
+    status, out = verified(bundle)
     assert status == 1
-    assert says in told
-    assert (name if name != "spec.xp" else "deepspeed.json") in told
-    assert ("was changed since the compiler wrote it" in told) is not seal
+    assert message in out
+    assert (name if name != "spec.xp" else "deepspeed.json") in out
+    assert ("was changed since the compiler wrote it" in out) is not seal
 
 
 def test_a_changed_copy_of_the_data(bundle):
     (name,) = os.listdir(bundle / "data")
     edited(bundle, f"data/{name}", b'"4"', b'"5"')
-    status, told = verified(bundle)
+    status, out = verified(bundle)
     assert status == 1
-    assert f"data/{name}" in told
+    assert f"data/{name}" in out
 
 
-def test_files_that_are_gone_or_new(bundle):
+def test_missing_and_extra_files_are_reported(bundle):
     (bundle / "note.txt").write_text("x")
     assert "contains note.txt, which the compiler did not write" in verified(bundle)[1]
     os.remove(bundle / "note.txt")
@@ -129,8 +134,8 @@ def test_another_version_is_distinguished_from_a_change(bundle, monkeypatch):
     with open(bundle / "bundle.toml", "rb") as handle:
         written = tomllib.load(handle)["bundle"]["xpc"]
     monkeypatch.setattr(verify, "__version__", "9.9.9")
-    status, told = verified(bundle)
-    assert (status, f"`pip install xpc=={written}`" in told) == (2, True)
+    status, out = verified(bundle)
+    assert (status, f"`pip install xpc=={written}`" in out) == (2, True)
     edited(bundle, "launch.sh", b"set -euo pipefail", b"set -eu")
     assert (verified(bundle)[0], "was changed" in verified(bundle)[1]) == (1, True)
 
@@ -141,8 +146,8 @@ def test_a_sweep_and_one_member_of_it(tmp_path):
     assert verified("t.bundle", cwd=root) == (0, "t.bundle is what its spec compiles to, 2 members\n")
     assert verified("t.bundle/members/lr=1e-06", cwd=root)[0] == 0
     edited(tmp_path, "t.bundle/members/lr=2e-06/trainer_args.json", b"2e-06", b"3e-06")
-    status, told = verified("t.bundle", cwd=root)
-    assert (status, "members/lr=2e-06/trainer_args.json" in told) == (1, True)
+    status, out = verified("t.bundle", cwd=root)
+    assert (status, "members/lr=2e-06/trainer_args.json" in out) == (1, True)
 
 
 def test_model_next_to_a_sweep_is_found_from_every_member(tmp_path):
@@ -152,29 +157,29 @@ def test_model_next_to_a_sweep_is_found_from_every_member(tmp_path):
     root = put(tmp_path / "made", {"t.xp": swept, "tiny/config.json": json.dumps(config)})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     assert verified(os.path.join(root, "t.bundle"), cwd=tmp_path)[0] == 0
-    os.rename(os.path.join(root, "tiny"), tmp_path / "tiny")  # two above is the place of another sweep
+    os.rename(os.path.join(root, "tiny"), tmp_path / "tiny")  # two levels above is outside this sweep
     assert verified(os.path.join(root, "t.bundle"), cwd=tmp_path)[0] == 1
 
 
 @pytest.mark.parametrize("launch", ["", "launch slurm(time=1h)\n"])
-def test_what_starts_a_sweep_is_compared_too(launch, tmp_path):
+def test_launch_files_of_a_sweep_are_compared(launch, tmp_path):
     root = put(tmp_path, {"t.xp": spec("sweep {\n  lr = [2e-6, 1e-6]\n}\n" + launch)})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     assert verified("t.bundle", cwd=root) == (0, "t.bundle is what its spec compiles to, 2 members\n")
     for name, old, new in (("launch.sh", b"set -euo pipefail", b"set -eu"), ("members.txt", b"lr=2e-06\n", b"")):
         edited(tmp_path / "t.bundle", name, old, new, seal=True, table="sweep.toml")
-        status, told = verified("t.bundle", cwd=root)
-        assert (status, f"t.bundle/{name}:" in told) == (1, True), told
+        status, out = verified("t.bundle", cwd=root)
+        assert (status, f"t.bundle/{name}:" in out) == (1, True), out
         assert xpc("compile", "t.xp", "--force", cwd=root).returncode == 0
 
 
-def test_what_is_no_bundle(tmp_path):
+def test_a_folder_that_is_not_a_bundle_is_refused(tmp_path):
     assert verified(tmp_path)[0] == 2
     assert verified(tmp_path / "none")[0] == 2
 
 
 def python_with(folder, versions):
-    """An interpreter that has these packages, as far as it is asked."""
+    """A fake interpreter that reports these packages."""
     path = os.path.join(str(folder), "python")
     lines = "; ".join(f"found[{name!r}] = {version!r}" for name, version in versions.items())
     with open(path, "w", encoding="utf-8") as handle:
@@ -192,10 +197,10 @@ def test_the_packages_of_an_interpreter(tmp_path):
     right = python_with(tmp_path, {**pins, "torch": pins["torch"] + "+cu126"})
     assert verified("t.bundle", "--env", "--python", right, cwd=root)[0] == 0
     wrong = python_with(tmp_path, {**pins, "trl": "1.15.0", "wandb": None})
-    status, told = verified("t.bundle", "--env", "--python", wrong, cwd=root)
+    status, out = verified("t.bundle", "--env", "--python", wrong, cwd=root)
     assert status == 1
-    assert "trl 1.15.0 is installed, the bundle has 1.16.0\n" in told
-    assert "wandb is not installed" in told
+    assert "trl 1.15.0 is installed, but the bundle pins 1.16.0\n" in out
+    assert "wandb is not installed" in out
     assert verified("t.bundle", "--env", "--python", "/no/python", cwd=root)[0] == 2
 
 
@@ -207,7 +212,7 @@ def test_packages_of_vllm_are_checked_too(tmp_path):
 
 
 def test_several_bundles_and_files_of_them_are_verified_in_one_call(tmp_path):
-    """pre-commit names the files that changed."""
+    """pre-commit passes the changed files."""
     put(tmp_path, {"a.xp": SEED, "b.xp": SEED})
     for name in ("a", "b"):
         assert xpc("compile", f"{name}.xp", cwd=str(tmp_path)).returncode == 0

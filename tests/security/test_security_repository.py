@@ -245,12 +245,12 @@ def test_no_repository_is_a_sentence(tmp_path: Path, mark: Path) -> None:
     put(top, {"a.xp": BEFORE, "base.xp": BASE})
     plant(top, mark, str(top))
     done = xpc("diff", "HEAD:a.xp", "a.xp", cwd=str(top))
-    assert (done.returncode, b"is in no git repository" in done.stderr) == (2, True)
+    assert (done.returncode, b"is not in a git repository" in done.stderr) == (2, True)
     for text in ("gitdir: ../nowhere\n", "gitdir: \0\n", "gitdir\n", "\xff" * 9999):
         put(top, {".git": text})
         done = xpc("diff", "HEAD:a.xp", "a.xp", cwd=str(top))
         assert done.returncode == 2
-        assert b".git names no git repository" in done.stderr or b".git cannot be read" in done.stderr
+        assert b".git does not name a git repository" in done.stderr or b".git cannot be read" in done.stderr
     with pytest.raises(UsageError, match="git"):
         list(entries(str(top), "main"))
     assert not mark.exists()

@@ -19,7 +19,7 @@ from stacks import Run, payload
 
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import REWARDS as REGISTERED
-from xpc.compiler.review.finished_run import ran
+from xpc.compiler.review.finished_run import verify_run
 from xpc.compiler.stacks import DEFAULT, STACKS
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,7 @@ def test_a_method_trains(runs: Runs, small: Small) -> None:
 @every
 def test_a_run_notes_that_it_is_what_its_bundle_asks_for(runs: Runs, small: Small) -> None:
     for done in runs(small):
-        assert ran(done.folder, done.out, STEPS)[1] == 0, ran(done.folder, done.out, STEPS)[0]
+        assert verify_run(done.folder, done.out, STEPS)[1] == 0, verify_run(done.folder, done.out, STEPS)[0]
 
 
 @resumed

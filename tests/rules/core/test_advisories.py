@@ -103,7 +103,7 @@ def test_versions_from_the_first_to_before_the_one_that_mends():
 def test_upgrade_lists_what_a_move_mends(tmp_path):
     put(tmp_path, {"a.xp": spec("target trl-0.24", strategy="zero2(overlap_comm=true)")})
     told = xpc("upgrade", "a.xp", cwd=str(tmp_path)).stdout.decode()
-    assert "Fixed on trl-1.16: what trl-0.24 computes wrongly for this spec" in told
+    assert "Wrong on trl-0.24 for this spec, fixed on trl-1.16" in told
     assert "deepspeedai/DeepSpeed#7965" in told
     put(tmp_path, {"a.xp": spec("target trl-0.24", strategy="zero3")})
     assert "#7965" not in xpc("upgrade", "a.xp", cwd=str(tmp_path)).stdout.decode()

@@ -1,4 +1,4 @@
-"""Drawn pairs of specs that differ in one setting: it is shown, with what follows from it, and nothing else."""
+"""Generated specs with one changed setting: `xpc diff` shows the setting, its consequences, and nothing else."""
 
 import json
 import random
@@ -36,11 +36,11 @@ ALSO = {
                              "gradient_checkpointing_kwargs"},
     "data.shuffle": {"train_sampling_strategy", "shuffle_dataset"},
 }  # fmt: skip
-"""Arguments that a setting decides together with others, beside those of its row."""
+"""Arguments that a setting affects in addition to those of its row."""
 
 
 def stating(path, value):
-    """A child of the drawn spec that states one setting."""
+    """A spec that extends the generated one and states one setting."""
     clause, _, name = path.partition(".")
     line = {"train": f"train MODEL on DATA for {value} steps"}.get(clause)
     if line is None:
@@ -74,7 +74,7 @@ def flat(value, prefix=""):
 
 
 def changed_settings(place):
-    """Two specs that state another value of one setting, where both compile."""
+    """Pairs of specs that compile and state different values of one setting."""
     draw = random.Random(4)
     for text in bases(place, 14):
         put(place, {"t.xp": text})
@@ -90,7 +90,7 @@ def changed_settings(place):
                 yield path, specs
 
 
-def test_pairs_that_differ_in_one_setting_show_it_and_what_follows(place):
+def test_one_changed_setting_is_shown_with_its_consequences(place):
     seen = set()
     for path, (one, other) in changed_settings(place):
         before, after = Run("", one), Run("", other)
@@ -103,7 +103,7 @@ def test_pairs_that_differ_in_one_setting_show_it_and_what_follows(place):
         assert not any(one.written(name) or other.written(name) for name in follows)
         emitted = [flat(json.loads(run.files()["trainer_args.json"])) for run in (before, after)]
         moved = {key for key in {*emitted[0], *emitted[1]} if emitted[0].get(key) != emitted[1].get(key)}
-        moved = {key for key in moved if not key.startswith("trainer.")}  # it follows from the others
+        moved = {key for key in moved if not key.startswith("trainer.")}  # derived from the others
         shown = {
             change.name.removeprefix("trainer_args.json ")
             for change in found.arguments
