@@ -68,18 +68,18 @@ def packages(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[E
     """What is installed against the pins of the target. A local part (2.13.0+cpu) is no difference."""
     fine, absent = [], []
     for name, pinned in {**pins, **optional}.items():
-        there = machine.installed(name)
-        if there is None and name in pins:
+        found = machine.installed(name)
+        if found is None and name in pins:
             yield ("packages", WRONG, f"{name} {pinned} is not installed (pip install {name}=={pinned})")
-        elif there is None:
+        elif found is None:
             absent.append(name)
-        elif machine.plain(there) == machine.plain(pinned):
+        elif machine.plain(found) == machine.plain(pinned):
             fine.append(name)
         else:
             yield (
                 "packages",
                 WRONG,
-                f"{name} {machine.plain(there)} is installed, and the target has {pinned}",
+                f"{name} {machine.plain(found)} is installed, and the target has {pinned}",
             )
     if fine:
         yield ("packages", FINE, f"{len(fine)} as the target pins them: {', '.join(fine)}")
@@ -100,12 +100,12 @@ def torch() -> Iterator[Entry]:
         for index in range(library.cuda.device_count()):
             yield _gpu(library, index)
     else:
-        there = os.path.exists("/proc/driver/nvidia/version")
+        found = os.path.exists("/proc/driver/nvidia/version")
         what = "torch sees no GPU" + machine.no_gpu_reason()
-        yield ("gpu", WRONG if there else NOTE, what + ("" if there else "; runs with `hardware cpu` only"))
-    lacking = deepspeed.lacking(cuda=library.cuda.is_available())
-    if lacking:
-        yield ("compiler", NOTE, f"{'; '.join(lacking)}: DeepSpeed compiles its Adam on GPUs, and could not")
+        yield ("gpu", WRONG if found else NOTE, what + ("" if found else "; runs with `hardware cpu` only"))
+    missing = deepspeed.missing(cuda=library.cuda.is_available())
+    if missing:
+        yield ("compiler", NOTE, f"{'; '.join(missing)}: DeepSpeed compiles its Adam on GPUs, and could not")
     else:
         yield ("compiler", FINE, "ninja and a C++ compiler" + (", nvcc" if library.cuda.is_available() else ""))
 

@@ -81,7 +81,7 @@ def _trained(bundle: Bundle) -> None:
         raise RunError(
             f"no trained model is in {place}: train with ./launch.sh first, and start both in the same folder"
         )
-    if output_folder.other(bundle):
+    if output_folder.difference(bundle):
         raise RunError(f"{place} holds a run of another bundle; its own evaluate.sh evaluates it")
 
 
@@ -131,24 +131,24 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
 
 def verified_folder(bundle: Bundle, folder: str) -> None:
     """Raises RunError where a file below a folder of the bundle was changed, or is none that the compiler put there."""
-    wanted = bundles.stated(bundle.folder)
+    digests = bundles.manifest_digests(bundle.folder)
     for where, _, names in os.walk(bundle.inside(folder)):
-        for one in names if wanted else ():
+        for one in names if digests else ():
             name = os.path.relpath(os.path.join(where, one), bundle.folder).replace(os.sep, "/")
             if "__pycache__" in name.split("/"):
                 raise RunError(f"{name} is code that nobody can read: delete the folder __pycache__ there")
-            if name not in wanted:
+            if name not in digests:
                 raise RunError(f"{name} is no file that this bundle was compiled with")
-            verified(bundle, name, wanted)
+            verified(bundle, name, digests)
 
 
-def _next_to(folder: str, named: Any) -> Any:
-    if isinstance(named, str):
-        path = os.path.join(folder, named)
-        return path if os.path.exists(path) else named
-    if isinstance(named, list):
-        return [_next_to(folder, one) for one in named]
-    return {key: _next_to(folder, one) for key, one in named.items()} if isinstance(named, dict) else named
+def _next_to(folder: str, files: Any) -> Any:
+    if isinstance(files, str):
+        path = os.path.join(folder, files)
+        return path if os.path.exists(path) else files
+    if isinstance(files, list):
+        return [_next_to(folder, one) for one in files]
+    return {key: _next_to(folder, one) for key, one in files.items()} if isinstance(files, dict) else files
 
 
 def _bits(model: Any) -> int | None:
@@ -180,9 +180,9 @@ def _evaluate(bundle: Bundle, plan: Mapping[str, Any]) -> None:
         return
     path = os.path.join(bundle.output_dir, RESULTS)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    kept = {"harness": plan["harness"], "bundle": bundle.digest, "chat_template": chat, "bits": _bits(model), **found}
+    data = {"harness": plan["harness"], "bundle": bundle.digest, "chat_template": chat, "bits": _bits(model), **found}
     with open(path + ".part", "w", encoding="utf-8") as handle:
-        json.dump(kept, handle, indent=2, default=handle_non_serializable, ensure_ascii=False)
+        json.dump(data, handle, indent=2, default=handle_non_serializable, ensure_ascii=False)
     os.replace(path + ".part", path)
     print(make_table(found), flush=True)
     if found.get("groups"):

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
-BEFORE = b"launch.sh: stopped as asked, before training began\n"
+STOPPED_BEFORE = b"launch.sh: stopped as asked, before training began\n"
 NEWEST = "from the newest complete checkpoint where there is one"
 RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
 """How often this launcher begins anew after a failure that may pass, and which attempt this is, as "1 of 4"."""
 _command, _environment = [sys.executable, *sys.argv], dict(os.environ)
 """What this launcher was started with."""
-_asked = False
+_stop_requested = False
 """Whether this launcher was asked to stop."""
-_over: list[bool] = []
+_failed: list[bool] = []
 """Holds something once a process of the run has failed, and the others are ended."""
 _process: Any = None
 """psutil's class of this process, once it is loaded: a wish to stop may come before."""
@@ -43,15 +43,15 @@ def main(folder: str, words: Sequence[str]) -> int:
     from .core.output_folder import Finished
     from .enabled import FEATURES
 
-    signal.signal(signal.SIGINT, lambda *_: (os.write(2, BEFORE), os._exit(130)))
-    for number in signals.ASKING:
-        signal.signal(number, _pass_on)
+    signal.signal(signal.SIGINT, lambda *_: (os.write(2, STOPPED_BEFORE), os._exit(130)))
+    for number in signals.STOP_SIGNALS:
+        signal.signal(number, _forward_signal)
     os.environ[signals.LAUNCHER] = str(os.getpid())
-    looked = os.environ.get(preflight.DONE)
+    checked = os.environ.get(preflight.DONE)
     try:
         read = bundle.read(folder, FEATURES)
         arguments.prepare_environment(read)
-        if not looked and (found := preflight.without_libraries(read)):
+        if not checked and (found := preflight.without_libraries(read)):
             preflight.check(read, 0, 0, found)  # which tells of everything at once
     except Finished as done:
         say(str(done))
@@ -67,7 +67,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         return _launched(starters[0], read)
     from torch.distributed.elastic.multiprocessing import api
 
-    if not looked and (read.run["nodes"] > 1 or (not read.on_cpu and read.run["processes_per_node"] > 1)):
+    if not checked and (read.run["nodes"] > 1 or (not read.on_cpu and read.run["processes_per_node"] > 1)):
         status = _preflight(folder)
         if status != 0:
             return status
@@ -75,7 +75,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
     from .library_internals import torch_distributed
 
-    torch_distributed.end_outlived_processes_by(signals.DISMISSED, lambda: _over.append(True))
+    torch_distributed.end_outlived_processes_by(signals.END_SIGNAL, lambda: _failed.append(True))
     for feature in read.features:
         feature.before_launch(read, os.environ)
     sys.argv = list(words)
@@ -88,7 +88,7 @@ def _preflight(folder: str) -> int:
 
     child = os.fork()
     if child == 0:
-        for number in (signal.SIGINT, *signals.ASKING):
+        for number in (signal.SIGINT, *signals.STOP_SIGNALS):
             signal.signal(number, signal.SIG_DFL)
         signals.end_with_launcher()
         status = run.main(folder, ["--preflight"])
@@ -96,8 +96,8 @@ def _preflight(folder: str) -> int:
         sys.stderr.flush()
         os._exit(status)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if _asked:
-        os.write(2, BEFORE)
+    if _stop_requested:
+        os.write(2, STOPPED_BEFORE)
         return signals.REQUEUE
     os.environ[preflight.DONE] = "passed"
     return status if status >= 0 else _ended("the preflight", status, [])
@@ -122,20 +122,20 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
             # Of several that ended at once, the one that is not ended by another's end
             rank, failure = min(error.failures.items(), key=lambda one: one[1].exitcode == BROKEN)
             codes = [one.exitcode for one in error.failures.values()]
-            return _ended(f"process {rank}", failure.exitcode, codes if _asked else [failure.exitcode])
+            return _ended(f"process {rank}", failure.exitcode, codes if _stop_requested else [failure.exitcode])
         if isinstance(error, SignalException):
             return _ended("the launcher", -int(error.sigval), [])
         raise
     return 0
 
 
-def _pass_on(number: int, _: object) -> None:
+def _forward_signal(number: int, _: object) -> None:
     """Asks the processes of the run to stop. Before there are any, there is nothing to wait for."""
-    global _asked
-    _asked = True
+    global _stop_requested
+    _stop_requested = True
     children = _process().children() if _process else []
-    if not children and not _over:
-        os.write(2, BEFORE)
+    if not children and not _failed:
+        os.write(2, STOPPED_BEFORE)
         os._exit(75)
     for child in children:
         with contextlib.suppress(ProcessLookupError):
@@ -146,21 +146,21 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     """Tells of the end. ``codes`` are those of processes that may have been asked to stop, or died of being asked."""
     from .core import signals
 
-    if any(code == signals.REQUEUE or -code in signals.ASKING for code in codes):
-        told = f"launch.sh: stopped as asked: the same command goes on, {NEWEST} (status {signals.REQUEUE})"
-        print(told, file=sys.stderr, flush=True)
+    if any(code == signals.REQUEUE or -code in signals.STOP_SIGNALS for code in codes):
+        message = f"launch.sh: stopped as asked: the same command goes on, {NEWEST} (status {signals.REQUEUE})"
+        print(message, file=sys.stderr, flush=True)
         return signals.REQUEUE
-    told = f"{who} ended with status {status}; its message stands above"
+    message = f"{who} ended with status {status}; its message stands above"
     if status < 0:
         hint = "; the machine may have run out of memory" if -status == signal.SIGKILL else ""
-        told, status = f"{who} was ended by {signal.Signals(-status).name}{hint}", 128 - status
+        message, status = f"{who} was ended by {signal.Signals(-status).name}{hint}", 128 - status
     left = int(os.environ.get(RETRIES, "0"))
     number, of, last = os.environ.get(ATTEMPT, f"1 of {1 + left}").partition(" of ")
     may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT  # not what a terminal sends
-    again = may_pass and left > 0 and not _asked
-    told += f" (attempt {number} of {last})" if may_pass and last != "1" else ""
-    told += f"; started again, {NEWEST}" if again else ""
-    print(f"launch.sh: {told}", file=sys.stderr, flush=True)
+    again = may_pass and left > 0 and not _stop_requested
+    message += f" (attempt {number} of {last})" if may_pass and last != "1" else ""
+    message += f"; started again, {NEWEST}" if again else ""
+    print(f"launch.sh: {message}", file=sys.stderr, flush=True)
     if again:
         counted = {RETRIES: str(left - 1), ATTEMPT: f"{int(number) + 1}{of}{last}"}
         os.execve(sys.executable, _command, {**_environment, **counted})

@@ -51,17 +51,17 @@ def main(folder: str, words: Sequence[str]) -> int:
     parser.add_argument("--wheels", action="store_true", help="fetch the packages, too, as wheels")
     parser.add_argument("--missing", action="store_true", help="tell what DIR lacks, and stop")
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args(list(words))
-    place = os.path.abspath(asked.DIR)
+    options = parser.parse_args(list(words))
+    place = os.path.abspath(options.DIR)
     try:
         bundle = bundles.read(folder, FEATURES)
-        if asked.missing:
-            lacking = _missing(bundle, place)
-            return stop(findings(lacking)) if lacking else 0
-        if asked.check:
+        if options.missing:
+            missing = _missing(bundle, place)
+            return stop(findings(missing)) if missing else 0
+        if options.check:
             return _check(bundle, place)
         os.environ.pop("XPC_STAGED", None)  # rows are read from the hub here
-        _stage(bundle, place, asked.wheels)
+        _stage(bundle, place, options.wheels)
     except RunError as error:
         return stop(error)
     except KeyboardInterrupt:
@@ -69,8 +69,8 @@ def main(folder: str, words: Sequence[str]) -> int:
         return 130
     # Another process reads it as the run will, without the hub: what it loads first decides what it may ask.
     check = [sys.executable, os.path.abspath(__file__), place, "--check"]
-    away = {"XPC_STAGED": place, "HF_HUB_CACHE": os.path.join(place, "hub"), "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(check, env={**os.environ, **away}, check=False).returncode
+    offline = {"XPC_STAGED": place, "HF_HUB_CACHE": os.path.join(place, "hub"), "HF_HUB_OFFLINE": "1"}
+    return subprocess.run(check, env={**os.environ, **offline}, check=False).returncode
 
 
 def _check(bundle: Bundle, place: str) -> int:
@@ -126,18 +126,18 @@ def _index(place: str) -> dict[str, Any]:
 
 def _missing(bundle: Bundle, place: str) -> list[str]:
     """What the folder lacks for this run, a sentence each. Raises RunError."""
-    there, found = _index(place), []
+    staged, found = _index(place), []
     again = f"`launch.sh --stage {place}` of this bundle fetches it where there is a network"
     for name in _needs(bundle):
-        files = there.get(name, {}).get("files")
-        others = sorted(one for one in there if one.partition("@")[0] == name.partition("@")[0])
+        files = staged.get(name, {}).get("files")
+        others = sorted(one for one in staged if one.partition("@")[0] == name.partition("@")[0])
         if files is None:
             instead = f", and has {', '.join(others)}" if others else ""
             found.append(f"{place} has no {name}{instead}: {again}")
             continue
-        lost = [one for one, size in files.items() if _size(os.path.join(place, one)) != size]
-        if lost:
-            found.append(f"{place} lacks {lost[0]} of {name}, or it is cut off: {again}")
+        damaged = [one for one, size in files.items() if _size(os.path.join(place, one)) != size]
+        if damaged:
+            found.append(f"{place} lacks {damaged[0]} of {name}, or it is cut off: {again}")
     return found
 
 
@@ -156,7 +156,7 @@ def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
 
 def _fetch(bundle: Bundle, place: str) -> None:
     """Fetches everything, and names it in staged.json. What an earlier call has fetched is not fetched again."""
-    made: dict[str, Any] = {}
+    fetched: dict[str, Any] = {}
     for name, need in _needs(bundle).items():
         try:
             done = _model(place, bundle, need["model"]) if "model" in need else _rows(place, bundle, name, **need)
@@ -166,10 +166,10 @@ def _fetch(bundle: Bundle, place: str) -> None:
             raise RunError(f"cannot fetch {name}: {first_line(error)}") from error
         size = sum(done["files"].values()) / 2**20
         say(f"{name}: commit {done['commit']}, {len(done['files'])} files, {size:,.1f} MiB")
-        made[name] = done
+        fetched[name] = done
     path = os.path.join(place, INDEX)
     with open(path + ".part", "w", encoding="utf-8") as handle:
-        json.dump({**_index(place), **made}, handle, indent=1)
+        json.dump({**_index(place), **fetched}, handle, indent=1)
         handle.flush()
         os.fsync(handle.fileno())
     os.replace(path + ".part", path)
@@ -189,13 +189,13 @@ def _model(place: str, bundle: Bundle, model: Any) -> dict[str, Any]:
 
 def _code_of_others(folder: str) -> set[str]:
     """Repositories whose code a model's configuration names: "org/name--file.Class"."""
-    named: set[str] = set()
+    repos: set[str] = set()
     for name in ("config.json", "tokenizer_config.json"):
         path = os.path.join(folder, name)
         if os.path.exists(path):
             with open(path, encoding="utf-8") as handle:
-                named |= {one.partition("--")[0] for one in _texts(json.load(handle).get("auto_map")) if "--" in one}
-    return named
+                repos |= {one.partition("--")[0] for one in _texts(json.load(handle).get("auto_map")) if "--" in one}
+    return repos
 
 
 def _texts(found: Any) -> list[str]:

@@ -33,12 +33,12 @@ def main(folder: str, words: Sequence[str]) -> int:
     parser.add_argument("--answers", metavar="HOST")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs that share the weights")
     parser.add_argument("--data-parallel", type=int, default=1, help="copies of the weights")
-    asked = parser.parse_args(list(words))
+    options = parser.parse_args(list(words))
     try:
         bundle = bundles.read(folder, FEATURES)
-        if asked.answers is not None:
-            return 0 if answers(bundle, asked.answers) else 1
-        start(bundle, asked.tensor_parallel, asked.data_parallel)
+        if options.answers is not None:
+            return 0 if answers(bundle, options.answers) else 1
+        start(bundle, options.tensor_parallel, options.data_parallel)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 1
@@ -58,18 +58,18 @@ def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
     Those of vllm are what `trl vllm-serve` makes of itself (trl 1.16 `scripts/vllm_serve.py` `build_command`),
     those of trl are its own (trl 0.18 `scripts/vllm_serve.py`).
     """
-    named, where = bundle.model, bundle.model_place
+    model, where = bundle.model, bundle.model_place
     old = bundle.stack["vllm_program"] == "trl"
     words = [program("trl"), "vllm-serve", "--model", where] if old else [program("vllm"), "serve", where]
     sizes = ("--tensor_parallel_size", "--data_parallel_size") if old else (
         "--tensor-parallel-size", "--data-parallel-size",
     )  # fmt: skip
     words += ["--host", "0.0.0.0", "--port", str(port(bundle)), sizes[0], str(tensor), sizes[1], str(data)]
-    if named["id"] is not None and named["revision"] is not None:
-        words += ["--revision", named["revision"]]
+    if model["id"] is not None and model["revision"] is not None:
+        words += ["--revision", model["revision"]]
     if old:
         return words
-    if named["trust_remote_code"]:
+    if model["trust_remote_code"]:
         words += ["--trust-remote-code"]
     words += ["--enable-scale-out", "--weight-transfer-config", '{"backend": "nccl"}']
     return [*words, "--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
@@ -77,12 +77,12 @@ def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
 
 def program(name: str) -> str:
     """The program's path. Raises RunError when there is none."""
-    asked = os.environ.get("XPC_VLLM")
-    beside = os.path.join(os.path.dirname(sys.executable), name)
-    found = shutil.which(asked) if asked else shutil.which(beside) or shutil.which(name)
+    override = os.environ.get("XPC_VLLM")
+    next_to = os.path.join(os.path.dirname(sys.executable), name)
+    found = shutil.which(override) if override else shutil.which(next_to) or shutil.which(name)
     if found is None:
         raise RunError(
-            f"there is no program {asked or name} to start the vLLM server with; pip install -r requirements.txt, "
+            f"there is no program {override or name} to start the vLLM server with; pip install -r requirements.txt, "
             "or name one by XPC_VLLM"
         )
     return found
@@ -104,8 +104,8 @@ def answers(bundle: Bundle, host: str) -> bool:
 
     place = f"[{host}]" if ":" in host else host
     try:
-        with build_opener(ProxyHandler({})).open(f"http://{place}:{port(bundle)}/health", timeout=SECONDS) as said:
-            return bool(said.status == 200)
+        with build_opener(ProxyHandler({})).open(f"http://{place}:{port(bundle)}/health", timeout=SECONDS) as response:
+            return bool(response.status == 200)
     except (OSError, HTTPException, ValueError):  # refused, no such host, too slow, or another answer
         return False
 

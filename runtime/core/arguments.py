@@ -34,14 +34,14 @@ def build_arguments(bundle: Bundle) -> Any:
         torch_distributed.one_timeout(timedelta(seconds=values.get("ddp_timeout", 1800)))
     for feature in bundle.features:
         feature.before_arguments(bundle, values)
-    make = named(bundle.config)
+    make = load_class(bundle.config)
     try:
         return make(**values)
     except TypeError as error:
         raise RunError(f"{bundle.config} does not take these arguments: {error}") from error
 
 
-def named(dotted: str) -> Any:
+def load_class(dotted: str) -> Any:
     """The class of a dotted name. Raises RunError when the installed stack has none of that name."""
     try:
         return resolve_name(dotted)
@@ -53,14 +53,14 @@ def check_state(bundle: Bundle, args: Any) -> None:
     """What accelerate made of the launch, against the plan: it falls back in silence, to DDP or one process. Raises
     RunError."""
     state, run = args.distributed_state, bundle.run
-    seen = str(getattr(state.distributed_type, "value", state.distributed_type))
-    wanted = run["distributed_type"]
-    if seen == "MULTI_GPU" and wanted == "FSDP" and os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
-        seen = "FSDP"  # PartialState knows the processes only; AcceleratorState turns this into FSDP.
+    actual = str(getattr(state.distributed_type, "value", state.distributed_type))
+    expected = run["distributed_type"]
+    if actual == "MULTI_GPU" and expected == "FSDP" and os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
+        actual = "FSDP"  # PartialState knows the processes only; AcceleratorState turns this into FSDP.
     if state.num_processes != run["world_size"] or args.world_size != run["world_size"]:
         raise RunError(f"accelerate sees {state.num_processes} process(es), and this bundle is for {run['world_size']}")
-    if seen != wanted:
+    if actual != expected:
         raise RunError(
-            f"this bundle is for {wanted}, and accelerate runs {SINGLE.get(seen, seen)} ({seen}); "
+            f"this bundle is for {expected}, and accelerate runs {SINGLE.get(actual, actual)} ({actual}); "
             "start it with its launch.sh"
         )

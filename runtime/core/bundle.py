@@ -17,7 +17,7 @@ LARGEST = 16 * 2**20
 """Of a manifest that is read, bytes."""
 
 
-def stated(folder: str) -> dict[str, str]:
+def manifest_digests(folder: str) -> dict[str, str]:
     """The digests of the bundle's files by name; none where there is no bundle.toml, or none that can be read."""
     import tomllib
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from hashlib import file_digest
 from pathlib import Path
 
-from .bundle import stated
+from .bundle import manifest_digests
 from .errors import say
 from .feature import Bundle
 
@@ -25,11 +25,11 @@ def digest(path: str) -> str:
 
 def problems(bundle: Bundle) -> list[str]:
     """Why this bundle cannot run as it stands; says in one line what else was changed since it was compiled."""
-    wanted = stated(bundle.folder)
-    checked = {name: why for one in bundle.features for name, why in one.check_files(bundle, wanted).items()}
-    others = [name for name in differing(bundle.folder, wanted) if name not in checked]
-    if others:
-        shown = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
+    digests = manifest_digests(bundle.folder)
+    checked = {name: why for one in bundle.features for name, why in one.check_files(bundle, digests).items()}
+    changed = [name for name in changed_files(bundle.folder, digests) if name not in checked]
+    if changed:
+        shown = ", ".join(changed[:8]) + (f" and {len(changed) - 8} more" if len(changed) > 8 else "")
         say(f"changed since the bundle was compiled: {shown}")
     for name in shadowed(bundle):
         say(f"{name} is a folder here, which the libraries read in the place of the hub's")
@@ -42,12 +42,12 @@ def shadowed(bundle: Bundle) -> list[str]:
     return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 
 
-def differing(folder: str, wanted: Mapping[str, str]) -> list[str]:
+def changed_files(folder: str, digests: Mapping[str, str]) -> list[str]:
     """The files that are not what bundle.toml states, those that are gone, and Python files that it does not list."""
-    looked = {name: os.path.join(folder, name) for name in wanted if not name.startswith(CHECKED_LATER)}
-    found = [name for name, path in looked.items() if not os.path.isfile(path) or digest(path) != wanted[name]]
-    listed = modules(os.path.join(folder, "trainer")) if wanted else []
-    return sorted([*found, *(f"{name} (new)" for name in listed if name not in wanted)])
+    paths = {name: os.path.join(folder, name) for name in digests if not name.startswith(CHECKED_LATER)}
+    found = [name for name, path in paths.items() if not os.path.isfile(path) or digest(path) != digests[name]]
+    listed = modules(os.path.join(folder, "trainer")) if digests else []
+    return sorted([*found, *(f"{name} (new)" for name in listed if name not in digests)])
 
 
 def modules(trainer: str) -> list[str]:

@@ -43,10 +43,10 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
     folder = os.path.join(staging(output_dir), name)
     present = names(folder)
     known = {**seals, **_sealed(folder, [one for one in present if one not in seals])}
-    gone = [one for one in seals if one not in present]
-    if gone:
-        raise FileNotFoundError(2, "a file of the checkpoint is gone", gone[0])
-    as_other_files(folder, present)
+    missing = [one for one in seals if one not in present]
+    if missing:
+        raise FileNotFoundError(2, "a file of the checkpoint is gone", missing[0])
+    set_default_mode(folder, present)
     with open(os.path.join(folder, RECORD), "w", encoding="utf-8") as handle:
         json.dump({"files": {one: list(known[one]) for one in sorted(known)}}, handle, indent=1)
         handle.flush()
@@ -55,14 +55,14 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
         _flush(place)
     target = os.path.join(output_dir, name)
     if os.path.exists(target):  # it could not be gone on from: its step came again
-        take_name(target)
+        move_aside(target)
     os.rename(folder, target)
     _flush(output_dir)
     clear(output_dir)
     return target
 
 
-def as_other_files(folder: str, written: Iterable[str]) -> None:
+def set_default_mode(folder: str, written: Iterable[str]) -> None:
     """Gives weights the mode of a new file: safetensors writes them so that nobody else may read them."""
     mask = os.umask(0)
     os.umask(mask)
@@ -71,7 +71,7 @@ def as_other_files(folder: str, written: Iterable[str]) -> None:
             os.chmod(os.path.join(folder, name), 0o666 & ~mask)
 
 
-def take_name(path: str) -> None:
+def move_aside(path: str) -> None:
     """Takes a checkpoint's name from it: its files are left to ``clear``."""
     aside = os.path.join(staging(os.path.dirname(path)), "old-" + os.path.basename(path))
     os.makedirs(os.path.dirname(aside), exist_ok=True)

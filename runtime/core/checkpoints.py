@@ -15,9 +15,9 @@ UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, Overf
 
 def steps(output_dir: str) -> list[tuple[int, str]]:
     """The checkpoint folders as (step, absolute path), newest first."""
-    there = os.scandir(output_dir) if os.path.isdir(output_dir) else ()
-    named = [(FOLDER.match(entry.name), entry) for entry in there]
-    return sorted(((int(match[1]), entry.path) for match, entry in named if match and entry.is_dir()), reverse=True)
+    entries = os.scandir(output_dir) if os.path.isdir(output_dir) else ()
+    matches = [(FOLDER.match(entry.name), entry) for entry in entries]
+    return sorted(((int(match[1]), entry.path) for match, entry in matches if match and entry.is_dir()), reverse=True)
 
 
 def schedule(path: str) -> str | None:
@@ -40,19 +40,19 @@ def newest_complete(output_dir: str, world: int, states: States, digests: bool =
     skipped: list[str] = []
     unproven: tuple[str, list[str]] | None = None
     for step, path in steps(output_dir):
-        reason = _unfit(path, step, world, states, digests)
+        reason = _unusable(path, step, world, states, digests)
         name = os.path.basename(path)
         if reason is None and os.path.isfile(os.path.join(path, RECORD)):
             return path, skipped
         if reason is None:
             reason = f"its record {RECORD} is missing"
-            told = f"{name} has no {RECORD}: the structure of its files was looked at, not every byte"
-            unproven = unproven or (path, [*skipped, told])
+            note = f"{name} has no {RECORD}: the structure of its files was looked at, not every byte"
+            unproven = unproven or (path, [*skipped, note])
         skipped.append(f"{name} is skipped: {reason}")
     return unproven or (None, skipped)
 
 
-def _unfit(path: str, step: int, world: int, states: States, digests: bool) -> str | None:
+def _unusable(path: str, step: int, world: int, states: States, digests: bool) -> str | None:
     """Why a checkpoint cannot be gone on from, or None. Whatever its files hold, this is an answer and no exception."""
     try:
         return missing(path, step, world, states) or broken(path, digests)

@@ -28,21 +28,21 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
 
 def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str | None = None) -> Any:
     """The mapped rows of a source. Raises RunError for a turn that the chat template leaves out."""
-    stored, known = data_sources.load(bundle, source, split), bundle.row_format()
-    data_sources.check_columns(known, source, list(stored.column_names))
+    stored, row_format = data_sources.load(bundle, source, split), bundle.row_format()
+    data_sources.check_columns(row_format, source, list(stored.column_names))
     try:
         part = stored.map(
             row_maker(bundle, source, tokenizer is None or bool(tokenizer.chat_template)),
             with_indices=True,
-            remove_columns=known.dropped(source, stored.column_names, bundle.method),
+            remove_columns=row_format.dropped(source, stored.column_names, bundle.method),
             num_proc=bundle.data.get("workers"),
             desc=None,
         )
     except UnicodeDecodeError as error:  # the readers take what only its letters show
         raise RunError(data_sources.unreadable(bundle, source, split, error)) from error
     if tokenizer is not None and tokenizer.chat_template:
-        telling = {number: part[number] for number in template_check.sampled_rows(part)}
-        why = template_check.omitted_turn(telling, tokenizer, name(source), known.conversations)
+        sampled = {number: part[number] for number in template_check.sampled_rows(part)}
+        why = template_check.omitted_turn(sampled, tokenizer, name(source), row_format.conversations)
         if why is not None:
             raise RunError(why if split is None else f"{why} (split {split})")
     for feature in bundle.features:

@@ -47,12 +47,12 @@ def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, err
     return f"cannot read {name(source)} ({part}): {why}"
 
 
-def check_columns(known: RowFormat, source: Mapping[str, Any], present: Sequence[str]) -> None:
+def check_columns(row_format: RowFormat, source: Mapping[str, Any], present: Sequence[str]) -> None:
     """Raises RunError where the dataset lacks a column that the row format reads, or that the source names."""
-    named = [source["context"]] if source.get("context") and not source.get("wording") else []
-    named += [one for one in source["columns"] or () if one not in KEPT]
-    wanted = dict.fromkeys([*known.columns(source, present).values(), *named])
-    lacking = [one for one in wanted if one not in present]
-    if lacking:
+    used = [source["context"]] if source.get("context") and not source.get("wording") else []
+    used += [one for one in source["columns"] or () if one not in KEPT]
+    expected = dict.fromkeys([*row_format.columns(source, present).values(), *used])
+    missing = [one for one in expected if one not in present]
+    if missing:
         has = f"it has {', '.join(map(repr, present))}"
-        raise RunError(f"{name(source)} has no column {', '.join(map(repr, lacking))}; {has}")
+        raise RunError(f"{name(source)} has no column {', '.join(map(repr, missing))}; {has}")

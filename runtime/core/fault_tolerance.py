@@ -24,8 +24,8 @@ class FaultTolerant(TrainerHooks):
     stopping = False
     early = False
     epoch_ended = False
-    held = False
-    sound: Sequence[int] = ()
+    save_pending = False
+    saved: Sequence[int] = ()
     window: Any = None
     carried: Any = None
     windows: Sequence[float] = ()
@@ -39,11 +39,11 @@ class FaultTolerant(TrainerHooks):
 
     # The loss of each step, and what is logged of it
 
-    def training_step(self, *given: Any, **named: Any) -> Any:
+    def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """trl's step; notes a loss that is no number, and adds what an earlier start had not logged yet."""
         import torch
 
-        loss = super().training_step(*given, **named)  # type: ignore[misc]
+        loss = super().training_step(*args, **kwargs)  # type: ignore[misc]
         bad = torch.isnan(loss).int() * 2 + torch.isinf(loss).int()
         self.worst = bad if self.worst is None else torch.maximum(self.worst, bad)
         if self.carried is not None:
@@ -51,11 +51,11 @@ class FaultTolerant(TrainerHooks):
         self.window = loss.float().clone() if self.window is None else self.window + loss
         return loss
 
-    def get_batch_samples(self, *given: Any, **named: Any) -> Any:
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """transformers' batches, and none for a run that was killed after its last step, which has nothing to train."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
-        return super().get_batch_samples(*given, **named)  # type: ignore[misc]
+        return super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
 
     def unlogged(self) -> dict[str, Any]:
         """What a checkpoint must hold of the steps since the last log, for the next log to tell of them, too."""
@@ -66,7 +66,7 @@ class FaultTolerant(TrainerHooks):
         }
         return {"from": last_logged(self), "losses": list(self.windows), "metrics": kept}
 
-    def recall(self, kept: Mapping[str, Any]) -> None:
+    def restore_unlogged(self, kept: Mapping[str, Any]) -> None:
         """Goes on with what ``unlogged`` told."""
         import torch
 
@@ -89,22 +89,22 @@ class FaultTolerant(TrainerHooks):
 
         worst = torch.zeros((), dtype=torch.int32) if self.worst is None else self.worst.int().reshape(())
         self.worst = None
-        wish = torch.tensor(int(signals.Wish.name is not None), dtype=torch.int32, device=self.args.device)
+        wish = torch.tensor(int(signals.StopRequest.name is not None), dtype=torch.int32, device=self.args.device)
         stop, bad = self.largest(torch.stack((wish, worst.to(self.args.device))))
         step = self.state.global_step
         if bad:
-            self.no_number("nan" if bad > 1 else "infinite", step)
+            self.loss_not_finite("nan" if bad > 1 else "infinite", step)
         if stop and step < self.state.max_steps:
             self.stopping = True
-            signals.agreed()
+            signals.ignore_end_signal()
 
     def largest(self, values: Any) -> list[int]:
         """The largest over all processes, number by number."""
         return [int(one) for one in self.accelerator.gather(values[None]).amax(0).tolist()]
 
-    def no_number(self, word: str, step: int) -> None:
+    def loss_not_finite(self, word: str, step: int) -> None:
         """The loss of a process is "nan" or "infinite". Raises RunError."""
-        good = f"checkpoint-{self.sound[-1]} is the newest one" if self.sound else "there is no checkpoint yet"
+        good = f"checkpoint-{self.saved[-1]} is the newest one" if self.saved else "there is no checkpoint yet"
         raise RunError(
             f"the loss is {word} at step {step}; nothing is saved of it ({good}); lower the learning rate, look at "
             "the rows of this step, or let it train on with `nan = allow`"
@@ -121,9 +121,9 @@ class FaultTolerant(TrainerHooks):
         control = self.control
         self.early = not self.epoch_ended and float(self.state.epoch).is_integer()
         if self.early:
-            self.held, control.should_save = control.should_save, False
+            self.save_pending, control.should_save = control.should_save, False
         elif self.epoch_ended:
-            control.should_save, self.held = control.should_save or self.held, False
+            control.should_save, self.save_pending = control.should_save or self.save_pending, False
         if self.stopping:
             control.should_evaluate, control.should_save = False, not self.early
         follow()
@@ -141,7 +141,7 @@ class FaultTolerant(TrainerHooks):
         name = f"checkpoint-{self.state.global_step}"
         window = torch.zeros(()) if self.window is None else self.window  # losses that are not logged yet
         self.windows = self.accelerator.gather(window.reshape(1).to(self.args.device)).tolist()
-        with writing(name, self.args.output_dir, self.sound):
+        with writing(name, self.args.output_dir, self.saved):
             if rank() == 0:
                 checkpoint_integrity.clear(self.args.output_dir)
             self.accelerator.wait_for_everyone()
@@ -155,7 +155,7 @@ class FaultTolerant(TrainerHooks):
                 sealed = {name: one for each in seals for name, one in each.items()}
                 checkpoint_integrity.finish(self.args.output_dir, name, sealed)
         if rank() == 0:
-            self.sound = sorted({*self.sound, self.state.global_step})
+            self.saved = sorted({*self.saved, self.state.global_step})
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves as trl does, and pushes nothing; the key-value cache, off in training, is on for those who load it."""
@@ -165,14 +165,14 @@ class FaultTolerant(TrainerHooks):
         finally:
             self.model.config.use_cache = False
 
-    def create_model_card(self, *given: Any, **named: Any) -> None:
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """The bundle's in the place of trl's, which knows neither the spec nor the data."""
         if rank() == 0 and os.path.isfile(self.card):
             shutil.copyfile(self.card, os.path.join(self.args.output_dir, "README.md"))
 
 
 @contextmanager
-def writing(what: str, output_dir: str, sound: Sequence[int]) -> Iterator[None]:
+def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
     """A file that cannot be written becomes one sentence, and what there is of a checkpoint is deleted.
 
     Whoever meets it tells it: it may be one process alone. Raises RunError.
@@ -185,13 +185,13 @@ def writing(what: str, output_dir: str, sound: Sequence[int]) -> Iterator[None]:
         why = reason(error, output_dir)
         if rank() == 0:
             checkpoint_integrity.clear(output_dir)
-        good = f"goes on from checkpoint-{sound[-1]}" if sound else "starts anew"
-        told = RunError(
+        good = f"goes on from checkpoint-{saved[-1]}" if saved else "starts anew"
+        failure = RunError(
             f"{what} cannot be written to {os.path.abspath(output_dir)}: {why}; free some space, and the "
             f"same command {good}"
         )
-        told.local = True  # type: ignore[attr-defined]
-        raise told from error
+        failure.local = True  # type: ignore[attr-defined]
+        raise failure from error
 
 
 def reason(error: BaseException, output_dir: str) -> str:

@@ -29,23 +29,23 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
 
 
 def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[str]:
-    name, known = name_of(source), bundle.row_format()
+    name, row_format = name_of(source), bundle.row_format()
     first = data_sources.load(bundle, source, first=template_check.FIRST)
     if not first:
         return [f"{name} has no rows"]
     present = list(first[0])
-    data_sources.check_columns(known, source, present)
+    data_sources.check_columns(row_format, source, present)
     make = row_maker(bundle, source, bool(getattr(tokenizer, "chat_template", None)))
     read = [make(row, index) for index, row in enumerate(first)]
-    drop = known.dropped(source, present, bundle.method)
-    kept = [*(one for one in present if one not in drop), *read[0]]
-    told = [f"{name}: {one}" for feature in bundle.features for one in feature.check_columns(bundle, kept)]
-    return told if tokenizer is None else told + _tokens(bundle, source, read, tokenizer)
+    drop = row_format.dropped(source, present, bundle.method)
+    columns = [*(one for one in present if one not in drop), *read[0]]
+    problems = [f"{name}: {one}" for feature in bundle.features for one in feature.check_columns(bundle, columns)]
+    return problems if tokenizer is None else problems + _tokens(bundle, source, read, tokenizer)
 
 
 def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
     name, lengths, ends, most = name_of(source), [], 0, truncation.limit(bundle)
-    asks = source["shape"] == "prompt"
+    prompts_only = source["shape"] == "prompt"
     for row in read:
         parts = [row[part] for part in ("messages", "text", "prompt", "chosen", "completion") if part in row]
         if isinstance(parts[0], str):
@@ -54,10 +54,10 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
             messages = [message for part in parts for message in part]
             if not tokenizer.chat_template:
                 return [f"{name} is conversations, and the tokenizer has no chat template; name one in model"]
-            if not asks and not any(message["role"] == "assistant" for message in messages):
+            if not prompts_only and not any(message["role"] == "assistant" for message in messages):
                 return [f"{name}: a conversation has no assistant turn to learn from"]
             try:
-                text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=asks)
+                text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompts_only)
             except Exception as error:  # a template raises what its author wrote
                 return [f"{name}: the chat template refuses the first rows: {error}"]
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -69,11 +69,11 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
     why = template_check.omitted_turn(rendered, tokenizer, name, bundle.row_format().conversations)
     if why is not None:
         return [why]
-    learnt = not asks and not isinstance(parts[0], str)
+    learnt = not prompts_only and not isinstance(parts[0], str)
     note = "; no end token in them: the model may never stop" if learnt and not ends else ""
     note += "".join(feature.first_rows_note(bundle, read, tokenizer) for feature in bundle.features)
-    long = 0 if most is None or asks else sum(length > most for length in lengths)
+    long = 0 if most is None or prompts_only else sum(length > most for length in lengths)
     if long:
         note += f"; seq = {most:,} is less than {long} of them {'has' if long == 1 else 'have'}"
-    say(f"{name}: first {'prompts' if asks else 'rows'} have {', '.join(map(str, lengths))} tokens{note}")
+    say(f"{name}: first {'prompts' if prompts_only else 'rows'} have {', '.join(map(str, lengths))} tokens{note}")
     return []

@@ -17,7 +17,7 @@ from .metrics_file import events, number, trim, written
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
-LEFT_OUT = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
+EXCLUDED = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
 
 
 class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
@@ -57,10 +57,10 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             if done:
                 self.before, self.tokens_before = done["seconds"], done["tokens"]
         if "unlogged" in done:
-            self.trainer.recall(done["unlogged"])
+            self.trainer.restore_unlogged(done["unlogged"])
         self._catch_up(args, state)
         control.should_training_stop = state.global_step >= state.max_steps > 0
-        signals.Wish.training = True
+        signals.StopRequest.training = True
         self.started = self.last_time = time.monotonic()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -90,9 +90,9 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
         steps = [step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step]
         missed = (one.evaluation_missed(self.bundle, args, state, self.path) for one in self.bundle.features)
-        told = [sorted(steps), state.is_world_process_zero and any(missed)]
-        broadcast_object_list(told)
-        self.trainer.sound, self.trainer.evaluate_first = told
+        shared = [sorted(steps), state.is_world_process_zero and any(missed)]
+        broadcast_object_list(shared)
+        self.trainer.saved, self.trainer.evaluate_first = shared
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """Writes one event, and prints its line. Where one cannot be written the run ends: it would never be there."""
@@ -103,7 +103,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         now = time.monotonic()
         event: dict[str, Any] = {"step": state.global_step, "epoch": round(float(state.epoch or 0), 4)}
         for key, value in logs.items():
-            if key not in LEFT_OUT:
+            if key not in EXCLUDED:
                 event[NAMES.get(key, key)] = float(value) if isinstance(value, int | float) else value
         if "lr" in event and self.lr is not None:
             event["lr"] = self.lr
@@ -111,7 +111,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             if key == "tokens" or (key.startswith("eval_") and key.endswith("num_tokens")):
                 event[key] += self.tokens_before  # trl counts from each start of the program
         event["seconds"] = round(self.before + now - self.started, 3)
-        with writing(METRICS, args.output_dir, self.trainer.sound), open(self.path, "a", encoding="utf-8") as handle:
+        with writing(METRICS, args.output_dir, self.trainer.saved), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
         print(self._line(event, state.max_steps, now), flush=True)
 
@@ -147,14 +147,14 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
     path, target = os.path.join(folder, METRICS), os.path.join(folder, SUMMARY)
     losses: list[float] = []
     tokens, total = None, seconds
-    with writing(SUMMARY, folder, trainer.sound):
+    with writing(SUMMARY, folder, trainer.saved):
         for event in events(path):
             tokens, total = event.get("tokens", tokens), event.get("seconds", total)
             if "loss" in event:
                 losses.append(float(event["loss"]))
         total = max(total, seconds)
         evaluated = (feature.last_evaluation(bundle, path, state) for feature in bundle.features)
-        evaluation, held = next((one for one in evaluated if one is not None), (None, ""))
+        evaluation, evaluation_lines = next((one for one in evaluated if one is not None), (None, ""))
         facts = {
             "bundle": bundle.digest,
             "steps": state.global_step,
@@ -180,10 +180,10 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
         os.replace(target + ".part", target)
     loss = f"{losses[0]:.4f} -> {losses[-1]:.4f}" if losses else "no loss was logged"
     base = f"  (adapters; they stand on {facts['adapter_of']})" if facts["adapter_of"] else ""
-    seen = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
+    processed = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
     print(
         f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {timedelta(seconds=int(total))}\n"
-        f"loss       {loss}\n{held}seen       {seen}\n"
+        f"loss       {loss}\n{evaluation_lines}seen       {processed}\n"
         f"weights    {folder}{base}\n"
         f"metrics    {path}",
         flush=True,

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from .checkpoint_integrity import as_other_files
+from .checkpoint_integrity import set_default_mode
 from .errors import RunError, first_line
 from .feature import Bundle
 
@@ -66,9 +66,9 @@ def align_tokens(model: Any, tokenizer: Any) -> None:
     generation = getattr(model, "generation_config", None)
     if generation is None:  # a model that gives scores
         return
-    known = generation.eos_token_id
-    known = [] if known is None else [known] if isinstance(known, int) else list(known)
-    others = [token for token in known if token != eos]
+    token_ids = generation.eos_token_id
+    token_ids = [] if token_ids is None else [token_ids] if isinstance(token_ids, int) else list(token_ids)
+    others = [token for token in token_ids if token != eos]
     generation.eos_token_id = [eos, *others] if others else eos
     generation.pad_token_id = pad
 
@@ -81,7 +81,7 @@ def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
     trainer.save_model(output_dir)
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(output_dir)
-        as_other_files(output_dir, os.listdir(output_dir))
+        set_default_mode(output_dir, os.listdir(output_dir))
         if not any(name.endswith(".safetensors") for name in os.listdir(output_dir)):
             raise RunError(f"the final save left no weights in {output_dir}; the newest checkpoint still has them")
     trainer.create_model_card()

@@ -14,9 +14,9 @@ from .errors import RunError
 from .feature import Bundle
 
 MARKER = "xpc_run.json"
-OWN = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "runs", "README.md", "_hub", STAGING)
+RUN_FILES = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "runs", "README.md", "_hub", STAGING)
 """What a run leaves before its first checkpoint."""
-PATIENCE = 5
+LOCK_SECONDS = 5
 """Seconds."""
 
 
@@ -24,10 +24,10 @@ class Finished(Exception):
     """The run is done: there is nothing to start, and nothing is wrong."""
 
 
-def unfinished(bundle: Bundle) -> None:
+def check_unfinished(bundle: Bundle) -> None:
     """Raises Finished where this run is done: another process may have ended it while this one waited."""
     folder = bundle.output_dir
-    if os.path.exists(os.path.join(folder, "summary.json")) and other(bundle) == "":
+    if os.path.exists(os.path.join(folder, "summary.json")) and difference(bundle) == "":
         raise Finished(f"{folder} holds this run, finished; name another output folder or empty it to train again")
 
 
@@ -37,21 +37,21 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     With ``digests`` every byte of the checkpoint is looked at, which takes as long as reading it does.
     """
     folder, run = bundle.output_dir, bundle.run
-    held = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    if not held or (held == [MARKER] and not _lines(folder)):
+    present = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if not present or (present == [MARKER] and not _lines(folder)):
         return None, []  # the second: killed before its marker was whole, which is the first thing that a run writes
-    if held == [MARKER] and other(bundle) is not None:  # it was refused before its first step: there is nothing to lose
-        _free(folder)
+    if present == [MARKER] and difference(bundle) is not None:  # refused before its first step: nothing is lost
+        _check_unlocked(folder)
         return None, ["no complete checkpoint to go on from: starting anew"]
     if run["resume"] != "auto":
         raise RunError(f"{folder} is not empty and this bundle does not resume; name another output folder or empty it")
-    differs = other(bundle)
+    differs = difference(bundle)
     if differs is None:
         raise RunError(f"{folder} is not empty and holds no run of a bundle; name another output folder or empty it")
     if differs:
         raise RunError(f"{folder} holds a run of another bundle{differs}; name another output folder or empty it")
-    _free(folder)
-    unfinished(bundle)
+    _check_unlocked(folder)
+    check_unfinished(bundle)
     checkpoint, notes = newest_complete(folder, run["world_size"], bundle.check_checkpoint, digests)
     if checkpoint is not None:
         was = (_marker(bundle) or {}).get("settings") or {}
@@ -59,43 +59,43 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         return checkpoint, [*notes, *division, f"going on from {os.path.basename(checkpoint)}"]
     for feature in bundle.features:
         feature.no_checkpoint_found(bundle, folder)
-    foreign = [name for name in held if name not in OWN and not FOLDER.match(name)]
+    foreign = [name for name in present if name not in RUN_FILES and not FOLDER.match(name)]
     if foreign and len(_lines(folder)) < 2:
         raise RunError(f"{folder} has no complete checkpoint to go on from and is not empty ({foreign[0]}); empty it")
     return None, [*notes, "no complete checkpoint to go on from: starting anew"]
 
 
-def take(bundle: Bundle) -> None:
+def lock(bundle: Bundle) -> None:
     """Writes the marker that ties the folder to this bundle, and keeps it locked as long as this process lives.
 
     Raises RunError when another process holds it, or has finished the run by now, and where nothing can be written.
     """
-    global _held
+    global _locked
     try:
         os.makedirs(bundle.output_dir, exist_ok=True)
         handle = open(os.path.join(bundle.output_dir, MARKER), "a", encoding="utf-8")  # noqa: SIM115
-        if not _lock(handle, PATIENCE):
+        if not _lock(handle, LOCK_SECONDS):
             handle.close()
             raise RunError(f"a run is training into {bundle.output_dir} now; end it, or name another output folder")
-        unfinished(bundle)
-        if other(bundle) != "":
+        check_unfinished(bundle)
+        if difference(bundle) != "":
             handle.truncate(0)
-            _mark(handle, {"bundle": bundle.digest, "target": bundle.target, "settings": same_run.settings(bundle)})
+            _append(handle, {"bundle": bundle.digest, "target": bundle.target, "settings": same_run.settings(bundle)})
     except OSError as error:
         why = f"cannot write to {bundle.output_dir}: {error.strerror}"
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise RunError(f"{why}; free some space, and the same command starts anew" if full else why) from error
-    _held = handle
+    _locked = handle
     os.register_at_fork(after_in_child=handle.close)  # a process that loads data may live longer than this one
 
 
 def finishing(bundle: Bundle) -> None:
     """Notes that training is done and the final model is being written: from here on its files are this run's own."""
-    if _held is not None:
-        _mark(_held, {"finishing": True})
+    if _locked is not None:
+        _append(_locked, {"finishing": True})
 
 
-def _mark(handle: IO[str], facts: dict[str, object]) -> None:
+def _append(handle: IO[str], facts: dict[str, object]) -> None:
     """One more line, which counts when its end is there: a kill or a full disk can leave the first pages of it."""
     left = (json.dumps(facts) + "\n").encode()
     while left:
@@ -112,7 +112,7 @@ def _lines(folder: str) -> list[bytes]:
         return []
 
 
-_held: IO[str] | None = None
+_locked: IO[str] | None = None
 """The locked marker of this process; closing it would give the folder free."""
 
 
@@ -132,16 +132,16 @@ def _lock(handle: IO[str], patience: float = 0) -> bool:
             return True
 
 
-def _free(folder: str) -> None:
+def _check_unlocked(folder: str) -> None:
     try:
         with open(os.path.join(folder, MARKER), "a", encoding="utf-8") as handle:
-            if not _lock(handle, PATIENCE):
+            if not _lock(handle, LOCK_SECONDS):
                 raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
     except OSError as error:
         raise RunError(f"cannot write to {folder}: {error.strerror}") from error
 
 
-def other(bundle: Bundle) -> str | None:
+def difference(bundle: Bundle) -> str | None:
     """How the run of the output folder differs from this one: "" where it can go on, None where there is none."""
     marker = _marker(bundle)
     if marker is None or marker["bundle"] == bundle.digest:

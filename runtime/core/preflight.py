@@ -17,7 +17,7 @@ DONE = "XPC_PREFLIGHT"
 
 def without_libraries(bundle: Bundle) -> list[str]:
     """What takes no library to find out, before the launch. Several nodes look when they have met. Raises Finished."""
-    output_folder.unfinished(bundle)
+    output_folder.check_unfinished(bundle)
     if bundle.run["nodes"] > 1:
         return []
     os.environ[DONE] = "files"
@@ -30,7 +30,7 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
 
     Before the launch of several nodes, one process of each meets the others here; node 0 tells what all found.
     """
-    output_folder.unfinished(bundle)
+    output_folder.check_unfinished(bundle)
     if any(one.check_nodes(bundle, lambda rank: node_findings(bundle, rank, 0, alone=True)) for one in bundle.features):
         return
     found = [*known, *node_findings(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)]
@@ -80,11 +80,11 @@ def versions(bundle: Bundle) -> list[str]:
     """The installed packages against the pins. A local part (2.13.0+cpu) is no difference."""
     found = []
     for name, pinned in bundle.pins.items():
-        there = machine.installed(name)
-        if there is None:
+        found_version = machine.installed(name)
+        if found_version is None:
             found.append(f"{name} {pinned} is not installed")
-        elif machine.plain(there) != machine.plain(pinned):
-            found.append(f"{name} {machine.plain(there)} is installed, and this bundle is for {pinned}")
+        elif machine.plain(found_version) != machine.plain(pinned):
+            found.append(f"{name} {machine.plain(found_version)} is installed, and this bundle is for {pinned}")
     if found:
         found[-1] += f" ({sys.executable} -m pip install -r requirements.txt)"
     return found

@@ -35,8 +35,8 @@ def name(source: Mapping[str, Any]) -> str:
 
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
     """The dataset's own column for the part of the shape; ``present`` is what the dataset has."""
-    named = [one for one in source["columns"] or () if one not in KEPT]
-    return {source["shape"]: named[0] if named else source["shape"]}
+    used = [one for one in source["columns"] or () if one not in KEPT]
+    return {source["shape"]: used[0] if used else source["shape"]}
 
 
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
@@ -71,8 +71,8 @@ def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
         speaker = turn.get("from") if isinstance(turn, dict) else None
         if speaker not in ROLES:
             raise RunError(f"{where}: {speaker!r} is no known speaker; known are {', '.join(sorted(ROLES))}")
-        said = turn.get("value")
-        out.append({"role": ROLES[speaker], "content": "" if said is None else said})
+        content = turn.get("value")
+        out.append({"role": ROLES[speaker], "content": "" if content is None else content})
     return out
 
 

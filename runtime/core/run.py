@@ -13,9 +13,9 @@ from . import bundle as bundles
 from .errors import RunError, first_line, rank, say, stop
 from .feature import Bundle
 
-GONE = ("closed by peer", "reset by peer")
+PEER_ENDED = ("closed by peer", "reset by peer")
 """What gloo says when a process at the other end has ended."""
-SILENT = ("Timed out waiting", "Timeout waiting")
+PEER_TIMED_OUT = ("Timed out waiting", "Timeout waiting")
 """What gloo and NCCL say when one did not answer for as long as `launch.nccl_timeout` allows."""
 
 
@@ -46,13 +46,13 @@ def main(folder: str, words: Sequence[str]) -> int:
         say("stopped; the same launch goes on from the newest complete checkpoint")
         return 130
     except (RuntimeError, OSError) as error:
-        if isinstance(error, RuntimeError) and any(words in str(error) for words in GONE):
-            told = f"process {rank()} stops: another process of the run has ended"
-        elif any(words in str(error) for words in SILENT) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            told = f"process {rank()} stops: another process of the run does not answer ({first_line(error)})"
+        if isinstance(error, RuntimeError) and any(words in str(error) for words in PEER_ENDED):
+            message = f"process {rank()} stops: another process of the run has ended"
+        elif any(words in str(error) for words in PEER_TIMED_OUT) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            message = f"process {rank()} stops: another process of the run does not answer ({first_line(error)})"
         else:
-            told = "".join(traceback.format_exception(error)).rstrip()
-        print(told, file=sys.stderr, flush=True)
+            message = "".join(traceback.format_exception(error)).rstrip()
+        print(message, file=sys.stderr, flush=True)
         return signals.BROKEN
 
 
@@ -71,9 +71,9 @@ def train(bundle: Bundle) -> int:
     for feature in bundle.features:
         feature.libraries_imported(bundle)
     transformers.utils.logging.disable_progress_bar()
-    told = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
-    broadcast_object_list(told)
-    resumed: str | None = told[0]
+    shared = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
+    broadcast_object_list(shared)
+    resumed: str | None = shared[0]
     trainer, tokenizer = _trainer(bundle, args)
     started = time.monotonic()
     try:
@@ -87,7 +87,7 @@ def train(bundle: Bundle) -> int:
             f"lower batch.micro or batch.seq, or shard more ({str(error).splitlines()[0]})"
         ) from error
     seconds = time.monotonic() - started
-    with writing("the final model", bundle.output_dir, trainer.sound):
+    with writing("the final model", bundle.output_dir, trainer.saved):
         if trainer.is_world_process_zero():
             output_folder.finishing(bundle)
         save_final(bundle, trainer, tokenizer)
@@ -109,7 +109,7 @@ def _stopped(bundle: Bundle, trainer: Any) -> int:
 def _begin(bundle: Bundle) -> str | None:
     """Where the run begins: a checkpoint's folder, or None."""
     checkpoint, notes = output_folder.begin(bundle, digests=True)
-    output_folder.take(bundle)
+    output_folder.lock(bundle)
     checkpoint_integrity.clear(bundle.output_dir)
     for feature in bundle.features:
         feature.output_folder_locked(bundle)
@@ -123,15 +123,15 @@ def _first(make: Callable[[], Any]) -> Any:
     from accelerate.utils import broadcast_object_list
 
     made: Any = None
-    told: list[Exception | None] = [None]
+    shared: list[Exception | None] = [None]
     if rank() == 0:
         try:
             made = make()
         except (RunError, output_folder.Finished) as error:
-            told[0] = error
-    broadcast_object_list(told)
-    if told[0] is not None:
-        raise told[0]
+            shared[0] = error
+    broadcast_object_list(shared)
+    if shared[0] is not None:
+        raise shared[0]
     return made
 
 

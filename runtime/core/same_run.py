@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .feature import Bundle
     from .payload import Division
 
-FREE = {
+NEUTRAL = {
     *(f"arguments.save_{name}" for name in ("strategy", "steps", "total_limit", "only_model")),
     *(f"arguments.logging_{name}" for name in ("strategy", "steps", "first_step")),
     *(f"arguments.{name}" for name in ("ddp_timeout", "output_dir", "project", "report_to", "run_name")),
@@ -42,7 +42,7 @@ MOST = 8
 
 def settings(bundle: "Bundle") -> dict[str, Any]:
     """Every value that decides numbers, by its dotted name in the files of the bundle."""
-    found = {name: value for name, value in _flat("", bundle.plan) if not {name, name.rpartition(".")[0]} & FREE}
+    found = {name: value for name, value in _flat("", bundle.plan) if not {name, name.rpartition(".")[0]} & NEUTRAL}
     for file in ("accelerate.yaml", "deepspeed.json"):
         path = os.path.join(bundle.folder, file)
         if os.path.exists(path):
@@ -61,23 +61,23 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _lines(text: str) -> dict[str, str]:
-    pairs = (line.strip().partition(": ") for line in text.splitlines() if not line.startswith("#"))
-    return {key: value for key, _, value in pairs}
+    entries = (line.strip().partition(": ") for line in text.splitlines() if not line.startswith("#"))
+    return {key: value for key, _, value in entries}
 
 
 def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
     """What differs, setting by setting, as the end of a sentence: "" where the run can go on."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
-    names = [name for name in names if not {name, name.rpartition(".")[0]} & FREE]  # an older bundle wrote more
+    names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]  # an older bundle wrote more
     divided = DIVIDED.intersection(names)
     why = _refusal(was, now, division) if divided else None
     if divided and not why:
         names = [name for name in names if name not in divided]
         if "run.gbs" in names:
             why = f"write `gbs = {was.get('run.gbs')}` in batch, and another number of processes can go on"
-    told = [f"{name} was {json.dumps(was.get(name))} and is {json.dumps(now.get(name))}" for name in names[:MOST]]
+    changes = [f"{name} was {json.dumps(was.get(name))} and is {json.dumps(now.get(name))}" for name in names[:MOST]]
     more = f", and {len(names) - MOST} more" if len(names) > MOST else ""
-    return ", ".join(told) + more + (f" ({why})" if names and why else "")
+    return ", ".join(changes) + more + (f" ({why})" if names and why else "")
 
 
 def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division") -> str | None:

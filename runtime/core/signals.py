@@ -16,8 +16,8 @@ REQUEUE = 75
 """The exit status of a run that was asked to stop and can go on: EX_TEMPFAIL of sysexits.h."""
 BROKEN = 76
 """That of a process which failed for what may pass: another process, a device or a file system that was lost."""
-ASKING = (signal.SIGTERM, signal.SIGUSR1)
-DISMISSED = signal.SIGUSR2
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+END_SIGNAL = signal.SIGUSR2
 """What launcher.py ends the processes with that outlive a failed one: not to be taken for the wish to stop."""
 LAUNCHER = "XPC_LAUNCHER"
 """The variable by which launcher.py tells its processes who their parent is."""
@@ -27,7 +27,7 @@ class Stopped(Exception):
     """The run was asked to stop, and has saved what it has."""
 
 
-class Wish:
+class StopRequest:
     """The signal that asked this process to stop, and whether that is noted, as from the first step on, or ends it."""
 
     name: str | None = None
@@ -41,15 +41,15 @@ def listen() -> None:
     end_with_launcher()
     out, into = os.pipe()
     os.set_blocking(into, False)
-    for number in ASKING:
+    for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(into, warn_on_full_buffer=False)
     threading.Thread(target=_read, args=(out,), name="signals", daemon=True).start()
     # A child has this process's pipe until it is deaf: no signal may reach it before.
     os.register_at_fork(
-        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ASKING),
-        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING),
-        after_in_child=_be_deaf,
+        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS),
+        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS),
+        after_in_child=_reset_handlers,
     )
 
 
@@ -68,21 +68,21 @@ def end_with_launcher() -> None:
             os._exit(1)
 
 
-def agreed() -> None:
+def ignore_end_signal() -> None:
     """All processes will stop: one that is done first is no reason to end this one."""
-    signal.signal(DISMISSED, signal.SIG_IGN)
+    signal.signal(END_SIGNAL, signal.SIG_IGN)
 
 
 def _read(pipe: int) -> None:
     while True:
         for number in os.read(pipe, 64):
-            if number in ASKING:
-                _hear(signal.Signals(number).name)
+            if number in STOP_SIGNALS:
+                _record(signal.Signals(number).name)
 
 
-def _hear(name: str) -> None:
-    first, Wish.name = Wish.name is None, Wish.name or name
-    if Wish.training:
+def _record(name: str) -> None:
+    first, StopRequest.name = StopRequest.name is None, StopRequest.name or name
+    if StopRequest.training:
         return
     if first and rank() == 0:
         with contextlib.suppress(OSError):
@@ -90,8 +90,8 @@ def _hear(name: str) -> None:
     os._exit(REQUEUE)
 
 
-def _be_deaf() -> None:
+def _reset_handlers() -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)

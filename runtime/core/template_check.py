@@ -38,8 +38,8 @@ def of_row(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations)
             )  # fmt: skip
         except Exception:  # a template raises what its author wrote
             return None
-        for index, (turn, (_, said)) in enumerate(zip(turns, marked, strict=True)):
-            if said and f"turn{index}said" not in text:
+        for index, (turn, (_, has_text)) in enumerate(zip(turns, marked, strict=True)):
+            if has_text and f"turn{index}said" not in text:
                 parts = isinstance(turn["content"], list)
                 odd = "a list of parts, where it takes a text" if parts else "a role that it does not know"
                 return (

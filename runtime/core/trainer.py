@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from .arguments import named
+from .arguments import load_class
 from .feature import Bundle
 
 
@@ -14,7 +14,7 @@ def build(bundle: Bundle, kind: Callable[[], Any], model: Any, load: Callable[[]
 
     trl's own class of "trl.DPOConfig" is "trl.DPOTrainer". Raises RunError.
     """
-    module = sys.modules[named(bundle.config.removesuffix("Config") + "Trainer").__module__]
+    module = sys.modules[load_class(bundle.config.removesuffix("Config") + "Trainer").__module__]
     for feature in bundle.features:
         feature.trainer_options(bundle, model, load, options)
     with ExitStack() as contexts:

@@ -51,7 +51,7 @@ def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Any) -> N
 
 
 def _nothing(counted: TokenCounts, given: int) -> str:
-    if not counted.seen or counted.most is None:
+    if not counted.has_counts or counted.most is None:
         return f"nothing is left to train on: the trainer leaves out all {given:,} rows"
     has = f"they have {counted.shortest:,} to {counted.longest:,} tokens"
     return (

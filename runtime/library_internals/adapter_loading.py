@@ -11,6 +11,6 @@ class LoadingHook:
         """Around ``load``, which reads the weights of a checkpoint as transformers does."""
         load()
 
-    def _load_from_checkpoint(self, *given: Any, **named: Any) -> None:
+    def _load_from_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         load = super()._load_from_checkpoint  # type: ignore[misc]
-        self.load_checkpoint(lambda: load(*given, **named))
+        self.load_checkpoint(lambda: load(*args, **kwargs))

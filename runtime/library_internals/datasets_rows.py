@@ -16,7 +16,7 @@ def map_replaced(mapped: Callable[..., Any]) -> Iterator[None]:
     import datasets
 
     real = datasets.Dataset.map
-    datasets.Dataset.map = lambda self, *given, **named: mapped(real, self, *given, **named)
+    datasets.Dataset.map = lambda self, *args, **kwargs: mapped(real, self, *args, **kwargs)
     try:
         yield
     finally:

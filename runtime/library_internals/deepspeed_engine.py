@@ -22,9 +22,9 @@ class DeepSpeedEngine(Feature):
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Before adapters with whole modules beside them, such as a score, are put into a ZeRO-3 model."""
-        whole = bundle.lora and (bundle.plan["method"]["scores"] or bundle.lora["modules_to_save"])
-        if whole and bundle.stack["zero3_hooks_shared"] and bundle.run["zero_stage"] == 3:
-            own_hooks()
+        saves_modules = bundle.lora and (bundle.plan["method"]["scores"] or bundle.lora["modules_to_save"])
+        if saves_modules and bundle.stack["zero3_hooks_shared"] and bundle.run["zero_stage"] == 3:
+            hooks_on_wrapper()
 
 
 def no_shared_memory_op() -> None:
@@ -80,7 +80,7 @@ def keep_numbers_of_modules() -> None:
     DeepSpeedZeRoOffload._register_deepspeed_module = once
 
 
-def own_hooks() -> None:
+def hooks_on_wrapper() -> None:
     """Lets DeepSpeed 0.16 put hooks on peft's wrapper of the scores: the wrapper answers for the module inside it.
 
     DeepSpeed asks ``hasattr(module, "post_bwd_fn")``, is told of the inner module's, and counts on the wrong one
@@ -91,9 +91,9 @@ def own_hooks() -> None:
 
     passed_on = ModulesToSaveWrapper.__getattr__
 
-    def own(self: Any, name: str) -> Any:
+    def without_hooks(self: Any, name: str) -> Any:
         if name in ("pre_bwd_fn", "post_bwd_fn", "ds_grads_remaining"):
             raise AttributeError(name)
         return passed_on(self, name)
 
-    ModulesToSaveWrapper.__getattr__ = own
+    ModulesToSaveWrapper.__getattr__ = without_hooks

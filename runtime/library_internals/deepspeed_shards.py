@@ -27,14 +27,14 @@ class DeepSpeedShards(Feature):
         """Before the engine is made that will load the checkpoint."""
         from deepspeed.runtime.engine import DeepSpeedEngine
 
-        own = DeepSpeedEngine.load_checkpoint
+        original = DeepSpeedEngine.load_checkpoint
 
-        def load_checkpoint(engine: Any, load_dir: str, *given: Any, **named: Any) -> Any:
+        def load_checkpoint(engine: Any, load_dir: str, *args: Any, **kwargs: Any) -> Any:
             with open(os.path.join(load_dir, "latest"), encoding="utf-8") as handle:
                 place = os.path.join(load_dir, handle.read().strip())
             found = {int(match[1]): match[0] for match in map(SHARD.match, os.listdir(place)) if match}
             if len(found) == bundle.run["world_size"]:
-                return own(engine, load_dir, *given, **named)
+                return original(engine, load_dir, *args, **kwargs)
             model = min(name for name in os.listdir(place) if name.endswith("_model_states.pt"))
             load(engine, *(_read(place, name) for name in (model, *(found[rank] for rank in sorted(found)))))
             return place, {}
@@ -44,18 +44,18 @@ class DeepSpeedShards(Feature):
 
 def load(engine: Any, model: Any, *files: Any) -> None:
     """What DeepSpeed's own method does (runtime/engine.py), with a shard that is cut out of those of the checkpoint."""
-    optimizer, whole = engine.optimizer, engine.zero_optimization_stage() < 3
-    weights, states, flat = UP_TO_TWO if whole else THREE
+    optimizer, flat_groups = engine.optimizer, engine.zero_optimization_stage() < 3
+    weights, states, flat = UP_TO_TWO if flat_groups else THREE
     empty, shards, rank = getattr(optimizer, flat), [one[STATES] for one in files], engine.global_rank
-    there: dict[str, list[Part]] = {}
-    for name, part in _layout(whole, model["param_shapes"], shards[0][weights], len(shards)):
-        there.setdefault(name, []).append(part)
-    here = list(_layout(whole, engine._get_zero_param_shapes(), empty, engine.dp_world_size))
+    old_parts: dict[str, list[Part]] = {}
+    for name, part in _layout(flat_groups, model["param_shapes"], shards[0][weights], len(shards)):
+        old_parts.setdefault(name, []).append(part)
+    new_parts = list(_layout(flat_groups, engine._get_zero_param_shapes(), empty, engine.dp_world_size))
 
     def cut(old: list[Any]) -> list[Any]:
         new = [old[0][0].new_zeros(one.numel()) for one in empty]
-        for name, (owner, group, start, first, size) in here:
-            for source, its, begin, low, count in there[name] if owner == rank else ():
+        for name, (owner, group, start, first, size) in new_parts:
+            for source, its, begin, low, count in old_parts[name] if owner == rank else ():
                 at, end = max(first, low), min(first + size, low + count)
                 if at < end:
                     taken = old[source][its].flatten()[begin + at - low :]
@@ -72,7 +72,7 @@ def load(engine: Any, model: Any, *files: Any) -> None:
         {**kind, "params": [group for group in range(len(empty)) if owners[group] == number]}
         for number, kind in enumerate(shards[0][states]["param_groups"])
     ]
-    known = {"state": {group: one for group, one in enumerate(made) if one}, "param_groups": kinds}
+    merged = {"state": {group: one for group, one in enumerate(made) if one}, "param_groups": kinds}
     if hasattr(optimizer, "checkpoint_event_prologue"):
         optimizer.checkpoint_event_prologue()
     # What is frozen is as the run loaded it; under ZeRO-3 the checkpoint has one process's part of it here.
@@ -81,13 +81,13 @@ def load(engine: Any, model: Any, *files: Any) -> None:
         engine.lr_scheduler.load_state_dict(model["lr_scheduler"])
     for name in ("global_steps", "global_samples", "skipped_steps"):
         setattr(engine, name, model[name])
-    mine = {**shards[0], weights: cut([one[weights] for one in shards]), states: known}
+    mine = {**shards[0], weights: cut([one[weights] for one in shards]), states: merged}
     optimizer.load_state_dict({rank: mine}, load_optimizer_states=True, load_from_fp32_weights=True)
     if hasattr(optimizer, "checkpoint_event_epilogue"):
         optimizer.checkpoint_event_epilogue()
 
 
-def _layout(whole: bool, groups: Any, flats: Any, world: int) -> Iterator[tuple[str, Part]]:
+def _layout(flat_groups: bool, groups: Any, flats: Any, world: int) -> Iterator[tuple[str, Part]]:
     """Where each weight's numbers stand. Up to ZeRO-2 the weights of a group stand in a row, which is cut into shards
     as long as `flats`; under ZeRO-3 a process has an equal part of each weight."""
     for group, shapes in enumerate(groups):
@@ -97,11 +97,11 @@ def _layout(whole: bool, groups: Any, flats: Any, world: int) -> Iterator[tuple[
             share = -(-count // world)
             for rank in range(world):
                 low, high = max(start, rank * shard), min(start + count, (rank + 1) * shard)
-                if whole and low < high:
+                if flat_groups and low < high:
                     yield name, (rank, group, low - rank * shard, low - start, high - low)
-                elif not whole:
+                elif not flat_groups:
                     yield name, (rank, group, start, rank * share, share)
-            start += count if whole else share
+            start += count if flat_groups else share
 
 
 def _read(place: str, name: str) -> Any:

@@ -28,9 +28,9 @@ def load_at(commits: Mapping[str, str]) -> None:
 
     load = kernels.get_kernel
 
-    def get_kernel(repo_id: str, *given: Any, **options: Any) -> Any:
+    def get_kernel(repo_id: str, *args: Any, **options: Any) -> Any:
         if repo_id not in commits:
-            return load(repo_id, *given, **options)
+            return load(repo_id, *args, **options)
         options.pop("version", None)
         return load(repo_id, **{**options, "revision": commits[repo_id]})
 

@@ -11,10 +11,10 @@ def model(quantized: Any, **arguments: Any) -> Any:
     from lm_eval.models.huggingface import HFLM
 
     class Model(HFLM):  # type: ignore[misc]
-        def _create_model(self, *positional: Any, **named: Any) -> None:
+        def _create_model(self, *positional: Any, **kwargs: Any) -> None:
             if quantized is not None:
-                named["quantization_config"] = quantized
-            super()._create_model(*positional, **named)
+                kwargs["quantization_config"] = quantized
+            super()._create_model(*positional, **kwargs)
 
     return Model(**arguments)
 

@@ -14,12 +14,12 @@ class RandomStatesTrainer:
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """A process that no file of random states is of, as the run began with others, has one of theirs."""
-        alone, rank = self.args.world_size == 1, self.args.process_index
-        name = "rng_state.pth" if alone else f"rng_state_{rank}.pth"
-        there = sorted(glob(os.path.join(glob_escape(checkpoint), "rng_state*.pth"))) if checkpoint else []
-        if not there or os.path.join(str(checkpoint), name) in there:
+        single, rank = self.args.world_size == 1, self.args.process_index
+        name = "rng_state.pth" if single else f"rng_state_{rank}.pth"
+        files = sorted(glob(os.path.join(glob_escape(checkpoint), "rng_state*.pth"))) if checkpoint else []
+        if not files or os.path.join(str(checkpoint), name) in files:
             super()._load_rng_state(checkpoint)  # type: ignore[misc]
             return
-        with TemporaryDirectory() as aside:
-            os.symlink(os.path.abspath(there[rank % len(there)]), os.path.join(aside, name))
-            super()._load_rng_state(aside)  # type: ignore[misc]
+        with TemporaryDirectory() as folder:
+            os.symlink(os.path.abspath(files[rank % len(files)]), os.path.join(folder, name))
+            super()._load_rng_state(folder)  # type: ignore[misc]

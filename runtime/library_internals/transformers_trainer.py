@@ -19,9 +19,9 @@ class TrainerHooks:
     save_checkpoint: Callable[..., None]
     """Around each checkpoint; its argument writes it as transformers does."""
 
-    def _maybe_log_save_evaluate(self, *given: Any, **named: Any) -> None:
+    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         follow = super()._maybe_log_save_evaluate  # type: ignore[misc]
-        self.log_save_evaluate(lambda: follow(*given, **named))
+        self.log_save_evaluate(lambda: follow(*args, **kwargs))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         write = super()._save_checkpoint  # type: ignore[misc]

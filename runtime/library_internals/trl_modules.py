@@ -8,11 +8,11 @@ from typing import Any
 @contextmanager
 def replaced(module: Any, stand_ins: Mapping[str, Any]) -> Iterator[None]:
     """While it lasts, the names that the module has are the stand-ins."""
-    kept = {name: getattr(module, name) for name in stand_ins if hasattr(module, name)}
-    for name in kept:
+    originals = {name: getattr(module, name) for name in stand_ins if hasattr(module, name)}
+    for name in originals:
         setattr(module, name, stand_ins[name])
     try:
         yield
     finally:
-        for name, value in kept.items():
+        for name, value in originals.items():
             setattr(module, name, value)

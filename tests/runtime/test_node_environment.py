@@ -24,11 +24,11 @@ VARIABLES = {"NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"
 
 
 def test_the_seat_is_read_from_the_environment() -> None:
-    assert node_protocol.seat(2, VARIABLES) == Seat(1, 2, "10.0.0.1", 29500, 300)
-    assert node_protocol.seat(2, {**VARIABLES, "XPC_NODE_WAIT": "20"}) == Seat(1, 2, "10.0.0.1", 29500, 20)
-    assert node_protocol.seat(1, VARIABLES) is None
-    assert node_protocol.seat(2, {}) is None
-    assert node_protocol.seat(2, {**VARIABLES, "WORLD_SIZE": "2"}) is None
+    assert node_protocol.read_seat(2, VARIABLES) == Seat(1, 2, "10.0.0.1", 29500, 300)
+    assert node_protocol.read_seat(2, {**VARIABLES, "XPC_NODE_WAIT": "20"}) == Seat(1, 2, "10.0.0.1", 29500, 20)
+    assert node_protocol.read_seat(1, VARIABLES) is None
+    assert node_protocol.read_seat(2, {}) is None
+    assert node_protocol.read_seat(2, {**VARIABLES, "WORLD_SIZE": "2"}) is None
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_seat_is_read_from_the_environment() -> None:
 )
 def test_a_seat_that_cannot_be(changes: dict[str, str], words: str) -> None:
     with pytest.raises(RunError, match=words.replace("(", "\\(")):
-        node_protocol.seat(2, {**VARIABLES, **changes})
+        node_protocol.read_seat(2, {**VARIABLES, **changes})
 
 
 def test_gloo_is_given_the_interface_that_the_others_reach(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,20 +246,20 @@ def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: 
 @pytest.mark.parametrize("kept", [0, 1, 4096, -1])
 def test_a_marker_that_a_kill_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
     """A settings line is several pages long, and a kill ends a write between two of them."""
-    monkeypatch.setattr(output_folder, "PATIENCE", 0)
+    monkeypatch.setattr(output_folder, "LOCK_SECONDS", 0)
     out = tmp_path / "out"
     bundle = made(tmp_path, output_dir=str(out), optim_args="n" * 5000)
-    output_folder.take(bundle)
-    assert output_folder._held is not None
-    output_folder._held.close()
+    output_folder.lock(bundle)
+    assert output_folder._locked is not None
+    output_folder._locked.close()
     marker = out / output_folder.MARKER
     whole = marker.read_bytes()
     assert whole.endswith(b"\n")
     assert len(whole) > 4097
     marker.write_bytes(whole[:kept])
     assert output_folder.begin(bundle) == (None, [])
-    output_folder.take(bundle)
-    output_folder._held.close()
+    output_folder.lock(bundle)
+    output_folder._locked.close()
     assert marker.read_bytes() == whole
     marker.write_bytes(whole[:kept])
     (out / "thesis.txt").write_text("")  # of this folder nobody can say that it is a run's
@@ -274,10 +274,10 @@ def test_a_marker_is_written_whole_where_the_system_takes_it_in_parts(
     bundle = made(tmp_path, output_dir=str(out))
     write = os.write
     monkeypatch.setattr(os, "write", lambda handle, data: write(handle, bytes(data)[:100]))
-    output_folder.take(bundle)
-    assert output_folder._held is not None
-    output_folder._held.close()
-    assert output_folder.other(bundle) == ""
+    output_folder.lock(bundle)
+    assert output_folder._locked is not None
+    output_folder._locked.close()
+    assert output_folder.difference(bundle) == ""
 
 
 def test_a_marker_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_marker_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     bundle = made(tmp_path, output_dir=str(out))
     output_folder.begin(bundle)
     with pytest.raises(RunError, match=r"cannot write to .*: Is a directory"):
-        output_folder.take(bundle)
+        output_folder.lock(bundle)
 
 
 def test_a_world_size_that_is_no_number_is_one_sentence() -> None:
@@ -295,7 +295,7 @@ def test_a_world_size_that_is_no_number_is_one_sentence() -> None:
 
 
 def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_folder, "PATIENCE", 0)  # a killed run may hold it a moment longer
+    monkeypatch.setattr(output_folder, "LOCK_SECONDS", 0)  # a killed run may hold it a moment longer
     out = tmp_path / "out"
     bundle = made(tmp_path, output_dir=str(out), per_device_eval_batch_size=4)
     other = made(tmp_path, "other", output_dir=str(out), per_device_eval_batch_size=4, seed=7)
@@ -305,11 +305,11 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     with pytest.raises(RunError, match="holds no run of a bundle"):
         output_folder.begin(bundle)
     os.remove(out / "thesis.txt")
-    output_folder.take(bundle)
+    output_folder.lock(bundle)
     with pytest.raises(RunError, match="is training into"):
         output_folder.begin(bundle)
-    assert output_folder._held is not None
-    output_folder._held.close()  # as the end of its process does
+    assert output_folder._locked is not None
+    output_folder._locked.close()  # as the end of its process does
     assert output_folder.begin(bundle) == (None, ["no complete checkpoint to go on from: starting anew"])
     # One that was refused before its first step has left nothing, and a mended spec may take its place.
     assert output_folder.begin(other) == (None, ["no complete checkpoint to go on from: starting anew"])

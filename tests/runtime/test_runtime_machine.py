@@ -152,28 +152,28 @@ def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("DS_SKIP_CUDA_CHECK", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
     monkeypatch.setattr(deepspeed.sys, "executable", str(tmp_path / "env" / "python"))
-    assert deepspeed.lacking(cuda=False) == [
+    assert deepspeed.missing(cuda=False) == [
         "ninja is not on PATH (pip install ninja)",
         "there is no C++ compiler (c++ is not on PATH)",
     ]
     program(tmp_path / "env", "ninja")  # an environment that was not activated
-    assert deepspeed.lacking(cuda=False)[0] == f"ninja is not on PATH (put {tmp_path / 'env'} on PATH)"
+    assert deepspeed.missing(cuda=False)[0] == f"ninja is not on PATH (put {tmp_path / 'env'} on PATH)"
     monkeypatch.setenv("PATH", f"{tmp_path / 'env'}:{tmp_path / 'bin'}:/bin:/usr/bin")
     program(tmp_path / "bin", "c++")
-    assert deepspeed.lacking(cuda=False) == []
+    assert deepspeed.missing(cuda=False) == []
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert deepspeed.lacking(cuda=False) == ["there is no C++ compiler (no-such-compiler is not on PATH)"]
+    assert deepspeed.missing(cuda=False) == ["there is no C++ compiler (no-such-compiler is not on PATH)"]
     monkeypatch.delenv("CXX")
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", None)
-    assert "there is no CUDA toolkit" in deepspeed.lacking(cuda=True)[0]
+    assert "there is no CUDA toolkit" in deepspeed.missing(cuda=True)[0]
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(tmp_path / "cuda"))
-    assert "nvcc" in deepspeed.lacking(cuda=True)[0]
+    assert "nvcc" in deepspeed.missing(cuda=True)[0]
     program(tmp_path / "cuda" / "bin", "nvcc", "echo 'Cuda compilation tools, release 11.8, V11.8.89'")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    (told,) = deepspeed.lacking(cuda=True)
+    (told,) = deepspeed.missing(cuda=True)
     assert "Installed CUDA version 11.8 does not match the version torch was compiled with 13.0" in told
     monkeypatch.setattr(torch.version, "cuda", "11.7")
-    assert deepspeed.lacking(cuda=True) == []
+    assert deepspeed.missing(cuda=True) == []
 
 
 def tries_gpus(bundle: Bundle) -> bool:
@@ -188,14 +188,14 @@ def test_the_gpus_of_one_node_are_tried(
     facts["run"].update(device="cuda", processes_per_node=8)
     bundle = bundle_of("/b", facts)
     assert tries_gpus(bundle)
-    monkeypatch.setattr(all_reduce, "within", lambda count: 212.0)
+    monkeypatch.setattr(all_reduce, "measure_node", lambda count: 212.0)
     assert all_reduce.AllReduce().check_gpu_links(bundle) == []
     assert capsys.readouterr().out == "[run] all-reduce over the 8 GPUs of this node: nccl 2.1e+02 GB/s\n"
 
     def fails(count: int) -> float:
         raise RuntimeError("invalid usage\nof something")
 
-    monkeypatch.setattr(all_reduce, "within", fails)
+    monkeypatch.setattr(all_reduce, "measure_node", fails)
     assert all_reduce.AllReduce().check_gpu_links(bundle) == []
     assert "warning: not possible (invalid usage)" in capsys.readouterr().out
 
@@ -214,11 +214,11 @@ def test_gpus_that_hang_end_the_process(
 
     monkeypatch.setattr(all_reduce.os, "_exit", leave)
     monkeypatch.setattr(all_reduce, "PATIENCE", 0.01)
-    monkeypatch.setattr(all_reduce, "within", lambda count: float(left.wait(60)))
+    monkeypatch.setattr(all_reduce, "measure_node", lambda count: float(left.wait(60)))
     all_reduce.AllReduce().check_gpu_links(bundle_of("/b", facts))
     assert ended == [1]
     assert "error: NCCL hangs between the 8 GPUs of this node" in capsys.readouterr().err
     facts["run"].update(nodes=2)  # the other nodes are told by this one
     monkeypatch.setattr(node_all_reduce, "bounded", lambda work: {})
-    monkeypatch.setattr(node_all_reduce, "left_behind", True)
+    monkeypatch.setattr(node_all_reduce, "thread_hangs", True)
     assert "NCCL hangs between the 8 GPUs" in node_all_reduce.NodeAllReduce().check_gpu_links(bundle_of("/b", facts))[0]

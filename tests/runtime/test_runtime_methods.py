@@ -127,7 +127,7 @@ def said(*texts: str) -> list[list[dict[str, str]]]:
 
 
 def test_every_reward_of_the_language_is_there() -> None:
-    assert {*rewards.PLAIN, *rewards.MADE} == set(REWARDS)
+    assert {*rewards.PLAIN, *rewards.CONFIGURABLE} == set(REWARDS)
 
 
 def test_what_the_plain_rewards_count() -> None:
@@ -345,4 +345,4 @@ def test_the_host_of_the_server_is_the_launchs(
 
 def test_a_class_that_the_stack_lacks_is_one_sentence() -> None:
     with pytest.raises(RunError, match=r"this stack has no json\.NoConfig"):
-        arguments.named("json.NoConfig")
+        arguments.load_class("json.NoConfig")

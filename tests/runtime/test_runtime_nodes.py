@@ -60,7 +60,7 @@ def hold(seats: list[Seat], bundles: list[Bundle], found: list[list[str]]) -> li
 
     def one(index: int) -> None:
         try:
-            node_rendezvous.hold(bundles[index], seats[index], lambda: list(found[index]))
+            node_rendezvous.meet(bundles[index], seats[index], lambda: list(found[index]))
         except RunError as error:
             said[index] = str(error)
 
@@ -239,7 +239,7 @@ def test_a_clock_is_compared_within_the_round_trip() -> None:
     assert node_protocol.ask(node, {"ask": "clock"}) == {}
     assert node.found[0].startswith("it ended while it was asked about its clock")
     node.found.clear()
-    assert node_protocol.hear(node) == {}
+    assert node_protocol.receive(node) == {}
 
 
 def test_a_clock_that_is_off_is_a_warning(
@@ -299,7 +299,7 @@ def test_an_all_reduce_that_fails_stops_the_run(
     bundle: Bundle, port: int, monkeypatch: pytest.MonkeyPatch, out: dict[str, Any], words: str
 ) -> None:
     monkeypatch.setattr(node_all_reduce, "bounded", lambda work: dict(out))
-    monkeypatch.setattr(node_all_reduce, "left_behind", False)
+    monkeypatch.setattr(node_all_reduce, "thread_hangs", False)
     said = hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []])
     assert said[0].startswith(f"every node: {words}")
 
@@ -310,7 +310,7 @@ def test_a_slow_network_is_told_in_the_line() -> None:
 
 
 def test_work_that_hangs_or_fails_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_all_reduce, "left_behind", False)
+    monkeypatch.setattr(node_all_reduce, "thread_hangs", False)
     begun, gate = threading.Event(), threading.Event()
 
     class Thread(threading.Thread):
@@ -329,7 +329,7 @@ def test_work_that_hangs_or_fails_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     told = node_all_reduce.bounded(hangs, 0.1)
     gate.set()
     assert told == {"trying": "nccl", "error": "it did not end within 0 s"}
-    assert node_all_reduce.left_behind
+    assert node_all_reduce.thread_hangs
 
     def fails(out: dict[str, Any]) -> None:
         raise RuntimeError("first line\nsecond line")

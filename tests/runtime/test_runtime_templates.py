@@ -57,13 +57,13 @@ def test_marks_that_nobody_can_put_in():
 
 def test_prompts_and_answers_that_part():
     row = {"prompt": "two and two", "completion": " is four"}
-    assert not prompts._part_ways(row, Words())
-    assert prompts._part_ways(row, Words(merges=True))
+    assert not prompts._boundary_moves(row, Words())
+    assert prompts._boundary_moves(row, Words(merges=True))
     answer = {"role": "assistant", "content": "four"}
     turns = {"prompt": [{"content": "two and two"}], "chosen": [answer]}
-    assert not prompts._part_ways(turns, Words())
-    assert prompts._part_ways({**turns, "chosen": [{**answer, "role": "tool"}]}, Words())  # not what was prompted
-    assert not prompts._part_ways({"messages": []}, Words())
+    assert not prompts._boundary_moves(turns, Words())
+    assert prompts._boundary_moves({**turns, "chosen": [{**answer, "role": "tool"}]}, Words())  # not what was prompted
+    assert not prompts._boundary_moves({"messages": []}, Words())
 
 
 def test_a_split_that_a_folder_does_not_have(tmp_path: Path):

@@ -27,16 +27,16 @@ class AllReduce(Feature):
         watch.daemon = True
         watch.start()
         try:
-            told = speed("nccl", within(count), SLOW)
+            result = speed("nccl", measure_node(count), SLOW)
         except Exception as error:  # torch raises RuntimeError, DistError and what NCCL says
-            told = f"warning: not possible ({first_line(error)})"
+            result = f"warning: not possible ({first_line(error)})"
         finally:
             watch.cancel()
-        say(f"all-reduce over the {count} GPUs of this node: {told}")
+        say(f"all-reduce over the {count} GPUs of this node: {result}")
         return []
 
 
-def within(count: int) -> float:
+def measure_node(count: int) -> float:
     """GB/s of an all-reduce over the first GPUs of this node, from this one process."""
     import torch
     from torch.cuda import nccl

@@ -75,7 +75,7 @@ class DeepSpeed(Feature):
         operator = bundle.run["deepspeed_extension"]
         if operator is None or operator in _prebuilt():
             return []
-        return [f"DeepSpeed compiles its {operator} when this run starts, and {one}" for one in lacking(cuda=True)]
+        return [f"DeepSpeed compiles its {operator} when this run starts, and {one}" for one in missing(cuda=True)]
 
 
 def _prebuilt() -> set[str]:
@@ -87,15 +87,15 @@ def _prebuilt() -> set[str]:
     place = os.path.join(folder, "git_version_info_installed.py")
     if not os.path.isfile(place):
         return set()
-    return {name for name, there in (run_path(place).get("installed_ops") or {}).items() if there}
+    return {name for name, built in (run_path(place).get("installed_ops") or {}).items() if built}
 
 
-def lacking(cuda: bool) -> list[str]:
+def missing(cuda: bool) -> list[str]:
     """What torch needs to compile an extension, and does not find: ninja, a C++ compiler, with `cuda` its toolkit."""
     found = []
     if shutil.which("ninja") is None:
-        beside = os.path.join(os.path.dirname(sys.executable), "ninja")
-        where = f"put {os.path.dirname(beside)} on PATH" if os.path.exists(beside) else "pip install ninja"
+        candidate = os.path.join(os.path.dirname(sys.executable), "ninja")
+        where = f"put {os.path.dirname(candidate)} on PATH" if os.path.exists(candidate) else "pip install ninja"
         found.append(f"ninja is not on PATH ({where})")
     compiler = os.environ.get("CXX") or "c++"
     if shutil.which(compiler) is None:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from ...core.errors import RunError, first_line, say
 from ...core.feature import Bundle, Feature
-from .all_reduce import ROUNDS, SIZE, SLOW, hangs, leave, speed, within
+from .all_reduce import ROUNDS, SIZE, SLOW, hangs, leave, measure_node, speed
 
 PATIENCE = 45.0
 """Seconds for the group and its all-reduce; a healthy one takes less than ten."""
@@ -19,7 +19,7 @@ LEAST = {"gloo": 0.1, "nccl": SLOW}
 """GB/s below which a line says so: less than 1 Gbit/s of Ethernet is slow on the CPU."""
 
 
-left_behind = False
+thread_hangs = False
 """Whether a thread of this process hangs in C++: it then cannot end in order, and has to leave by `os._exit`."""
 
 
@@ -28,7 +28,7 @@ def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 
 
     A thread that never ends (NCCL waits in C++ for what does not come) is left behind.
     """
-    global left_behind
+    global thread_hangs
     out: dict[str, Any] = {}
 
     def run() -> None:
@@ -42,7 +42,7 @@ def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 
     thread.join(seconds)
     if not thread.is_alive():
         return out
-    left_behind = True
+    thread_hangs = True
     return {**out, "error": f"it did not end within {seconds:.0f} s"}
 
 
@@ -59,11 +59,11 @@ class NodeAllReduce(Feature):
         count = bundle.run["processes_per_node"]
         if count < 2:
             return []
-        out = bounded(lambda out: out.update(nccl=within(count)))
-        if left_behind:
+        out = bounded(lambda out: out.update(nccl=measure_node(count)))
+        if thread_hangs:
             return [hangs(count)]
-        told = f"warning: not possible ({out['error']})" if "error" in out else speeds(out)
-        say(f"all-reduce over the {count} GPUs of this node: {told}")
+        result = f"warning: not possible ({out['error']})" if "error" in out else speeds(out)
+        say(f"all-reduce over the {count} GPUs of this node: {result}")
         return []
 
     def preflight_failed(self, bundle: Bundle, error: RunError) -> None:
@@ -73,7 +73,7 @@ class NodeAllReduce(Feature):
 
 def end(error: RunError) -> NoReturn:
     """Raises the error. A process with a thread that hangs in C++ reports it and leaves at once."""
-    if left_behind:
+    if thread_hangs:
         leave(error)
     raise error
 

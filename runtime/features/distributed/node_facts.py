@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ...core import bundle_integrity, machine
-from ...core.bundle import DECISIVE, stated
+from ...core.bundle import DECISIVE, manifest_digests
 from ...core.feature import Bundle
 
-NAMED = 3
+SHOWN = 3
 """Files that a finding names; more are counted."""
 
 
@@ -33,13 +33,13 @@ def contents(bundle: Bundle) -> dict[str, str]:
 
     Data that the bundle holds counts with the digest that bundle.toml states: its reader compares that one.
     """
-    wanted = stated(bundle.folder)
-    names = {*wanted, *DECISIVE, "requirements.txt", "bundle.toml"}
+    digests = manifest_digests(bundle.folder)
+    names = {*digests, *DECISIVE, "requirements.txt", "bundle.toml"}
     trainer = str(Path(os.path.abspath(__file__)).parents[2])
     found = {}
     for name in sorted(names):
         if name.startswith(bundle_integrity.CHECKED_LATER):
-            found[name] = wanted[name]
+            found[name] = digests[name]
         elif os.path.isfile(os.path.join(bundle.folder, name)):
             found[name] = bundle_integrity.digest(os.path.join(bundle.folder, name))
     for name in bundle_integrity.modules(trainer):
@@ -71,18 +71,18 @@ def total(files: Mapping[str, str]) -> str:
 
 def differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Sentences about the other node, for what is not as on node 0; the processes of one run agree in all of it."""
-    said = []
+    problems = []
     mine, theirs = dict(first["files"]), dict(other["files"])
-    differing = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))
-    if differing:
-        named = ", ".join(differing[:NAMED]) + (f" and {len(differing) - NAMED} more" if len(differing) > NAMED else "")
-        what = "the files" if len(differing) > 1 else "the file"
-        said.append(f"its bundle is {total(theirs)}, and node 0 has {total(mine)}: {what} {named} {_verb(differing)}")
+    names = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))
+    if names:
+        listed = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        what = "the files" if len(names) > 1 else "the file"
+        problems.append(f"its bundle is {total(theirs)}, and node 0 has {total(mine)}: {what} {listed} {_verb(names)}")
     for name, version in sorted(first["versions"].items()):
         found = other["versions"].get(name, "none")
         if found != version:
-            said.append(f"{name} is {found}, and {version} on node 0")
-    return said
+            problems.append(f"{name} is {found}, and {version} on node 0")
+    return problems
 
 
 def _verb(names: list[str]) -> str:

@@ -42,12 +42,12 @@ def own_address(toward: str, port: int) -> str | None:
             found = str(probe.getsockname()[0])
         if not _loops(found):
             return found
-    return next((one for name, held in _interfaces().items() if not name.startswith(VIRTUAL) for one in held), None)
+    return next((one for name, ips in _interfaces().items() if not name.startswith(VIRTUAL) for one in ips), None)
 
 
 def interface(address: str) -> str | None:
     """The name of the interface that holds an address of this machine."""
-    return next((name for name, held in _interfaces().items() if address in held), None)
+    return next((name for name, ips in _interfaces().items() if address in ips), None)
 
 
 class NodeNetwork(Feature):
@@ -160,11 +160,11 @@ def _interfaces() -> dict[str, list[str]]:
         import psutil
     except ImportError:
         return {}
-    held: dict[str, list[str]] = {}
+    ips: dict[str, list[str]] = {}
     for name, addresses in psutil.net_if_addrs().items():
         for one in addresses:
             if one.family in (socket.AF_INET, socket.AF_INET6):
                 address = one.address.split("%")[0]
                 if not _loops(address) and not address.startswith("fe80:"):
-                    held.setdefault(name, []).append(address)
-    return held
+                    ips.setdefault(name, []).append(address)
+    return ips

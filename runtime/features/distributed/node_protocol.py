@@ -38,7 +38,7 @@ class Seat:
     wait: int
 
 
-def seat(nodes: int, environ: Mapping[str, str]) -> Seat | None:
+def read_seat(nodes: int, environ: Mapping[str, str]) -> Seat | None:
     """The place that launch.sh was given; None for one node, and for a process that a launcher has started already.
 
     Raises RunError for a number that is none, or a port that cannot be.
@@ -108,15 +108,15 @@ class Node:
 # node 0
 
 
-def gather(listener: socket.socket, here: Seat, mine: Node) -> tuple[list[Node], list[str]]:
+def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node], list[str]]:
     """All nodes that came, in order, and what is wrong with the set of them.
 
     Ends when all are there, at the end of the wait, or at once when one came that cannot belong to the run.
     """
-    until = time.monotonic() + here.wait
+    until = time.monotonic() + seat.wait
     came = {0: mine}
-    said: list[str] = []
-    while len(came) < here.nodes and not said:
+    problems: list[str] = []
+    while len(came) < seat.nodes and not problems:
         left = until - time.monotonic()
         if left <= 0:
             break
@@ -139,19 +139,19 @@ def gather(listener: socket.socket, here: Seat, mine: Node) -> tuple[list[Node],
             line.close()
             continue
         if one.rank in came:
-            said.append(f"{came[one.rank].facts['host']} and {host} both have NODE_RANK {one.rank}")
-        elif not 0 <= one.rank < here.nodes:
-            said.append(f"{host} has NODE_RANK {one.rank}, and this run has the nodes 0 to {here.nodes - 1}")
-        if said:
+            problems.append(f"{came[one.rank].facts['host']} and {host} both have NODE_RANK {one.rank}")
+        elif not 0 <= one.rank < seat.nodes:
+            problems.append(f"{host} has NODE_RANK {one.rank}, and this run has the nodes 0 to {seat.nodes - 1}")
+        if problems:
             dismiss([*came.values(), one])
         came.setdefault(one.rank, one)
-    missing = [rank for rank in range(here.nodes) if rank not in came]
-    if missing and not said:
-        text = f"{_ranks(missing)} did not come within {here.wait} s"
-        if not node_network.is_own(here.address):
-            text += f"; MASTER_ADDR is {here.address}, which is no address of this node"
-        said.append(text)
-    return [came[rank] for rank in sorted(came)], said
+    missing = [rank for rank in range(seat.nodes) if rank not in came]
+    if missing and not problems:
+        text = f"{_ranks(missing)} did not come within {seat.wait} s"
+        if not node_network.is_own(seat.address):
+            text += f"; MASTER_ADDR is {seat.address}, which is no address of this node"
+        problems.append(text)
+    return [came[rank] for rank in sorted(came)], problems
 
 
 def _ranks(missing: list[int]) -> str:
@@ -183,7 +183,7 @@ def send(others: list[Node], question: Mapping[str, Any]) -> None:
                 continue  # `hear` finds the connection ended
 
 
-def hear(one: Node) -> dict[str, Any]:
+def receive(one: Node) -> dict[str, Any]:
     """The answer to what `send` asked; empty, with a finding, when there is none."""
     if one.line is None:
         return {}
@@ -227,16 +227,16 @@ def dismiss(nodes: list[Node], passed: bool = False) -> None:
 # the other nodes
 
 
-def visit(here: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]) -> bool:
+def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]) -> bool:
     """Comes to node 0, answers what is asked, and returns whether the run may start.
 
     Raises RunError when node 0 cannot be reached, or goes away.
     """
-    until = time.monotonic() + here.wait
+    until = time.monotonic() + seat.wait
     try:
-        line = Line(node_network.reach(here.address, here.port, until))
+        line = Line(node_network.reach(seat.address, seat.port, until))
     except RunError as error:
-        raise RunError(f"{mine.name} did not reach node 0 within {here.wait} s: {error}") from error
+        raise RunError(f"{mine.name} did not reach node 0 within {seat.wait} s: {error}") from error
     try:
         line.send({GREETING: 1, "rank": mine.rank, "facts": mine.facts, "found": mine.found})
         try:
@@ -249,21 +249,21 @@ def visit(here: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
                 return bool(question["passed"])
             line.send({GREETING: 1, **answers[str(question.get("ask"))](question)})
     except TimeoutError as error:
-        raise RunError(f"node 0 came, and said nothing for {here.wait + ANSWER:.0f} s") from error
+        raise RunError(f"node 0 came, and said nothing for {seat.wait + ANSWER:.0f} s") from error
     except ConnectionAbortedError as error:
-        raise RunError(f"what listens on {here.address}:{here.port} is not node 0 of this run: {error}") from error
+        raise RunError(f"what listens on {seat.address}:{seat.port} is not node 0 of this run: {error}") from error
     except OSError as error:
         raise RunError(f"node 0 went away while the nodes met ({error.strerror or error})") from error
     finally:
         line.close()
 
 
-def report_misplaced(here: Seat, mine: Node) -> None:
+def report_misplaced(seat: Seat, mine: Node) -> None:
     """Tells the node that listens at MASTER_ADDR that this one cannot belong to it, where there is one.
 
     Of a second node 0, and of a number beyond the last node's: node 0 would wait for the right one until the end.
     """
-    patience = Seat(here.rank, here.nodes, here.address, here.port, 5)
+    patience = Seat(seat.rank, seat.nodes, seat.address, seat.port, 5)
     try:
         visit(patience, mine, {})
     except (RunError, KeyError):

@@ -26,33 +26,33 @@ class NodeRendezvous(Feature):
 
     def check_nodes(self, bundle: Bundle, check: Callable[[int], list[str]]) -> bool:
         """Lets this node meet the others, where launch.sh gave it a place among them. Raises RunError on all alike."""
-        here = node_protocol.seat(bundle.run["nodes"], os.environ)
-        if here is not None:
-            hold(bundle, here, lambda: check(here.rank))
+        seat = node_protocol.read_seat(bundle.run["nodes"], os.environ)
+        if seat is not None:
+            meet(bundle, seat, lambda: check(seat.rank))
         elif "WORLD_SIZE" not in os.environ:
             say("only this node is looked at: NODE_RANK, MASTER_ADDR and MASTER_PORT name the others")
-        return here is not None
+        return seat is not None
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
         """Tells what it means that the launchers did not find each other; nothing of another error."""
-        told = rendezvous_failure(error)
-        return [] if told is None else [("", stop(RunError(told)))]
+        reason = rendezvous_failure(error)
+        return [] if reason is None else [("", stop(RunError(reason)))]
 
 
-def hold(bundle: Bundle, here: Seat, check: Callable[[], list[str]]) -> None:
+def meet(bundle: Bundle, seat: Seat, check: Callable[[], list[str]]) -> None:
     """Every node's own checks (`check`), then what only all of them can tell. Raises RunError on every node alike.
 
     The sentences stand in node 0's error; another node's says that it stops with the others, or what kept it away.
     """
-    mine = Node(here.rank, {**node_facts.local_facts(bundle), "token": secrets.token_hex(8)}, [])
-    if here.rank >= here.nodes:
-        node_protocol.report_misplaced(here, mine)
-        raise RunError(f"NODE_RANK is {here.rank}, and this run has the nodes 0 to {here.nodes - 1}")
-    if here.rank == 0:
-        _first(bundle, here, mine, check)
+    mine = Node(seat.rank, {**node_facts.local_facts(bundle), "token": secrets.token_hex(8)}, [])
+    if seat.rank >= seat.nodes:
+        node_protocol.report_misplaced(seat, mine)
+        raise RunError(f"NODE_RANK is {seat.rank}, and this run has the nodes 0 to {seat.nodes - 1}")
+    if seat.rank == 0:
+        _first(bundle, seat, mine, check)
     else:
         mute()
-        _other(bundle, here, mine, check)
+        _other(bundle, seat, mine, check)
 
 
 def mute() -> None:
@@ -68,36 +68,36 @@ def _local_findings(check: Callable[[], list[str]]) -> list[str]:
         return [f"its check broke ({type(error).__name__}: {error})"]
 
 
-def _first(bundle: Bundle, here: Seat, mine: Node, check: Callable[[], list[str]]) -> None:
-    listener = node_network.listen(here.port)
+def _first(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]]) -> None:
+    listener = node_network.listen(seat.port)
     gathered: list[tuple[list[Node], list[str]]] = []
-    thread = threading.Thread(target=lambda: gathered.append(node_protocol.gather(listener, here, mine)), daemon=True)
+    thread = threading.Thread(target=lambda: gathered.append(node_protocol.gather(listener, seat, mine)), daemon=True)
     thread.start()  # the others are greeted while this node looks at itself
-    if not node_network.is_own(here.address):
-        node_protocol.report_misplaced(here, mine)
+    if not node_network.is_own(seat.address):
+        node_protocol.report_misplaced(seat, mine)
     mine.found += _local_findings(check)
     thread.join()
-    came, said = gathered[0]
+    came, problems = gathered[0]
     others = came[1:]
     notes: list[str] = []
     for one in others:
         one.found += node_facts.differences(mine.facts, one.facts)
-    if not said:
-        _together(bundle, here, came, notes)
-    said += labelled(came, here.nodes)
-    node_protocol.dismiss(others, passed=not said)
+    if not problems:
+        _together(bundle, seat, came, notes)
+    problems += labelled(came, seat.nodes)
+    node_protocol.dismiss(others, passed=not problems)
     listener.close()
     for note in notes:
         say(note)
-    if said:
-        _end(findings(said))
+    if problems:
+        _end(findings(problems))
 
 
-def _other(bundle: Bundle, here: Seat, mine: Node, check: Callable[[], list[str]]) -> None:
+def _other(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]]) -> None:
     def group(question: Mapping[str, Any]) -> dict[str, Any]:
         def work(out: dict[str, Any]) -> None:
-            meeting = node_all_reduce.store(here.address, int(question["port"]))
-            node_all_reduce.reduce(bundle, here.rank, here.nodes, meeting, out)
+            meeting = node_all_reduce.store(seat.address, int(question["port"]))
+            node_all_reduce.reduce(bundle, seat.rank, seat.nodes, meeting, out)
 
         return node_all_reduce.bounded(work)
 
@@ -108,7 +108,7 @@ def _other(bundle: Bundle, here: Seat, mine: Node, check: Callable[[], list[str]
     }
     mine.found += _local_findings(check)
     try:
-        passed = node_protocol.visit(here, mine, answers)
+        passed = node_protocol.visit(seat, mine, answers)
     except RunError as error:
         _end(findings([str(error), *mine.found]))
     else:
@@ -122,7 +122,7 @@ def _end(error: RunError) -> NoReturn:
     node_all_reduce.end(error)
 
 
-def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) -> None:
+def _together(bundle: Bundle, seat: Seat, came: list[Node], notes: list[str]) -> None:
     """What all nodes find out together."""
     mine, others = came[0], came[1:]
     for one in others:
@@ -135,15 +135,15 @@ def _together(bundle: Bundle, here: Seat, came: list[Node], notes: list[str]) ->
         return
     meeting = node_all_reduce.store("127.0.0.1")
     node_protocol.send(others, {"ask": "group", "port": meeting.port})
-    out = node_all_reduce.bounded(lambda out: node_all_reduce.reduce(bundle, 0, here.nodes, meeting, out))
-    results = [out, *(node_protocol.hear(one) for one in others)]
+    out = node_all_reduce.bounded(lambda out: node_all_reduce.reduce(bundle, 0, seat.nodes, meeting, out))
+    results = [out, *(node_protocol.receive(one) for one in others)]
     for one, result in zip(came, results, strict=True):
         if "error" in result:
             backend = str(result.get("trying", "gloo"))
             hint = HINTS[backend].format(interface=os.environ.get("GLOO_SOCKET_IFNAME", "chosen by gloo"))
             one.found.append(f"{backend} does not connect the nodes ({result['error']}); {hint}")
     if not any(one.found for one in came):
-        notes.append(f"{here.nodes} nodes meet; all-reduce over them: {node_all_reduce.speeds(out)}")
+        notes.append(f"{seat.nodes} nodes meet; all-reduce over them: {node_all_reduce.speeds(out)}")
 
 
 def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]) -> None:
@@ -152,7 +152,7 @@ def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]
             mine.found.append(probe.error)
             return
         node_protocol.send(list(others), {"ask": "folder", "name": probe.name, "levels": probe.levels})
-        blind = [one for one in others if not node_protocol.hear(one).get("sees", True)]
+        blind = [one for one in others if not node_protocol.receive(one).get("sees", True)]
     reason = shared_folder.needed(bundle)
     for one in blind:
         text = f"{bundle.output_dir} of node 0, where this run writes"

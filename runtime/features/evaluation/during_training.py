@@ -43,28 +43,28 @@ class EvaluatingTrainer(FaultTolerant):
             eval_dataset = name if name in sets else next(iter(sets))
         return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
 
-    def prediction_step(self, *given: Any, **named: Any) -> Any:
+    def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
         """trl's; raises Interrupted on all processes when one was asked to stop. The evaluation is done at the next
         start, before the step that would have followed it."""
         import torch
 
-        if signals.Wish.training and self.state.global_step < self.state.max_steps:
-            wish = torch.tensor([int(signals.Wish.name is not None)], dtype=torch.int32, device=self.args.device)
+        if signals.StopRequest.training and self.state.global_step < self.state.max_steps:
+            wish = torch.tensor([int(signals.StopRequest.name is not None)], dtype=torch.int32, device=self.args.device)
             if self.largest(wish)[0]:
-                signals.agreed()
+                signals.ignore_end_signal()
                 raise Interrupted
-        return super().prediction_step(*given, **named)  # type: ignore[misc]
+        return super().prediction_step(*args, **kwargs)  # type: ignore[misc]
 
     def log_save_evaluate(self, follow: Callable[[], None]) -> None:
         """Where the evaluation is interrupted, the next start does it, and draws from the same random states."""
 
         def followed() -> None:
-            drawn = random_states() if self.control.should_evaluate else None
+            states = random_states() if self.control.should_evaluate else None
             try:
                 follow()
             except Interrupted:
-                assert drawn is not None
-                draw_again(*drawn)
+                assert states is not None
+                restore_random_states(*states)
                 self.stopping = True
                 self.control.should_evaluate, self.control.should_save = False, not self.early
                 follow()
@@ -74,11 +74,11 @@ class EvaluatingTrainer(FaultTolerant):
     def save_checkpoint(self, write: Callable[[], None]) -> None:
         """Says in the checkpoint which one is the best."""
 
-        def named() -> None:
+        def write_and_name_best() -> None:
             write()
             self.name_best(os.path.join(str(self.staging), f"checkpoint-{self.state.global_step}"))
 
-        super().save_checkpoint(named)
+        super().save_checkpoint(write_and_name_best)
 
     def catch_up(self) -> None:
         """Evaluates what the last start had no time for, as if it had."""
@@ -109,7 +109,7 @@ def random_states() -> tuple[Any, Any, Any, Any]:
     return random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
 
 
-def draw_again(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
+def restore_random_states(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
     """Goes back to what ``random_states`` gave."""
     import torch
 
@@ -149,12 +149,12 @@ def evaluated(path: str, step: int, sets: int = 1) -> bool:
     """Whether metrics.jsonl has an evaluation of this step, of all of its sets. One of a part of them is taken out: it
     is done again, whole."""
     try:
-        there = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
-        if there and len(there) < sets:
-            keep(path, [one for one in events(path) if one not in there])
+        evaluations = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
+        if evaluations and len(evaluations) < sets:
+            keep(path, [one for one in events(path) if one not in evaluations])
     except OSError:
         return False
-    return len(there) >= sets
+    return len(evaluations) >= sets
 
 
 class Evaluation(Feature):
@@ -205,5 +205,5 @@ def last(path: str) -> dict[str, Any] | None:
 
 def evaluation_summary(bundle: Bundle, facts: Mapping[str, Any]) -> str:
     """The line of the last evaluation for a reader, empty where there was none."""
-    held = [f"{name} {float(facts[key]):.4f}".strip() for key, name in losses_of(bundle).items() if key in facts]
-    return f"eval loss  {', '.join(held)}\n" if held else ""
+    losses = [f"{name} {float(facts[key]):.4f}".strip() for key, name in losses_of(bundle).items() if key in facts]
+    return f"eval loss  {', '.join(losses)}\n" if losses else ""

@@ -30,34 +30,34 @@ class Packages(Feature):
 
     def missing_packages(self, bundle: Bundle) -> list[str]:
         """Packages that this bundle uses and that are not installed; what its pins name is told by their check."""
-        wanted: list[tuple[str, tuple[str, ...], str]] = []
+        needed: list[tuple[str, tuple[str, ...], str]] = []
         arguments, lora = bundle.arguments, bundle.lora
         if lora is not None:
-            wanted.append(("peft", ("peft",), "adapters need it"))
+            needed.append(("peft", ("peft",), "adapters need it"))
             if lora["bits"] is not None:
-                wanted.append(("bitsandbytes", ("bitsandbytes",), f"a base of {lora['bits']} bits needs it"))
+                needed.append(("bitsandbytes", ("bitsandbytes",), f"a base of {lora['bits']} bits needs it"))
         optimizer = str(arguments.get("optim", ""))
         if any(part in optimizer for part in EIGHT_BIT) and not optimizer.startswith("adamw_torch"):  # torchao's are
-            wanted.append(("bitsandbytes", ("bitsandbytes",), f"the optimizer {optimizer} needs it"))
+            needed.append(("bitsandbytes", ("bitsandbytes",), f"the optimizer {optimizer} needs it"))
         attention = str(bundle.model["attn_implementation"])
         if attention in FLASH:
             package = "flash-attn-3" if attention.endswith("3") else "flash-attn"
-            wanted.append((package, FLASH[attention], f"the attention {attention} needs it"))
-        wanted += [(one, TRACKERS[one], "the run reports to it") for one in _reported_to(bundle) if one in TRACKERS]
+            needed.append((package, FLASH[attention], f"the attention {attention} needs it"))
+        needed += [(one, TRACKERS[one], "the run reports to it") for one in _reported_to(bundle) if one in TRACKERS]
         if arguments.get("use_vllm"):
-            wanted.append(("vllm", ("vllm",), "it generates the completions of this run"))
+            needed.append(("vllm", ("vllm",), "it generates the completions of this run"))
         rewards = [one["name"] for one in bundle.plan["method"]["rewards"] if one["file"] is None]
         checked = [name for name in rewards if name in MATH]
         if checked:
-            wanted.append(("math-verify", ("math_verify",), f"the reward {checked[0]!r} needs it"))
-        told: dict[str, str] = {}
+            needed.append(("math-verify", ("math_verify",), f"the reward {checked[0]!r} needs it"))
+        missing: dict[str, str] = {}
         if bundle.on_cpu and not bundle.stack["quantized_on_cpu"] and lora is not None and lora["bits"] is not None:
-            told["GPU"] = "a quantized base needs a GPU: this transformers loads none on a CPU"
-        for package, modules, reason in wanted:
+            missing["GPU"] = "a quantized base needs a GPU: this transformers loads none on a CPU"
+        for package, modules, reason in needed:
             if package not in bundle.pins and not any(find_spec(module) for module in modules):
                 listed = FLASH_FILE if package == "flash-attn" else package
-                told.setdefault(package, f"{package} is not installed, and {reason} (pip install {listed})")
-        return list(told.values())
+                missing.setdefault(package, f"{package} is not installed, and {reason} (pip install {listed})")
+        return list(missing.values())
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """The project of wandb, which knows the variable only: the argument `project` is trackio's."""
@@ -66,8 +66,8 @@ class Packages(Feature):
 
     def check_access(self, bundle: Bundle) -> list[str]:
         """wandb looks for its key once the model is loaded, and raises where nobody can type one (UsageError)."""
-        known = any(os.environ.get(name) for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
-        if "wandb" not in _reported_to(bundle) or known or not find_spec("wandb"):
+        has_key = any(os.environ.get(name) for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
+        if "wandb" not in _reported_to(bundle) or has_key or not find_spec("wandb"):
             return []
         if os.environ.get("WANDB_MODE", "online") != "online":
             return []
@@ -82,5 +82,5 @@ class Packages(Feature):
 
 
 def _reported_to(bundle: Bundle) -> list[str]:
-    told = bundle.arguments.get("report_to") or []
-    return [told] if isinstance(told, str) else list(told)
+    trackers = bundle.arguments.get("report_to") or []
+    return [trackers] if isinstance(trackers, str) else list(trackers)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from hashlib import sha256
 
-from ...core.bundle import stated
+from ...core.bundle import manifest_digests
 from ...core.errors import RunError
 from ...core.feature import Bundle
 
@@ -13,7 +13,7 @@ def changed(path: str) -> RunError:
     return RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
 
 
-def verified(bundle: Bundle, name: str, wanted: Mapping[str, str] | None = None) -> bytes:
+def verified(bundle: Bundle, name: str, digests: Mapping[str, str] | None = None) -> bytes:
     """The bytes of a file of the bundle that is rendered or executed. Raises RunError where it was changed.
 
     ``wanted`` is what ``stated`` gives, for somebody who has read it.
@@ -24,7 +24,7 @@ def verified(bundle: Bundle, name: str, wanted: Mapping[str, str] | None = None)
             data = handle.read()
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
-    expected = (stated(bundle.folder) if wanted is None else wanted).get(name)
+    expected = (manifest_digests(bundle.folder) if digests is None else digests).get(name)
     if expected is not None and "sha256:" + sha256(data).hexdigest() != expected:
         raise changed(path)
     return data

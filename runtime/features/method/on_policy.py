@@ -31,13 +31,13 @@ class Prompts:
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The tensors of a batch; ``OnPolicyTrainer`` adds completions that the rows do not have."""
-        asked = [self._prompt_tokens(row["prompt"]) for row in rows]
-        prompts, mask = self._padded(asked, self.tokenizer.pad_token_id, left=True)
+        prompt_ids = [self._prompt_tokens(row["prompt"]) for row in rows]
+        prompts, mask = self._padded(prompt_ids, self.tokenizer.pad_token_id, left=True)
         out = {"prompts": prompts, "prompt_attention_mask": mask}
         if self.completions:
-            answers = [self._answer(row, ids) for row, ids in zip(rows, asked, strict=True)]
-            ids, seen = self._padded(answers, self.tokenizer.pad_token_id, left=False)
-            out |= joined(prompts, mask, ids, seen)
+            answers = [self._answer(row, ids) for row, ids in zip(rows, prompt_ids, strict=True)]
+            ids, answer_mask = self._padded(answers, self.tokenizer.pad_token_id, left=False)
+            out |= joined(prompts, mask, ids, answer_mask)
         return out
 
     def _prompt_tokens(self, prompt: Any) -> list[int]:
@@ -49,13 +49,13 @@ class Prompts:
             ]
         )
 
-    def _answer(self, row: Mapping[str, Any], asked: list[int]) -> list[int]:
+    def _answer(self, row: Mapping[str, Any], prompt_ids: list[int]) -> list[int]:
         if isinstance(row["prompt"], str):
             ids = self.tokenizer(text=row["completion"], add_special_tokens=False)["input_ids"]
             return [*ids, self.tokenizer.eos_token_id]
         turns = [*row["prompt"], *row["completion"]]
-        whole = self.tokenizer.apply_chat_template(turns, tokenize=True, return_dict=True)["input_ids"]
-        return list(whole[len(asked) :])
+        all_ids = self.tokenizer.apply_chat_template(turns, tokenize=True, return_dict=True)["input_ids"]
+        return list(all_ids[len(prompt_ids) :])
 
     @staticmethod
     def _padded(rows: list[list[int]], pad: int, left: bool) -> tuple[Any, Any]:
@@ -71,14 +71,14 @@ class Prompts:
         return ids, mask
 
 
-def joined(prompts: Any, mask: Any, answers: Any, seen: Any) -> dict[str, Any]:
+def joined(prompts: Any, mask: Any, answers: Any, answer_mask: Any) -> dict[str, Any]:
     """What a step reads of prompts and answers, with the answers' own tokens as labels."""
     import torch
 
     return {
         "input_ids": torch.cat((prompts, answers), 1),
-        "attention_mask": torch.cat((mask, seen), 1),
-        "labels": torch.cat((torch.full_like(prompts, IGNORED), answers.masked_fill(seen == 0, IGNORED)), 1),
+        "attention_mask": torch.cat((mask, answer_mask), 1),
+        "labels": torch.cat((torch.full_like(prompts, IGNORED), answers.masked_fill(answer_mask == 0, IGNORED)), 1),
         "prompts": prompts,
         "prompt_attention_mask": mask,
     }
@@ -109,10 +109,10 @@ class OnPolicyTrainer:
         ends = self.generation_config.eos_token_id
         self.ends = ends if isinstance(ends, list) else [ends]
 
-    def generalized_jsd_loss(self, student_logits: Any, teacher_logits: Any, **named: Any) -> Any:
+    def generalized_jsd_loss(self, student_logits: Any, teacher_logits: Any, **kwargs: Any) -> Any:
         """trl's, added up: of logits in float32, at the temperature of the sampling."""
         return super().generalized_jsd_loss(  # type: ignore[misc]
-            student_logits.float(), teacher_logits.float(), **named, temperature=self.args.temperature, reduction="sum"
+            student_logits.float(), teacher_logits.float(), **kwargs, temperature=self.args.temperature, reduction="sum"
         )
 
     def compute_loss(
@@ -126,10 +126,10 @@ class OnPolicyTrainer:
             loss = loss * self.args.world_size / num_items_in_batch.clamp(min=1)
         return (loss, outputs) if return_outputs else loss
 
-    def get_batch_samples(self, *given: Any, **named: Any) -> Any:
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The micro-batches of a step, and that their tokens will be counted. Nothing is drawn here: a run that goes on
         gets back the random states of its checkpoint after this, before the first of them."""
-        batches, _ = super().get_batch_samples(*given, **named)  # type: ignore[misc]
+        batches, _ = super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
         self.waiting = list(batches)
         return batches, 0
 
@@ -142,9 +142,9 @@ class OnPolicyTrainer:
         inputs.update(self.written.pop(0))  # the very batch: transformers counts its operations afterwards
         return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
 
-    def prediction_step(self, model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
+    def prediction_step(self, model: Any, inputs: Any, *rest: Any, **kwargs: Any) -> Any:
         """trl's, of completions that the student has just written."""
-        return super().prediction_step(model, self._completed(inputs), *rest, **named)  # type: ignore[misc]
+        return super().prediction_step(model, self._completed(inputs), *rest, **kwargs)  # type: ignore[misc]
 
     def _completed(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
         """The batch with the student's own completions, or in a share of the batches with those of its rows."""

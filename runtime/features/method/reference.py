@@ -77,17 +77,17 @@ def _untrained(prepare: Callable[..., Any]) -> Callable[..., Any]:
 
     def prepared(model: Any, accelerator: Any) -> Any:
         plugin = accelerator.state.deepspeed_plugin
-        whole = plugin.deepspeed_config
+        full_config = plugin.deepspeed_config
         plugin.deepspeed_config = {
-            name: value for name, value in whole.items() if name not in ("optimizer", "scheduler")
+            name: value for name, value in full_config.items() if name not in ("optimizer", "scheduler")
         }
-        zero = whole["zero_optimization"]
+        zero = full_config["zero_optimization"]
         plugin.deepspeed_config["zero_optimization"] = {
             name: zero[name] for name in zero if name != "offload_optimizer"
         }
         try:
             return prepare(model, accelerator)
         finally:
-            plugin.deepspeed_config = whole
+            plugin.deepspeed_config = full_config
 
     return prepared

@@ -88,8 +88,8 @@ def accuracy_reward(completions: list[Any], solution: list[str], **given: Any) -
 
 def format_reward(completions: list[Any], **_: Any) -> list[float]:
     """1 for thoughts between think tags, then an answer between answer tags, and nothing else."""
-    wanted = re.compile(r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$", re.DOTALL | re.MULTILINE)
-    return [float(bool(wanted.match(text))) for text in texts(completions)]
+    expected = re.compile(r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$", re.DOTALL | re.MULTILINE)
+    return [float(bool(expected.match(text))) for text in texts(completions)]
 
 
 def tag_count_reward(completions: list[Any], **_: Any) -> list[float]:
@@ -176,8 +176,8 @@ def code_format(language: str = "python") -> Function:
     def code_format_reward(completions: list[Any], **columns: Any) -> list[float]:
         answers = texts(completions)
         out = []
-        for text, spoken in zip(answers, columns.get("language") or [language] * len(answers), strict=True):
-            pattern = rf"^<think>\n.*?\n</think>\n<answer>\n.*?```{re.escape(spoken)}.*?```.*?\n</answer>$"
+        for text, row_language in zip(answers, columns.get("language") or [language] * len(answers), strict=True):
+            pattern = rf"^<think>\n.*?\n</think>\n<answer>\n.*?```{re.escape(row_language)}.*?```.*?\n</answer>$"
             out.append(float(bool(re.match(pattern, text, re.DOTALL | re.MULTILINE))))
         return out
 
@@ -192,7 +192,7 @@ PLAIN: Mapping[str, Function] = {
     "reasoning_steps": reasoning_steps_reward,
     "tag_count": tag_count_reward,
 }
-MADE: Mapping[str, Callable[..., Function]] = {
+CONFIGURABLE: Mapping[str, Callable[..., Function]] = {
     "code_format": code_format,
     "cosine": cosine,
     "repetition_penalty": repetition_penalty,
@@ -232,10 +232,10 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
             f"the reward {name!r} runs generated programs in a sandbox, which a bundle does not bring; "
             'write a function that asks yours and name it as "file.py:function"'
         )
-    if name not in MADE and (name not in PLAIN or options):
-        known = ", ".join(sorted({*PLAIN, *MADE}))
-        said = "has no settings" if name in PLAIN else f"is not known; known are {known}"
-        raise RunError(f"the reward {name!r} {said}")
+    if name not in CONFIGURABLE and (name not in PLAIN or options):
+        known = ", ".join(sorted({*PLAIN, *CONFIGURABLE}))
+        reason = "has no settings" if name in PLAIN else f"is not known; known are {known}"
+        raise RunError(f"the reward {name!r} {reason}")
     if name in PLAIN:
         return PLAIN[name]
     if name == "soft_overlong_punishment" and "max_completion_len" not in options:
@@ -243,20 +243,20 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
         options["max_completion_len"] = int(bundle.arguments["max_completion_length"])
         options.setdefault("soft_punish_cache", max(1, options["max_completion_len"] // 4))
     try:
-        return MADE[name](**options)
+        return CONFIGURABLE[name](**options)
     except TypeError as error:
         raise RunError(f"the reward {name!r} does not take these settings: {error}") from error
 
 
 def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     """Executes exactly the bytes whose digest the bundle states, and takes the function out of them."""
-    path, wanted = bundle.inside(reward["file"]), reward["sha256"]
+    path, expected = bundle.inside(reward["file"]), reward["sha256"]
     try:
         with open(path, "rb") as handle:
             code = handle.read()
     except OSError as error:
         raise RunError(f"cannot read the reward functions in {path}: {error.strerror}") from error
-    if wanted is None or sha256(code).hexdigest() != wanted.removeprefix("sha256:"):
+    if expected is None or sha256(code).hexdigest() != expected.removeprefix("sha256:"):
         raise changed(path)
     module = _modules.get(path)
     if module is None:

@@ -35,11 +35,11 @@ def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
     """While it lasts, a vLLM inside of the run loads the commit that the bundle names: trl passes the model's name."""
     maker = getattr(module, "VLLMGeneration", None)  # of trl 1.16; before, the trainer's module makes it
     module = module if maker is None else sys.modules[maker.__module__]
-    made = getattr(module, "LLM", None)  # there where vLLM is installed
-    if not bundle.arguments.get("use_vllm") or made is None or bundle.model["id"] is None:
+    llm = getattr(module, "LLM", None)  # there where vLLM is installed
+    if not bundle.arguments.get("use_vllm") or llm is None or bundle.model["id"] is None:
         return nullcontext()
     revision = bundle.loading()["revision"]
-    return replaced(module, {"LLM": partial(made, revision=revision, tokenizer_revision=revision)})
+    return replaced(module, {"LLM": partial(llm, revision=revision, tokenizer_revision=revision)})
 
 
 def sample_as_stated(model: Any) -> None:

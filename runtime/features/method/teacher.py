@@ -53,11 +53,11 @@ def other_tokens(bundle: Bundle, tokenizer: Any) -> str | None:
     assert plan is not None
     where = bundle.place_of(plan)
     try:
-        known = AutoTokenizer.from_pretrained(where, revision=plan["revision"] or "main").get_vocab()
+        vocabulary = AutoTokenizer.from_pretrained(where, revision=plan["revision"] or "main").get_vocab()
     except (OSError, ValueError) as error:
         return f"cannot load the tokenizer of the teacher {where}: {str(error).strip().splitlines()[0]}"
     for token, index in tokenizer.get_vocab().items():
-        if known.get(token) != index:
-            here = f"number {known[token]:,}" if token in known else "no token"
-            return f"the teacher {where} has another vocabulary: {token!r} is number {index:,} here and {here} there"
+        if vocabulary.get(token) != index:
+            entry = f"number {vocabulary[token]:,}" if token in vocabulary else "no token"
+            return f"the teacher {where} has another vocabulary: {token!r} is number {index:,} here and {entry} there"
     return None

@@ -62,7 +62,7 @@ def adapter(bundle: Bundle) -> Any:
     from peft import LoraConfig, OFTConfig
 
     common = {
-        "target_modules": _within(plan["within"], plan["targets"]) if plan.get("within") else plan["targets"],
+        "target_modules": _inside_module(plan["within"], plan["targets"]) if plan.get("within") else plan["targets"],
         "modules_to_save": plan["modules_to_save"],
         "task_type": "SEQ_CLS" if bundle.plan["method"]["scores"] else "CAUSAL_LM",
         "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
@@ -83,7 +83,7 @@ def adapter(bundle: Bundle) -> Any:
     )
 
 
-def _within(module: str, targets: Sequence[str]) -> str:
+def _inside_module(module: str, targets: Sequence[str]) -> str:
     """The pattern of the targets inside of one module, which peft matches with a module's whole name."""
     names = "|".join(map(re.escape, targets))
     return rf"(?:.*\.)?{re.escape(module)}\.(?:.*\.)?(?:{names})"
@@ -95,11 +95,11 @@ class AdapterTrainer(LoadingHook, FaultTolerant):
     rates: Mapping[str, Any] | None = None
     model: Any
 
-    def create_optimizer(self, *given: Any) -> Any:
+    def create_optimizer(self, *args: Any) -> Any:
         """The optimizer, with rates of their own for the parts of adapters where the bundle says so (LoRA+)."""
-        optimizer = super().create_optimizer(*given)  # type: ignore[misc]
+        optimizer = super().create_optimizer(*args)  # type: ignore[misc]
         if self.rates is not None:
-            rates(optimizer, given[0] if given and given[0] is not None else self.model, self.rates)
+            rates(optimizer, args[0] if args and args[0] is not None else self.model, self.rates)
         return optimizer
 
     def load_checkpoint(self, load: Callable[[], None]) -> None:
@@ -134,17 +134,17 @@ def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
     ``create_loraplus_optimizer`` does: ZeRO-3 leaves no shape to see, and peft 0.17 finds no embedding. The rate that
     is logged is the first group's, that of the A matrices.
     """
-    own: dict[int, float] = {}
+    rate_of: dict[int, float] = {}
     for name, weight in model.named_parameters():
         if ".lora_embedding_" in name:
-            own[id(weight)] = plan["embedding_lr"]
+            rate_of[id(weight)] = plan["embedding_lr"]
         elif ".lora_B." in name or ".lora_magnitude_vector." in name:
-            own[id(weight)] = plan["rate"] * plan["lr_ratio"]
+            rate_of[id(weight)] = plan["rate"] * plan["lr_ratio"]
     parts: list[dict[str, Any]] = []
     for group in optimizer.param_groups:
         split: dict[float, list[Any]] = {}
         for weight in group["params"]:
-            split.setdefault(own.get(id(weight), group["lr"]), []).append(weight)
+            split.setdefault(rate_of.get(id(weight), group["lr"]), []).append(weight)
         parts += [{**group, "params": weights, "lr": rate} for rate, weights in split.items()]
     optimizer.param_groups[:] = parts
 

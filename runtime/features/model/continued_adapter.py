@@ -62,11 +62,11 @@ def load(bundle: Bundle, trainer: Any) -> None:
         gathered = deepspeed.zero.GatheredParameters(shards, modifier_rank=0)
     try:
         with gathered, torch.no_grad():
-            told = set_peft_model_state_dict(model, weights)
+            result = set_peft_model_state_dict(model, weights)
     except (RuntimeError, KeyError) as error:
         raise RunError(f"the adapter in {place} does not fit the model: {first_line(error)}") from error
     names = {name for name, weight in model.named_parameters() if weight.requires_grad}
-    missing, unexpected = sorted(names & set(told.missing_keys)), list(told.unexpected_keys)
+    missing, unexpected = sorted(names & set(result.missing_keys)), list(result.unexpected_keys)
     if missing or unexpected:
         what = f"has no weights for {missing[0]}" if missing else f"has weights for {unexpected[0]}, which is not there"
         raise RunError(f"the adapter in {place} does not fit the model: it {what}")

@@ -40,7 +40,7 @@ def freeze(bundle: Bundle, model: Any) -> None:
             trained.add(id(weight))
             found |= matching
         parts = name.split(".")[:-1]
-        wanted = outside
+        targets = outside
         if name.startswith(home):
             parts = name[len(home) :].split(".")[:-1]
             if int(parts.pop(0)) not in chosen:
@@ -48,11 +48,11 @@ def freeze(bundle: Bundle, model: Any) -> None:
             if inside is None:
                 trained.add(id(weight))
                 continue
-            wanted = inside
-        here = set(parts) & set(wanted)
-        if here:
+            targets = inside
+        matched = set(parts) & set(targets)
+        if matched:
             trained.add(id(weight))
-            found |= here
+            found |= matched
     missing = [name for name in [*(inside or []), *outside, *patterns] if name not in found]
     if missing:
         raise RunError(f"`freeze` names {missing[0]!r}, and this model has no weight there")

@@ -4,7 +4,7 @@ import os
 import shutil
 from typing import Any
 
-from ...core.checkpoint_integrity import as_other_files
+from ...core.checkpoint_integrity import set_default_mode
 from ...core.feature import Bundle, Feature
 
 FOLDER = "merged"
@@ -29,4 +29,4 @@ class MergedAdapters(Feature):
         model.save_pretrained(place)
         tokenizer.save_pretrained(place)
         shutil.copyfile(bundle.inside("model_card_merged.md"), os.path.join(place, "README.md"))
-        as_other_files(place, os.listdir(place))
+        set_default_mode(place, os.listdir(place))

@@ -11,8 +11,8 @@ class SpecialTokens(Feature):
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Gives the tokenizer the bundle's end and padding tokens. Raises RunError for an unknown token."""
-        vocabulary, wanted = tokenizer.get_vocab(), bundle.tokenizer
-        for kind, stated in (("eos_token", wanted["eos_token"]), ("pad_token", wanted["pad_token"])):
+        vocabulary, tokens = tokenizer.get_vocab(), bundle.tokenizer
+        for kind, stated in (("eos_token", tokens["eos_token"]), ("pad_token", tokens["pad_token"])):
             token = stated or bundle.arguments.get(kind)
             if token is None:
                 continue

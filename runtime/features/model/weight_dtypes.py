@@ -79,8 +79,8 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
     make: Any = module.get_peft_model
     prepare: Any = getattr(module, "prepare_deepspeed", None)
 
-    def remembered(*given: Any, **named: Any) -> Any:
-        model = make(*given, **named)
+    def remembered(*args: Any, **kwargs: Any) -> Any:
+        model = make(*args, **kwargs)
         kept.update({name: weight.data for name, weight in model.named_parameters() if weight.requires_grad})
         return model
 

@@ -7,10 +7,10 @@ from ...core.fault_tolerance import FaultTolerant
 class NanLossTrainer(FaultTolerant):
     """What the trainer of such a run gets."""
 
-    told_of_nan = False
+    reported = False
 
-    def no_number(self, word: str, step: int) -> None:
+    def loss_not_finite(self, word: str, step: int) -> None:
         """Says so once."""
-        if not self.told_of_nan:
+        if not self.reported:
             say(f"the loss is {word} at step {step}; training goes on, as `nan = allow` says (told once)")
-            self.told_of_nan = True
+            self.reported = True

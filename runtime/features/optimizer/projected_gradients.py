@@ -21,6 +21,6 @@ class ProjectedGradients(Feature):
         """transformers loads optimizer.pt with `weights_only`, and asks for these classes nowhere."""
         import torch
 
-        there = [one for one in PROJECTIONS if find_spec(one[0])]
-        classes = [getattr(import_module(f"{package}.{module}"), name) for package, module, name in there]
+        installed = [one for one in PROJECTIONS if find_spec(one[0])]
+        classes = [getattr(import_module(f"{package}.{module}"), name) for package, module, name in installed]
         torch.serialization.add_safe_globals(classes)

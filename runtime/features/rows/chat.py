@@ -49,15 +49,15 @@ def messages(turns: Any, where: str) -> list[dict[str, Any]]:
         if not isinstance(turn["content"], str | list | None):
             raise RunError(f"{where}: the content of a message is not a text: {str(turn['content'])[:40]}")
     # Role first, as everywhere: sources of a mixture are joined by the order of the keys, too.
-    said = ["" if turn["content"] is None else turn["content"] for turn in turns]
-    return [{"role": turn["role"], **turn, "content": one} for turn, one in zip(turns, said, strict=True)]
+    contents = ["" if turn["content"] is None else turn["content"] for turn in turns]
+    return [{"role": turn["role"], **turn, "content": one} for turn, one in zip(turns, contents, strict=True)]
 
 
 def string(value: Any, where: str, what: str) -> str:
     """A text, and nothing else."""
     if not isinstance(value, str):
-        seen = "null" if value is None else type(value).__name__
-        raise RunError(f"{where}: the {what} is {seen}, and should be text")
+        kind = "null" if value is None else type(value).__name__
+        raise RunError(f"{where}: the {what} is {kind}, and should be text")
     return value
 
 

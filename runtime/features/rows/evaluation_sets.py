@@ -7,13 +7,13 @@ class Sets(dict[str, Any]):
     """Several evaluation sets by name, with what the trainers of trl ask of one: those that know of no dictionary map
     and filter all of them (orpo; kto and reward of trl 0.18)."""
 
-    def map(self, *given: Any, **named: Any) -> "Sets":
+    def map(self, *args: Any, **kwargs: Any) -> "Sets":
         """Each set, mapped."""
-        return Sets({name: rows.map(*given, **named) for name, rows in self.items()})
+        return Sets({name: rows.map(*args, **kwargs) for name, rows in self.items()})
 
-    def filter(self, *given: Any, **named: Any) -> "Sets":
+    def filter(self, *args: Any, **kwargs: Any) -> "Sets":
         """Each set, filtered."""
-        return Sets({name: rows.filter(*given, **named) for name, rows in self.items()})
+        return Sets({name: rows.filter(*args, **kwargs) for name, rows in self.items()})
 
     @property
     def column_names(self) -> list[str]:

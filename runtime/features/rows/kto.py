@@ -15,10 +15,10 @@ class KtoRows(Feature):
         """Both sets with a row for each answer; of several evaluation sets each."""
         (train, evaluation), data = sets, bundle.data
         if isinstance(evaluation, dict):
-            evaluation = type(evaluation)({name: apart(rows, data) for name, rows in evaluation.items()})
+            evaluation = type(evaluation)({name: split_pairs(rows, data) for name, rows in evaluation.items()})
         elif evaluation is not None:
-            evaluation = apart(evaluation, data)
-        return apart(train, data), evaluation
+            evaluation = split_pairs(evaluation, data)
+        return split_pairs(train, data), evaluation
 
 
 def shuffled(rows: Any, data: Mapping[str, Any]) -> Any:
@@ -26,7 +26,7 @@ def shuffled(rows: Any, data: Mapping[str, Any]) -> Any:
     return rows.shuffle(seed=data["seed"]) if data["shuffle"] else rows
 
 
-def apart(pairs: Any, data: Mapping[str, Any]) -> Any:
+def split_pairs(pairs: Any, data: Mapping[str, Any]) -> Any:
     """Both answers of each pair, where the rows are pairs, as rows of their own, shuffled as above.
 
     trl would do it, too, but a thousand chosen answers before a thousand rejected ones, in the order of which KTO is

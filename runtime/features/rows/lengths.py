@@ -8,7 +8,7 @@ from ...core.errors import RunError, say
 from ...core.feature import Bundle, Feature
 from . import kinds
 
-Own = Callable[[Mapping[str, Any]], dict[str, Any]] | None
+Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
 """Gives a row of a mixture of shapes as it was before."""
 
 
@@ -24,10 +24,10 @@ class LengthLimits(Feature):
             return sets
         train = fitting(bundle, train, tokenizer, "train on")
         if isinstance(evaluation, dict):
-            fits = {
+            limited = {
                 name: fitting(bundle, rows, tokenizer, f"evaluate on ({name})") for name, rows in evaluation.items()
             }
-            evaluation = type(evaluation)(fits)
+            evaluation = type(evaluation)(limited)
         elif evaluation is not None:
             evaluation = fitting(bundle, evaluation, tokenizer, "evaluate on")
         return train, evaluation
@@ -37,44 +37,44 @@ def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
     """The rows with none of too long a prompt, none that is too short, and none that is too long."""
     longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
     most = bundle.data.get("max_tokens")
-    own = kinds.own_columns if any(one.get("kind") for one in bundle.sources()) else None
+    restore = kinds.own_columns if any(one.get("kind") for one in bundle.sources()) else None
     if longest is not None:
         rows = long_prompts(rows, tokenizer, longest, use)
     if shortest is not None:
-        rows = short_rows(rows, tokenizer, shortest, use, own)
+        rows = short_rows(rows, tokenizer, shortest, use, restore)
     if most is not None:
-        rows = long_rows(rows, tokenizer, most, use, own)
+        rows = long_rows(rows, tokenizer, most, use, restore)
     return rows
 
 
-def long_prompts(whole: Any, tokenizer: Any, limit: int, use: str) -> Any:
+def long_prompts(rows: Any, tokenizer: Any, limit: int, use: str) -> Any:
     """The rows whose rendered prompt has at most ``limit`` tokens; says how many have more."""
-    kept = whole.filter(_prompt_fits, fn_kwargs={"tokenizer": tokenizer, "limit": limit}, desc=None)
+    kept = rows.filter(_prompt_fits, fn_kwargs={"tokenizer": tokenizer, "limit": limit}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every prompt has more than {limit} tokens: there are no rows to {use}")
-    return _report(whole, kept, f"their prompts have over {limit} tokens")
+    return _report(rows, kept, f"their prompts have over {limit} tokens")
 
 
-def short_rows(whole: Any, tokenizer: Any, least: int, use: str, own: Own = None) -> Any:
+def short_rows(rows: Any, tokenizer: Any, least: int, use: str, restore: Restore = None) -> Any:
     """The rows that have at least ``least`` tokens, rendered as the trainer renders them; says how many have fewer."""
-    kept = whole.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least, "own": own}, desc=None)
+    kept = rows.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least, "own": restore}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every row has fewer than {least} tokens: there are no rows to {use}")
-    return _report(whole, kept, f"they have fewer than {least} tokens")
+    return _report(rows, kept, f"they have fewer than {least} tokens")
 
 
-def long_rows(whole: Any, tokenizer: Any, most: int, use: str, own: Own = None) -> Any:
+def long_rows(rows: Any, tokenizer: Any, most: int, use: str, restore: Restore = None) -> Any:
     """The rows that have at most ``most`` tokens with every answer of theirs; says how many have more."""
-    kept = whole.filter(_short_enough, fn_kwargs={"tokenizer": tokenizer, "most": most, "own": own}, desc=None)
+    kept = rows.filter(_short_enough, fn_kwargs={"tokenizer": tokenizer, "most": most, "own": restore}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every row has more than {most} tokens: there are no rows to {use}")
-    return _report(whole, kept, f"they have more than {most} tokens")
+    return _report(rows, kept, f"they have more than {most} tokens")
 
 
-def _report(whole: Any, kept: Any, why: str) -> Any:
+def _report(rows: Any, kept: Any, why: str) -> Any:
     """What is kept; says how many rows are left out, where any are."""
-    if len(kept) < len(whole):
-        say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: {why}")
+    if len(kept) < len(rows):
+        say(f"{len(rows) - len(kept):,} of {len(rows):,} rows are left out: {why}")
     return kept
 
 
@@ -85,13 +85,13 @@ def _prompt_fits(row: Mapping[str, Any], tokenizer: Any, limit: int) -> bool:
     return _rendered(row, prompt, tokenizer, prompt[-1]["role"] != "assistant") <= limit
 
 
-def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int, own: Own) -> bool:
-    return min(_lengths(own(row) if own else row, tokenizer, "")) >= least
+def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int, restore: Restore) -> bool:
+    return min(_lengths(restore(row) if restore else row, tokenizer, "")) >= least
 
 
-def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int, own: Own) -> bool:
+def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int, restore: Restore) -> bool:
     """The trainer ends a text by the end-of-sequence token, which counts here."""
-    return max(_lengths(own(row) if own else row, tokenizer, tokenizer.eos_token or "")) <= most
+    return max(_lengths(restore(row) if restore else row, tokenizer, tokenizer.eos_token or "")) <= most
 
 
 def _lengths(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:

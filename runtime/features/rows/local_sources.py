@@ -29,8 +29,8 @@ class LocalSources(Feature):
         try:
             for path in files(bundle, source, split)[1]:
                 reason = _first_wrong(path) or reason
-        except (OSError, RunError) as gone:  # lost, or changed, while it was read
-            reason = str(gone)
+        except (OSError, RunError) as error:  # lost, or changed, while it was read
+            reason = str(error)
         return reason
 
 
@@ -51,8 +51,8 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
         place = place_of(bundle, source["path"], source.get("bundled"))
         found = [place]
         if os.path.isdir(place):
-            there = split_files.listed(place, tuple(BUILDERS))
-            found = [os.path.join(place, one) for one in _of_split(place, there, split)]
+            listed = split_files.listed(place, tuple(BUILDERS))
+            found = [os.path.join(place, one) for one in _of_split(place, listed, split)]
         else:
             _check_digest(place, source.get("sha256"), source["path"])
     place = source["path"]
@@ -86,13 +86,13 @@ def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
     return found
 
 
-def _check_digest(path: str, expected: str | None, named: str) -> None:
+def _check_digest(path: str, expected: str | None, label: str) -> None:
     if expected is None:
         return
     try:
         found = bundle_integrity.digest(path)
     except OSError as error:  # it went away since it was looked for
-        raise RunError(f"cannot read {named}: {path}: {error.strerror}") from error
+        raise RunError(f"cannot read {label}: {path}: {error.strerror}") from error
     if found.removeprefix("sha256:") != expected.removeprefix("sha256:"):
         raise changed(path)
 

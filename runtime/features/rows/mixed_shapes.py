@@ -27,12 +27,12 @@ def marked(source: Mapping[str, Any], part: Any) -> Any:
 class MixedShapesTrainer(Prepared):
     """What the trainer of a run over such a mixture gets."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """trl's; it asks the first row whether the data is conversations, which a mixture is where a part is."""
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational
         with replaced(module, {"is_conversational": lambda row: KIND in row or real(row)}):
-            super().__init__(*given, **named)
+            super().__init__(*args, **kwargs)
 
     def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
         """The rows as tokens: those of each kind apart, then all in their order, cut or packed as one data set."""
@@ -41,15 +41,15 @@ class MixedShapesTrainer(Prepared):
 
         if KIND not in rows.column_names:
             return prepare(rows, args, packing, name)
-        whole = copy(args)
-        whole.max_length, whole.shuffle_dataset = None, False
+        untruncated = copy(args)
+        untruncated.max_length, untruncated.shuffle_dataset = None, False
         kinds = numpy.asarray(rows[KIND])
         parts, places = [], []
         for kind in dict.fromkeys(kinds.tolist()):
             places.append(numpy.flatnonzero(kinds == kind))
-            part = prepare(_of_kind(rows.select(places[-1]), kind), whole, False, f"{name} ({kind})")
-            kept = [PART, *(one for one in TOKENS if one in part.column_names)]
-            parts.append(part.with_format(None).select_columns(kept))
+            part = prepare(_of_kind(rows.select(places[-1]), kind), untruncated, False, f"{name} ({kind})")
+            columns = [PART, *(one for one in TOKENS if one in part.column_names)]
+            parts.append(part.with_format(None).select_columns(columns))
         names = [one for one in TOKENS if any(one in part.column_names for part in parts)]
         with args.main_process_first():
             parts = [_learned(part, [one for one in names if one not in part.column_names]) for part in parts]
@@ -64,25 +64,25 @@ def _of_kind(rows: Any, kind: str) -> Any:
     return rows.select_columns([KIND, *names]).rename_columns({KIND: PART, **names})
 
 
-def _learned(part: Any, lacking: list[str]) -> Any:
+def _learned(part: Any, missing: list[str]) -> Any:
     """The rows with masks that their kind has not: all of them is learned."""
-    if not lacking:
+    if not missing:
         return part
-    return part.map(lambda row: {name: [1] * len(row["input_ids"]) for name in lacking}, desc=None)
+    return part.map(lambda row: {name: [1] * len(row["input_ids"]) for name in missing}, desc=None)
 
 
 class MixedCounts(TokenCounts):
     """Counts the rows of all kinds once they are joined, before they are cut or packed."""
 
-    def mapped(self, real: Callable[..., Any], rows: Any, *given: Any, **named: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
         """``Dataset.map``, to which the joined rows come as tokens."""
         import numpy
 
         names = rows.column_names
-        if not self.seen and "input_ids" in names and PART not in names:
-            whole = lengths_of(rows, "input_ids")[None]
-            self.count(whole, numpy.maximum(whole - (whole if self.most is None else self.most), 0))
-        return real(rows, *given, **named)
+        if not self.has_counts and "input_ids" in names and PART not in names:
+            lengths = lengths_of(rows, "input_ids")[None]
+            self.count(lengths, numpy.maximum(lengths - (lengths if self.most is None else self.most), 0))
+        return real(rows, *args, **kwargs)
 
 
 class MixedShapes(Feature):

@@ -66,20 +66,20 @@ def mix(
     taken = [
         _take(_first(part, plan), plan.get("take"), seed, shuffle) for part, plan in zip(parts, plans, strict=True)
     ]
-    whole = _joined(taken)
+    rows = _joined(taken)
     if filtered is not None:
-        whole = filtered(whole)
+        rows = filtered(rows)
     if shuffle:
-        whole = whole.shuffle(seed=seed)
+        rows = rows.shuffle(seed=seed)
     if holdout is None:
-        return whole, None
+        return rows, None
     size = int(holdout["rows"]) if "rows" in holdout else float(holdout["fraction"])
-    if isinstance(size, int) and size >= len(whole):
-        raise RunError(f"the holdout asks for {size} rows, and the data has {len(whole)}")
+    if isinstance(size, int) and size >= len(rows):
+        raise RunError(f"the holdout asks for {size} rows, and the data has {len(rows)}")
     try:
-        split = whole.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
+        split = rows.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
     except ValueError as error:  # a share of few rows that leaves none on one side
-        raise RunError(f"the holdout of {size} cannot be taken from {len(whole)} rows") from error
+        raise RunError(f"the holdout of {size} cannot be taken from {len(rows)} rows") from error
     return split["train"], split["test"]
 
 
@@ -136,16 +136,16 @@ def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> A
     return made if stated["named"] else next(iter(made.values()))
 
 
-def repeated(whole: Any) -> Any:
+def repeated(rows: Any) -> Any:
     """The first of all rows that are the same in every column that is kept; says how many are left out."""
     seen: set[bytes] = set()
     kept: list[int] = []
-    for index, row in enumerate(whole):
+    for index, row in enumerate(rows):
         key = sha256(json.dumps(row, sort_keys=True, default=str).encode()).digest()
         if key not in seen:
             seen.add(key)
             kept.append(index)
-    if len(kept) == len(whole):
-        return whole
-    say(f"{len(whole) - len(kept):,} of {len(whole):,} rows are left out: they are the same as earlier ones")
-    return whole.select(kept)
+    if len(kept) == len(rows):
+        return rows
+    say(f"{len(rows) - len(kept):,} of {len(rows):,} rows are left out: they are the same as earlier ones")
+    return rows.select(kept)

@@ -26,16 +26,16 @@ def _read(
     index: int,
     **how: Any,
 ) -> dict[str, Any]:
-    named = {key: value if key in KEPT else _named(value, roles) for key, value in row.items()}
-    return to_row(source, named, index, **how)
+    renamed = {key: value if key in KEPT else _with_roles(value, roles) for key, value in row.items()}
+    return to_row(source, renamed, index, **how)
 
 
-def _named(value: Any, roles: Mapping[str, str]) -> Any:
+def _with_roles(value: Any, roles: Mapping[str, str]) -> Any:
     """Turns of either spelling, or a single one, with the roles that their names stand for; anything else as it is."""
     if isinstance(value, list):
-        return [_named(turn, roles) if isinstance(turn, dict) else turn for turn in value]
+        return [_with_roles(turn, roles) if isinstance(turn, dict) else turn for turn in value]
     if not isinstance(value, dict):
         return value
-    said = {key: value[key] for key in ("from", "role") if isinstance(value.get(key), str)}
-    named = {key: roles[who] for key, who in said.items() if who in roles}
-    return {**value, **named} if named else value
+    speakers = {key: value[key] for key in ("from", "role") if isinstance(value.get(key), str)}
+    renamed = {key: roles[who] for key, who in speakers.items() if who in roles}
+    return {**value, **renamed} if renamed else value

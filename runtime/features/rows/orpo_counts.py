@@ -7,7 +7,7 @@ from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts, lengths_of
 from .pair_counts import PairTokenCounts
 
-PAIR, WHOLE_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
+PAIR, FULL_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
 
 
 class Measured:
@@ -18,20 +18,20 @@ class Measured:
 
     def __call__(self, row: Any) -> dict[str, Any]:
         """The tokens of a row, with those lengths."""
-        trainer, whole = self.tokenize.__self__, list[int]()
+        trainer, lengths = self.tokenize.__self__, list[int]()
         build, tokens = trainer.build_tokenized_answer, trainer.processing_class
 
         def noted(prompt: str, answer: str) -> Any:
-            made = build(prompt, answer)
-            first, last = made["prompt_input_ids"], made["input_ids"]
+            tokenized = build(prompt, answer)
+            first, last = tokenized["prompt_input_ids"], tokenized["input_ids"]
             begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]  # else both are added
             ends = last[-1:] == [tokens.eos_token_id]
-            whole.append(len(first) + len(last) + (not begins) + (not ends))
-            return made
+            lengths.append(len(first) + len(last) + (not begins) + (not ends))
+            return tokenized
 
         trainer.build_tokenized_answer = noted
         try:
-            return {**self.tokenize(row), WHOLE_LENGTHS: whole}
+            return {**self.tokenize(row), FULL_LENGTHS: lengths}
         finally:
             del trainer.build_tokenized_answer
 
@@ -51,17 +51,17 @@ class OrpoCounts(Feature):
 class OrpoTokenCounts(PairTokenCounts):
     """Counts the pairs where ORPO tokenizes them."""
 
-    def mapped(self, real: Callable[..., Any], rows: Any, *given: Any, **named: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
         """``Dataset.map``; gives the pairs as the trainer has them."""
-        if getattr(given[0] if given else None, "__name__", "") != "tokenize_row":
-            return super().mapped(real, rows, *given, **named)
-        return self.count_pairs(real(rows, Measured(given[0]), *given[1:], **named))
+        if getattr(args[0] if args else None, "__name__", "") != "tokenize_row":
+            return super().mapped(real, rows, *args, **kwargs)
+        return self.count_pairs(real(rows, Measured(args[0]), *args[1:], **kwargs))
 
-    def count_pairs(self, made: Any) -> Any:
+    def count_pairs(self, tokenized: Any) -> Any:
         """Counts the pairs as they were and as they are."""
         import numpy
 
-        if not self.seen and WHOLE_LENGTHS in made.column_names:
-            whole = numpy.asarray(made[WHOLE_LENGTHS][:], dtype="int64").reshape(len(made), 2).T
-            self.count(whole, whole - numpy.stack([lengths_of(made, name) for name in PAIR]))
-        return made.remove_columns(WHOLE_LENGTHS)
+        if not self.has_counts and FULL_LENGTHS in tokenized.column_names:
+            lengths = numpy.asarray(tokenized[FULL_LENGTHS][:], dtype="int64").reshape(len(tokenized), 2).T
+            self.count(lengths, lengths - numpy.stack([lengths_of(tokenized, name) for name in PAIR]))
+        return tokenized.remove_columns(FULL_LENGTHS)

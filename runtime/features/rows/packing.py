@@ -3,7 +3,7 @@
 from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts
 
-WHOLE = ("wrapped", "bfd_split")
+LOSSLESS = ("wrapped", "bfd_split")
 """Ways of packing that lose no token."""
 
 
@@ -12,7 +12,7 @@ class Packing(Feature):
 
     def truncation_limit(self, bundle: Bundle, most: int | None) -> int | None:
         """The tokens of a sequence behind which trl cuts."""
-        return None if bundle.arguments.get("packing_strategy", "wrapped") in WHOLE else most
+        return None if bundle.arguments.get("packing_strategy", "wrapped") in LOSSLESS else most
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
         """Sequences are no rows."""

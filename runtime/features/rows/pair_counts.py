@@ -15,10 +15,10 @@ ANSWERS = (
 class PairTokenCounts(TokenCounts):
     """Counts the sequences of both answers, each behind its prompt."""
 
-    def sequences(self, made: Any) -> list[Any]:
+    def sequences(self, tokenized: Any) -> list[Any]:
         """The prompt with each answer."""
-        prompts = [lengths_of(made, name) for name in PROMPTS if name in made.column_names]
-        return [sum(prompts, lengths_of(made, name)) for name in ANSWERS if name in made.column_names]
+        prompts = [lengths_of(tokenized, name) for name in PROMPTS if name in tokenized.column_names]
+        return [sum(prompts, lengths_of(tokenized, name)) for name in ANSWERS if name in tokenized.column_names]
 
 
 class PairCounts(Feature):

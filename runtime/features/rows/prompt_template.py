@@ -24,7 +24,7 @@ class PromptTemplate(Feature):
 
 def _read(
     to_row: Read,
-    known: RowFormat,
+    row_format: RowFormat,
     template: str | None,
     column: str | None,
     source: Mapping[str, Any],
@@ -35,12 +35,12 @@ def _read(
 ) -> dict[str, Any]:
     where = f"{name(source)}, row {index}"
     if template is not None and source["shape"] not in NO_PROMPT:
-        row = {**row, known.columns(source, list(row))["prompt"]: _prompt(template, row, where)}
+        row = {**row, row_format.columns(source, list(row))["prompt"]: _prompt(template, row, where)}
     if column is not None:
-        own = row.get(column)
-        if own is not None and not isinstance(own, str):
-            raise RunError(f"{where}: the {column} is {type(own).__name__}, and should be text")
-        system = own or system
+        value = row.get(column)
+        if value is not None and not isinstance(value, str):
+            raise RunError(f"{where}: the {column} is {type(value).__name__}, and should be text")
+        system = value or system
     return to_row(source, row, index, system=system, **how)
 
 
@@ -59,7 +59,7 @@ def _compiled(template: str) -> Any:
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    made = ImmutableSandboxedEnvironment(
+    environment = ImmutableSandboxedEnvironment(
         undefined=StrictUndefined, keep_trailing_newline=True, finalize=lambda one: "" if one is None else one
     )
-    return made.from_string(template)
+    return environment.from_string(template)

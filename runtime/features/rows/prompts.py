@@ -40,20 +40,20 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
     shape = source["shape"]
     if shape not in SHAPES:
         return rows.columns(source, present)
-    wanted = SHAPES[shape]
+    parts = SHAPES[shape]
     given = [one for one in source["columns"] or () if one not in KEPT]
     if not given:
         prompt = ("prompt",) if shape == "preference" and "prompt" in present else ()
-        return {one: one for one in (*prompt, *wanted)}
+        return {one: one for one in (*prompt, *parts)}
     if shape == "preference" and len(given) == 3:
-        wanted = ("prompt", *wanted)
+        parts = ("prompt", *parts)
     if shape == "unpaired" and len(given) == 2:
-        wanted = wanted[1:]
+        parts = parts[1:]
     if shape == "prompt":
         given = given[:1]
-    if len(given) != len(wanted):
-        raise RunError(f"{name(source)} names {len(given)} column(s), and {shape} needs {len(wanted)}")
-    return dict(zip(wanted, given, strict=True))
+    if len(given) != len(parts):
+        raise RunError(f"{name(source)} names {len(given)} column(s), and {shape} needs {len(parts)}")
+    return dict(zip(parts, given, strict=True))
 
 
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
@@ -66,9 +66,9 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
     if source["shape"] != "prompt":
         margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])
         return [one for one in rows.dropped(source, present, method) if one != "margin" or not margin]
-    named = [*((source["columns"] or ())[1:] or present), *KEPT]  # the first is the prompt
+    used = [*((source["columns"] or ())[1:] or present), *KEPT]  # the first is the prompt
     prompt = columns(source, present)["prompt"]
-    return [one for one in present if one not in named or one == prompt or one in ("prompt", *RESERVED)]
+    return [one for one in present if one not in used or one == prompt or one in ("prompt", *RESERVED)]
 
 
 def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
@@ -112,10 +112,10 @@ def to_row(
     if shape == "prompt_completion":
         return _pair(values, where, system)
     if shape == "preference":
-        return _preference(values, where, system, whole=method == "reward")
+        return _preference(values, where, system, full=method == "reward")
     if shape == "unpaired":
         return _unpaired(values, where, system)
-    return {"prompt": _prompt_alone(values["prompt"], where, system, chat)}
+    return {"prompt": _prompt_only(values["prompt"], where, system, chat)}
 
 
 def _turn(value: Any, role: str) -> Any:
@@ -129,9 +129,9 @@ def _with_context(source: Mapping[str, Any], prompt: Any, context: Any, where: s
     if context is not None and not isinstance(context, str):
         raise RunError(f"{where}: the {source['context']} is {type(context).__name__}, and should be text")
     if source.get("wording") == "alpaca":
-        asked = string(prompt, where, "instruction")
+        query = string(prompt, where, "instruction")
         return (
-            ALPACA_WITH_INPUT.format(instruction=asked, input=context) if context else ALPACA.format(instruction=asked)
+            ALPACA_WITH_INPUT.format(instruction=query, input=context) if context else ALPACA.format(instruction=query)
         )
     if source.get("wording") == "chat" and isinstance(prompt, str | None):
         return "\n".join(one for one in (prompt, context) if one)  # as LLaMA-Factory joins a question and its input
@@ -147,7 +147,7 @@ def _pair(values: Mapping[str, Any], where: str, system: str | None) -> dict[str
     return {"prompt": with_system(messages(prompt, where), system), "completion": messages(completion, where)}
 
 
-def _preference(values: Mapping[str, Any], where: str, system: str | None, whole: bool) -> dict[str, Any]:
+def _preference(values: Mapping[str, Any], where: str, system: str | None, full: bool) -> dict[str, Any]:
     """With ``whole`` the prompt stands before both answers, as a reward model scores them.
 
     A prompt that stands beside answers which already begin with it (ultrafeedback_binarized has it as a text beside
@@ -155,10 +155,10 @@ def _preference(values: Mapping[str, Any], where: str, system: str | None, whole
     """
     prompt, answers = values.get("prompt"), (values["chosen"], values["rejected"])
     if isinstance(prompt, str | None) and all(isinstance(one, str) for one in answers):
-        asked, chosen, rejected = (prompt, *answers) if prompt is not None else split_prompt(*answers)
-        if whole:
-            return {"chosen": asked + chosen, "rejected": asked + rejected}
-        return {"prompt": asked, "chosen": chosen, "rejected": rejected}
+        query, chosen, rejected = (prompt, *answers) if prompt is not None else split_prompt(*answers)
+        if full:
+            return {"chosen": query + chosen, "rejected": query + rejected}
+        return {"prompt": query, "chosen": chosen, "rejected": rejected}
     best, worst = (_answer(one, where) for one in answers)
     turns = _prompt(prompt, where) if prompt is not None else []
     if _begins(best, turns, prompt) and _begins(worst, turns, prompt):
@@ -166,7 +166,7 @@ def _preference(values: Mapping[str, Any], where: str, system: str | None, whole
     if not turns:
         raise RunError(f"{where}: the chosen and the rejected answer share no prompt, and the row has none")
     turns = with_system(turns, system)
-    if whole:
+    if full:
         return {"chosen": turns + best, "rejected": turns + worst}
     return {"prompt": turns, "chosen": best, "rejected": worst}
 
@@ -197,10 +197,10 @@ def _unpaired(values: Mapping[str, Any], where: str, system: str | None) -> dict
         raise RunError(f"{where}: the label is {label!r}, and should be true or false")
     completion = values["completion"]
     if "prompt" not in values:
-        *asked, answer = _turns(completion, where)
-        if not asked or answer["role"] != "assistant":
+        *query, answer = _turns(completion, where)
+        if not query or answer["role"] != "assistant":
             raise RunError(f"{where}: the conversation does not end with an answer to a question")
-        return {"prompt": with_system(asked, system), "completion": [answer], "label": bool(label)}
+        return {"prompt": with_system(query, system), "completion": [answer], "label": bool(label)}
     prompt = values["prompt"]
     if isinstance(prompt, str) and isinstance(completion, str):
         return {"prompt": prompt, "completion": completion, "label": bool(label)}
@@ -208,7 +208,7 @@ def _unpaired(values: Mapping[str, Any], where: str, system: str | None) -> dict
     return {"prompt": turns, "completion": _answer(completion, where), "label": bool(label)}
 
 
-def _prompt_alone(prompt: Any, where: str, system: str | None, chat: bool) -> Any:
+def _prompt_only(prompt: Any, where: str, system: str | None, chat: bool) -> Any:
     if isinstance(prompt, str) and not chat and system is None:
         return prompt
     return with_system(_prompt(prompt, where), system)
@@ -232,16 +232,16 @@ def _turns(turns: Any, where: str) -> list[dict[str, Any]]:
     return messages(turns, where)
 
 
-def _part_ways(row: dict[str, Any], tokenizer: Any) -> bool:
+def _boundary_moves(row: dict[str, Any], tokenizer: Any) -> bool:
     """Whether a prompt has other tokens alone than before its completion; trl cuts those off, with a warning."""
     prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
     if prompt is None or answer is None:
         return False
-    alone, whole = prompt, prompt + answer
+    prompt_text, full = prompt, prompt + answer
     if not isinstance(prompt, str):
-        alone = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-        whole = tokenizer.apply_chat_template(whole, tokenize=False)
-    first, both = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (alone, whole))
+        prompt_text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        full = tokenizer.apply_chat_template(full, tokenize=False)
+    first, both = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (prompt_text, full))
     return bool(both[: len(first)] != first)
 
 
@@ -257,7 +257,7 @@ class PromptRows(Feature):
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
         """Whether a prompt of these rows has other tokens alone than before its answer."""
-        if any(_part_ways(row, tokenizer) for row in rows):
+        if any(_boundary_moves(row, tokenizer) for row in rows):
             return (
                 "; prompts are tokenized otherwise alone than before their answers, which then begin where the two part"
             )

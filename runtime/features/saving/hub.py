@@ -37,7 +37,7 @@ PRIVATE = ("_*", "checkpoint-*", "xpc_run.json", "summary.json")
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
-def wanted(bundle: Bundle) -> bool:
+def pushes(bundle: Bundle) -> bool:
     """Whether this run pushes."""
     return bool(bundle.arguments.get("push_to_hub"))
 
@@ -50,8 +50,8 @@ def _repository_name(bundle: Bundle) -> str:
 def _revision(bundle: Bundle) -> str | None:
     """The branch that is pushed to, None for main."""
     stated = bundle.plan.get("hub")
-    said = (stated["revision"] if stated else None) or bundle.arguments.get("hub_revision")
-    return None if said in (None, "main") else str(said)
+    revision = (stated["revision"] if stated else None) or bundle.arguments.get("hub_revision")
+    return None if revision in (None, "main") else str(revision)
 
 
 class Hub(Feature):
@@ -59,28 +59,28 @@ class Hub(Feature):
 
     def check_access(self, bundle: Bundle) -> list[str]:
         """Why this run could not push, with what to do. Asks the hub who the token is, and changes nothing there."""
-        if not wanted(bundle):
+        if not pushes(bundle):
             return []
-        asked = _repository_name(bundle)
+        repo = _repository_name(bundle)
         for name in OFFLINE:
             if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
                 return [
-                    f"this run pushes to {asked}, and {name}={os.environ[name]} keeps it from the network; unset it, "
+                    f"this run pushes to {repo}, and {name}={os.environ[name]} keeps it from the network; unset it, "
                     "or leave `hub` out of the spec"
                 ]
         from huggingface_hub import HfApi, constants, get_token
 
         if get_token() is None:
             return [
-                f"this run pushes to {asked}, and no token was found; set HF_TOKEN, or log in with `hf auth login` (a "
+                f"this run pushes to {repo}, and no token was found; set HF_TOKEN, or log in with `hf auth login` (a "
                 f"token that may write: {constants.ENDPOINT}/settings/tokens)"
             ]
         api = HfApi()
         try:
             who = api.whoami()
         except Exception as error:  # the client's own, and those of the network library under it
-            return [_unanswered(asked, error)]
-        full = asked if "/" in asked else f"{who['name']}/{asked}"
+            return [_unanswered(repo, error)]
+        full = repo if "/" in repo else f"{who['name']}/{repo}"
         refused = _may_not(who, full)
         if refused is not None:
             return [f"this run pushes to {full}, and {refused}"]
@@ -91,19 +91,19 @@ class Hub(Feature):
 
         ``bundle.repository`` is its full name from then on.
         """
-        if not wanted(bundle):
+        if not pushes(bundle):
             return
         from huggingface_hub import HfApi
 
-        api, asked, revision = HfApi(), _repository_name(bundle), _revision(bundle)
+        api, repo, revision = HfApi(), _repository_name(bundle), _revision(bundle)
         try:
-            made = api.create_repo(asked, private=bundle.arguments.get("hub_private_repo"), exist_ok=True)
-            bundle.repository = made.repo_id
+            created = api.create_repo(repo, private=bundle.arguments.get("hub_private_repo"), exist_ok=True)
+            bundle.repository = created.repo_id
             if revision is not None:
-                branch(api, made.repo_id, revision)
+                branch(api, created.repo_id, revision)
         except Exception as error:  # the client's own, and those of the network library under it
-            raise RunError(f"cannot make {asked} on the hub: {_line(error)}") from error
-        say(f"pushing to {made}" + (f", branch {revision}" if revision else ""))
+            raise RunError(f"cannot make {repo} on the hub: {_line(error)}") from error
+        say(f"pushing to {created}" + (f", branch {revision}" if revision else ""))
 
     def before_training(self, bundle: Bundle, trainer: Any) -> None:
         """Gives process 0 its publisher. transformers itself pushes nothing."""
@@ -124,16 +124,16 @@ class Hub(Feature):
             trainer.publisher.finish()
 
 
-def _unanswered(asked: str, error: Exception) -> str:
+def _unanswered(repo: str, error: Exception) -> str:
     from huggingface_hub import constants
 
     if _status(error) == 401:
         return (
-            f"this run pushes to {asked}, and {constants.ENDPOINT} does not know the token (it has expired, or is not "
+            f"this run pushes to {repo}, and {constants.ENDPOINT} does not know the token (it has expired, or is not "
             "whole); set another in HF_TOKEN, or log in again with `hf auth login`"
         )
     return (
-        f"this run pushes to {asked}, and {constants.ENDPOINT} cannot be asked: {_line(error)}; it needs the network "
+        f"this run pushes to {repo}, and {constants.ENDPOINT} cannot be asked: {_line(error)}; it needs the network "
         "for as long as it trains"
     )
 
@@ -274,8 +274,8 @@ class Publisher:
                 below = "last-checkpoint" if self.strategy == "checkpoint" else name
                 self._upload(name, folder, self.revision, message + ", checkpoint", path_in_repo=below)
             if self.branches:
-                own = f"{self.revision or 'main'}-step-{int(name.rpartition('-')[2]):09d}"
-                self._upload(name, folder, own, f"Add {own} checkpoint", new=True, ignore_patterns=list(STATE))
+                target = f"{self.revision or 'main'}-step-{int(name.rpartition('-')[2]):09d}"
+                self._upload(name, folder, target, f"Add {target} checkpoint", new=True, ignore_patterns=list(STATE))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -308,8 +308,8 @@ class Publisher:
                 words = [f"hf upload {self.repository} {self.output_dir} .", *(f"--exclude '{one}'" for one in PRIVATE)]
                 words += [f"--revision {self.revision}"] if self.revision else []
                 hint = f"\npush the model with: {' '.join(words)}"
-            told = "\n".join(f"  - {one}" for one in self.failed)
-            raise RunError(f"training is done, and the weights are in {self.output_dir}; not pushed:\n{told}{hint}")
+            text = "\n".join(f"  - {one}" for one in self.failed)
+            raise RunError(f"training is done, and the weights are in {self.output_dir}; not pushed:\n{text}{hint}")
         print(f"pushed     {self.api.endpoint}/{self.repository}" + self._branches(), flush=True)
 
     def _branches(self) -> str:
@@ -335,5 +335,5 @@ def _status(error: Exception) -> int | None:
 def _line(error: Exception) -> str:
     """The first line that says something: the client's messages begin with the status and name the request below."""
     lines = [one.strip() for one in str(error).splitlines() if one.strip()]
-    told = " ".join(lines[:3]) or type(error).__name__
-    return told if len(told) <= 300 else told[:300] + "..."
+    text = " ".join(lines[:3]) or type(error).__name__
+    return text if len(text) <= 300 else text[:300] + "..."

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 
 from ...core import checkpoints
-from ...core.checkpoint_integrity import clear, take_name
+from ...core.checkpoint_integrity import clear, move_aside
 from ...core.errors import rank
 from ...core.fault_tolerance import FaultTolerant
 
@@ -21,14 +21,14 @@ class RotatingTrainer(FaultTolerant):
         if rank() != 0:
             return
         limit, best = self.args.save_total_limit, os.path.basename(self.state.best_model_checkpoint or "")
-        stay = {f"checkpoint-{step}" for step in self.sound[-limit:]} | {best}
+        kept = {f"checkpoint-{step}" for step in self.saved[-limit:]} | {best}
         for _, path in checkpoints.steps(os.path.abspath(self.args.output_dir)):
-            if os.path.basename(path) not in stay:
+            if os.path.basename(path) not in kept:
                 remove(path)
-        self.sound = [step for step in self.sound if f"checkpoint-{step}" in stay]
+        self.saved = [step for step in self.saved if f"checkpoint-{step}" in kept]
 
 
 def remove(path: str) -> None:
     """Deletes a checkpoint: first its name, then its files, so that half of one never carries the name."""
-    take_name(path)
+    move_aside(path)
     clear(os.path.dirname(path))
