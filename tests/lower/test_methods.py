@@ -203,7 +203,7 @@ def test_the_rewards_of_the_language_are_those_of_the_runtime() -> None:
         for node in tree.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
-    names = {ast.literal_eval(key) for table in ("PLAIN", "MADE") for key in tables[table].keys}
+    names = {ast.literal_eval(key) for table in ("PLAIN", "CONFIGURABLE") for key in tables[table].keys}
     assert names == set(schema.REWARDS)
     body = ast.parse(read("runtime", "features", "launch", "packages.py")).body
     math = next(n.value for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "MATH")
