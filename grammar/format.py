@@ -111,9 +111,9 @@ class _Formatter:
         if statement is not None:
             return self._statement(lines, statement, following, indent)
         lines.append(f"{indent}{text}")
-        return self._behind(lines, span.end, following)
+        return self._followed(lines, span.end, following)
 
-    def _behind(self, lines: list[str], at: int, following: int) -> int:
+    def _followed(self, lines: list[str], at: int, following: int) -> int:
         comment = self._trailing(at, following)
         if comment is None:
             return at
@@ -132,7 +132,7 @@ class _Formatter:
             lines.append(
                 f"{indent}{statement.name.text} = {self._value(statement.value, indent, len(statement.name.text) + 3)}"
             )
-            return self._behind(lines, statement.span.end, following)
+            return self._followed(lines, statement.span.end, following)
         head, moved = _split(statement)
         block = statement.block
         line = indent
@@ -142,26 +142,26 @@ class _Formatter:
             )
         if not moved and block is None:
             lines.append(line)
-            return self._behind(lines, statement.span.end, following)
+            return self._followed(lines, statement.span.end, following)
         last = statement.operands[-1] if statement.operands else statement.head
         inside = statement.span.end if block is None else min(block.span.start + 1, len(self.text))
         done = statement.span.end
         if not moved and block is not None and not block.statements and not self._comments(inside, done):
             lines.append(f"{line} {{ }}")
-            return self._behind(lines, done, following)
+            return self._followed(lines, done, following)
         lines.append(line + " {")
         if block is None:
             # A comment that stood behind the line stays behind the line that the clause begins with.
-            done = self._behind(lines, last.span.end, following)
+            done = self._followed(lines, last.span.end, following)
         else:
             first = block.statements[0].span.start if block.statements else done
-            inside = self._behind(lines, inside, first)
+            inside = self._followed(lines, inside, first)
         for setting in moved:
             self._statement(lines, setting, setting.span.end, indent + _INDENT)
         if block is not None:
             self._body(lines, block, inside, indent + _INDENT)
         lines.append(indent + "}")
-        return done if block is None else self._behind(lines, done, following)
+        return done if block is None else self._followed(lines, done, following)
 
     def _body(self, lines: list[str], block: Block, at: int, indent: str) -> None:
         inner: list[str] = []
@@ -202,13 +202,13 @@ class _Formatter:
                 return inline
         lines = [prefix]
         inner = indent + _INDENT
-        at = self._behind(lines, value.span.start + len(prefix), items[0].span.start if items else value.span.end)
+        at = self._followed(lines, value.span.start + len(prefix), items[0].span.start if items else value.span.end)
         for number, item in enumerate(items):
             following = items[number + 1].span.start if number + 1 < len(items) else value.span.end
             for comment in self._comments(at, item.span.start):
                 lines.append(inner + comment.text.rstrip())
             lines.append(inner + self._operand(item, inner, 0) + ",")
-            at = self._behind(lines, item.span.end, following)
+            at = self._followed(lines, item.span.end, following)
         lines += [inner + comment.text.rstrip() for comment in self._comments(at, value.span.end)]
         lines.append(indent + close)
         return "\n".join(lines)

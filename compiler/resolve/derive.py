@@ -81,7 +81,7 @@ class Derivation(OpenSpec):
             "memory.checkpointing": self.model.model_type not in facts.no_checkpointing,
             REENTRANT: bool(why_reentrant(self.stack, self.get)),
             "batch.micro": 1,
-            "batch.accum": max(1, (self.whole("batch.gbs") or 1) // self._replicas),
+            "batch.accum": max(1, (self.integer("batch.gbs") or 1) // self._replicas),
             "eval.micro": 1,
         }
         if self._trains().grouped:
@@ -246,20 +246,20 @@ class Derivation(OpenSpec):
     @property
     def _replicas(self) -> int:
         """Processes that train on rows of their own: a group of `context_parallel` shares its rows."""
-        return max(1, self.hardware.world // (self.whole("strategy.context_parallel") or 1))
+        return max(1, self.hardware.world // (self.integer("strategy.context_parallel") or 1))
 
     def _global_batch(self) -> None:
         """The global batch, and the micro-batch if the accumulation is written."""
-        world, accum = self._replicas, self.whole("batch.accum")
-        gbs, micro = self.whole("batch.gbs"), self.whole("batch.micro")
+        world, accum = self._replicas, self.integer("batch.accum")
+        gbs, micro = self.integer("batch.gbs"), self.integer("batch.micro")
         if gbs is None:
             gbs = self._derive_gbs(world, micro, accum)
         if micro is None and accum is not None:
             self.set("batch.micro", max(1, gbs // (accum * world)), f"{gbs} / ({accum} x {world})")
 
     def _batch(self) -> None:
-        world, gbs = self._replicas, self.whole("batch.gbs") or 1
-        micro = self.whole("batch.micro") or self._derive_micro(gbs, world)
+        world, gbs = self._replicas, self.integer("batch.gbs") or 1
+        micro = self.integer("batch.micro") or self._derive_micro(gbs, world)
         if "batch.accum" not in self.values:
             self.set("batch.accum", max(1, gbs // (micro * world)), f"{gbs} / ({micro} x {world})")
         if self._trains().grouped:
@@ -276,7 +276,7 @@ class Derivation(OpenSpec):
             return gbs
         unit = world * (accum or 1)
         if self._trains().grouped:
-            unit = lcm(unit, self.whole("method.generations") or 1)  # a step holds whole groups of completions
+            unit = lcm(unit, self.integer("method.generations") or 1)  # a step holds whole groups of completions
         gbs = max(1, round(DEFAULT_GBS / unit)) * unit
         why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
         self.set("batch.gbs", gbs, why, DEFAULT)
@@ -286,13 +286,13 @@ class Derivation(OpenSpec):
     def _derive_micro(self, gbs: int, world: int) -> int:
         strategy = str(self.get("strategy"))
         stage = SPREADS.get(strategy, 0)
-        seq = -(-(self.whole("batch.seq") or 1024) // (self.whole("strategy.context_parallel") or 1))
+        seq = -(-(self.integer("batch.seq") or 1024) // (self.integer("strategy.context_parallel") or 1))
         need = plan.Need(
             self.model.facts,
             self.hardware.gpu,
             self.get("precision") != "fp32",
             stage,
-            (self.whole("strategy.shard") if strategy == "hsdp" else None) or self.hardware.world,
+            (self.integer("strategy.shard") if strategy == "hsdp" else None) or self.hardware.world,
             seq,
             self.get("memory.checkpointing") is True,
             self.stack.facts.liger_fused_loss is False or self.get("memory.liger") is True,
@@ -323,7 +323,7 @@ class Derivation(OpenSpec):
         if "data.workers" in self.values:
             return
         rows, gpus = known_rows(self.data), self.hardware.processes
-        workers = min(2 * gpus, self.whole("launch.cpus") or 2 * gpus)
+        workers = min(2 * gpus, self.integer("launch.cpus") or 2 * gpus)
         if self.hardware.gpu is None or rows < MANY_ROWS or workers == 1 or self._trains().generates:
             return
         why = f"one would take {rows / ROWS_A_SECOND / 60:,.0f} minutes for {rows:,} rows, while the GPUs wait"

@@ -78,7 +78,7 @@ def own_defaults(of: OpenSpec, method: str) -> None:
         if value is not None:
             of.set(row.path, value, WHY.get(row.path) or (OURS if row.path in own else why), DEFAULT)
     if METHODS[method].generates:
-        prompt, completion = of.whole("method.max_prompt"), of.whole("method.max_completion") or 0
+        prompt, completion = of.integer("method.max_prompt"), of.integer("method.max_completion") or 0
         of.set("batch.seq", (prompt or USUAL_PROMPT) + completion, f"{prompt or USUAL_PROMPT} + {completion}")
 
 
@@ -106,7 +106,7 @@ def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> ob
 
 def group(of: OpenSpec) -> int:
     """Completions of one prompt, which belong to one optimizer step; 1 for methods without groups."""
-    return (of.whole("method.generations") or 1) if METHODS[str(of.get("method"))].grouped else 1
+    return (of.integer("method.generations") or 1) if METHODS[str(of.get("method"))].grouped else 1
 
 
 def batch(of: OpenSpec, world: int, micro: int) -> None:
@@ -126,7 +126,7 @@ def memory(of: OpenSpec, need: Need) -> Need:
 
     A model with adapters is its own reference, with the adapters off.
     """
-    bits, dtype = of.whole("lora.bits"), of.get("model.dtype") or "fp32"
+    bits, dtype = of.integer("lora.bits"), of.get("model.dtype") or "fp32"
     weight = packed_bytes(bits, of.get("lora.double_quant") is True) if bits else 4.0 if dtype == "fp32" else 2.0
     method, rank = METHODS[str(of.get("method"))], _rank(of, need)
     saved = of.get("lora.modules_to_save")
@@ -149,10 +149,10 @@ def memory(of: OpenSpec, need: Need) -> Need:
 
 def _rank(of: OpenSpec, need: Need) -> int:
     """The rank of the adapters; for OFT a rank with at least as many parameters: a block of n inputs has n(n-1)/2."""
-    rank = of.whole("lora.rank") or 0
+    rank = of.integer("lora.rank") or 0
     if of.get("oft") is not True:
         return rank
-    block = of.whole("lora.block_size") or 0
+    block = of.integer("lora.block_size") or 0
     if rank and need.facts is not None:
         block = need.facts.hidden // rank
     return max(1, block // 2)

@@ -33,7 +33,7 @@ class OpenSpec:
         found = of_path(self.values, path)
         return None if found is None else found.value
 
-    def whole(self, path: Path) -> int | None:
+    def integer(self, path: Path) -> int | None:
         """The value of a setting that is a whole number, or None."""
         value = self.get(path)
         return value if isinstance(value, int) else None

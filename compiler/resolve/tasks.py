@@ -61,7 +61,7 @@ def resolve_tasks(
         except Wrong as wrong:
             code, message, help = wrong.args
             guesses += code == "XP106"
-            near = harness.meant(name) if code == "XP106" and guesses <= GUESSES else None
+            near = harness.nearest_task(name) if code == "XP106" and guesses <= GUESSES else None
             problems.append(_unknown(code, message, help, near, label, node))
     values[PATH] = Value(tuple(dict.fromkeys(out)), value.origin)
     if not out:

@@ -54,12 +54,12 @@ def is_file(task: str) -> bool:
     return task.endswith((".yaml", ".yml"))
 
 
-def meant(name: str) -> str | None:
+def nearest_task(name: str) -> str | None:
     """The most similar task. Pairs of letters preselect a few of the many names."""
     from difflib import SequenceMatcher  # only a misspelt spec pays for it
     from heapq import nsmallest
 
-    pairs = _pairs(name)
+    pairs = _letter_pairs(name)
     ranked = []
     for one, others in _pairs_of_names():
         shared = len(pairs & others)
@@ -88,9 +88,9 @@ def requirement(tasks: tuple[str, ...]) -> str:
 @cache
 def _pairs_of_names() -> tuple[tuple[str, frozenset[str]], ...]:
     """Every name with its pairs of letters."""
-    return tuple((name, _pairs(name)) for name in names())
+    return tuple((name, _letter_pairs(name)) for name in names())
 
 
-def _pairs(name: str) -> frozenset[str]:
+def _letter_pairs(name: str) -> frozenset[str]:
     plain = f" {name[:80].lower()} "
     return frozenset(plain[i : i + 2] for i in range(len(plain) - 1))

@@ -145,7 +145,7 @@ def test_the_table_has_tasks_groups_and_tags():
      ("leaderboard_bhh", "leaderboard_bbh"), ("arc_chalenge", "arc_challenge"), ("zzzzqqqqxxxx", None)],
 )  # fmt: skip
 def test_near_misses_are_suggested(typed, near):
-    assert harness.meant(typed) == near
+    assert harness.nearest_task(typed) == near
 
 
 def test_the_place_of_an_unknown_task_is_its_own():

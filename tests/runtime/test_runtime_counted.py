@@ -46,9 +46,9 @@ def prepared(lengths: list[int], most: int | None, method: str = "sft", **argume
 def test_tokens_are_counted_before_they_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
     bundle, found, rows = prepared([2, 9, 0, 5], 4)
     truncation.settle(bundle, found, 4, rows)
-    said = capsys.readouterr().out
-    assert "2 of 4 rows have more than seq = 4 tokens (the longest 9): 6 of 16 tokens are cut off" in said
-    assert "1 of 4 rows have no tokens" in said
+    omitted = capsys.readouterr().out
+    assert "2 of 4 rows have more than seq = 4 tokens (the longest 9): 6 of 16 tokens are cut off" in omitted
+    assert "1 of 4 rows have no tokens" in omitted
     assert found.facts() == {
         "rows": 4, "tokens": 16, "cut_rows": 2, "cut_tokens": 6, "left_out": 0, "unlearned": 0, "empty": 1,
     }  # fmt: skip
@@ -108,20 +108,20 @@ def turns(*roles: str, content: Any = "words") -> list[dict[str, Any]]:
     ],
 )
 def test_a_turn_that_the_template_leaves_out_is_found(row: dict[str, Any], words: str | None) -> None:
-    said = template_check.of_row(row, Deaf(), prompts.conversations)
-    assert said is None if words is None else words in (said or "")
+    fault = template_check.of_row(row, Deaf(), prompts.conversations)
+    assert fault is None if words is None else words in (fault or "")
 
 
 def test_a_role_is_found_in_whatever_row_it_stands() -> None:
-    def said() -> str | None:
+    def omitted() -> str | None:
         stored = datasets.Dataset.from_list(rows)
         telling = {number: stored[number] for number in template_check.sampled_rows(stored)}
         return template_check.omitted_turn(telling, Deaf(), "a.jsonl", prompts.conversations)
 
     rows = [{"messages": turns("user", "assistant")}] * 2000
-    assert said() is None
+    assert omitted() is None
     rows[1234] = {"messages": turns("critic", "assistant")}
-    assert (said() or "").startswith("a.jsonl, row 1234: ")
+    assert (omitted() or "").startswith("a.jsonl, row 1234: ")
     parts = datasets.concatenate_datasets([datasets.Dataset.from_list(rows[start:][:700]) for start in (0, 700, 1400)])
     assert template_check.sampled_rows(parts) == [0, 1, 2, 3, 1234]
 

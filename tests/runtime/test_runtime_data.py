@@ -147,16 +147,16 @@ def test_prompt_and_completion_are_renamed_and_the_context_is_appended() -> None
 
 
 def test_a_context_follows_the_prompt_of_every_shape() -> None:
-    def asked(shape: str, row: dict[str, object], **more: object) -> object:
+    def as_row(shape: str, row: dict[str, object], **more: object) -> object:
         one = source("x", shape, context="about")
         return prompts.to_row(one, {**row, "about": "A."}, 0, method="dpo", **more)["prompt"]
 
     pair = {"prompt": "Who?", "chosen": " he", "rejected": " she"}
-    assert asked("preference", pair) == "Who?\n\nA."
-    assert asked("unpaired", {"prompt": "Who?", "completion": "he", "label": True}) == "Who?\n\nA."
-    assert asked("prompt", {"prompt": "Who?"}) == [{"role": "user", "content": "Who?\n\nA."}]
+    assert as_row("preference", pair) == "Who?\n\nA."
+    assert as_row("unpaired", {"prompt": "Who?", "completion": "he", "label": True}) == "Who?\n\nA."
+    assert as_row("prompt", {"prompt": "Who?"}) == [{"role": "user", "content": "Who?\n\nA."}]
     with pytest.raises(RunError, match="follows a prompt that is a text"):
-        asked("prompt", {"prompt": [{"role": "user", "content": "Who?"}]})
+        as_row("prompt", {"prompt": [{"role": "user", "content": "Who?"}]})
 
 
 def test_the_input_of_alpaca_may_be_no_column() -> None:

@@ -122,7 +122,7 @@ def test_a_call_that_cannot_be_made_is_found_before_the_model_is_loaded(tmp_path
 GOOD = "<think>\nFirst, add.\n</think>\n<answer>\n4\n</answer>"
 
 
-def said(*texts: str) -> list[list[dict[str, str]]]:
+def completions(*texts: str) -> list[list[dict[str, str]]]:
     return [[{"role": "assistant", "content": one}] for one in texts]
 
 
@@ -131,15 +131,15 @@ def test_every_reward_of_the_language_is_there() -> None:
 
 
 def test_what_the_plain_rewards_count() -> None:
-    assert rewards.format_reward(said(GOOD, "4", GOOD + "!")) == [1.0, 0.0, 0.0]
-    assert rewards.tag_count_reward(said(GOOD, "4", "<think>\n<think>\n</answer>")) == [1.0, 0.0, 0.25]
+    assert rewards.format_reward(completions(GOOD, "4", GOOD + "!")) == [1.0, 0.0, 0.0]
+    assert rewards.tag_count_reward(completions(GOOD, "4", "<think>\n<think>\n</answer>")) == [1.0, 0.0, 0.25]
     assert rewards.tag_count_reward([GOOD]) == [1.0]  # texts, of a model without a chat template
-    steps = rewards.reasoning_steps_reward(said("none", "First, a. Next, b.", "Step 1: a\n- b\n- c\n- d"))
+    steps = rewards.reasoning_steps_reward(completions("none", "First, a. Next, b.", "Step 1: a\n- b\n- c\n- d"))
     assert steps == pytest.approx([0, 2 / 3, 1])
-    assert rewards.repetition_penalty(2, -1.0)(said("a b c", "a b a b", "a")) == pytest.approx([0, -1 / 3, 0])
+    assert rewards.repetition_penalty(2, -1.0)(completions("a b c", "a b a b", "a")) == pytest.approx([0, -1 / 3, 0])
     code = "<think>\nx\n</think>\n<answer>\n```python\n1\n```\n</answer>"
-    assert rewards.code_format()(said(code, GOOD)) == [1.0, 0.0]
-    assert rewards.code_format()(said(code), language=["rust"]) == [0.0]
+    assert rewards.code_format()(completions(code, GOOD)) == [1.0, 0.0]
+    assert rewards.code_format()(completions(code), language=["rust"]) == [0.0]
 
 
 def test_a_long_answer_is_punished_softly() -> None:
@@ -150,14 +150,14 @@ def test_a_long_answer_is_punished_softly() -> None:
 
 def test_lengths_count_with_what_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewards, "verified", lambda answers, _: [one.count("4") * 1.0 for one in answers])
-    assert rewards.len_reward(said("4", "four", "4444444"), ["4"] * 3) == pytest.approx([0.5, 0.0, -0.5])
-    assert rewards.len_reward(said("4", "5"), ["4"] * 2) == [0.0, 0.0]
+    assert rewards.len_reward(completions("4", "four", "4444444"), ["4"] * 3) == pytest.approx([0.5, 0.0, -0.5])
+    assert rewards.len_reward(completions("4", "5"), ["4"] * 2) == [0.0, 0.0]
     shaped = rewards.cosine(max_len=8)
-    short, long, wrong, worse = shaped(said("4", "4       ", "5", "5       "), ["4"] * 4)
+    short, long, wrong, worse = shaped(completions("4", "4       ", "5", "5       "), ["4"] * 4)
     assert 0.5 <= long < short <= 1
     assert -0.5 <= worse < wrong <= 0  # the script's own values: a wrong answer had better be short, too
     monkeypatch.setattr(rewards, "verified", lambda answers, _: [None])
-    assert shaped(said("4"), ["?"]) == [None]
+    assert shaped(completions("4"), ["?"]) == [None]
 
 
 def test_what_is_no_reward_is_told(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def read(shape: str, row: dict[str, Any], roles: dict[str, str] | None = None) -
     return dict(to_row({**WHERE, "shape": shape}, row, 0))
 
 
-def said(turns: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def turns_of(turns: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(turn["role"], turn["content"]) for turn in turns]
 
 
@@ -30,22 +30,22 @@ def test_messages_say_the_roles_that_names_stand_for() -> None:
     turns = [{"role": "rules", "content": "a"}, {"role": "guest", "content": "b"}, {"role": "host", "content": "c"},
              {"role": "tool", "content": "d"}]  # fmt: skip
     found = read("messages", {"messages": turns, "tools": [{"role": "guest"}]})
-    assert said(found["messages"]) == [("system", "a"), ("user", "b"), ("assistant", "c"), ("tool", "d")]
+    assert turns_of(found["messages"]) == [("system", "a"), ("user", "b"), ("assistant", "c"), ("tool", "d")]
     assert turns[0]["role"] == "rules"
 
 
 def test_a_name_of_the_spec_goes_before_what_it_usually_means() -> None:
     turns = [{"from": "human", "value": "a"}, {"from": "system", "value": "b"}, {"from": "guest", "value": "c"}]
     found = read("conversations", {"conversations": turns})["messages"]
-    assert said(found) == [("user", "a"), ("assistant", "b"), ("user", "c")]
+    assert turns_of(found) == [("user", "a"), ("assistant", "b"), ("user", "c")]
 
 
 def test_answers_of_pairs_are_named_too() -> None:
     row = {"prompt": [{"role": "guest", "content": "a"}], "chosen": {"role": "host", "content": "b"},
            "rejected": [{"from": "host", "value": "c"}]}  # fmt: skip
     found = read("preference", row)
-    assert said(found["prompt"]) == [("user", "a")]
-    assert [said(found[key]) for key in ("chosen", "rejected")] == [[("assistant", "b")], [("assistant", "c")]]
+    assert turns_of(found["prompt"]) == [("user", "a")]
+    assert [turns_of(found[key]) for key in ("chosen", "rejected")] == [[("assistant", "b")], [("assistant", "c")]]
 
 
 @pytest.mark.parametrize("value", ["a text", 7, None, ["guest"], {"role": 4}, [{"role": None}], [{"from": ["guest"]}]])

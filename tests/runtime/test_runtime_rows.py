@@ -92,14 +92,14 @@ def test_judged_completions() -> None:
 
 
 def test_a_prompt_is_a_turn_of_the_user_where_there_is_a_template() -> None:
-    def asked(prompt: Any, system: str | None = None, chat: bool = True) -> Any:
+    def prompt_row(prompt: Any, system: str | None = None, chat: bool = True) -> Any:
         return prompts.to_row(PROMPT, {"prompt": prompt}, 0, system=system, method="grpo", chat=chat)["prompt"]
 
-    assert asked("2?") == asked([ASK]) == [ASK]
-    assert asked("2?", "S") == [SYSTEM, ASK]
-    assert asked("2?", chat=False) == "2?"
+    assert prompt_row("2?") == prompt_row([ASK]) == [ASK]
+    assert prompt_row("2?", "S") == [SYSTEM, ASK]
+    assert prompt_row("2?", chat=False) == "2?"
     with pytest.raises(RunError, match="the list of messages is empty or no list"):
-        asked(None)
+        prompt_row(None)
 
 
 @pytest.mark.parametrize(

@@ -66,17 +66,17 @@ def test_one_process_sees_one_gpu(
 def test_peer_to_peer_is_switched_off_where_the_driver_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool, world: int, name: str, off: bool
 ) -> None:
-    class Asked(Exception):
+    class Requested(Exception):
         """The arguments are asked for: everything before them is done."""
 
     def refused(**_: object) -> None:
-        raise Asked
+        raise Requested
 
     utils = types.SimpleNamespace(check_cuda_p2p_ib_support=lambda: able)
     monkeypatch.setitem(sys.modules, "accelerate", types.SimpleNamespace(utils=utils))
     monkeypatch.setitem(sys.modules, "accelerate.utils", utils)
     monkeypatch.setattr(arguments, "named", lambda _: refused)
-    with pytest.raises(Asked):
+    with pytest.raises(Requested):
         arguments.build_arguments(on_gpus(tmp_path, world, name))
     assert [os.environ.get(name) for name in ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE")] == ["1" if off else None] * 2
 

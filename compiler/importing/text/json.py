@@ -89,7 +89,7 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise Unreadable(f"it is nested more than {MAX_DEPTH} deep", at)
         if self.take("{"):
-            return Entry(key, self.pairs(depth, f"{key}." if key else ""), self.file, at)
+            return Entry(key, self.members(depth, f"{key}." if key else ""), self.file, at)
         if self.take("["):
             items: list[Entry] = []
             if not self.take("]"):
@@ -111,7 +111,7 @@ class _Reader:
             raise self.wrong(f"`{found[0]}` is not a number") from error
         return Entry(key, checked(value, at), self.file, at, found[0])
 
-    def pairs(self, depth: int, prefix: str) -> dict[str, Entry]:
+    def members(self, depth: int, prefix: str) -> dict[str, Entry]:
         out: dict[str, Entry] = {}
         if self.take("}"):
             return out
