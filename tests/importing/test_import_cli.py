@@ -89,7 +89,7 @@ def test_the_report_lists_every_key(here, capsys):
         (["none.yaml"], "cannot be read"),
         (["r.yaml", "--hardware", "8 x gpu"], "not a GPU of the registry"),
         (["r.yaml", "--hardware", "eight"], "not a GPU of the registry"),
-        (["r.yaml", "--hardware", "8 x h100-80bg"], "did you mean `h100-80gb`?"),
+        (["r.yaml", "--hardware", "8 x h100-80bg"], "did you mean `h100-80gb`"),
         (["r.yaml", "--hardware", "0 x t4"], "a count and a GPU"),
         (["r.yaml", "--nodes", "0"], "above 0"),
         (["r.yaml", "--accelerate", "none.yaml"], "cannot be read"),
