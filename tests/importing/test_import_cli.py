@@ -219,7 +219,7 @@ def test_importing_loads_no_training_stack_and_checking_no_importer(here):
     assert not [name for name in checked if name.startswith("xpc.compiler.importing")]
 
 
-def test_without_a_reader_of_yaml_it_says_what_to_install(here, capsys, monkeypatch):
+def test_missing_pyyaml_is_reported_with_what_to_install(here, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
     status, _, err = run("r.yaml", capsys=capsys)
     assert status == 2
