@@ -15,7 +15,6 @@ from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, boolean, text
 from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.compiler.importing.trl import reader as trlyaml
-from xpc.compiler.importing.trl.vicuna import VICUNA
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import DEFAULT, names
 from xpc.grammar.record import evolve, record
@@ -325,7 +324,7 @@ def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: O
         draft.put("model.attn", "flash2" if memory else "eager", None, why)
     name = f"{draft.stem}.chat_template.jinja"
     if "chat_template" not in out:
-        draft.files[name] = VICUNA.encode()
+        draft.files[name] = keys.read_file("trl/vicuna.jinja")
         draft.put("model.chat_template", name, None, "the conversation that FastChat's scripts write")
         draft.put("model.pad", "<unk>", None, "FastChat pads with the unknown token")
         draft.put("method.assistant_only", True, None, "FastChat masks the questions")

@@ -156,6 +156,11 @@ class Draft:
             self.differences[name] = why
             self.warn(entry, why if entry is not None else f"`{name}`: {why}")
 
+    def drop(self, name: str, why: str, entry: Entry | None) -> None:
+        """Keep the name of a key in a comment, because the spec differs from what the source's tool does with it."""
+        self.mark(entry, RESERVED, f"# {name}")
+        self.differs(name, why, entry)
+
     def keep(self, entries: Mapping[str, Entry], kept: Mapping[str, str]) -> None:
         """Keep keys in comments of the spec, each with its reason; a key that is off is irrelevant."""
         for key, why in kept.items():

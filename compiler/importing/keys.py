@@ -133,12 +133,17 @@ def has_needed(entries: Mapping[str, Entry], needs: str) -> bool:
     return key in entries and (str(entries[key].value).lower() == value if colon else not entries[key].off)
 
 
+def read_file(name: str) -> bytes:
+    """A data file of this folder, such as `trl/vicuna.jinja`, the template of Vicuna 1.1 in FastChat's scripts."""
+    with open(os.path.join(os.path.dirname(__file__), name), "rb") as handle:
+        return handle.read()
+
+
 def read_toml(name: str) -> dict[str, dict[str, Any]]:
     """A TOML file of this folder, such as `torchtune/datasets.toml`."""
     import tomllib
 
-    with open(os.path.join(os.path.dirname(__file__), name), "rb") as handle:
-        return tomllib.load(handle)
+    return tomllib.loads(read_file(name).decode())
 
 
 @cache

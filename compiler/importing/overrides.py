@@ -75,12 +75,7 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
     else:
         text = f"{each or DEFAULT_GPUS} x {DEFAULT_GPU}"
         draft.warn(None, f"no source names the GPU: `hardware {text}` is assumed", "`--hardware` names it")
-    draft.settings["hardware"] = _written(text)
-    draft.settings["nodes"] = _written(str(nodes))
-
-
-def _written(text: str) -> Written:
-    return Written(text)
+    draft.settings |= {"hardware": Written(text), "nodes": Written(str(nodes))}
 
 
 def machine(text: str) -> str:

@@ -77,10 +77,10 @@ def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str =
 
 
 def imported(text: str, *arguments: str, name: str = "recipe.yaml", root: str = REPOSITORY) -> Imported:
-    """A text imported and compiled; its own files lie in no folder, so they are put beside it."""
+    """Import a text and compile the spec, with the files of the import in memory."""
     draft, spec = convert(text, *arguments, name=name, folder=root)
     workspace = _FilesNextTo(root)
-    workspace.beside.update(draft.files)
+    workspace.extra_files.update(draft.files)
     workspace.allow_oom = True  # the hardware is the tests', and no publisher's
     files, checked = compile_text(spec.encode(), "recipe.xp", workspace)
     errors = tuple(f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR)
@@ -88,19 +88,19 @@ def imported(text: str, *arguments: str, name: str = "recipe.yaml", root: str = 
 
 
 class _FilesNextTo(Workspace):  # type: ignore[misc]
-    """A workspace in which some files lie that are on no disk."""
+    """A workspace with further files in memory."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
-        self.beside: dict[str, bytes] = {}
+        self.extra_files: dict[str, bytes] = {}
 
     def read(self, written: str, base: str = "", limit: int = 2**24) -> Any:
         from hashlib import sha256
 
         from xpc.compiler.files.workspace import Read
 
-        if written in self.beside:
-            data = self.beside[written]
+        if written in self.extra_files:
+            data = self.extra_files[written]
             return Read(written, data, sha256(data).hexdigest())
         return super().read(written, base, limit)
 

@@ -19,7 +19,7 @@ def mapped(found, *keys: str) -> None:
     assert {key: found.fates[key] for key in keys} == dict.fromkeys(keys, "mapped")
 
 
-def test_llamafactory_lora_plus_and_what_is_trained_beside():
+def test_llamafactory_lora_plus_and_additional_modules():
     found = imported(
         LF + "loraplus_lr_ratio: 16.0\nadditional_target: embed_tokens,lm_head\nuse_rslora: true\nuse_dora: true\n",
         *HARDWARE,
@@ -66,7 +66,7 @@ def test_llamafactory_freeze(more, wanted):
     assert found.payload["lora"] is None
 
 
-def test_the_second_generation_says_the_same_in_peft_config():
+def test_the_second_layout_has_the_same_in_peft_config():
     head = "model: Qwen/Qwen3-4B\ntrain_dataset: data/rows.yaml\noutput_dir: out\nmax_steps: 10\n"
     found = imported(head + "peft_config:\n  name: freeze\n  freeze_trainable_layers: 3\n", *HARDWARE)
     assert found.payload["freeze"]["last"] == 3

@@ -51,7 +51,7 @@ def test_the_second_layout_has_keys_of_its_own(more: str) -> None:
     assert "no such key in a file with `train_dataset`" in said.text
 
 
-def test_modules_that_are_trained_whole_beside_a_quantized_base_are_held_in_fp32() -> None:
+def test_fully_trained_modules_of_a_quantized_base_are_kept_in_fp32() -> None:
     more = (
         "bf16: false\nfp16: true\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\nlora_alpha: 16\n"
         "lora_target_linear: true\nlora_modules_to_save: [embed_tokens, lm_head]\n"
@@ -64,7 +64,7 @@ def test_modules_that_are_trained_whole_beside_a_quantized_base_are_held_in_fp32
     assert alone.payload["model"]["dtype"] == "float16"
 
 
-def test_accelerates_way_with_batches_is_read_where_it_is_the_usual_one() -> None:
+def test_default_accelerator_config_is_accepted() -> None:
     usual = "accelerator_config:\n  split_batches: false\n  dispatch_batches: null\n  non_blocking: true\n"
     assert not imported(HEAD + usual, *HARDWARE).draft.wrong
     assert not imported(HEAD + "accelerator_config: '{\"even_batches\": true}'\n", *HARDWARE).draft.wrong
@@ -80,7 +80,7 @@ CHAT = (
 TOLD = "chat_template_kwargs:\n  enable_thinking: false\n"
 
 
-def test_what_a_template_is_told_stands_in_it_or_is_refused() -> None:
+def test_template_arguments_are_written_into_the_template_or_refused() -> None:
     jinja = 'chat_template_jinja: "{%- if enable_thinking %}t{% endif %}\\n{{ messages }}"\n'
     found = imported(CHAT + jinja + TOLD, *HARDWARE)
     assert not found.draft.wrong, found.messages
@@ -127,14 +127,14 @@ TOGETHER = {
 
 
 @pytest.mark.parametrize("key", TOGETHER)
-def test_keys_that_llamafactory_refuses_beside_each_other(key: str) -> None:
+def test_combinations_that_llamafactory_refuses_are_refused(key: str) -> None:
     found = imported(TOGETHER[key], *HARDWARE)
     (said,) = [one for one in found.draft.messages if one.severity == "error"]
     assert f"`{key}" in said.text.split(":")[0]
     assert "LLaMA-Factory refuses the file, too" in said.text
 
 
-def test_keys_that_llamafactory_takes_beside_each_other() -> None:
+def test_combinations_that_llamafactory_accepts_are_accepted() -> None:
     for text in (
         FACTORY + "streaming: true\nval_size: 10\nmax_steps: 5\n",
         FACTORY + "do_eval: true\nval_size: 0.1\n",
@@ -161,13 +161,13 @@ def test_rows_without_a_type_are_tokens_already(line: str) -> None:
         AXOLOTL + "adapter: lora\nlora_r: 8\nlora_alpha: 16\nlora_target_linear: true\nlora_model_dir: saves/first\n",
     ],
 )
-def test_an_adapter_that_is_not_here_is_told_at_once(text: str) -> None:
+def test_missing_adapter_is_reported_immediately(text: str) -> None:
     found = imported(text, *HARDWARE)
     assert any("`saves/first` is missing" in one for one in found.messages)
     assert [one.split()[0] for one in found.errors] == ["XP930"]
 
 
-def test_how_a_reference_is_loaded_decides_nothing_where_none_is_named() -> None:
+def test_reference_loading_is_irrelevant_without_a_reference() -> None:
     found = imported(PAIRS + "ref_model: null\nref_model_quantization_bit: 4\n", *HARDWARE)
     assert not found.draft.wrong, found.messages
     assert found.fates["ref_model_quantization_bit"] == "irrelevant"
@@ -182,7 +182,7 @@ def test_how_a_reference_is_loaded_decides_nothing_where_none_is_named() -> None
         ("dpo_zh_demo", "is ranking data"),
     ],
 )
-def test_sets_of_llamafactorys_own_are_what_its_list_says(name: str, said: str) -> None:
+def test_llamafactorys_own_sets_are_known_by_its_list(name: str, said: str) -> None:
     found = imported(FACTORY.replace("alpaca_en_demo", name), *HARDWARE)
     assert any(said in one.text for one in found.draft.messages if one.severity == "error"), found.messages
     elsewhere = imported(FACTORY.replace("alpaca_en_demo", name) + "dataset_dir: rows\n", *HARDWARE)

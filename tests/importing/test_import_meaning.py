@@ -44,7 +44,7 @@ def test_a_template_by_the_name_of_its_file(tmp_path):
     assert lost.fates["chat_template_jinja"] == "error"
 
 
-def test_axolotl_computes_in_bf16_and_tf32_where_nothing_is_said():
+def test_axolotl_computes_in_bf16_and_tf32_by_default():
     found = ax().arguments
     assert (found["bf16"], found["tf32"], found["average_tokens_across_devices"]) == (True, True, False)
     assert "precision fp16" in ax("fp16: true\n").text
@@ -195,7 +195,7 @@ def test_two_shapes_in_one_mixture_keep_each_its_own(kinds):
     assert found.payload["arguments"]["completion_only_loss"] is True
 
 
-def test_instructions_beside_conversations_become_turns_where_the_tool_has_turns(tmp_path):
+def test_instructions_mixed_with_conversations_become_turns(tmp_path):
     (tmp_path / "data").mkdir()
     rows = {"a": {"file_name": "a.json"}, "b": {"file_name": "b.json", "formatting": "sharegpt"}}
     (tmp_path / "data" / "dataset_info.json").write_text(json.dumps(rows))
@@ -253,7 +253,7 @@ INFO = {
         ("pairs", "dpo", "preference", ["question", "good", "bad"], "chat"),
     ],
 )  # fmt: skip
-def test_dataset_info_says_the_shape_and_the_columns(tmp_path, name, stage, shape, columns, wording):
+def test_dataset_info_decides_the_shape_and_the_columns(tmp_path, name, stage, shape, columns, wording):
     os.makedirs(tmp_path / "data")
     (tmp_path / "data" / "dataset_info.json").write_text(json.dumps(INFO))
     text = LF.replace("dataset: identity", f"dataset: {name}").replace("stage: sft", f"stage: {stage}")

@@ -1,4 +1,4 @@
-"""Every key that an import calls of no effect: the tool's own answer is the same with another value of it (records that
+"""Every key that an import calls irrelevant: the tool's own answer is the same with another value of it (records that
 `make oracles` makes), or what differs is named here with the reason why it changes no number."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quiet_cases import VALUES
 
 MEGATRON = "Megatron's way of computing the same"
 """Why keys of Megatron are irrelevant, which no oracle here runs."""
-QUIET = {
+IRRELEVANT = {
     tool: [
         key
         for key, why in keys.load(f"{tool}/keys.toml").column("irrelevant").items()
@@ -47,10 +47,10 @@ def records(tool: str) -> dict[str, dict[str, object]]:
     return {one["key"]: one for one in lines}
 
 
-@pytest.mark.parametrize("tool", QUIET)
-def test_the_tools_answer_does_not_depend_on_a_quiet_key(tool: str) -> None:
+@pytest.mark.parametrize("tool", IRRELEVANT)
+def test_the_tools_answer_does_not_depend_on_an_irrelevant_key(tool: str) -> None:
     known = records(tool)
-    assert set(known) == set(QUIET[tool]) == set(VALUES[tool]), "make oracles"
+    assert set(known) == set(IRRELEVANT[tool]) == set(VALUES[tool]), "make oracles"
     for key, one in known.items():
         assert "refused" not in one, one
         differs = one["differs"]

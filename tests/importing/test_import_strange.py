@@ -24,7 +24,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("name", STRANGE)
-def test_a_value_without_measure_is_told_with_its_line(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_oversized_value_is_reported_with_its_line(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     for text in STRANGE[name]:
         Path(name).write_text(text)
@@ -42,7 +42,7 @@ def test_or_of_a_command_line(value: str, capsys) -> None:
 
 
 @pytest.mark.parametrize("key", ["loss_type", "report_to"])
-def test_a_list_of_null_alone_says_nothing(key: str, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_list_of_nulls_is_null(key: str, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.yaml").write_text(f"{HEAD}{key}: [null]\n")
     assert main(["import", "a.yaml", *HARDWARE, "-o", "t.xp"]) == 0

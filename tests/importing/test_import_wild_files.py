@@ -30,7 +30,7 @@ bf16: true
 """
 
 
-def test_of_a_key_that_stands_twice_the_last_counts() -> None:
+def test_last_value_of_a_repeated_key_counts() -> None:
     found = imported(AXOLOTL + "learning_rate: 2e-5\nseed: 7\nseed: 7\n", *HARDWARE)
     assert found.arguments["learning_rate"] == 2e-5
     said = [one for one in found.messages if "has it, too, with another value" in one]
@@ -48,9 +48,7 @@ def test_of_a_key_that_stands_twice_the_last_counts() -> None:
         ("/models/Llama3-8B-Chinese-Chat", "llama", 32),
     ],
 )
-def test_a_model_in_a_folder_elsewhere_has_the_architecture_that_its_name_says(
-    folder: str, family: str, layers: int
-) -> None:
+def test_model_in_a_missing_folder_gets_the_architecture_of_its_name(folder: str, family: str, layers: int) -> None:
     found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", folder), *HARDWARE)
     assert not found.errors
     config = json.loads(found.draft.files["recipe.config.json"])
@@ -59,13 +57,13 @@ def test_a_model_in_a_folder_elsewhere_has_the_architecture_that_its_name_says(
     assert found.payload["model"]["path"].rstrip("/") == folder.rstrip("/")
 
 
-def test_a_folder_whose_name_says_nothing_is_left_to_the_check() -> None:
+def test_folder_with_an_unknown_name_is_left_to_the_check() -> None:
     found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", "./curr-model"), *HARDWARE)
     assert not found.draft.files.get("recipe.config.json")
     assert any(one.startswith("XP118") for one in found.errors)
 
 
-def test_a_key_of_a_data_set_that_axolotl_does_not_know_is_told() -> None:
+def test_unknown_key_of_an_axolotl_data_set_is_reported() -> None:
     found = imported(AXOLOTL.replace("type: alpaca\n", "type: alpaca\n    prompt_style: chat\n"), *HARDWARE)
     assert not found.errors
     assert any("`datasets[0].prompt_style`" in one and "no such key" in one for one in found.messages)
@@ -81,7 +79,7 @@ def test_optim_args_are_the_optimizers_own_numbers() -> None:
     assert found.arguments["adam_epsilon"] == 1e-7
 
 
-def test_weights_alone_in_host_memory_stay_on_the_gpu_with_a_word() -> None:
+def test_weights_in_host_memory_stay_on_the_gpu_with_a_warning() -> None:
     found = imported(AXOLOTL + "deepspeed: deepspeed_configs/zero3_bf16_cpuoffload_params.json\n", *HARDWARE)
     assert not found.errors
     assert "offload_param" in found.draft.differences
@@ -95,7 +93,7 @@ def test_weights_alone_in_host_memory_stay_on_the_gpu_with_a_word() -> None:
         ("deepspeed: configs/ds_config_zero2.json\n", "deepspeed"),
     ],
 )
-def test_what_llamafactory_does_otherwise_is_said(more: str, name: str) -> None:
+def test_differences_to_llamafactory_are_reported(more: str, name: str) -> None:
     found = imported(FACTORY + more, *HARDWARE)
     assert not found.errors
     assert name in found.draft.differences
@@ -118,7 +116,7 @@ def test_mask_history_is_written_into_the_template() -> None:
     assert imported(FACTORY.replace("qwen\n", "of_mine\n", 1) + "mask_history: true\n", *HARDWARE).draft.wrong
 
 
-def test_trained_weights_of_fp16_are_held_in_fp32_with_a_word() -> None:
+def test_trained_fp16_weights_are_kept_in_fp32_with_a_warning() -> None:
     found = imported(AXOLOTL + "bf16: false\nfp16: true\n", *HARDWARE)
     assert not found.errors
     assert found.payload["model"]["dtype"] == "float32"
@@ -163,7 +161,7 @@ def test_names_of_an_older_vllm_are_read() -> None:
         "/data/Qwen2.5-1.5B-sft/checkpoint-3000",
     ],
 )
-def test_a_checkpoint_elsewhere_has_the_architecture_that_a_folder_above_it_says(folder: str) -> None:
+def test_missing_checkpoint_gets_the_architecture_of_the_folder_above(folder: str) -> None:
     found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", folder), *HARDWARE)
     assert not found.errors
     assert json.loads(found.draft.files["recipe.config.json"])["hidden_size"] == 1536
@@ -178,7 +176,7 @@ def test_swanlab_is_kept_in_a_comment_and_its_key_is_not() -> None:
     assert "abc123" not in found.text
 
 
-def test_the_checkpointing_of_unsloth_computes_the_same_with_a_word() -> None:
+def test_unsloth_checkpointing_computes_the_same_with_a_warning() -> None:
     found = imported(FACTORY + "use_unsloth_gc: true\n", *HARDWARE)
     assert not found.errors
     assert "use_unsloth_gc" in found.draft.differences
@@ -212,14 +210,14 @@ def test_dpo_has_its_loss_under_axolotls_names() -> None:
     assert found.arguments["loss_type"] == ["ipo"]
 
 
-def test_a_reward_function_of_a_module_stands_in_the_file_of_that_module() -> None:
+def test_reward_function_of_a_module_is_in_the_file_of_that_module() -> None:
     more = "use_vllm: false\nreward_funcs:\n- my_rewards.short\n- other\nnum_generations: 8\n"
     found = imported(OPEN_R1 + more, *HARDWARE, "--method", "grpo", "--target", "trl-1.16")
     assert '"my_rewards.py:short"' in found.text
     assert '"rewards.py:other"' in found.text
 
 
-def test_pretraining_says_what_becomes_of_the_texts() -> None:
+def test_pretraining_reports_how_texts_are_packed() -> None:
     """LLaMA-Factory cuts one stream of texts. Packing without flash attention is refused: here they are kept apart."""
     text = FACTORY.replace("stage: sft", "stage: pt").replace("template: qwen\n", "template: llama3\n")
     for model, apart in (
@@ -256,7 +254,7 @@ def test_segments_with_labels_are_refused_with_the_way_out() -> None:
     assert "`completion`" in said.help
 
 
-def test_a_default_of_an_evaluation_is_left_out_where_there_is_none() -> None:
+def test_evaluation_default_is_dropped_without_an_evaluation() -> None:
     found = imported(FACTORY, *HARDWARE)
     assert "eval {" not in found.text
     assert "eval {\n  every = 500\n  micro = 8\n}" in imported(
@@ -293,7 +291,7 @@ def test_the_first_models_of_qwen_and_deepseek_are_known(folder: str, family: st
     assert json.loads(found.draft.files["recipe.config.json"])["model_type"] == family
 
 
-def test_a_folder_that_names_no_model_is_told_at_once() -> None:
+def test_folder_that_names_no_model_is_reported_immediately() -> None:
     found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", "/data/me"), *HARDWARE)
     assert any("no registered model" in one for one in found.messages)
 
@@ -316,7 +314,7 @@ def test_linear_layers_and_an_output_layer_are_listed_or_refused() -> None:
     assert imported(base + "- q_proj\n", *HARDWARE).payload["lora"]["targets"] == "all-linear"
 
 
-def test_the_id_of_a_run_of_wandb_is_its_name_where_it_has_none() -> None:
+def test_wandb_run_id_is_the_name_of_an_unnamed_run() -> None:
     more = "wandb_project: toys\nwandb_run_id: third\n"
     assert imported(AXOLOTL + more, *HARDWARE).arguments["run_name"] == "third"
     assert imported(AXOLOTL + more + "wandb_name: first\n", *HARDWARE).arguments["run_name"] == "first"
@@ -330,7 +328,7 @@ def test_a_text_model_ignores_how_pictures_are_read_and_none_of_its_layers_may_b
     assert "except_last" not in found.text
 
 
-def test_a_template_that_llamafactory_does_not_have_is_told() -> None:
+def test_unknown_template_of_llamafactory_is_reported() -> None:
     found = imported(FACTORY.replace("template: qwen", "template: of_mine"), *HARDWARE)
     assert "has no such template" in found.draft.differences["template"]
 
@@ -343,7 +341,7 @@ def test_a_mixer_has_a_configuration_for_each_data_set() -> None:
     assert imported(mixed + "dataset_configs:\n- main\n", *HARDWARE, "--method", "sft").draft.wrong
 
 
-def test_a_file_of_trl_says_its_processes_and_a_tracker_of_newer_days() -> None:
+def test_trl_file_with_processes_and_a_newer_tracker() -> None:
     found = imported(OPEN_R1 + "num_processes: 4\nreport_to: trackio\n", "--method", "sft")
     assert not found.errors, found.errors
     assert found.draft.settings["hardware"].text == "4 x h100-80gb"
@@ -362,7 +360,7 @@ def test_keys_of_pretraining_and_of_preferences_change_no_other_run() -> None:
     assert "max_prompt = 512" in imported(pairs + "rl: dpo\nmax_prompt_len: 512\n", *HARDWARE).text
 
 
-def test_how_pictures_are_read_is_nothing_to_a_folder_of_a_model_of_text() -> None:
+def test_image_keys_are_irrelevant_for_a_text_model_in_a_folder() -> None:
     more = "image_max_pixels: 262144\nvideo_max_pixels: 16384\nfreeze_vision_tower: true\n"
     text = FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", "/data/models/Qwen2.5-7B-Instruct")
     assert not imported(text + more, *HARDWARE).errors

@@ -330,8 +330,7 @@ def _other_keys(draft: Draft, table: Entries) -> None:
         elif one.off:
             draft.note(one, "it is off")
         elif key == "drop_system_message" and not one.off:
-            draft.mark(one, "reserved", f"# {key}")
-            draft.differs(key, "axolotl drops the system prompts of the rows, the spec keeps them", one)
+            draft.drop(key, "axolotl drops the system prompts of the rows, the spec keeps them", one)
         elif key in ("field_thinking", "template_thinking_key", "field_tools", "type"):
             draft.reserve(one, f"{key}: {text(one)}", "the runtime reads only role and content of a message")
         elif key != "path" and not one.mapping:

@@ -6,6 +6,7 @@ import os
 
 from xpc.compiler.importing.keys import load
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
+from xpc.compiler.importing.trl.switches import fp8
 from xpc.compiler.language.schema import ADAPTERS
 from xpc.grammar.nearest import nearest
 
@@ -76,13 +77,7 @@ def rest(draft: Draft, named: Entries) -> None:
                 draft.note(one, "it is off" if one.off else "the Liger plugin is not on")
     KEYS.note_irrelevant(draft, named)
     draft.keep(named, KEYS.column("comment"))
-    eight = named.get("fp8")
-    for key in ("fp8", "fp8_enable_fsdp_float8_all_gather"):
-        switch = named.get(key)
-        if switch is not None and (switch.off or eight is None or eight.off):
-            draft.note(switch, "fp8 is off")
-        elif switch is not None:
-            draft.reserve(switch, f"{key}: {text(switch)}", "this version has no fp8, and computes in bf16")
+    fp8(draft, named, "fp8_enable_fsdp_float8_all_gather")
     _unfrozen(draft, named.get("unfrozen_parameters"))
 
 

@@ -319,9 +319,8 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.error(floor, "it takes a share of the peak")
     square, shape = named.get("lr_quadratic_warmup"), draft.settings.get("schedule")
     if square is not None and not square.off and shape is not None and shape.text == "cosine":
-        draft.mark(square, "reserved", "# lr_quadratic_warmup")
         why = "axolotl's rate rises quadratically during warm-up, the spec's linearly"
-        draft.differs("lr_quadratic_warmup", why, square)
+        draft.drop("lr_quadratic_warmup", why, square)
     elif square is not None:
         draft.note(square, "it is off" if square.off else "axolotl reads it for a cosine only")
     auto = named.get("auto_resume_from_checkpoints")

@@ -36,9 +36,8 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
     share = math.ceil(SCALE / number) / SCALE
     draft.mark(parts, "mapped", f"take = {share:.10g}")
     if which is not None and integer(which):
-        draft.mark(which, "reserved", "# shards_idx")
         why = "axolotl reads another part of the shuffled rows, the spec the first part"
-        draft.differs("shards_idx", why, which)
+        draft.drop("shards_idx", why, which)
     elif which is not None:
         draft.note(which, "the first part")
     return None if number == 1 else Amount("share", share)

@@ -220,8 +220,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
         draft.error(entry, "a data set needs a `path`")
         return
     found = corpus.source(draft, path, None, inside.get("split"))
-    for one in (kind,):
-        draft.mark(one, "mapped", "data")
+    draft.mark(kind, "mapped", "data")
     word = "messages" if how is None or how.empty else str(text(how))
     shape = {"messages": "messages", "alpaca": "alpaca", "sharegpt": "conversations", "pair": "preference"}.get(
         word, ""

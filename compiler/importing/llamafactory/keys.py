@@ -27,7 +27,6 @@ SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_m
 PADDED = (
     "rows are padded, because without padding the trainer does not truncate them at `cutoff_len`; the loss is the same"
 )
-FP8 = ("fp8", "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
 ADDED = ("add_tokens", "add_special_tokens")
 """New tokens; decoding skips special ones, which does not concern training."""
 PROJECTED = (

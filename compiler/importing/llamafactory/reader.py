@@ -9,7 +9,7 @@ from xpc.compiler.importing import families, local_model
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory import data as llamafactory_data
-from xpc.compiler.importing.llamafactory.keys import ADDED, FP8, KEYS, MEDIA, PADDED, PROJECTED, SPLIT, STAGES
+from xpc.compiler.importing.llamafactory.keys import ADDED, KEYS, MEDIA, PADDED, PROJECTED, SPLIT, STAGES
 from xpc.compiler.importing.llamafactory.refusals import refusals
 from xpc.compiler.importing.llamafactory.switches import (
     layout,
@@ -26,7 +26,7 @@ from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.importing.trl import trainer
-from xpc.compiler.importing.trl.switches import follow, patience, router
+from xpc.compiler.importing.trl.switches import follow, fp8, patience, router
 from xpc.compiler.language.kinds import NEVER, Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS
 from xpc.compiler.stacks import DEFAULT
@@ -244,13 +244,7 @@ def _megatron(draft: Draft, named: Entries) -> None:
             draft.note(one, "nothing is split")
         elif one is not None:
             draft.error(one, "the stack has no Megatron", "name a sharding file by `--deepspeed` or `--accelerate`")
-    eight = named.get("fp8")
-    for key in FP8:
-        one = named.get(key)
-        if one is not None and (one.off or eight is None or eight.off):
-            draft.note(one, "fp8 is off")
-        elif one is not None:
-            draft.reserve(one, f"{key}: {text(one)}", "this version has no fp8, and computes in bf16")
+    fp8(draft, named, "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
 
 
 def _kernels(draft: Draft, named: Entries) -> None:
@@ -265,9 +259,8 @@ def _kernels(draft: Draft, named: Entries) -> None:
     recomputing(draft, named)
     norms = named.get("upcast_layernorm")
     if draft.on(norms):
-        draft.mark(norms, "reserved", "# upcast_layernorm")
         why = "LLaMA-Factory keeps the weights of norms in fp32, the spec in the dtype of the other weights"
-        draft.differs("upcast_layernorm", why, norms)
+        draft.drop("upcast_layernorm", why, norms)
     each, host, fast = (named.get(key) for key in ("eval_on_each_dataset", "use_unsloth_gc", "use_unsloth"))
     for one in (each, host, fast):
         if one is not None and one.off:
@@ -275,13 +268,11 @@ def _kernels(draft: Draft, named: Entries) -> None:
     if each is not None and not each.off:
         draft.error(each, "the language has no such setting")
     if host is not None and not host.off:
-        draft.mark(host, "reserved", "# use_unsloth_gc")
         why = "LLaMA-Factory keeps the input of each layer in host memory, the spec on the GPU: the result is the same"
-        draft.differs("use_unsloth_gc", why, host)
+        draft.drop("use_unsloth_gc", why, host)
     if fast is not None and not fast.off:
-        draft.mark(fast, "reserved", "# use_unsloth")
         why = "LLaMA-Factory runs the model with Unsloth's kernels, the spec with those of transformers"
-        draft.differs("use_unsloth", why, fast)
+        draft.drop("use_unsloth", why, fast)
 
 
 def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:

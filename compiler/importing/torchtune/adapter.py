@@ -36,13 +36,12 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
     if only is not None and boolean(only):
         draft.note(only, "only adapters are saved")
     elif four or not alone:
-        draft.differs(
+        draft.drop(
             "save_adapter_weights_only",
             "torchtune saves merged weights and adapters, the spec only adapters: "
             + ("a base of 4 bits is not merged" if four else "no process has the complete weights"),
             only,
         )
-        draft.mark(only, "reserved", "# save_adapter_weights_only")
     else:
         draft.put("save.merge", True, only, "torchtune saves the merged weights, too")
     held = draft.settings.get("model.dtype")
@@ -67,9 +66,8 @@ def _targets(draft: Draft, inside: Entries, fused: bool) -> None:
     modules = [known[one] for one in names]
     modules += layers if mlp in on else ()
     if output is not None and output in on:
-        draft.differs("apply_lora_to_output", "torchtune also trains an adapter on the output layer, the spec does not",
+        draft.drop("apply_lora_to_output", "torchtune also trains an adapter on the output layer, the spec does not",
                       output)  # fmt: skip
-        draft.mark(output, "reserved", "# apply_lora_to_output")
     for one in (attention, mlp, output):
         if one is not None and one is output and one in on:
             continue

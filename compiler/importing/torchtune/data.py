@@ -79,9 +79,8 @@ def _length(draft: Draft, entries: Entries, packed: bool) -> None:
     if template is not None and template.empty:
         draft.note(template, "null: none")
     elif template is not None:
-        draft.differs("prompt_template", "torchtune puts its own words around each turn, the spec uses the "
+        draft.drop("prompt_template", "torchtune puts its own words around each turn, the spec uses the "
                       "tokenizer's chat template", template)  # fmt: skip
-        draft.mark(template, "reserved", "# prompt_template")
     if most is not None and not most.empty:
         draft.setting("batch.seq", most)
         if not packed:
@@ -126,8 +125,7 @@ def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
 def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
     end, across, most = (inside.get(key) for key in ("add_eos", "split_across_pack", "max_seq_len"))
     if end is not None and not boolean(end):
-        draft.differs("add_eos", "torchtune writes no end token after a text, the spec the tokenizer's", end)
-        draft.mark(end, "reserved", "# add_eos")
+        draft.drop("add_eos", "torchtune writes no end token after a text, the spec the tokenizer's", end)
     elif end is not None:
         draft.note(end, "the end token is written")
     if across is not None and boolean(across) == rows.goes_on:

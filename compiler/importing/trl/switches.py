@@ -202,8 +202,7 @@ def switches(draft: Draft, named: Entries) -> None:
                 "save.resume", "auto", resume, "the run resumes from the newest checkpoint of the output folder"
             ) if boolean(resume) else draft.note(resume, "no checkpoint is named; a bundle resumes from its own")
         else:
-            draft.mark(resume, "reserved", "# resume_from_checkpoint")
-            draft.differs(
+            draft.drop(
                 "resume_from_checkpoint",
                 "the source resumes from a checkpoint of another folder; a run of the spec starts over, unless the "
                 "checkpoint is in the run's own folder",
@@ -299,6 +298,17 @@ def precision(draft: Draft, why: str) -> None:
         draft.mark(stated.entry, MAPPED, f"precision = {dtype.text}")
     draft.settings.pop("precision", None)
     draft.put("precision", dtype.text, None, "the weights compute in their own dtype")
+
+
+def fp8(draft: Draft, named: Entries, *more: str) -> None:
+    """Keep `fp8` and the keys that belong to it (`more`) in comments, unless it is off."""
+    switch = named.get("fp8")
+    for key in ("fp8", *more):
+        one = named.get(key)
+        if one is not None and (one.off or switch is None or switch.off):
+            draft.note(one, "fp8 is off")
+        elif one is not None:
+            draft.reserve(one, f"{key}: {text(one)}", "this version has no fp8, and computes in bf16")
 
 
 def follow(draft: Draft) -> None:

@@ -108,7 +108,7 @@ def test_a_model_is_read_as_its_configuration_has_it(name: str) -> None:
         assert imported(CHAT + f"{name}: {{{loud}}}\n", *HARDWARE).draft.wrong, loud
 
 
-def test_a_data_set_without_a_path_is_one_that_axolotl_fails_at() -> None:
+def test_data_set_without_a_path_is_refused_as_axolotl_does() -> None:
     found = imported(CHAT.replace("path: org/chat", "data_files: [a.jsonl]\n    ds_type: json"), *HARDWARE)
     assert any("fails for a dataset without a `path`" in one for one in found.messages)
 
@@ -131,7 +131,7 @@ def test_a_sequence_that_fsdp1_would_divide_is_divided_under_fsdp2() -> None:
     assert "context_parallel_size" not in again.draft.differences
 
 
-def test_a_set_to_evaluate_on_is_the_split_test_where_none_is_said() -> None:
+def test_default_split_of_a_test_set_is_test() -> None:
     """axolotl 0.18.0, utils/data/sft.py: `_load_tokenized_prepared_datasets(..., split="test")`."""
     more = "eval_steps: 50\neval_strategy: steps\ntest_datasets:\n  - path: {}\n    type: chat_template\n"
     for name, split in (("org/held", "test"), ("org/held\n    split: train", "train"), ("held.jsonl", "train")):

@@ -59,7 +59,7 @@ def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None
         ("packing: false\n", 2048, False),
     ],
 )
-def test_packed_rows_are_a_token_shorter_and_see_each_other(more: str, length: int, said: bool) -> None:
+def test_packed_rows_are_a_token_shorter_and_attend_to_each_other(more: str, length: int, said: bool) -> None:
     """`data_args.py` takes one token off; without `neat_packing` a row of a pack sees those before it, but where flash
     attention reads the beginnings of rows off the positions of a single sequence."""
     found = imported(FILE + more, *HARDWARE)
@@ -106,7 +106,7 @@ def _alike() -> list[list[str]]:
     return list(found.values())
 
 
-def test_of_a_template_that_ends_a_conversation_alone_a_difference_is_said() -> None:
+def test_template_that_ends_only_the_conversation_reports_a_difference() -> None:
     found = imported(FILE.replace("template: qwen", "template: glm4"), *HARDWARE)
     assert not found.errors
     assert "the end of the conversation alone" in found.draft.differences["template"]

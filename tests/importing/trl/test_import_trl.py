@@ -115,7 +115,7 @@ def test_nothing_is_dropped_even_where_everything_is_wrong():
     assert found.fates["no"] == "irrelevant"
 
 
-def test_what_no_setting_says_and_the_trainer_has_stands_under_extra():
+def test_trainer_argument_without_a_setting_is_kept_under_extra():
     found = trl("dataloader_num_workers: 4\nneftune_noise_alpha: 5\nlogging_first_step: true\n")
     assert found.arguments["dataloader_num_workers"] == 4
     assert found.arguments["neftune_noise_alpha"] == 5
@@ -160,7 +160,7 @@ def test_the_older_mixer_trains_on_one_split_and_evaluates_on_the_other():
     assert found.payload["data"]["seed"] == 42
 
 
-def test_long_texts_stand_in_files_beside_the_spec():
+def test_long_texts_become_files_next_to_the_spec():
     found = trl("chat_template: \"{{ 'x' }}\\n\"\nsystem_prompt: " + "Be kind. " * 40 + "\n")
     assert found.draft.files["recipe.chat_template.jinja"] == b"{{ 'x' }}\n"
     assert found.draft.files["recipe.system.txt"].startswith(b"Be kind.")
@@ -245,7 +245,7 @@ def test_processes_are_those_of_one_node(tmp_path):
     assert "hardware 1 x cpu" in cpu.text
 
 
-def test_a_path_names_a_distillation_only_of_a_file_with_a_teacher():
+def test_path_names_a_distillation_only_with_a_teacher():
     found = trl("max_length: 512\n", name="Qwen-Distill-7B/config_distill.yaml")
     assert found.draft.method == "sft"
     assert not found.draft.wrong, found.messages
