@@ -2,5 +2,5 @@
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036  # what is imported below this needs it
+if sys.version_info < (3, 11):  # noqa: UP036  # the modules below need it
     sys.exit(f"error: Python 3.11 or later is needed, and {sys.executable} is {sys.version.split()[0]}")

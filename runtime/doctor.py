@@ -1,7 +1,7 @@
-"""What `xpc doctor` asks an interpreter about itself and its machine. Started as a file; nothing of it is in a run.
+"""The checks of `xpc doctor` for an interpreter and its machine. Started as a file; runs do not use it.
 
-Reads one object of JSON from standard input (`pins` every bundle needs, `optional` ones that some do), writes one:
-a list of what was found. The network is not touched, and of secrets only whether they are set is told.
+Reads a JSON object from standard input (`pins` that every bundle needs, `optional` ones that some need), and writes a
+JSON list of entries. It does not use the network, and of secrets it reports only whether they are set.
 """
 
 import json
@@ -17,7 +17,7 @@ if not __package__:
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
     __import__(__package__)
-    del sys.path[0]  # the libraries that are looked for see nothing of what lies there
+    del sys.path[0]  # so that the checked libraries cannot import from there
 
 from .core import machine
 from .features.distributed import deepspeed, shared_folder
@@ -31,19 +31,19 @@ SWITCHES = (
     "GLOO_SOCKET_IFNAME",
     "TORCH_CUDA_ARCH_LIST",
 )
-"""Variables whose values decide where a run looks, and are no secrets."""
+"""Variables that change where a run looks, and that are not secret."""
 LOW = 20.0
-"""GiB that a folder of downloads or results should have left: a checkpoint of a model of 1B parameters, and weights."""
+"""GiB that should be free for downloads or results: weights and one checkpoint of a model with 1B parameters."""
 
 Entry = tuple[str, str, str]
-"""What is looked at, `fine`, `note` or `wrong`, and a sentence."""
+"""The thing checked, its state (`fine`, `note` or `wrong`), and a sentence."""
 
 
 def main() -> int:
     """The program."""
     request = json.load(sys.stdin)
     output = os.dup(1)
-    os.dup2(2, 1)  # what libraries print while they are imported is not the answer
+    os.dup2(2, 1)  # prints of imported libraries must not mix with the answer
     entries = list(inspect(request["pins"], request["optional"]))
     with os.fdopen(output, "w", encoding="utf-8") as out:
         json.dump([dict(zip(("what", "state", "says"), one, strict=True)) for one in entries], out)
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def inspect(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:
-    """Every entry, in the order in which a person would look."""
+    """Every entry, in the order in which a person would check."""
     yield python()
     yield from packages(pins, optional)
     yield from torch()
@@ -60,12 +60,12 @@ def inspect(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[En
 
 
 def python() -> Entry:
-    """The interpreter; an older one than the runtime is for has said so by now (``__init__.py``)."""
+    """The interpreter; too old a version has already failed in ``__init__.py``."""
     return ("python", FINE, f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
 
 
 def packages(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:
-    """What is installed against the pins of the target. A local part (2.13.0+cpu) is no difference."""
+    """The installed packages against the pins of the target. Local parts (2.13.0+cpu) are ignored."""
     fine, absent = [], []
     for name, pinned in {**pins, **optional}.items():
         found = machine.installed(name)
@@ -92,7 +92,7 @@ def torch() -> Iterator[Entry]:
     try:
         import torch as library
     except ImportError as error:
-        if find_spec("torch") is not None:  # else its absence is told with the packages
+        if find_spec("torch") is not None:  # otherwise reported with the packages
             yield ("torch", WRONG, f"cannot be imported: {str(error).splitlines()[0]}")
         return
     yield ("torch", FINE, f"{library.__version__}, {_build(library)}")
@@ -134,7 +134,7 @@ def home() -> str:
 
 
 def folders() -> Iterator[Entry]:
-    """Where a run reads and writes: may it, and how much is free there."""
+    """The folders that a run reads and writes: whether they are writable, and their free space."""
     for what, place in (("here", os.getcwd()), ("HF_HOME", home()), ("temporary files", tempfile.gettempdir())):
         standing, _ = shared_folder.nearest_existing(place)
         if not os.access(standing, os.W_OK):
@@ -146,7 +146,7 @@ def folders() -> Iterator[Entry]:
 
 
 def variables() -> Iterator[Entry]:
-    """Which secrets are there, never what they are, and the switches that change where a run looks."""
+    """Which secrets are set, never their values, and the variables that change where a run looks."""
     login = os.environ.get("HF_TOKEN_PATH") or os.path.join(home(), "token")
     for name in SECRETS:
         where = "set" if os.environ.get(name) else "not set"

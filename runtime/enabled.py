@@ -1,4 +1,4 @@
-"""The features of this run, in the order in which they act at each moment, and the class of its trainer."""
+"""The features of this run, in the order of their calls, and the class of its trainer."""
 
 from .core.fault_tolerance import FaultTolerant
 from .core.feature import Feature
@@ -128,7 +128,7 @@ FEATURES: tuple[Feature, ...] = (
 
 
 def trainer_class() -> type[FaultTolerant]:
-    """trl's trainer with what this run adds: a method of a class goes before that of the classes after it."""
+    """trl's trainer with the additions of this run: methods of earlier base classes override those of later ones."""
     from trl import SFTTrainer
 
     from .features.evaluation.named_log import NamedLog

@@ -1,6 +1,6 @@
-"""Evaluates what the bundle trained by lm-evaluation-harness: evaluate.sh starts it, once a process.
+"""Evaluate the trained model with lm-evaluation-harness; evaluate.sh starts this in each process.
 
-Started as a file it makes its folder a package, as main.py does.
+When started as a file it makes its folder a package, as main.py does.
 """
 
 import json
@@ -28,7 +28,7 @@ RESULTS = os.path.join("eval", "results.json")
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """The program; it takes no words. Gives the exit status: 0, 1 or 2."""
+    """The program; it takes no arguments. Returns the exit status: 0, 1, 2 or 130."""
     if words:
         print(f"error: unknown argument {words[0]!r}; none is accepted", file=sys.stderr)
         return 2
@@ -39,7 +39,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         _installed(plan["harness"])
         _trained(bundle)
         if plan["allow_code_execution"]:
-            os.environ["HF_ALLOW_CODE_EVAL"] = "1"  # what the metric that executes code asks for (evaluate, code_eval)
+            os.environ["HF_ALLOW_CODE_EVAL"] = "1"  # required by the metric code_eval (package evaluate)
         _evaluate(bundle, plan)
     except RunError as error:
         return stop(error)
@@ -73,7 +73,7 @@ def _installed(pinned: str) -> None:
 
 
 def _trained(bundle: Bundle) -> None:
-    """Raises RunError unless the final model is in the output folder; a checkpoint is not what was asked for."""
+    """Raises RunError unless the final model is in the output folder; a checkpoint is not enough."""
     place = bundle.output_dir
     names = set(os.listdir(place)) if os.path.isdir(place) else set()
     config = "adapter_config.json" if bundle.lora is not None else "config.json"
@@ -82,11 +82,11 @@ def _trained(bundle: Bundle) -> None:
             f"no trained model is in {place}: train with ./launch.sh first, and start both in the same folder"
         )
     if output_folder.difference(bundle):
-        raise RunError(f"{place} holds a run of another bundle; its own evaluate.sh evaluates it")
+        raise RunError(f"{place} contains a run of another bundle; evaluate it with the evaluate.sh of that bundle")
 
 
 def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What the harness's class of transformers models is made with: the trained model, or its adapter on the base."""
+    """Arguments of the harness's class for transformers models: the trained model, or its adapter on the base."""
     place, model = bundle.output_dir, bundle.model
     out: dict[str, Any] = {"pretrained": place}
     if bundle.lora is not None:
@@ -111,8 +111,8 @@ def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
 
 
 def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
-    """Names, and the contents of the bundle's own files; data beside such a file is found wherever the run started."""
-    sys.dont_write_bytecode = True  # beside a task's file nobody could tell it from what somebody put there
+    """Task names, and the contents of task files; data next to a task file is found from any working directory."""
+    sys.dont_write_bytecode = True  # bytecode next to a task file would look like an added file
     out: list[Any] = []
     for task in plan["tasks"]:
         if task["file"] is None:
@@ -130,15 +130,15 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
 
 
 def verified_folder(bundle: Bundle, folder: str) -> None:
-    """Raises RunError where a file below a folder of the bundle was changed, or is none that the compiler put there."""
+    """Raises RunError when a file below a folder of the bundle was changed or added."""
     digests = bundles.manifest_digests(bundle.folder)
     for where, _, names in os.walk(bundle.inside(folder)):
         for one in names if digests else ():
             name = os.path.relpath(os.path.join(where, one), bundle.folder).replace(os.sep, "/")
             if "__pycache__" in name.split("/"):
-                raise RunError(f"{name} is code that nobody can read: delete the folder __pycache__ there")
+                raise RunError(f"{name} is compiled code that cannot be checked: delete its folder __pycache__")
             if name not in digests:
-                raise RunError(f"{name} is no file that this bundle was compiled with")
+                raise RunError(f"{name} is not a file that this bundle was compiled with")
             verified(bundle, name, digests)
 
 
@@ -152,7 +152,7 @@ def _next_to(folder: str, files: Any) -> Any:
 
 
 def _bits(model: Any) -> int | None:
-    """Bits of the loaded weights as transformers tells them; None where they are whole."""
+    """Bits of the loaded weights according to transformers; None when they are not quantized."""
     loaded = {bits: getattr(model.model, f"is_loaded_in_{bits}bit", False) for bits in (4, 8)}
     return next((bits for bits, is_so in loaded.items() if is_so), None)
 

@@ -1,8 +1,8 @@
-"""Runs the launcher that launch.sh names (``accelerate.commands.launch`` or ``torch.distributed.run``) as it stands.
+"""Run the launcher that launch.sh names (``accelerate.commands.launch`` or ``torch.distributed.run``), unchanged.
 
-Four things are added: the preflight; one line at the end of a run that failed, where both launchers print a traceback
-of their own; the wish to stop, which the processes get and torch's agent does not, because it would kill them after 30
-seconds; and an end of the processes with their launcher, however that ends.
+This adds four things: the preflight; one line after a failure instead of the launcher's traceback; stop requests are
+forwarded to the processes but not to torch's agent, which would kill them after 30 seconds; and the processes end when
+their launcher ends, for any reason.
 """
 
 import contextlib
@@ -22,19 +22,19 @@ ENDINGS = ("failed (exitcode", "closing signal")
 STOPPED_BEFORE = b"launch.sh: stopped as asked, before training began\n"
 NEWEST = "from the newest complete checkpoint where there is one"
 RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
-"""How often this launcher begins anew after a failure that may pass, and which attempt this is, as "1 of 4"."""
+"""Variables: the restarts left after failures that may be temporary, and the current attempt, such as "1 of 4"."""
 _command, _environment = [sys.executable, *sys.argv], dict(os.environ)
-"""What this launcher was started with."""
+"""The command and environment of this launcher."""
 _stop_requested = False
-"""Whether this launcher was asked to stop."""
+"""Whether this launcher received a stop request."""
 _failed: list[bool] = []
-"""Holds something once a process of the run has failed, and the others are ended."""
+"""Not empty once a process of the run has failed and the others are being ended."""
 _process: Any = None
-"""psutil's class of this process, once it is loaded: a wish to stop may come before."""
+"""psutil.Process, once it is imported: a stop request may arrive before."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """``words`` are the launcher's module and its arguments. Gives the exit status."""
+    """The program; ``words`` are the launcher's module and its arguments. Returns the exit status."""
     if not words or words[0] not in LAUNCHERS:
         print(f"error: the first word names the launcher: {' or '.join(LAUNCHERS)}", file=sys.stderr)
         return 2
@@ -52,7 +52,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         read = bundle.read(folder, FEATURES)
         arguments.prepare_environment(read)
         if not checked and (found := preflight.without_libraries(read)):
-            preflight.check(read, 0, 0, found)  # which tells of everything at once
+            preflight.check(read, 0, 0, found)  # reports all findings together
     except Finished as done:
         say(str(done))
         return 0
@@ -71,7 +71,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         status = _preflight(folder)
         if status != 0:
             return status
-    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGINT,SIGHUP,SIGQUIT"  # torchrun's agent leaves SIGTERM to `_pass_on`
+    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGINT,SIGHUP,SIGQUIT"  # SIGTERM is for `_forward_signal`
     logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
     from .library_internals import torch_distributed
 
@@ -83,7 +83,7 @@ def main(folder: str, words: Sequence[str]) -> int:
 
 
 def _preflight(folder: str) -> int:
-    """The rest of the preflight, in a fork: it leaves no CUDA context here."""
+    """Run the rest of the preflight in a fork, so that this process gets no CUDA context."""
     from .core import preflight, run, signals
 
     child = os.fork()
@@ -104,7 +104,7 @@ def _preflight(folder: str) -> int:
 
 
 def _launched(launch: Callable[[], object], read: "Bundle") -> int:
-    """Lets the launcher run, and gives its exit status."""
+    """Run the launcher and return its exit status."""
     from .core.signals import BROKEN
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -119,7 +119,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
         if isinstance(error, ChildFailedError):
-            # Of several that ended at once, the one that is not ended by another's end
+            # Of several failures at once, prefer one that was not caused by another process's end.
             rank, failure = min(error.failures.items(), key=lambda one: one[1].exitcode == BROKEN)
             codes = [one.exitcode for one in error.failures.values()]
             return _ended(f"process {rank}", failure.exitcode, codes if _stop_requested else [failure.exitcode])
@@ -130,7 +130,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
 
 
 def _forward_signal(number: int, _: object) -> None:
-    """Asks the processes of the run to stop. Before there are any, there is nothing to wait for."""
+    """Ask the processes of the run to stop. Without processes, exit immediately."""
     global _stop_requested
     _stop_requested = True
     children = _process().children() if _process else []
@@ -143,20 +143,20 @@ def _forward_signal(number: int, _: object) -> None:
 
 
 def _ended(who: str, status: int, codes: Iterable[int]) -> int:
-    """Tells of the end. ``codes`` are those of processes that may have been asked to stop, or died of being asked."""
+    """Report the end. ``codes`` are exit codes that show whether a stop request ended the processes."""
     from .core import signals
 
     if any(code == signals.REQUEUE or -code in signals.STOP_SIGNALS for code in codes):
         message = f"launch.sh: stopped as asked: the same command goes on, {NEWEST} (status {signals.REQUEUE})"
         print(message, file=sys.stderr, flush=True)
         return signals.REQUEUE
-    message = f"{who} ended with status {status}; its message stands above"
+    message = f"{who} ended with status {status}; its message is above"
     if status < 0:
         hint = "; the machine may have run out of memory" if -status == signal.SIGKILL else ""
         message, status = f"{who} was ended by {signal.Signals(-status).name}{hint}", 128 - status
     left = int(os.environ.get(RETRIES, "0"))
     number, of, last = os.environ.get(ATTEMPT, f"1 of {1 + left}").partition(" of ")
-    may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT  # not what a terminal sends
+    may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT  # not a signal of a terminal
     again = may_pass and left > 0 and not _stop_requested
     message += f" (attempt {number} of {last})" if may_pass and last != "1" else ""
     message += f"; started again, {NEWEST}" if again else ""
@@ -172,5 +172,5 @@ if __name__ == "__main__":
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
     __import__(__package__)
-    del sys.path[0]  # the launcher's own imports see nothing of the bundle
+    del sys.path[0]  # so that the launcher cannot import from the bundle
     sys.exit(main(os.path.dirname(_folder), sys.argv[1:]))

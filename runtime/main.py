@@ -1,6 +1,6 @@
-"""The program of a bundle: ``accelerate launch trainer/main.py`` starts it, once a process.
+"""The program of a bundle: ``accelerate launch trainer/main.py`` starts it in each process.
 
-Started as a file it makes its folder a package, so that the modules import each other the same way here and in tests.
+When started as a file it makes its folder a package, so that imports work as in tests.
 """
 
 import os

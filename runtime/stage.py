@@ -1,9 +1,9 @@
-"""Fetches what a run reads from the hub, for machines without a network: ``launch.sh --stage DIR [--wheels]``.
+"""Fetch what a run reads from the hub, for machines without a network: ``launch.sh --stage DIR [--wheels]``.
 
-DIR gets ``hub`` (models and tokenizers, a cache of the hub's own kind), ``rows`` (of each source, as parquet: the
-datasets library itself takes, offline, the newest rows that its cache has, whatever revision is asked), ``wheels``
-where they are asked for, and at the very end staged.json, which names what is there, with commits and sizes. Stopped
-before, it is as if nothing had been fetched, but that the next call goes on where this one was.
+DIR gets ``hub`` (models and tokenizers, in the hub's cache layout), ``rows`` (of each source, as parquet: offline, the
+datasets library ignores the requested revision and takes the newest rows in its cache), ``wheels`` if requested, and
+last staged.json, which lists the contents with commits and sizes. After an interruption the next call continues, and
+until then DIR counts as not staged.
 """
 
 import argparse
@@ -45,11 +45,11 @@ REQUIREMENTS = {
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """The program. Gives the exit status."""
+    """The program. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="launch.sh --stage", allow_abbrev=False)
-    parser.add_argument("DIR", help="what is fetched goes here, and is kept for other bundles, too")
+    parser.add_argument("DIR", help="folder for the fetched files; several bundles can share it")
     parser.add_argument("--wheels", action="store_true", help="fetch the packages, too, as wheels")
-    parser.add_argument("--missing", action="store_true", help="tell what DIR lacks, and stop")
+    parser.add_argument("--missing", action="store_true", help="only report what DIR lacks")
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(list(words))
     place = os.path.abspath(options.DIR)
@@ -67,7 +67,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         say("stopped; the same command goes on")
         return 130
-    # Another process reads it as the run will, without the hub: what it loads first decides what it may ask.
+    # Another process reads it as the run will, offline: the libraries read these variables at their import.
     check = [sys.executable, os.path.abspath(__file__), place, "--check"]
     offline = {"XPC_STAGED": place, "HF_HUB_CACHE": os.path.join(place, "hub"), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(check, env={**os.environ, **offline}, check=False).returncode
@@ -80,12 +80,12 @@ def _check(bundle: Bundle, place: str) -> int:
     found = rows_and_tokens(bundle)
     if found:
         raise findings(found)
-    say(f"{place} is whole; where there is no network: XPC_STAGED={place} ./launch.sh")
+    say(f"{place} is complete; without a network: XPC_STAGED={place} ./launch.sh")
     return 0
 
 
 def _needs(bundle: Bundle) -> dict[str, dict[str, Any]]:
-    """What the run reads from the hub, by the name that staged.json has for it."""
+    """What the run reads from the hub, by the name in staged.json."""
     models = [bundle.model, bundle.plan["method"]["teacher"]]
     found: dict[str, dict[str, Any]] = {
         f"{one['id']}@{one['revision'] or 'main'}": {"model": one} for one in models if one and one["id"]
@@ -98,13 +98,13 @@ def _needs(bundle: Bundle) -> dict[str, dict[str, Any]]:
 
 
 def _name(source: Mapping[str, Any], split: str) -> str:
-    """What staged.json calls the rows of a source of the hub, with all that decides them."""
+    """The name in staged.json of the rows of a hub source, with everything that decides them."""
     config, part = (f":{source[one]}" if source[one] else "" for one in ("config", "slice"))
     return f"{source['id']}{config}[{split}{part}]@{source['revision'] or 'main'}"
 
 
 def rows(source: Mapping[str, Any], split: str, streaming: bool) -> Any:
-    """The rows of a source of the hub, of $XPC_STAGED: the run asks for them where it is set. Raises RunError."""
+    """The rows of a hub source in $XPC_STAGED; the run calls this when it is set. Raises RunError."""
     from datasets import load_dataset
 
     place = os.environ["XPC_STAGED"]
@@ -113,7 +113,7 @@ def rows(source: Mapping[str, Any], split: str, streaming: bool) -> Any:
 
 
 def _index(place: str) -> dict[str, Any]:
-    """What is there by its name; nothing where nothing is yet. Raises RunError for a staged.json that is none."""
+    """The contents of staged.json; empty without the file. Raises RunError for a damaged one."""
     path = os.path.join(place, INDEX)
     try:
         with open(path, encoding="utf-8") as handle:
@@ -125,9 +125,9 @@ def _index(place: str) -> dict[str, Any]:
 
 
 def _missing(bundle: Bundle, place: str) -> list[str]:
-    """What the folder lacks for this run, a sentence each. Raises RunError."""
+    """One sentence for each thing that the folder lacks for this run. Raises RunError."""
     staged, found = _index(place), []
-    again = f"`launch.sh --stage {place}` of this bundle fetches it where there is a network"
+    again = f"`launch.sh --stage {place}` of this bundle fetches it with a network"
     for name in _needs(bundle):
         files = staged.get(name, {}).get("files")
         others = sorted(one for one in staged if one.partition("@")[0] == name.partition("@")[0])
@@ -155,7 +155,7 @@ def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
 
 
 def _fetch(bundle: Bundle, place: str) -> None:
-    """Fetches everything, and names it in staged.json. What an earlier call has fetched is not fetched again."""
+    """Fetch everything and list it in staged.json; what an earlier call has fetched is reused."""
     fetched: dict[str, Any] = {}
     for name, need in _needs(bundle).items():
         try:
@@ -176,7 +176,7 @@ def _fetch(bundle: Bundle, place: str) -> None:
 
 
 def _model(place: str, bundle: Bundle, model: Any) -> dict[str, Any]:
-    """A model with its tokenizer, in a cache of the hub's own kind: an interrupted download goes on there."""
+    """Fetch a model with its tokenizer into a hub cache, where an interrupted download can continue."""
     from huggingface_hub import snapshot_download
 
     cache, left = os.path.join(place, "hub"), [*OTHERS, *(() if model.get("pickle") else PICKLES)]
@@ -205,7 +205,7 @@ def _texts(found: Any) -> list[str]:
 
 
 def _rows(place: str, bundle: Bundle, name: str, source: Any, split: str) -> dict[str, Any]:
-    """The rows of a source as the run would read them from the hub; their folder has its name once it is whole."""
+    """Fetch the rows of a source as the run would read them from the hub; the folder is renamed when complete."""
     from huggingface_hub import HfApi
 
     commit = str(HfApi().dataset_info(source["id"], revision=source["revision"]).sha)
@@ -220,14 +220,14 @@ def _rows(place: str, bundle: Bundle, name: str, source: Any, split: str) -> dic
 
 
 def _wheels(bundle: Bundle, place: str) -> None:
-    """What requirements.txt and its like name, as wheels for this Python and this kind of machine."""
+    """Fetch the packages of the requirements files as wheels for this Python and platform."""
     for name, more in REQUIREMENTS.items():
         if os.path.exists(path := bundle.inside(name)):
             words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", *more]
             locked = bundle.inside("constraints.txt")
             words += ["--wheel-dir", place, "-r", path, *(["-c", locked] if os.path.exists(locked) else [])]
             if subprocess.run(words, check=False).returncode != 0:
-                raise RunError(f"pip made no wheels of {name}; what it says stands above")
+                raise RunError(f"pip built no wheels for {name}; its message is above")
     say(f"wheels: pip install --no-index --find-links {place} -r {bundle.inside('requirements.txt')}")
 
 

@@ -1,8 +1,8 @@
-"""The vLLM server of a run that lets one generate: starts it in the place of this program, or asks whether it answers.
+"""The vLLM server of a run: replace this process by the server, or check whether it is ready.
 
-``python vllm_server.py`` starts it, ``python vllm_server.py --answers HOST`` ends with 0 when the server on HOST is
-ready. The program is ``vllm``, or ``trl`` of an older stack, beside this interpreter or on the PATH; XPC_VLLM names
-another, as that of an environment of its own. Standard library only.
+``python vllm_server.py`` starts it, ``python vllm_server.py --answers HOST`` exits with 0 when the server on HOST is
+ready. The program is ``vllm``, or ``trl`` on an older stack, next to this interpreter or on the PATH; XPC_VLLM names
+another one, such as one in a separate environment. Standard library only.
 """
 
 import argparse
@@ -24,11 +24,11 @@ from .core.feature import Bundle
 from .enabled import FEATURES
 
 SECONDS = 5.0
-"""Longest wait for one answer."""
+"""Timeout in seconds of one answer."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """Gives the exit status where the program goes on: 0, or 1 after a sentence."""
+    """The program. Returns the exit status unless the server replaces the process: 0, or 1 after a message."""
     parser = argparse.ArgumentParser(prog="vllm_server.py", allow_abbrev=False)
     parser.add_argument("--answers", metavar="HOST")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs that share the weights")
@@ -48,15 +48,15 @@ def port(bundle: Bundle) -> int:
     """The port on which the trainer looks for the server. Raises RunError for a run without one."""
     found = bundle.arguments.get("vllm_server_port")
     if not bundle.arguments.get("use_vllm") or not isinstance(found, int):
-        raise RunError("this bundle asks no vLLM server")
+        raise RunError("this bundle uses no vLLM server")
     return found
 
 
 def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
-    """The words that start the server, its program first.
+    """The command line of the server.
 
-    Those of vllm are what `trl vllm-serve` makes of itself (trl 1.16 `scripts/vllm_serve.py` `build_command`),
-    those of trl are its own (trl 0.18 `scripts/vllm_serve.py`).
+    For vllm it is the one that `trl vllm-serve` builds (trl 1.16 `scripts/vllm_serve.py` `build_command`), for trl its
+    own (trl 0.18 `scripts/vllm_serve.py`).
     """
     model, where = bundle.model, bundle.model_place
     old = bundle.stack["vllm_program"] == "trl"
@@ -83,13 +83,13 @@ def program(name: str) -> str:
     if found is None:
         raise RunError(
             f"there is no program {override or name} to start the vLLM server with; pip install -r requirements.txt, "
-            "or name one by XPC_VLLM"
+            "or set XPC_VLLM to one"
         )
     return found
 
 
 def start(bundle: Bundle, tensor: int, data: int) -> NoReturn:
-    """Becomes the server: weights are handed over, and caches emptied, at what vLLM calls development endpoints."""
+    """Replace this process by the server. Weight updates and cache resets need vLLM's development endpoints."""
     words = command(bundle, tensor, data)
     print("[server] " + " ".join(words), flush=True)
     staged = os.environ.get("XPC_STAGED")
@@ -98,7 +98,7 @@ def start(bundle: Bundle, tensor: int, data: int) -> NoReturn:
 
 
 def answers(bundle: Bundle, host: str) -> bool:
-    """Whether the server on the host is ready to generate. No proxy stands between the nodes of a cluster."""
+    """Whether the server on the host is ready to generate; asks without a proxy."""
     from http.client import HTTPException
     from urllib.request import ProxyHandler, build_opener
 
@@ -106,7 +106,7 @@ def answers(bundle: Bundle, host: str) -> bool:
     try:
         with build_opener(ProxyHandler({})).open(f"http://{place}:{port(bundle)}/health", timeout=SECONDS) as response:
             return bool(response.status == 200)
-    except (OSError, HTTPException, ValueError):  # refused, no such host, too slow, or another answer
+    except (OSError, HTTPException, ValueError):  # refused, unknown host, too slow, or an invalid answer
         return False
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Method as Section
 
 APART = ("method.loss", "method.rewards", "method.teacher")
-"""Settings that decide two arguments, more than their value, or what the runtime loads."""
+"""Settings that are lowered separately: they decide several arguments, or what the runtime loads."""
 
 
 def method_arguments(spec: Spec) -> dict[str, Json]:
@@ -47,7 +47,7 @@ def method_arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _plain(value: object, kind: str) -> Json:
-    """A setting's value as the argument's type has it."""
+    """A setting's value in the type of the argument."""
     if isinstance(value, Amount):
         return value.value
     if kind == "bool" and isinstance(value, str):  # TRL 0.18's scale_rewards
@@ -71,7 +71,7 @@ def _loss(spec: Spec, kind: str) -> dict[str, Json]:
 
 
 def method_section(spec: Spec) -> Section:
-    """What the runtime must know of the method beside its arguments: reward functions, the teacher."""
+    """The method's facts for the runtime besides its arguments, with reward functions and the teacher."""
     rewards: list[Reward] = [
         {"name": one.name, "file": one.file, "function": one.function, "sha256": one.sha256}
         for one in spec.weighted("method.rewards")
@@ -84,7 +84,7 @@ def method_section(spec: Spec) -> Section:
 
 
 def method_facts(method: Method) -> Section:
-    """What the runtime asks of a method's record; it compares no names."""
+    """The facts about a method for the runtime, which does not compare names of methods."""
     return {
         "name": method.name,
         "generates": method.generates,
@@ -108,18 +108,18 @@ def _teacher(spec: Spec, teacher: Model) -> Teacher:
 
 
 def max_prompt(spec: Spec) -> int | None:
-    """The longest prompt where the trainer has no argument for it, in tokens of the rendered prompt.
+    """The longest prompt, in tokens of the rendered prompt, if the trainer has no argument for it.
 
-    The runtime leaves out rows with a longer one and says how many. TRL 0.18 cut the beginning off such prompts, and
-    with it the system prompt; a trainer that renders conversations itself cannot be given a cut one.
+    The runtime drops rows with longer prompts and reports how many. TRL 0.18 truncated such prompts at the beginning,
+    which removed the system prompt; a trainer that renders conversations itself cannot get truncated ones.
     """
     return None if "max_prompt_length" in spec.fields() else spec.get("method.max_prompt")
 
 
 def lora_section(spec: Spec) -> Adapter | None:
-    """What the runtime makes a LoraConfig and a BitsAndBytesConfig of; null where all weights are trained.
+    """The values of the runtime's LoraConfig and BitsAndBytesConfig; null when all weights are trained.
 
-    4-bit weights are stored as bytes, bitsandbytes' own choice, but for FSDP and ZeRO-3: those shard them only in the
+    4-bit weights are stored as bytes, bitsandbytes' default, except for FSDP and ZeRO-3, which shard them only in the
     dtype of the other weights (accelerate 1.15, utils/fsdp_utils.py).
     """
     if not spec.lora:
@@ -147,7 +147,7 @@ def lora_section(spec: Spec) -> Adapter | None:
 
 
 def _shape(spec: Spec) -> AdapterShape:
-    """What the adapters are: low-rank matrices, with the rates of LoRA+ where it is asked for, or rotations."""
+    """The kind and shape of the adapters: low-rank matrices, with LoRA+ rates if set, or rotations (OFT)."""
     if spec.flag("oft"):
         rank = spec.get("lora.rank")
         block = None if rank is not None else spec.integer("lora.block_size")
@@ -166,7 +166,7 @@ def _shape(spec: Spec) -> AdapterShape:
 
 
 def freeze_section(spec: Spec) -> Freeze | None:
-    """Which weights are trained where `freeze` leaves some; null where all are, or adapters."""
+    """The weights that `freeze` leaves trainable; null without `freeze`."""
     if not spec.flag("freeze"):
         return None
     return {

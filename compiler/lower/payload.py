@@ -1,4 +1,4 @@
-"""Spec to `trainer_args.json`: the arguments, and beside them what the runtime loads."""
+"""Spec to `trainer_args.json`: the training arguments, and the sections for the runtime."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def payload(spec: Spec) -> Payload:
-    """The whole file. `format` counts changes of its shape."""
+    """The complete file. `format` is the version of its layout."""
     method, stated = method_section(spec), arguments(spec)
     extra = spec.extra.get("deepspeed", {})
     divided = division(method, stated, distributed_type(spec), is_fsdp1(spec), spec.context_parallel, extra)
@@ -54,7 +54,7 @@ def payload(spec: Spec) -> Payload:
 
 
 def stack_section(stack: Stack) -> StackSection:
-    """What the runtime has to know of the stack: it compares no names."""
+    """The facts about the stack for the runtime, which does not compare names of stacks."""
     facts = stack.facts
     return {
         "epoch_forgotten": facts.epoch_forgotten,
@@ -86,7 +86,7 @@ def _model(spec: Spec) -> Model:
         "pickle": spec.flag("model.pickle"),
         "liger": spec.flag("memory.liger") and spec.stack.facts.liger == "runtime",
     }
-    if out["liger"] and spec.model.model_type is None:  # of a known one the checker has asked (XP331)
+    if out["liger"] and spec.model.model_type is None:  # XP331 checks known families
         out["liger_unchecked"] = True
     if spec.flag("model.compile"):
         out["compile_layers"] = True
@@ -147,7 +147,7 @@ def _data(spec: Spec) -> Data:
 
 
 def _words(spec: Spec) -> Words:
-    """What makes a row's prompt of its columns, and where its system prompt stands, where the spec says so."""
+    """The prompt template, the column of system prompts, and the roles of speakers, if the spec has them."""
     out: Words = {}
     template, column = _text(spec, "data.prompt_template"), spec.get("data.system_column")
     if template is not None:
@@ -161,7 +161,7 @@ def _words(spec: Spec) -> Words:
 
 
 def _evaluation(spec: Spec) -> Evaluation | None:
-    """The sets that are evaluated on beside the training data, each with metrics of its own where they are `named`."""
+    """The separate evaluation sets; if `named`, each has its own metrics."""
     if not spec.evaluated:
         return None
     return {
@@ -173,7 +173,7 @@ def _evaluation(spec: Spec) -> Evaluation | None:
 
 
 def _hub(spec: Spec) -> Hub | None:
-    """What the arguments of a run that pushes may not say: its branch, and branches of checkpoints."""
+    """Hub settings that have no training argument: the branch, and branches for checkpoints."""
     if not spec.flag("save.hub"):
         return None
     return {

@@ -1,9 +1,8 @@
-"""The trainer of a bundle: the files of runtime/, verbatim, as many as the run needs.
+"""The trainer of a bundle: the files of runtime/ that the run needs, unchanged.
 
-Two files are shortened: of enabled.py the lines of features that the run does not use are left out, and of README.md's
-list of private parts of the libraries the rows of files that are not there. When a run uses a feature is stated in
-`runtime/core/conditions.py`. What a module imports at its top comes with it. Of the programs, `main.py` and
-`launcher.py` are in every bundle.
+Two files are shortened: enabled.py loses the lines of unused features, and README.md's list of private library parts
+loses the rows of files that the bundle does not have. `runtime/core/conditions.py` decides which features a run uses. A
+module also brings the modules that it imports. The programs `main.py` and `launcher.py` are in every bundle.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
 """The files next to the folders; `doctor.py` is run by `xpc doctor` alone."""
 BESIDE = "stage.py"
-"""The program that stands next to trainer/, since no run needs it."""
+"""A program next to trainer/, because runs do not use it."""
 ELSEWHERE = ("core/payload.py", "core/conditions.py")
-"""What type checkers read, and what the compiler asks."""
+"""Files that no bundle contains: one for type checkers, one for the compiler."""
 CHOSEN = ("features", "library_internals")
-"""Folders of which a bundle has the files that are imported."""
+"""Folders from which a bundle contains only the imported files."""
 IMPORTS = re.compile(rb"^ *from (\.+)([\w.]*) import (.+)$", re.MULTILINE)
 """Imports within the runtime, in functions too."""
 
 TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
-"""A row of README.md on a module of library_internals/."""
+"""A row of README.md about a module of library_internals/."""
 
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
-    """The trainer of a run with this `trainer_args.json`, by name in the bundle; `evaluates` where it names tasks."""
+    """The trainer of a run with this `trainer_args.json`, by name in the bundle; `evaluates` if it names tasks."""
     runtime = _runtime()
     chosen = {"enabled.py": enabled(runtime["enabled.py"].decode(), plan).encode()}
     left = [*ALWAYS, *(["evaluate.py"] if evaluates else []), *(["vllm_server.py"] if _serves(plan) else [])]
@@ -56,7 +55,7 @@ def readme(whole: bytes, chosen: Collection[str]) -> bytes:
 
 @cache
 def imported(name: str, source: bytes) -> frozenset[str]:
-    """The files of features/ and library_internals/ that a file of the runtime imports, with those of their folders."""
+    """The files of features/ and library_internals/ that a runtime file imports, with their `__init__.py` files."""
     found = set[str]()
     for dots, module, names in IMPORTS.findall(source):
         folders = [*name.split("/")[: -len(dots)], *module.decode().split(".")]
@@ -68,7 +67,7 @@ def imported(name: str, source: bytes) -> frozenset[str]:
 
 
 def _serves(plan: Payload) -> bool:
-    """Whether a vLLM server of its own generates."""
+    """Whether a separate vLLM server generates."""
     arguments = plan["arguments"]
     assert isinstance(arguments, dict)
     return bool(arguments.get("use_vllm")) and arguments.get("vllm_mode") != "colocate"
@@ -76,7 +75,7 @@ def _serves(plan: Payload) -> bool:
 
 @cache
 def _runtime() -> dict[str, bytes]:
-    """Every file of the runtime by its name there; read once a process."""
+    """Every runtime file by its relative name; read once per process."""
     out = {}
     for where, folders, names in os.walk(RUNTIME):
         folders[:] = sorted(name for name in folders if name != "__pycache__")

@@ -1,4 +1,4 @@
 """What every run needs, from reading the bundle to the last line of the summary."""
 
 FORMAT = 1
-"""Of trainer_args.json; it changes with its shape."""
+"""Version of the layout of trainer_args.json."""

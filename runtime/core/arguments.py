@@ -1,4 +1,4 @@
-"""The process group and the arguments object: made once, in this order, and checked against what was planned."""
+"""Build the process group and the arguments object, in this order, and check them against the plan."""
 
 import os
 from datetime import timedelta
@@ -13,19 +13,19 @@ SINGLE = {"NO": "one process", "MULTI_GPU": "plain data parallel (DDP)", "MULTI_
 
 
 def prepare_environment(bundle: Bundle) -> None:
-    """Settings that must stand before torch is imported: a CPU run stays on the CPU of a machine that has GPUs.
+    """Set environment variables before torch is imported, such as CUDA_VISIBLE_DEVICES for a CPU run.
 
     A run of one process sees one GPU: transformers would spread micro-batches over all (nn.DataParallel).
     """
     for feature in bundle.features:
         feature.before_imports(bundle, os.environ)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # transformers 5 would ask a service to convert pickled weights of the hub, and load what that proposes.
+    # transformers 5 would ask a service to convert pickled weights of the hub, and load the conversion.
     os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "true"
 
 
 def build_arguments(bundle: Bundle) -> Any:
-    """The arguments object of the run, built once; nothing copies or replaces it later."""
+    """Build the arguments object of the run; nothing copies or replaces it later."""
     values = dict(bundle.arguments)
     if values.get("deepspeed"):
         values["deepspeed"] = bundle.inside(values["deepspeed"])
@@ -42,7 +42,7 @@ def build_arguments(bundle: Bundle) -> Any:
 
 
 def load_class(dotted: str) -> Any:
-    """The class of a dotted name. Raises RunError when the installed stack has none of that name."""
+    """The class with this dotted name. Raises RunError when the installed stack does not have it."""
     try:
         return resolve_name(dotted)
     except (ImportError, AttributeError) as error:
@@ -50,8 +50,10 @@ def load_class(dotted: str) -> Any:
 
 
 def check_state(bundle: Bundle, args: Any) -> None:
-    """What accelerate made of the launch, against the plan: it falls back in silence, to DDP or one process. Raises
-    RunError."""
+    """Compare accelerate's state with the plan: accelerate silently falls back to DDP or one process.
+
+    Raises RunError.
+    """
     state, run = args.distributed_state, bundle.run
     actual = str(getattr(state.distributed_type, "value", state.distributed_type))
     expected = run["distributed_type"]

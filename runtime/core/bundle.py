@@ -1,4 +1,4 @@
-"""Reads the bundle that stands around the trainer/ folder. Standard library only: it runs before anything heavy."""
+"""Read the bundle that contains the trainer/ folder. Standard library only: it runs before heavy imports."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from .errors import RunError
 from .feature import Bundle, Feature
 
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
-"""The files that decide the numbers of a run; their digest tells one run from another."""
+"""The files that decide the numbers of a run; their digest identifies the run."""
 MANIFEST = "bundle.toml"
 LARGEST = 16 * 2**20
-"""Of a manifest that is read, bytes."""
+"""Bytes of a manifest that are read at most."""
 
 
 def manifest_digests(folder: str) -> dict[str, str]:
-    """The digests of the bundle's files by name; none where there is no bundle.toml, or none that can be read."""
+    """The digests of the bundle's files by name; empty when bundle.toml is missing or unreadable."""
     import tomllib
 
     try:
@@ -31,9 +31,9 @@ def manifest_digests(folder: str) -> dict[str, str]:
 
 
 def read(folder: str, features: Sequence[Feature]) -> Bundle:
-    """The bundle in ``folder``, whose run has these features.
+    """Read the bundle in ``folder`` for a run with these features.
 
-    Raises RunError for a missing or unreadable file, or a format of another time.
+    Raises RunError for a missing or unreadable file, or another format version.
     """
     folder = os.path.abspath(folder)
     path = os.path.join(folder, "trainer_args.json")
@@ -50,12 +50,12 @@ def read(folder: str, features: Sequence[Feature]) -> Bundle:
     for name in plan["trainer"]["unused"]:
         value = _at(plan, name)
         if value and value not in ("no", "none", ["none"]):
-            raise RunError(f"trainer_args.json was given {name}, which trainer/ has no module for: compile it again")
+            raise RunError(f"trainer_args.json sets {name}, and trainer/ has no module for it: compile the spec again")
     return Bundle(folder, plan, _digest(folder), _pins(os.path.join(folder, "requirements.txt")), features)
 
 
 def _at(plan: Any, path: str) -> Any:
-    """The value at a dotted path; None where there is none."""
+    """The value at a dotted path, or None."""
     for name in path.split("."):
         try:
             plan = plan[int(name)] if isinstance(plan, list) else plan[name]
@@ -65,7 +65,7 @@ def _at(plan: Any, path: str) -> Any:
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """The launcher's number of processes against the bundle's; another changes the global batch. Raises RunError."""
+    """Check the launcher's number of processes: another number changes the global batch. Raises RunError."""
     try:
         world = int(environment.get("WORLD_SIZE", "1"))
     except ValueError as error:

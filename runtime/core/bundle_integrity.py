@@ -1,7 +1,7 @@
-"""The files of the bundle against the digests that its bundle.toml states. Standard library only.
+"""Compare the files of the bundle with the digests in bundle.toml. Standard library only.
 
-What is executed or rendered has to be the file that was compiled. What else was changed by hand is told in one line,
-and the run goes on: a bundle is its owner's to change. This finds mistakes and half-made copies, not an intruder.
+Files that are executed or rendered must be the compiled ones. Other manual changes are reported in one line and the run
+continues, since the owner may edit a bundle. This finds mistakes and incomplete copies, not an intruder.
 """
 
 import os
@@ -14,17 +14,17 @@ from .errors import say
 from .feature import Bundle
 
 CHECKED_LATER = ("data/",)
-"""Files whose digest the reader of the data compares anyway (``sources``); they may be large."""
+"""Files whose digest is compared when the data is read (``local_sources``); they may be large."""
 
 
 def digest(path: str) -> str:
-    """The digest of a file as bundle.toml states it. Raises OSError."""
+    """The digest of a file, in the format of bundle.toml. Raises OSError."""
     with open(path, "rb") as handle:
         return "sha256:" + file_digest(handle, "sha256").hexdigest()
 
 
 def problems(bundle: Bundle) -> list[str]:
-    """Why this bundle cannot run as it stands; says in one line what else was changed since it was compiled."""
+    """Findings that stop this bundle; other files changed since the compilation are reported in one line."""
     digests = manifest_digests(bundle.folder)
     checked = {name: why for one in bundle.features for name, why in one.check_files(bundle, digests).items()}
     changed = [name for name in changed_files(bundle.folder, digests) if name not in checked]
@@ -32,18 +32,18 @@ def problems(bundle: Bundle) -> list[str]:
         shown = ", ".join(changed[:8]) + (f" and {len(changed) - 8} more" if len(changed) > 8 else "")
         say(f"changed since the bundle was compiled: {shown}")
     for name in shadowed(bundle):
-        say(f"{name} is a folder here, which the libraries read in the place of the hub's")
+        say(f"{name} is a folder here, and the libraries read it instead of the hub's")
     return [why for why in checked.values() if why]
 
 
 def shadowed(bundle: Bundle) -> list[str]:
-    """The ids of the hub that are folders where the run was started: transformers and datasets prefer those."""
+    """Hub ids that are also folders in the working directory: transformers and datasets prefer the folder."""
     ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.sources())]
     return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 
 
 def changed_files(folder: str, digests: Mapping[str, str]) -> list[str]:
-    """The files that are not what bundle.toml states, those that are gone, and Python files that it does not list."""
+    """Files that differ from bundle.toml or are missing, and Python files that it does not list."""
     paths = {name: os.path.join(folder, name) for name in digests if not name.startswith(CHECKED_LATER)}
     found = [name for name, path in paths.items() if not os.path.isfile(path) or digest(path) != digests[name]]
     listed = modules(os.path.join(folder, "trainer")) if digests else []
@@ -51,5 +51,5 @@ def changed_files(folder: str, digests: Mapping[str, str]) -> list[str]:
 
 
 def modules(trainer: str) -> list[str]:
-    """The Python files of a trainer folder, as bundle.toml names them."""
+    """The Python files of a trainer folder, named as in bundle.toml."""
     return sorted(one.relative_to(Path(trainer).parent).as_posix() for one in Path(trainer).rglob("*.py"))

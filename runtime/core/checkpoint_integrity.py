@@ -1,4 +1,4 @@
-"""Checkpoints appear whole or not at all: written aside, sealed with digests, then renamed. Standard library only."""
+"""Atomic checkpoints: written to a staging folder, recorded with digests, then renamed. Standard library only."""
 
 import json
 import os
@@ -10,11 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 
 STAGING = "_saving"
-"""Below the output folder: what is being written, and what is being deleted."""
+"""Folder in the output folder for checkpoints that are being written or deleted."""
 RECORD = "xpc_files.json"
-"""In a checkpoint: size and digest of every other file of it."""
+"""File in a checkpoint with the size and digest of every other file."""
 WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|__)(\d+)[_.]")
-"""Files that every process writes for itself: DeepSpeed's and torch's shards, transformers' random states."""
+"""Files that each process writes: DeepSpeed's and torch's shards, transformers' random states."""
 BLOCK = 1 << 20
 PART = 64 << 20
 """Bytes."""
@@ -24,28 +24,28 @@ Seal = tuple[int, str]
 
 
 def staging(output_dir: str) -> str:
-    """The folder for what is being written."""
+    """The staging folder of an output folder."""
     return os.path.join(output_dir, STAGING)
 
 
 def clear(output_dir: str) -> None:
-    """Deletes what an earlier write, or deletion, has left."""
+    """Delete the leftovers of an earlier write or deletion."""
     shutil.rmtree(staging(output_dir), ignore_errors=True)
 
 
 def seal(folder: str, rank: int) -> dict[str, Seal]:
-    """Flushes and hashes the files that process ``rank`` wrote, by their names below ``folder``. Raises OSError."""
+    """Flush and hash the files that process ``rank`` wrote; keys are names relative to ``folder``. Raises OSError."""
     return _sealed(folder, [name for name in names(folder) if _writer(name) == rank])
 
 
 def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
-    """Seals what nobody has, writes the record and gives the folder its place. On process 0. Raises OSError."""
+    """Hash the remaining files, write the record and rename the folder. On process 0. Raises OSError."""
     folder = os.path.join(staging(output_dir), name)
     present = names(folder)
     known = {**seals, **_sealed(folder, [one for one in present if one not in seals])}
     missing = [one for one in seals if one not in present]
     if missing:
-        raise FileNotFoundError(2, "a file of the checkpoint is gone", missing[0])
+        raise FileNotFoundError(2, "a file of the checkpoint is missing", missing[0])
     set_default_mode(folder, present)
     with open(os.path.join(folder, RECORD), "w", encoding="utf-8") as handle:
         json.dump({"files": {one: list(known[one]) for one in sorted(known)}}, handle, indent=1)
@@ -54,7 +54,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
     for place in sorted({os.path.dirname(os.path.join(folder, one)) for one in known} | {folder}):
         _flush(place)
     target = os.path.join(output_dir, name)
-    if os.path.exists(target):  # it could not be gone on from: its step came again
+    if os.path.exists(target):  # an unusable checkpoint of the same step
         move_aside(target)
     os.rename(folder, target)
     _flush(output_dir)
@@ -63,7 +63,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
 
 
 def set_default_mode(folder: str, written: Iterable[str]) -> None:
-    """Gives weights the mode of a new file: safetensors writes them so that nobody else may read them."""
+    """Give weights the mode of a new file: safetensors makes them readable by the owner only."""
     mask = os.umask(0)
     os.umask(mask)
     for name in written:
@@ -72,7 +72,7 @@ def set_default_mode(folder: str, written: Iterable[str]) -> None:
 
 
 def move_aside(path: str) -> None:
-    """Takes a checkpoint's name from it: its files are left to ``clear``."""
+    """Move a checkpoint to the staging folder, where ``clear`` deletes it."""
     aside = os.path.join(staging(os.path.dirname(path)), "old-" + os.path.basename(path))
     os.makedirs(os.path.dirname(aside), exist_ok=True)
     shutil.rmtree(aside, ignore_errors=True)
@@ -80,9 +80,10 @@ def move_aside(path: str) -> None:
 
 
 def broken(path: str, digests: bool) -> str | None:
-    """What differs from the record, or None; a checkpoint without one cannot be told. ``digests`` reads every byte.
+    """What differs from the record, or None, also for a checkpoint without a record. ``digests`` reads every byte.
 
-    Raises OSError."""
+    Raises OSError.
+    """
     try:
         with open(os.path.join(path, RECORD), encoding="utf-8") as handle:
             files = json.load(handle)["files"]
@@ -102,18 +103,18 @@ def broken(path: str, digests: bool) -> str | None:
         return None
     for (name, (_, digest)), (_, other) in zip(known.items(), _hashed(path, list(known)), strict=True):
         if other != digest:
-            return f"{name} is corrupted (its sha256 is not that of what was written)"
+            return f"{name} is corrupted (its sha256 differs from the recorded one)"
     return None
 
 
 def names(folder: str) -> list[str]:
-    """The files below a folder but for the record, relative to it, in order."""
+    """The sorted relative paths of the files below a folder, without the record."""
     files = (str(one.relative_to(folder)) for one in Path(folder).rglob("*") if not one.is_dir())
     return sorted(one for one in files if one != RECORD)
 
 
 def _writer(name: str) -> int:
-    """The process that writes a file; process 0 writes those that have no number."""
+    """The process that writes a file; process 0 writes files without a number."""
     number = WRITER.match(os.path.basename(name))
     return int(number[1]) if number else 0
 
@@ -125,7 +126,7 @@ def _sealed(folder: str, chosen: list[str]) -> dict[str, Seal]:
 
 
 def _hashed(folder: str, chosen: list[str]) -> list[Seal]:
-    """Sizes and digests: the sha256 of the sha256 of each part of 64 MiB. Parts are hashed side by side, in threads."""
+    """Sizes and digests. A digest is the sha256 of the sha256 of each 64 MiB part; threads hash the parts."""
     paths = [os.path.join(folder, name) for name in chosen]
     sizes = [os.path.getsize(path) for path in paths]
     parts = [(path, start) for path, size in zip(paths, sizes) for start in range(0, size, PART)]
@@ -146,7 +147,7 @@ def _hash(path: str, start: int) -> bytes:
 
 
 def _flush(path: str) -> None:
-    """To the disk. A folder that cannot be flushed (some network file systems) is left to its file system."""
+    """Flush to the disk. A folder that cannot be flushed (some network file systems) is skipped."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

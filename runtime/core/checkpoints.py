@@ -1,4 +1,4 @@
-"""Which checkpoint can be gone on from: the newest one that is whole. Standard library only."""
+"""Find the newest complete checkpoint to resume from. Standard library only."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from .checkpoint_integrity import RECORD, broken
 
 FOLDER = re.compile(r"checkpoint-(\d+)$")
 UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
-"""What reading a damaged file raises: text that is no UTF-8, JSON of another shape, names that no file can have."""
+"""Exceptions from reading a damaged file: invalid UTF-8, JSON of another shape, impossible file names."""
 
 
 def steps(output_dir: str) -> list[tuple[int, str]]:
@@ -21,21 +21,21 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
 
 
 def schedule(path: str) -> str | None:
-    """What is wrong with the schedule of learning rates, or None."""
+    """What is wrong with the learning rate schedule, or None."""
     if archive_complete(os.path.join(path, "scheduler.pt")):
         return None
-    return "scheduler.pt is missing or cut off (a checkpoint of weights only cannot be gone on from)"
+    return "scheduler.pt is missing or cut off (training cannot resume from a checkpoint of weights only)"
 
 
 States = Callable[[str, int], str | None]
-"""What is wrong with the states of a checkpoint that ``world`` processes will read, by the strategy that wrote it."""
+"""Reports what is wrong with the strategy's states in a checkpoint that ``world`` processes will read, or None."""
 
 
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
-    """The newest whole checkpoint, and a sentence for each newer one that was passed over.
+    """The newest complete checkpoint, and a sentence for each newer one that was skipped.
 
-    With ``digests`` every byte of it is compared with what was written; without, the sizes of its files are. One that
-    has lost the record of what was written is gone on from only where no other is whole.
+    With ``digests`` every byte is compared with the record; without, only file sizes are. A checkpoint without a record
+    is used only when no other one is complete.
     """
     skipped: list[str] = []
     unproven: tuple[str, list[str]] | None = None
@@ -46,22 +46,22 @@ def newest_complete(output_dir: str, world: int, states: States, digests: bool =
             return path, skipped
         if reason is None:
             reason = f"its record {RECORD} is missing"
-            note = f"{name} has no {RECORD}: the structure of its files was looked at, not every byte"
+            note = f"{name} has no {RECORD}: the structure of its files was checked, not every byte"
             unproven = unproven or (path, [*skipped, note])
         skipped.append(f"{name} is skipped: {reason}")
     return unproven or (None, skipped)
 
 
 def _unusable(path: str, step: int, world: int, states: States, digests: bool) -> str | None:
-    """Why a checkpoint cannot be gone on from, or None. Whatever its files hold, this is an answer and no exception."""
+    """Why training cannot resume from a checkpoint, or None. Damaged files never raise."""
     try:
         return missing(path, step, world, states) or broken(path, digests)
     except UNREADABLE as error:
-        return f"a file of it cannot be read ({type(error).__name__}: {error})"
+        return f"one of its files cannot be read ({type(error).__name__}: {error})"
 
 
 def missing(path: str, step: int, world: int, states: States) -> str | None:
-    """What keeps this checkpoint from being gone on from, or None. ``world`` counts the processes that will read it.
+    """What is missing in this checkpoint, or None. ``world`` is the number of processes that will read it.
 
     transformers writes trainer_state.json last (Trainer._save_checkpoint, 4.52 and 5.23).
     """
@@ -76,12 +76,12 @@ def missing(path: str, step: int, world: int, states: States) -> str | None:
         return "trainer_state.json is of another step"
     for name in sorted(os.listdir(path)):
         # Each process writes its own random state, and process 0 does not wait for them before trainer_state.json. A
-        # missing one is no harm: transformers tells and goes on; on several machines each has only its own.
+        # missing one is harmless: transformers warns and continues; on several machines each has only its own.
         if (name.startswith("rng_state") or name == "scaler.pt") and not archive_complete(os.path.join(path, name)):
             return f"{name} is cut off"
     return states(path, world)
 
 
 def archive_complete(path: str) -> bool:
-    """True for an archive that is not cut off: torch.save writes a zip file, whose directory stands at the end."""
+    """True for an archive that is not cut off: torch.save writes a zip file, with the directory at the end."""
     return os.path.isfile(path) and zipfile.is_zipfile(path)

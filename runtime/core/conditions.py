@@ -1,7 +1,7 @@
-"""Which modules of features/ and library_internals/ a run uses: a bundle has those of its run, and no others.
+"""Which modules of features/ and library_internals/ a run uses; its bundle contains only those.
 
-The compiler asks when it writes a bundle, which has no copy of this file: ``trainer_args.json`` has the settings that
-would need another module, and ``enabled.py`` the features. A module that another one imports comes with it.
+Only the compiler uses this file, and bundles do not contain it. It decides the lines of ``enabled.py``, and which
+settings in ``trainer_args.json`` would need another module. A module also brings the modules that it imports.
 """
 
 import json
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .payload import Gpu, Payload, Source, Trainer
 
 CHATS = ("text", "messages", "conversations")
-"""Shapes of rows without a prompt of their own."""
+"""Shapes of rows without a separate prompt."""
 DECISIVE: dict[str, tuple[str, ...]] = {
     "arguments": (
         "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy", "optim",
@@ -28,30 +28,30 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
     ),
 }  # fmt: skip
-"""What `uses` reads of the two sections that hold the most else."""
+"""The values that `uses` reads from the two largest sections."""
 
 
 def sources(plan: "Payload") -> "list[Source]":
-    """Every source of the run: what is trained on, and the sets that are evaluated on."""
+    """Every source of the run, for training and evaluation."""
     evaluation = plan["data"].get("evaluation")
     sets = evaluation["sets"] if evaluation else []
     return [*plan["data"]["sources"], *(source for one in sets for source in one["sources"])]
 
 
 def trainer(plan: "Payload") -> "Trainer":
-    """The section of trainer_args.json that says which settings would need another module."""
+    """The section of trainer_args.json with the settings that would need another module."""
     decisive: dict[str, Any] = dict(plan)
     decisive.update({section: _only(decisive[section], names) for section, names in DECISIVE.items()})
     return {"unused": [*_unused(json.dumps(decisive))]}
 
 
 IMPORT = re.compile(r"^ *from \.(?:features\.\w+|library_internals)\.(\w+) import (.+)$")
-"""A line of enabled.py that imports what a module adds to a run."""
+"""A line of enabled.py that imports a feature or a trainer class."""
 
 
 def enabled(source: str, plan: "Payload") -> str:
-    """The enabled.py of a run, out of that of all features: the lines of the features that the run does not use are
-    left out, and the trainer is of the run's method."""
+    """The enabled.py of a run: the complete file without the lines of unused features, and with the trainer of the
+    run's method."""
     used, lines, unused = uses(plan), source.split("\n"), set[str]()
     for line in lines:
         if (found := IMPORT.match(line)) and not used[found[1]]:
@@ -68,7 +68,7 @@ def _only(section: "Mapping[str, Any]", names: tuple[str, ...]) -> dict[str, Any
 
 @lru_cache(64)
 def _unused(text: str) -> tuple[str, ...]:
-    """Paths of the settings that would need another module, for what decides it: members of a sweep share it."""
+    """Paths of the settings that would need another module; cached, because members of a sweep share it."""
     plan, read = json.loads(text), list[str]()
     found = {name for name, used in uses(cast("Payload", _Read(plan, "", read))).items() if used}
     settings = (path for path in dict.fromkeys(read) if not path.startswith("stack."))
@@ -76,7 +76,7 @@ def _unused(text: str) -> tuple[str, ...]:
 
 
 def _with(plan: "Payload", path: str) -> set[str]:
-    """The modules of a run that has something at this path."""
+    """The modules of the run if the setting at this path had a value."""
     *sections, name = path.split(".")
     place: Any = plan
     for one in sections:
@@ -90,7 +90,7 @@ def _with(plan: "Payload", path: str) -> set[str]:
 
 
 class _Read(dict[str, Any]):
-    """A section that notes the path of each value that was read and is not set."""
+    """A section that records the path of each value that was read and is not set."""
 
     def __init__(self, section: dict[str, Any], path: str, read: list[str]) -> None:
         super().__init__(section)
@@ -101,7 +101,7 @@ class _Read(dict[str, Any]):
         return self.get(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value; a section notes what is read of it, too."""
+        """The value; a nested section records its reads, too."""
         value, path = super().get(name, default), f"{self.path}{name}"
         if not value or value == "no":
             self.read.append(path)
@@ -114,7 +114,7 @@ class _Read(dict[str, Any]):
 
 
 def uses(plan: "Payload") -> dict[str, bool]:
-    """By the name of each module, whether a run with this trainer_args.json uses it."""
+    """Whether a run with this trainer_args.json uses each module, by module name."""
     arguments, data, model, run, method = plan["arguments"], plan["data"], plan["model"], plan["run"], plan["method"]
     tokens = plan["tokenizer"]
     zero, nodes, on_cpu = run["zero_stage"], run["nodes"] > 1, run["device"] == "cpu"
@@ -125,7 +125,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
     shares = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
     lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
     evaluates = held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
-    # TRL rounds adapters over a quantized base to bfloat16, but for DoRA's magnitudes, and FSDP2 takes one type.
+    # TRL rounds adapters over a quantized base to bfloat16, except DoRA's magnitudes, and FSDP2 needs one dtype.
     tuned: Mapping[str, Any] = plan["lora"] or {}
     wide = run["distributed_type"] == "FSDP" and tuned.get("bits") and tuned.get("dora")
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16"
@@ -204,6 +204,6 @@ def uses(plan: "Payload") -> dict[str, bool]:
 
 
 def _may_be(gpu: "Gpu", family: str) -> bool:
-    """Whether a GPU may be of a family, by the names that torch has for it; one without names may be any."""
+    """Whether a GPU may belong to a family, by torch's device names; without names it may be any."""
     names = gpu.get("device_names")
     return not names or any(family in one for one in names)

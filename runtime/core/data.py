@@ -1,4 +1,4 @@
-"""The training and evaluation sets, from the sources to rows as trl reads them."""
+"""Build the training and evaluation sets, in the row format that trl reads."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,10 +11,10 @@ from .rows import name
 
 
 def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
-    """The training set and the evaluation set: None, rows, or several of them by name.
+    """The training set and the evaluation set; the latter is None, rows, or several sets by name.
 
-    The tokenizer says whether there is a chat template, and how long a prompt is. Call it on the main process first:
-    the others then find the mapped rows in the cache. Raises RunError.
+    The tokenizer gives the chat template and the length of prompts. Call it on the main process first: the others then
+    find the mapped rows in the cache. Raises RunError.
     """
     rows_of = partial(mapped, bundle, tokenizer)
     parts = [rows_of(source) for source in bundle.data["sources"]]
@@ -27,7 +27,7 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
 
 
 def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str | None = None) -> Any:
-    """The mapped rows of a source. Raises RunError for a turn that the chat template leaves out."""
+    """The mapped rows of a source. Raises RunError for a turn that the chat template drops."""
     stored, row_format = data_sources.load(bundle, source, split), bundle.row_format()
     data_sources.check_columns(row_format, source, list(stored.column_names))
     try:
@@ -38,7 +38,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
             num_proc=bundle.data.get("workers"),
             desc=None,
         )
-    except UnicodeDecodeError as error:  # the readers take what only its letters show
+    except UnicodeDecodeError as error:  # the readers do not check the encoding
         raise RunError(data_sources.unreadable(bundle, source, split, error)) from error
     if tokenizer is not None and tokenizer.chat_template:
         sampled = {number: part[number] for number in template_check.sampled_rows(part)}
@@ -51,7 +51,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
 
 
 def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable[[Any, int], dict[str, Any]]:
-    """What makes a row of trl's out of a stored one and its number; ``chat`` where there is a chat template."""
+    """The function from a stored row and its number to trl's row; ``chat`` is true with a chat template."""
     convert = bundle.row_format().to_row
     for feature in bundle.features:
         convert = feature.row_converter(bundle, convert)

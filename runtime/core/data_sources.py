@@ -1,4 +1,4 @@
-"""From a source of the bundle to its stored rows, and which of their columns are meant."""
+"""Load the stored rows of a source, and check their columns."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,7 @@ from .rows import KEPT, RowFormat, name
 
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, first: int | None = None) -> Any:
-    """The rows of one source as they are stored; a list of the ``first`` ones, read without the others. Raises
-    RunError."""
+    """The stored rows of one source, or a list of only the ``first`` rows. Raises RunError."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -24,14 +23,14 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, fi
         return found if first is None else list(islice(found, first))
     except RunError:
         raise
-    except Exception as error:  # the datasets library wraps what its readers raise in many classes
+    except Exception as error:  # the datasets library wraps errors of its readers in many classes
         raise RunError(unreadable(bundle, source, split, error)) from error
 
 
 def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
     from datasets import load_dataset
 
-    if os.environ.get("XPC_STAGED"):  # what stage.py has fetched, for machines without a network
+    if os.environ.get("XPC_STAGED"):  # rows that stage.py has fetched, for machines without a network
         return run_path(bundle.inside("stage.py"))["rows"](source, split, streaming)
     cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
     return load_dataset(
@@ -40,7 +39,7 @@ def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bo
 
 
 def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, error: BaseException) -> str:
-    """A sentence on rows that cannot be read, with the first of them where the files are lines of JSON."""
+    """Explain why rows cannot be read; names the first bad row of JSON Lines files."""
     part, why = split or source["split"], first_line(error.__cause__ or error)
     for feature in bundle.features:
         why = feature.source_unreadable(bundle, why, source, part)
@@ -48,7 +47,7 @@ def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, err
 
 
 def check_columns(row_format: RowFormat, source: Mapping[str, Any], present: Sequence[str]) -> None:
-    """Raises RunError where the dataset lacks a column that the row format reads, or that the source names."""
+    """Raises RunError when the dataset lacks a column that the row format or the source names."""
     used = [source["context"]] if source.get("context") and not source.get("wording") else []
     used += [one for one in source["columns"] or () if one not in KEPT]
     expected = dict.fromkeys([*row_format.columns(source, present).values(), *used])

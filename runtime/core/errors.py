@@ -1,4 +1,4 @@
-"""The one error of the runtime: a sentence for the person who started the run."""
+"""The error class of the runtime, and printing: one sentence for the person who started the run."""
 
 import os
 import sys
@@ -6,30 +6,30 @@ import time
 from collections.abc import Sequence
 
 LONGEST = 2000
-"""A longer line of a message quotes somebody's data, letters."""
+"""Characters of a printed line; a longer one quotes data."""
 
 REPORT_SECONDS = 5
-"""Seconds that the other processes leave process 0 to tell of an error that all have."""
+"""Seconds that the other processes wait for process 0 to report a common error."""
 
 
 class RunError(Exception):
-    """The run cannot start or go on. ``str(error)`` is one sentence, or one line for each finding of the preflight."""
+    """The run cannot start or continue. ``str(error)`` is one sentence, or one line per finding of the preflight."""
 
 
 def findings(found: Sequence[str]) -> RunError:
-    """One error out of everything that was found wrong; a single finding stands alone."""
+    """Combine findings into one error; a single finding becomes the message itself."""
     if len(found) == 1:
         return RunError(found[0])
     return RunError(f"{len(found)} things stop this run:\n" + "\n".join(f"  - {one}" for one in found))
 
 
 def rank() -> int:
-    """This process's number among all, 0 when it was started alone."""
+    """The global rank of this process, 0 when it was started alone."""
     return int(os.environ.get("RANK", "0"))
 
 
 def shown(text: str) -> str:
-    """The text as a terminal may get it: escape sequences (of a row, a template) spelled out, no line of a megabyte."""
+    """The text made safe for a terminal: escape sequences (from a row or template) spelled out, long lines cut."""
     if len(text) > LONGEST:
         text = "\n".join(one if len(one) <= LONGEST else one[:LONGEST] + "..." for one in text.split("\n"))
     if text.isprintable():
@@ -38,7 +38,7 @@ def shown(text: str) -> str:
 
 
 muted = False
-"""Whether the talking is left to another node: nothing more is said here, errors apart."""
+"""Whether another node prints the messages: this process then prints errors only."""
 
 
 def say(sentence: str) -> None:
@@ -48,10 +48,10 @@ def say(sentence: str) -> None:
 
 
 def stop(error: RunError) -> int:
-    """Tells of the error once (rank 0, or the first process of a node that fails alone) and gives the exit status."""
+    """Print the error once (rank 0, or a process that fails alone) and return the exit status."""
     if rank() == 0 or getattr(error, "local", False):
         print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
-    else:  # the launcher ends all at the first that fails: the one that tells must be that
+    else:  # the launcher ends all processes when the first one exits, which must be the reporting one
         time.sleep(REPORT_SECONDS)
     return 1
 

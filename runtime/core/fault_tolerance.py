@@ -1,4 +1,4 @@
-"""A trainer that survives what happens to it: whole checkpoints, an agreed stop, and losses that are numbers."""
+"""The fault-tolerant trainer: complete checkpoints, a coordinated stop, and a check for finite losses."""
 
 import os
 import shutil
@@ -14,11 +14,11 @@ from .errors import RunError, first_line, rank
 WRITERS = (
     "inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left", "I/O error",
 )  # fmt: skip
-"""How torch and safetensors say that a file could not be written: their exceptions carry no number."""
+"""Write errors of torch and safetensors: their exceptions carry no errno."""
 
 
 class FaultTolerant(TrainerHooks):
-    """What every trainer of a run gets. Every method that agrees is called by all processes at once."""
+    """Base class of every run's trainer. All processes call ``agree`` and ``save_checkpoint`` together."""
 
     card = ""
     stopping = False
@@ -37,10 +37,10 @@ class FaultTolerant(TrainerHooks):
     control: Any
     accelerator: Any
 
-    # The loss of each step, and what is logged of it
+    # The loss of each step, and its log
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """trl's step; notes a loss that is no number, and adds what an earlier start had not logged yet."""
+        """trl's step; records a loss that is not finite, and adds losses that an earlier start had not logged yet."""
         import torch
 
         loss = super().training_step(*args, **kwargs)  # type: ignore[misc]
@@ -52,13 +52,13 @@ class FaultTolerant(TrainerHooks):
         return loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """transformers' batches, and none for a run that was killed after its last step, which has nothing to train."""
+        """transformers' batches; empty for a run that was killed after its last step."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
         return super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
 
     def unlogged(self) -> dict[str, Any]:
-        """What a checkpoint must hold of the steps since the last log, for the next log to tell of them, too."""
+        """Losses and metrics since the last log; a checkpoint stores them so that the next log includes them."""
         kept = {
             key: list(values)
             for key, values in metrics_since(self).items()
@@ -67,7 +67,7 @@ class FaultTolerant(TrainerHooks):
         return {"from": last_logged(self), "losses": list(self.windows), "metrics": kept}
 
     def restore_unlogged(self, kept: Mapping[str, Any]) -> None:
-        """Goes on with what ``unlogged`` told."""
+        """Restore the result of ``unlogged``."""
         import torch
 
         resume_log(self, kept["from"])
@@ -78,12 +78,12 @@ class FaultTolerant(TrainerHooks):
         for key, values in kept["metrics"].items():
             metrics_since(self)[key].extend(values)
 
-    # Agreeing
+    # Agreement between processes
 
     def agree(self) -> None:
-        """At the end of a step: whether all stop here, and whether the loss of any process was no number.
+        """At the end of a step: agree whether all processes stop, and whether any loss was not finite.
 
-        Two numbers are exchanged. Raises RunError where it was none and the bundle does not allow that.
+        Two numbers are exchanged. Raises RunError for such a loss unless the bundle allows it.
         """
         import torch
 
@@ -99,24 +99,24 @@ class FaultTolerant(TrainerHooks):
             signals.ignore_end_signal()
 
     def largest(self, values: Any) -> list[int]:
-        """The largest over all processes, number by number."""
+        """The elementwise maximum over all processes."""
         return [int(one) for one in self.accelerator.gather(values[None]).amax(0).tolist()]
 
     def loss_not_finite(self, word: str, step: int) -> None:
-        """The loss of a process is "nan" or "infinite". Raises RunError."""
+        """Handle a loss that is "nan" or "infinite". Raises RunError."""
         good = f"checkpoint-{self.saved[-1]} is the newest one" if self.saved else "there is no checkpoint yet"
         raise RunError(
-            f"the loss is {word} at step {step}; nothing is saved of it ({good}); lower the learning rate, look at "
-            "the rows of this step, or let it train on with `nan = allow`"
+            f"the loss is {word} at step {step}; this step is not saved ({good}); lower the learning rate, check "
+            "the rows of this step, or continue training with `nan = allow`"
         )
 
     # Saving
 
     def log_save_evaluate(self, follow: Callable[[], None]) -> None:
-        """After each step and each epoch; what is due after the last step of an epoch is saved last.
+        """After each step and each epoch: at the end of an epoch, save after logging and evaluating.
 
-        transformers saves before it logs and evaluates an epoch's end; a run that goes on from there would do neither.
-        Raises Stopped when all have agreed to stop.
+        transformers saves before it logs and evaluates at the end of an epoch; a resumed run would skip both.
+        Raises Stopped when all processes have agreed to stop.
         """
         control = self.control
         self.early = not self.epoch_ended and float(self.state.epoch).is_integer()
@@ -131,7 +131,7 @@ class FaultTolerant(TrainerHooks):
             raise signals.Stopped
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Writes a checkpoint aside; it gets its name when every file of it is on the disk.
+        """Write a checkpoint to the staging folder, and rename it when every file is on the disk.
 
         Raises RunError when it cannot be written.
         """
@@ -158,7 +158,7 @@ class FaultTolerant(TrainerHooks):
             self.saved = sorted({*self.saved, self.state.global_step})
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Saves as trl does, and pushes nothing; the key-value cache, off in training, is on for those who load it."""
+        """Save as trl does, without pushing. The saved config enables the key-value cache, which is off in training."""
         self.model.config.use_cache = True
         try:
             super().save_model(output_dir, True)  # type: ignore[misc]
@@ -166,16 +166,16 @@ class FaultTolerant(TrainerHooks):
             self.model.config.use_cache = False
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """The bundle's in the place of trl's, which knows neither the spec nor the data."""
+        """Write the bundle's model card instead of trl's, which knows neither the spec nor the data."""
         if rank() == 0 and os.path.isfile(self.card):
             shutil.copyfile(self.card, os.path.join(self.args.output_dir, "README.md"))
 
 
 @contextmanager
 def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
-    """A file that cannot be written becomes one sentence, and what there is of a checkpoint is deleted.
+    """Turn a failed write into one RunError and delete the partial checkpoint.
 
-    Whoever meets it tells it: it may be one process alone. Raises RunError.
+    The failing process reports it, because it may be the only one.
     """
     try:
         yield
@@ -195,7 +195,7 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
 
 
 def reason(error: BaseException, output_dir: str) -> str:
-    """Why a file could not be written, in the words of the system where it gives any: torch keeps them to itself."""
+    """Why a file could not be written. torch hides the system's message, so a test write asks for it again."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     try:

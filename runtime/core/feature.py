@@ -1,7 +1,7 @@
-"""What only some runs do: `Feature` has a method for each moment at which it is called; `Bundle` has those of its run.
+"""`Feature`, the base class with every hook method of a run, and `Bundle`, which contains the features of its run.
 
-``enabled.py`` lists the features of this run in the order in which they act. The two classes stand in one file because
-each names the other: a bundle has features, and a feature is handed the bundle.
+``enabled.py`` lists the features of this run in the order of their calls. The two classes share a file because each
+refers to the other: a bundle has features, and a hook receives the bundle.
 """
 
 import os
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Feature:
-    """Something that only some runs do. Each method is called at its moment, and does nothing here.
+    """Behaviour that only some runs have. Each method is a hook that does nothing here.
 
-    A feature overrides the methods of the moments at which it acts. The methods stand in the order of a run.
+    A feature overrides the hooks that it needs. The hooks are listed in the order of a run.
     """
 
     # The start of a process, and the preflight
@@ -30,17 +30,17 @@ class Feature:
         they read, and filter harmless log messages."""
 
     def check_nodes(self, bundle: "Bundle", check: Callable[[int], list[str]]) -> bool:
-        """In the preflight of one process a node: meet the other nodes and check together.
+        """In the preflight, in one process per node: connect to the other nodes and check together.
 
-        ``check`` gives the findings of this node, whose number it takes. Returns whether this was done. Raises
-        RunError on every node alike.
+        ``check(node_rank)`` returns the findings of this node. Returns whether this was done. Raises RunError on every
+        node alike.
         """
         return False
 
     def check_files(self, bundle: "Bundle", digests: Mapping[str, str]) -> dict[str, str]:
         """In the preflight: files of the bundle that are executed or rendered, so that they must be as compiled.
 
-        ``digests`` are those of bundle.toml by file name. By name: a finding, or an empty text for a file that is well.
+        ``digests`` are those of bundle.toml by file name. Returns a finding by file name, empty for an unchanged file.
         """
         return {}
 
@@ -61,7 +61,7 @@ class Feature:
         return []
 
     def before_rows(self, bundle: "Bundle", tokenizer: Any) -> list[str]:
-        """In the preflight, before the first rows are read: findings. The tokenizer is None where it did not load."""
+        """In the preflight, before the first rows are read: findings. The tokenizer is None when it did not load."""
         return []
 
     def check_columns(self, bundle: "Bundle", columns: list[str]) -> list[str]:
@@ -73,7 +73,7 @@ class Feature:
         return ""
 
     def preflight_failed(self, bundle: "Bundle", error: RunError) -> None:
-        """Before the preflight raises ``error``: a process that cannot end in order reports it and leaves here."""
+        """Before the preflight raises ``error``: a process that cannot exit normally reports it and exits here."""
 
     # The launcher
 
@@ -81,16 +81,16 @@ class Feature:
         """In the launcher, before it starts the processes of this node."""
 
     def process_starter(self, bundle: "Bundle", program: str) -> Callable[[], object] | None:
-        """In the launcher: what runs ``program`` to its end without accelerate or torchrun, or None.
+        """In the launcher: a function that runs ``program`` to its end without accelerate or torchrun, or None.
 
         It raises CalledProcessError.
         """
         return None
 
     def launch_failed(self, bundle: "Bundle", error: Exception) -> list[tuple[str, int]]:
-        """In the launcher, after a failure: who ended with which status, or nothing for an error of another kind.
+        """In the launcher, after a failure: the name and exit status of the failed process; empty for another error.
 
-        The name is empty where that process has reported the reason already.
+        The name is empty when that process has already reported the reason.
         """
         return []
 
@@ -104,8 +104,8 @@ class Feature:
         return None
 
     def no_checkpoint_found(self, bundle: "Bundle", folder: str) -> None:
-        """When the output folder has no checkpoint to resume from. Raises RunError where starting anew would lose
-        something."""
+        """When the output folder has no checkpoint to resume from. Raises RunError when starting from the beginning
+        would lose something."""
 
     def output_folder_locked(self, bundle: "Bundle") -> None:
         """On process 0, once the output folder belongs to this run. Raises RunError."""
@@ -116,12 +116,12 @@ class Feature:
     # Tokenizer, rows and model
 
     def tokenizer_loaded(self, bundle: "Bundle", tokenizer: Any) -> None:
-        """After the tokenizer is loaded: change it as the bundle says. Raises RunError."""
+        """After the tokenizer is loaded: change it as the bundle states. Raises RunError."""
 
     def source_reader(self, bundle: "Bundle", source: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """What reads the stored rows of a source, or None for one of the hub.
+        """The function that reads the stored rows of a source, or None for a source of the hub.
 
-        It takes the bundle, the source, the name of a split, and whether the rows are streamed. It raises RunError.
+        Its arguments are the bundle, the source, a split name, and whether rows are streamed. It raises RunError.
         """
         return None
 
@@ -130,7 +130,7 @@ class Feature:
         return reason
 
     def row_format(self, bundle: "Bundle") -> RowFormat | None:
-        """How stored rows become the trainer's, or None. The first feature that has one decides."""
+        """How stored rows are converted to the trainer's, or None. The first feature with a row format decides."""
         return None
 
     def row_converter(self, bundle: "Bundle", convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -144,15 +144,15 @@ class Feature:
     def rows_mapped(
         self, bundle: "Bundle", sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """After all sources are converted: the training and the evaluation set out of ``sets``, these two so far.
+        """After all sources are converted: the training and the evaluation set; ``sets`` are these two so far.
 
-        ``parts`` are the converted rows of each source; ``load(source, split)`` gives those of another one or another
-        split. Raises RunError.
+        ``parts`` are the converted rows of each source; ``load(source, split)`` loads another source or split. Raises
+        RunError.
         """
         return sets
 
     def truncation_limit(self, bundle: "Bundle", limit: int | None) -> int | None:
-        """The tokens of a sequence after which trl truncates, or None where it does not."""
+        """The length in tokens at which trl truncates a sequence, or None when it does not."""
         return limit
 
     def token_counter(self, bundle: "Bundle", kind: type[TokenCounts]) -> type[TokenCounts]:
@@ -163,7 +163,7 @@ class Feature:
         """After the trainer has tokenized its rows: correct ``counts``; ``prepared`` is the tokenized set."""
 
     def local_model(self, bundle: "Bundle", model: Mapping[str, Any], place: str) -> str:
-        """The folder of a model that is not of the hub, or ``place`` unchanged. Raises RunError where it is missing."""
+        """The folder of a local model, or ``place`` unchanged. Raises RunError when the folder is missing."""
         return place
 
     def before_model(self, bundle: "Bundle") -> None:
@@ -190,7 +190,7 @@ class Feature:
     def making_trainer(
         self, bundle: "Bundle", model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """A context that holds while the trainer is made; ``module`` is trl's module of it."""
+        """A context manager around the trainer's constructor; ``module`` is trl's module of the trainer."""
         return nullcontext()
 
     def trainer_made(self, bundle: "Bundle", trainer: Any, tokenizer: Any) -> None:
@@ -210,7 +210,7 @@ class Feature:
         """Before the first step of this start, once the model is wrapped for its strategy. Raises RunError."""
 
     def log_line(self, bundle: "Bundle", event: Mapping[str, Any]) -> str:
-        """The progress line of an event that is no training step, or an empty text."""
+        """The progress line of an event other than a training step, or an empty text."""
         return ""
 
     def log_words(self, bundle: "Bundle", event: Mapping[str, Any]) -> list[str]:
@@ -228,15 +228,15 @@ class Feature:
     def last_evaluation(
         self, bundle: "Bundle", metrics_path: str, state: Any
     ) -> tuple[dict[str, Any] | None, str] | None:
-        """For the summary: the last evaluation, and its lines for the terminal. None where the run never evaluates."""
+        """For the summary: the last evaluation, and its lines for the terminal. None when the run never evaluates."""
         return None
 
     def run_ended(self, bundle: "Bundle", trainer: Any, stopped: bool) -> None:
-        """At the very end, after everything is saved; ``stopped`` for a run that was asked to stop. Raises RunError."""
+        """At the very end, after everything is saved; ``stopped`` is true for a stop on request. Raises RunError."""
 
 
 class Bundle:
-    """A bundle on disk: ``folder`` is absolute, the sections are those of trainer_args.json."""
+    """A bundle on disk: ``folder`` is absolute, the other attributes are sections of trainer_args.json."""
 
     def __init__(
         self, folder: str, plan: "Payload", digest: str, pins: Mapping[str, str], features: Sequence[Feature]
@@ -251,7 +251,7 @@ class Bundle:
         self.config = plan["config"]
         self.method = plan["method"]["name"]
         self.lora = plan.get("lora")
-        self.repository: str | None = None  # its full name on the hub, once the run has made it
+        self.repository: str | None = None  # its full name on the hub, once the run has created it
         self.arguments = plan["arguments"]
         self.model = plan["model"]
         self.tokenizer = plan["tokenizer"]
@@ -260,53 +260,53 @@ class Bundle:
 
     @property
     def output_dir(self) -> str:
-        """Where the run writes: relative to the folder that the run was started in."""
+        """The absolute output folder; in the bundle it is relative to the working directory of the run."""
         return os.path.abspath(str(self.arguments["output_dir"]))
 
     @property
     def base(self) -> str:
-        """The model that training begins from, as the bundle names it: an id of the hub, or a path."""
+        """The model that training begins from, as the bundle names it: a hub id or a path."""
         return str(self.model["id"] or self.model["path"])
 
     @property
     def model_place(self) -> str:
-        """The model that training begins from, as the libraries load it. Raises RunError where a folder is missing."""
+        """The model that training begins from, as the libraries load it. Raises RunError when a folder is missing."""
         return self.place_of(self.model)
 
     def place_of(self, model: Mapping[str, Any]) -> str:
-        """A model as the libraries load it: an id of the hub, or a folder. Raises RunError where that is missing."""
+        """A model as the libraries load it: a hub id or a folder. Raises RunError when the folder is missing."""
         place = str(model["id"] or model["path"])
         for feature in self.features:
             place = feature.local_model(self, model, place)
         return place
 
     def row_format(self) -> RowFormat:
-        """How stored rows become the trainer's: as a feature says, or those of conversations."""
+        """How stored rows are converted: the row format of a feature, or that of conversations."""
         found = (feature.row_format(self) for feature in self.features)
         return next((one for one in found if one is not None), FORMAT)
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """Why training cannot resume from the states in ``path``, by the feature of the strategy, or None."""
+        """Why training cannot resume from the states in ``path``, or None; the strategy's feature decides."""
         found = (feature.check_checkpoint(path, world) for feature in self.features)
         return next((why for why in found if why is not None), None)
 
     def loading(self) -> dict[str, Any]:
-        """Arguments of every loader of the model, its configuration and its tokenizer: which commit, and whose code."""
+        """Arguments for loading the model, its configuration and its tokenizer: revision and trust_remote_code."""
         revision = self.model["revision"] if self.model["id"] is not None else None
         return {"revision": revision or "main", "trust_remote_code": self.model["trust_remote_code"]}
 
     @property
     def on_cpu(self) -> bool:
-        """True for a run that stays on the CPU even where there is a GPU."""
+        """True for a run that stays on the CPU even on a machine with a GPU."""
         return bool(self.run["device"] == "cpu")
 
     def sources(self) -> "list[Source]":
-        """Every source of the run: what is trained on, and the sets that are evaluated on."""
+        """Every source of the run, for training and evaluation."""
         sets = (self.data.get("evaluation") or {"sets": []})["sets"]
         return [*self.data["sources"], *(source for one in sets for source in one["sources"])]
 
     def inside(self, name: str) -> str:
-        """The absolute path of a file of the bundle. Raises RunError for a name that leads out of it."""
+        """The absolute path of a file of the bundle. Raises RunError for a path outside the bundle."""
         path = os.path.normpath(os.path.join(self.folder, name))
         if os.path.commonpath((path, self.folder)) != self.folder:
             raise RunError(f"{name!r} is not inside the bundle")

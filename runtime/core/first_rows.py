@@ -1,4 +1,4 @@
-"""The first rows of the data before the model is loaded: their columns, and what they become as tokens."""
+"""Check the first rows of the data before the model is loaded: their columns and their tokens."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from .rows import name as name_of
 
 
 def rows_and_tokens(bundle: Bundle) -> list[str]:
-    """The columns of every source, and what its first rows become as tokens."""
+    """Findings about the columns of every source and the tokens of its first rows."""
     from .model import load_tokenizer
 
     found, tokenizer = [], None
@@ -53,12 +53,12 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
         else:
             messages = [message for part in parts for message in part]
             if not tokenizer.chat_template:
-                return [f"{name} is conversations, and the tokenizer has no chat template; name one in model"]
+                return [f"{name} contains conversations, and the tokenizer has no chat template; name one in model"]
             if not prompts_only and not any(message["role"] == "assistant" for message in messages):
                 return [f"{name}: a conversation has no assistant turn to learn from"]
             try:
                 text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompts_only)
-            except Exception as error:  # a template raises what its author wrote
+            except Exception as error:  # a template may raise anything
                 return [f"{name}: the chat template refuses the first rows: {error}"]
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         lengths.append(len(ids))

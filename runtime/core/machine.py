@@ -1,4 +1,4 @@
-"""This machine: its packages, its GPUs and their driver, against the plan and the torch build."""
+"""Check this machine's packages, GPUs and driver against the plan and the torch build."""
 
 import os
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from .errors import first_line
 from .feature import Bundle
 
 FREE = 0.9
-"""Share of the planned memory that must be free: the question's own CUDA context takes some hundred MiB."""
+"""Share of the planned memory that must be free: the CUDA context of this check takes some hundred MiB."""
 
 
 def devices(bundle: Bundle) -> list[str]:
-    """GPU count, name, capability and memory of this node against the plan."""
+    """Findings about the GPU count, name, capability and memory of this node."""
     needed, gpu = bundle.run["processes_per_node"], bundle.run["gpu"]
     if gpu is None:  # a run on the CPU
         return []
@@ -39,7 +39,7 @@ def devices(bundle: Bundle) -> list[str]:
             )
         elif memory < gpu["memory_gib"] * 0.97:
             found.append(f"GPU {index} has {memory:.1f} GiB, and the plan counts on {gpu['memory_gib']} GiB")
-        elif os.environ.get("WORLD_SIZE", "1") == "1":  # not each process: asking leaves a CUDA context on every GPU
+        elif os.environ.get("WORLD_SIZE", "1") == "1":  # not in each process: it leaves a CUDA context on every GPU
             found += _free(index, gpu["memory_gib"])
     return found
 
@@ -57,18 +57,18 @@ def _free(index: int, planned: float) -> list[str]:
 
 
 def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
-    """Whether a build of torch for these architectures (`sm_80`) runs on a GPU: of its major version, none newer.
+    """Whether a torch build for these architectures (`sm_80`) runs on a GPU: same major version, not newer.
 
-    True where the list names none.
+    True for an empty list.
     """
     numbers = {int(one.removeprefix("sm_")) for one in built if one.removeprefix("sm_").isdigit()}
     return not numbers or any(one // 10 == major and one % 10 <= minor for one in numbers)
 
 
 def no_gpu_reason() -> str:
-    """Why torch sees no GPU, as the end of a sentence, in its own words: no driver, an old one, a build without CUDA.
+    """Why torch sees no GPU, as the end of a sentence: no driver, an old driver, or a build without CUDA.
 
-    `is_available` is silent on all of them; what makes CUDA ready says why it cannot.
+    `is_available` gives no reason; the initialization of CUDA raises one.
     """
     import torch
 
@@ -82,7 +82,7 @@ def no_gpu_reason() -> str:
 
 
 def installed(name: str) -> str | None:
-    """The version of a package with its local part (2.13.0+cpu); None where it is not there."""
+    """The version of a package with its local part (2.13.0+cpu); None when it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -90,5 +90,5 @@ def installed(name: str) -> str | None:
 
 
 def plain(version: str) -> str:
-    """A version without its local part, which makes no difference to a pin."""
+    """A version without its local part, which pins ignore."""
     return version.split("+")[0]

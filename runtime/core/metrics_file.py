@@ -1,4 +1,4 @@
-"""metrics.jsonl on disk: one line of JSON a log event, whatever happened to the run that wrote it."""
+"""Read and write metrics.jsonl: one JSON object per log event, readable also after a crash."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def events(path: str) -> Iterator[dict[str, Any]]:
-    """The objects of metrics.jsonl. A line that was cut or damaged is left out. Raises OSError."""
+    """The objects of metrics.jsonl. Truncated or damaged lines are skipped. Raises OSError."""
     with open(path, "rb") as handle:
         for line in handle:
             try:
@@ -20,13 +20,13 @@ def events(path: str) -> Iterator[dict[str, Any]]:
 
 
 def trim(path: str, step: int) -> None:
-    """Drops a cut last line, and what metrics.jsonl says of steps after ``step``, which are taken again."""
+    """Drop a truncated last line and the events after ``step``: those steps are repeated."""
     if os.path.exists(path):
         keep(path, [event for event in events(path) if event["step"] <= step])
 
 
 def keep(path: str, kept: Iterable[Mapping[str, Any]]) -> None:
-    """Writes metrics.jsonl anew, with these events alone."""
+    """Rewrite metrics.jsonl with only these events."""
     with open(path + ".part", "w", encoding="utf-8") as handle:
         handle.writelines(map(written, kept))
         handle.flush()
@@ -35,10 +35,10 @@ def keep(path: str, kept: Iterable[Mapping[str, Any]]) -> None:
 
 
 def written(event: Mapping[str, Any]) -> str:
-    """One line of JSON; a number that JSON has no word for stands as the text "nan", "inf" or "-inf"."""
+    """One line of JSON; numbers that JSON lacks become the strings "nan", "inf" and "-inf"."""
     return json.dumps({key: number(value) for key, value in event.items()}) + "\n"
 
 
 def number(value: Any) -> Any:
-    """A number as JSON has it: "nan", "inf" and "-inf" are texts."""
+    """A number for JSON: "nan", "inf" and "-inf" become strings."""
     return str(value) if isinstance(value, float) and not isfinite(value) else value

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: metrics.jsonl, one line a log event, and a summary at the end."""
+"""The log of a run: metrics.jsonl, a printed line per log event, and a summary at the end."""
 
 import json
 import os
@@ -21,7 +21,7 @@ EXCLUDED = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_p
 
 
 class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
-    """Metrics file and progress lines, on rank 0. Tokens and seconds of all starts lie in each trainer_state.json."""
+    """Metrics file and progress lines, on rank 0. Each trainer_state.json stores tokens and seconds of all starts."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
@@ -34,7 +34,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.last_tokens: float | None = None
 
     def state(self) -> dict[str, Any]:
-        """What transformers puts into the trainer_state.json of a checkpoint."""
+        """The state that transformers writes into the trainer_state.json of a checkpoint."""
         trained = 0 if self.trainer is None else tokens_trained(self.trainer)
         seconds = self.before + time.monotonic() - self.started
         done: dict[str, Any] = {"seconds": round(seconds, 3), "tokens": self.tokens_before + float(trained)}
@@ -43,17 +43,17 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         return {"args": {}, "attributes": done}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Notes where the run begins and cuts the metrics file back to it."""
+        """Record the first step of this start, and truncate the metrics file to it."""
         self.first_step = state.global_step
         done = {}
         if state.global_step:
-            state.compute_steps(args, state.max_steps)  # the checkpoint's own, where `save every` has changed since
+            state.compute_steps(args, state.max_steps)  # the checkpoint has older intervals if `save every` has changed
             done = state.stateful_callbacks[type(self).__name__]["attributes"]
         if state.is_world_process_zero:
             with writing(METRICS, args.output_dir, [state.global_step] if state.global_step else []):
                 trim(self.path, state.global_step)
                 with open(self.path, "a", encoding="utf-8"):
-                    pass  # there from the start, whatever is logged
+                    pass  # the file exists from the start
             if done:
                 self.before, self.tokens_before = done["seconds"], done["tokens"]
         if "unlogged" in done:
@@ -64,7 +64,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.started = self.last_time = time.monotonic()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Looks once, at the first step, at what the model is really wrapped in, and notes the learning rate.
+        """Check the wrapped model once, at the first step, and record the learning rate of each step.
 
         transformers logs the rate before its own scheduler steps, but after DeepSpeed's has: one step ahead.
         """
@@ -74,18 +74,18 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Has the last step logged, whatever `track.every` is: a run of few steps would tell nothing of its loss."""
+        """Log the last step for any `track.every`: a short run would otherwise log no loss."""
         if state.global_step >= state.max_steps > 0:
             control.should_log = True
         self.trainer.epoch_ended = False
         self.trainer.agree()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Tells the trainer, which saves the last step of an epoch after what is due at the epoch's end."""
+        """Notify the trainer, which saves the last step of an epoch after logging and evaluating."""
         self.trainer.epoch_ended = True
 
     def _catch_up(self, args: Any, state: Any) -> None:
-        """What checkpoints there are, and whether the evaluation that is due at this one was left out."""
+        """Share the existing checkpoints, and whether the evaluation due at this step was missed."""
         from accelerate.utils import broadcast_object_list
 
         steps = [step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step]
@@ -95,9 +95,9 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.trainer.saved, self.trainer.evaluate_first = shared
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        """Writes one event, and prints its line. Where one cannot be written the run ends: it would never be there."""
+        """Write one event and print its line. A failed write ends the run, because the event would be lost."""
         if logs and "loss" in logs:
-            self.trainer.window = None  # the mean of the next one begins here
+            self.trainer.window = None  # the mean of the next log begins here
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
         now = time.monotonic()
@@ -140,7 +140,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
 
 def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None) -> None:
-    """Writes summary.json, from metrics.jsonl, the trainer's state and what was counted of its rows, and prints it."""
+    """Write summary.json from metrics.jsonl, the trainer's state and the token counts, and print it."""
     import torch
 
     state, folder = trainer.state, bundle.output_dir
@@ -179,7 +179,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             handle.write(json.dumps(facts, indent=2, allow_nan=False, default=str) + "\n")
         os.replace(target + ".part", target)
     loss = f"{losses[0]:.4f} -> {losses[-1]:.4f}" if losses else "no loss was logged"
-    base = f"  (adapters; they stand on {facts['adapter_of']})" if facts["adapter_of"] else ""
+    base = f"  (adapters; their base is {facts['adapter_of']})" if facts["adapter_of"] else ""
     processed = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
     print(
         f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {timedelta(seconds=int(total))}\n"

@@ -1,4 +1,4 @@
-"""The model and its tokenizer, loaded by what the bundle says and nothing else."""
+"""Load the model and its tokenizer exactly as the bundle states, and save them."""
 
 import os
 from typing import Any
@@ -24,8 +24,9 @@ def load_tokenizer(bundle: Bundle) -> Any:
 
 
 def load_model(bundle: Bundle, tokenizer: Any) -> Any:
-    """The model, as an object, in exactly the dtype that the bundle names: trl's versions differ in what they make of a
-    name. The arguments object exists by now, so ``zero.Init`` of ZeRO-3 is active here.
+    """The model object in the dtype that the bundle names; given a model name, trl's versions load different dtypes.
+
+    The arguments object already exists, so ``zero.Init`` of ZeRO-3 is active here.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -36,7 +37,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     options = bundle.loading()
     options[bundle.stack["dtype_keyword"]] = getattr(torch, plan["dtype"])
     options["attn_implementation"] = plan["attn_implementation"]
-    if not plan.get("pickle"):  # a pickle is a program, which the spec asks for by `pickle` or not at all
+    if not plan.get("pickle"):  # a pickle is a program: only with `pickle` in the spec
         options["use_safetensors"] = True
     try:
         kind = AutoModelForCausalLM
@@ -51,7 +52,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
                 "`model { pickle }` in the spec allows pickled ones"
             ) from error
         raise RunError(f"cannot load {bundle.model_place}: {first_line(error)}") from error
-    model.config.use_cache = False  # useless in training, and at odds with activation checkpointing
+    model.config.use_cache = False  # useless in training, and incompatible with activation checkpointing
     for feature in bundle.features:
         feature.model_loaded(bundle, model, tokenizer)
     align_tokens(model, tokenizer)
@@ -59,12 +60,12 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
 
 
 def align_tokens(model: Any, tokenizer: Any) -> None:
-    """The tokenizer's tokens end and pad; others that end a generation already (Llama 3 has three) stay behind them."""
+    """Use the tokenizer's end and padding tokens; a generation's other end tokens (Llama 3 has three) follow them."""
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     model.config.eos_token_id = eos
     model.config.pad_token_id = pad
     generation = getattr(model, "generation_config", None)
-    if generation is None:  # a model that gives scores
+    if generation is None:  # a reward model
         return
     token_ids = generation.eos_token_id
     token_ids = [] if token_ids is None else [token_ids] if isinstance(token_ids, int) else list(token_ids)
@@ -74,7 +75,7 @@ def align_tokens(model: Any, tokenizer: Any) -> None:
 
 
 def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-    """Leaves weights, configuration and tokenizer in output_dir. Raises RunError when no weights were left behind."""
+    """Save weights, configuration and tokenizer to output_dir. Raises RunError when no weights were written."""
     output_dir = trainer.args.output_dir
     for feature in bundle.features:
         feature.before_final_save(bundle, trainer)
@@ -83,7 +84,7 @@ def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         tokenizer.save_pretrained(output_dir)
         set_default_mode(output_dir, os.listdir(output_dir))
         if not any(name.endswith(".safetensors") for name in os.listdir(output_dir)):
-            raise RunError(f"the final save left no weights in {output_dir}; the newest checkpoint still has them")
+            raise RunError(f"the final save wrote no weights to {output_dir}; the newest checkpoint still has them")
     trainer.create_model_card()
     for feature in bundle.features:
         feature.final_saved(bundle, trainer, tokenizer)

@@ -1,4 +1,4 @@
-"""The output folder: whose it is, and whether this run may begin or go on in it. Standard library only."""
+"""The output folder: which run it belongs to, and whether this run may start or resume in it. Standard library only."""
 
 import errno
 import fcntl
@@ -15,31 +15,31 @@ from .feature import Bundle
 
 MARKER = "xpc_run.json"
 RUN_FILES = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "runs", "README.md", "_hub", STAGING)
-"""What a run leaves before its first checkpoint."""
+"""Files that a run writes before its first checkpoint."""
 LOCK_SECONDS = 5
-"""Seconds."""
+"""Seconds to wait for the lock of another process."""
 
 
 class Finished(Exception):
-    """The run is done: there is nothing to start, and nothing is wrong."""
+    """The run has already finished; this is not an error."""
 
 
 def check_unfinished(bundle: Bundle) -> None:
-    """Raises Finished where this run is done: another process may have ended it while this one waited."""
+    """Raises Finished when this run is done: another process may have finished it while this one waited."""
     folder = bundle.output_dir
     if os.path.exists(os.path.join(folder, "summary.json")) and difference(bundle) == "":
-        raise Finished(f"{folder} holds this run, finished; name another output folder or empty it to train again")
+        raise Finished(f"{folder} contains this run, finished; name another output folder or empty it to train again")
 
 
 def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]:
-    """The checkpoint to go on from (None: start anew) and sentences about it. Writes nothing. Raises RunError.
+    """The checkpoint to resume from (None: start from the beginning) and sentences about it. Writes nothing.
 
-    With ``digests`` every byte of the checkpoint is looked at, which takes as long as reading it does.
+    With ``digests`` every byte of the checkpoint is read. Raises RunError.
     """
     folder, run = bundle.output_dir, bundle.run
     present = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     if not present or (present == [MARKER] and not _lines(folder)):
-        return None, []  # the second: killed before its marker was whole, which is the first thing that a run writes
+        return None, []  # the second case: killed before its marker was complete, the first thing that a run writes
     if present == [MARKER] and difference(bundle) is not None:  # refused before its first step: nothing is lost
         _check_unlocked(folder)
         return None, ["no complete checkpoint to go on from: starting anew"]
@@ -66,9 +66,9 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
 
 
 def lock(bundle: Bundle) -> None:
-    """Writes the marker that ties the folder to this bundle, and keeps it locked as long as this process lives.
+    """Write the marker that ties the folder to this bundle, and lock it as long as this process lives.
 
-    Raises RunError when another process holds it, or has finished the run by now, and where nothing can be written.
+    Raises RunError when another process has the lock or nothing can be written, and Finished when the run is done.
     """
     global _locked
     try:
@@ -86,17 +86,17 @@ def lock(bundle: Bundle) -> None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise RunError(f"{why}; free some space, and the same command starts anew" if full else why) from error
     _locked = handle
-    os.register_at_fork(after_in_child=handle.close)  # a process that loads data may live longer than this one
+    os.register_at_fork(after_in_child=handle.close)  # a data loading process may outlive this one
 
 
 def finishing(bundle: Bundle) -> None:
-    """Notes that training is done and the final model is being written: from here on its files are this run's own."""
+    """Record that training is done and the final model is being written: its files then belong to this run."""
     if _locked is not None:
         _append(_locked, {"finishing": True})
 
 
 def _append(handle: IO[str], facts: dict[str, object]) -> None:
-    """One more line, which counts when its end is there: a kill or a full disk can leave the first pages of it."""
+    """Append one line; a line without its end is ignored, since a kill or a full disk can truncate it."""
     left = (json.dumps(facts) + "\n").encode()
     while left:
         left = left[os.write(handle.fileno(), left) :]
@@ -104,7 +104,7 @@ def _append(handle: IO[str], facts: dict[str, object]) -> None:
 
 
 def _lines(folder: str) -> list[bytes]:
-    """The whole lines of the marker: whose run it is, and that its final model is being written."""
+    """The complete lines of the marker: the run's digest and settings, then that its final model is being written."""
     try:
         with open(os.path.join(folder, MARKER), "rb") as handle:
             return [line for line in handle if line.endswith(b"\n")]
@@ -113,12 +113,12 @@ def _lines(folder: str) -> list[bytes]:
 
 
 _locked: IO[str] | None = None
-"""The locked marker of this process; closing it would give the folder free."""
+"""The locked marker of this process; closing it would release the lock."""
 
 
 def _lock(handle: IO[str], patience: float = 0) -> bool:
-    """False when another process has the lock, and keeps it for ``patience`` seconds: one that was killed may still be
-    giving its memory back."""
+    """False when another process keeps the lock for ``patience`` seconds: a killed process may still be freeing its
+    memory."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -142,7 +142,7 @@ def _check_unlocked(folder: str) -> None:
 
 
 def difference(bundle: Bundle) -> str | None:
-    """How the run of the output folder differs from this one: "" where it can go on, None where there is none."""
+    """How the run in the output folder differs from this one: "" when it can resume, None without a run."""
     marker = _marker(bundle)
     if marker is None or marker["bundle"] == bundle.digest:
         return "" if marker else None

@@ -1,10 +1,10 @@
-"""What trainer_args.json holds. The compiler writes this type, and the runtime reads it."""
+"""The type of trainer_args.json: the compiler writes it, and the runtime reads it."""
 
 from typing import Any, Literal, NotRequired, TypedDict
 
 
 class Reward(TypedDict):
-    """A reward function: one of the runtime by its name, or a function of a file of the bundle."""
+    """A reward function: a built-in one by name, or a function in a file of the bundle."""
 
     name: str
     file: str | None
@@ -13,7 +13,7 @@ class Reward(TypedDict):
 
 
 class Teacher(TypedDict):
-    """The model that is learned from: an id of the hub with its commit, or a local folder."""
+    """The teacher model: a hub id with its commit, or a local folder."""
 
     id: str | None
     path: str | None
@@ -30,24 +30,24 @@ class Method(TypedDict):
     rewarded: bool
     """It learns from reward functions."""
     scores: bool
-    """The model gives a score, and no tokens."""
+    """The model outputs a score, not tokens."""
     unpaired: bool
     """It learns from answers that are judged one by one."""
     second_model: bool
-    """A reference or a teacher stands beside the model."""
+    """A reference or a teacher is loaded next to the model."""
     rewards: list[Reward]
     teacher: Teacher | None
 
 
 class Stack(TypedDict):
-    """What differs between the versions of the libraries that this runtime runs on."""
+    """Differences between the library versions that this runtime supports."""
 
     epoch_forgotten: bool
-    """Whether accelerate makes a loader for the rest of an epoch that shuffles as the first one does."""
+    """Whether accelerate shuffles the rest of a resumed epoch as if it were the first epoch."""
     dtype_keyword: str
-    """What from_pretrained calls the type of the weights."""
+    """The argument of from_pretrained for the dtype of the weights."""
     losses_not_divided: list[str]
-    """Methods whose loss transformers takes for one that is divided by the accumulation, which it is not."""
+    """Methods whose loss transformers wrongly assumes to be divided by the accumulation already."""
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     reference_given: list[str]
@@ -55,20 +55,20 @@ class Stack(TypedDict):
     reward_async: bool
     """Whether trl can call a reward function that is a coroutine."""
     reward_given: list[str]
-    """What trl gives to a reward function beside the columns (GRPOTrainer._calculate_rewards)."""
+    """Arguments that trl passes to a reward function besides the columns (GRPOTrainer._calculate_rewards)."""
     vllm_program: Literal["trl", "vllm"]
-    """The program that is the vLLM server."""
+    """The program that starts the vLLM server."""
     zero3_gathers_early: bool
     """Whether DeepSpeed waits only for the last of several parameters that it gathers at once."""
     zero3_hooks_shared: bool
-    """Whether DeepSpeed takes hooks that peft's wrapper of a module only passes on for the wrapper's own."""
+    """Whether DeepSpeed mistakes the inner module's hooks for those of peft's wrapper around it."""
 
 
 class Model(TypedDict):
-    """What is trained: an id of the hub with its commit, or a local folder, and how it is loaded.
+    """The trained model: a hub id with its commit, or a local folder, and how it is loaded.
 
-    `liger_unchecked`: Liger's kernels are put into a family that was not known when the spec was compiled. `kernels`
-    are the commits of a lock for kernels of the hub, by repository.
+    `liger_unchecked`: Liger's kernels are applied to a model family that was unknown when the spec was compiled.
+    `kernels` are the locked commits of hub kernels, by repository.
     """
 
     id: str | None
@@ -85,7 +85,7 @@ class Model(TypedDict):
 
 
 class Tokenizer(TypedDict):
-    """What replaces the tokenizer's own: a template of the bundle, special tokens, and tokens that are new."""
+    """Changes to the tokenizer: a chat template in the bundle, special tokens, and added tokens."""
 
     chat_template: str | None
     eos_token: str | None
@@ -109,9 +109,9 @@ class File(TypedDict):
 
 
 class Source(TypedDict):
-    """A source of data: an id of the hub, or a local file or folder. `columns` are in the order of the shape.
+    """A source of data: a hub id, or a local file or folder. `columns` are in the order of the shape.
 
-    `kind` is what its rows become, where sources of the run become different things.
+    `kind` is the kind of its rows in a run that mixes shapes.
     """
 
     id: str | None
@@ -134,22 +134,21 @@ class Source(TypedDict):
 
 
 class EvaluationSet(TypedDict):
-    """Rows that are evaluated on and not trained on."""
+    """Rows for evaluation only."""
 
     name: str
     sources: list[Source]
 
 
 class Evaluation(TypedDict):
-    """The sets that are evaluated on; where they are `named`, each has metrics of its own."""
+    """The evaluation sets; if `named`, each has its own metrics."""
 
     named: bool
     sets: list[EvaluationSet]
 
 
 class Words(TypedDict):
-    """A template that makes a row's prompt of its columns, the column of its own system prompt, and the roles that
-    names of speakers stand for."""
+    """A template for prompts from a row's columns, the column with system prompts, and the roles of named speakers."""
 
     prompt_template: NotRequired[str]
     system_column: NotRequired[str]
@@ -157,7 +156,7 @@ class Words(TypedDict):
 
 
 class Data(Words):
-    """What is trained on, and how its rows are read, left out, shuffled and divided."""
+    """The data, and how its rows are read, filtered, shuffled and split."""
 
     sources: list[Source]
     seed: int
@@ -181,7 +180,7 @@ class Continued(TypedDict):
 
 
 class AdapterShape(TypedDict):
-    """What adapters are: low-rank matrices ("lora"), with the rates of LoRA+ where it is asked for, or rotations."""
+    """The kind and shape of the adapters: low-rank matrices ("lora"), with LoRA+ rates if set, or rotations ("oft")."""
 
     kind: Literal["lora", "oft"]
     rank: int | None
@@ -193,14 +192,14 @@ class AdapterShape(TypedDict):
     embedding_lr: NotRequired[float | None]
     block_size: NotRequired[int | None]
     merge: NotRequired[bool]
-    """Whether the merged model is saved beside the adapters."""
+    """Whether the merged model is saved next to the adapters."""
     continued: NotRequired[Continued]
     within: NotRequired[str]
-    """The module of the model in which alone targets get an adapter."""
+    """Only targets inside this module of the model get an adapter."""
 
 
 class Adapter(AdapterShape):
-    """Adapters, where they stand, and the base under them, of `bits` where it is quantized."""
+    """Adapters, their target modules, and the base model, quantized to `bits` if set."""
 
     dropout: float
     targets: list[str] | str
@@ -214,7 +213,7 @@ class Adapter(AdapterShape):
 
 
 class Freeze(TypedDict):
-    """Which weights are trained where the others are frozen."""
+    """The weights that are trained; all others are frozen."""
 
     last: int | None
     first: int | None
@@ -224,7 +223,7 @@ class Freeze(TypedDict):
 
 
 class Hub(TypedDict):
-    """What the arguments of a run that pushes may not say: its branch, and branches of checkpoints."""
+    """Hub settings that have no training argument: the branch, and branches for checkpoints."""
 
     revision: str | None
     checkpoint_branches: bool
@@ -240,7 +239,7 @@ class Gpu(TypedDict):
 
 
 class Disk(TypedDict):
-    """What the run writes, in bytes: the final model, and a checkpoint, of which so many stand at once."""
+    """Bytes that the run writes: the final model, a checkpoint, and how many checkpoints exist at once."""
 
     model: int
     checkpoint: int
@@ -248,18 +247,18 @@ class Disk(TypedDict):
 
 
 class Division(TypedDict):
-    """Why a run that goes on may not divide its steps otherwise than it began; None where it may."""
+    """Why a resumed run may not divide its steps differently; None when it may."""
 
     step: str | None
-    """In no way."""
+    """Why the division may not change at all."""
     processes: str | None
-    """Among another number of processes."""
+    """Why the number of processes may not change."""
     micro: str | None
-    """In other micro-batches."""
+    """Why the micro-batch may not change."""
 
 
 class Run(TypedDict):
-    """The processes, the batch, and what a run does at its end and at its next start."""
+    """The processes, the batch, and how the run ends and resumes."""
 
     nodes: int
     processes_per_node: int
@@ -272,9 +271,9 @@ class Run(TypedDict):
     distributed_type: str
     zero_stage: int
     deepspeed_optimizer: bool
-    """Whether deepspeed.json names the optimizer, which DeepSpeed then makes."""
+    """Whether deepspeed.json names the optimizer, which DeepSpeed then creates."""
     deepspeed_extension: Literal["fused_adam", "cpu_adam"] | None
-    """The extension of DeepSpeed that this optimizer is, which is compiled when the run starts."""
+    """The DeepSpeed extension of this optimizer, which is compiled when the run starts."""
     device: str
     gpu: Gpu | None
     division: Division
@@ -291,11 +290,11 @@ class Trainer(TypedDict):
     """What trainer/ was compiled for."""
 
     unused: list[str]
-    """Paths of settings that this run does without, each of which would use another module."""
+    """Paths of unset settings that would need another module."""
 
 
 class Payload(TypedDict):
-    """The whole file."""
+    """The complete file."""
 
     format: int
     target: str

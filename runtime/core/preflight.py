@@ -1,4 +1,4 @@
-"""Seconds before hours: everything that can be looked at before the model is loaded, told in one go."""
+"""The preflight: every check that is possible before the model is loaded, reported together."""
 
 import os
 import shutil
@@ -12,11 +12,11 @@ from .feature import Bundle
 from .first_rows import rows_and_tokens
 
 DONE = "XPC_PREFLIGHT"
-"""The variable that says what has been looked at by now: "files", or that all "passed"."""
+"""The environment variable with the checks done so far: "files", or "passed" for all."""
 
 
 def without_libraries(bundle: Bundle) -> list[str]:
-    """What takes no library to find out, before the launch. Several nodes look when they have met. Raises Finished."""
+    """Findings of checks that need no library, before the launch; several nodes check later. Raises Finished."""
     output_folder.check_unfinished(bundle)
     if bundle.run["nodes"] > 1:
         return []
@@ -25,10 +25,10 @@ def without_libraries(bundle: Bundle) -> list[str]:
 
 
 def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ()) -> None:
-    """Every check that nobody has made yet, each on the process whose business it is. Raises one RunError, which tells
-    of what is ``known`` by now, too.
+    """Run the remaining checks, each on the process it concerns. Raises one RunError, which includes the ``known``
+    findings.
 
-    Before the launch of several nodes, one process of each meets the others here; node 0 tells what all found.
+    Before the launch of several nodes, one process per node checks here; node 0 reports the findings of all.
     """
     output_folder.check_unfinished(bundle)
     if any(one.check_nodes(bundle, lambda rank: node_findings(bundle, rank, 0, alone=True)) for one in bundle.features):
@@ -36,16 +36,16 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
     found = [*known, *node_findings(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)]
     if found:
         error = findings(found)
-        error.local = local_rank == 0  # type: ignore[attr-defined]  # this node's own finding is told by this node
+        error.local = local_rank == 0  # type: ignore[attr-defined]  # each node reports its own findings
         for feature in bundle.features:
             feature.preflight_failed(bundle, error)
         raise error
 
 
 def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
-    """What is wrong on this node. `alone` is true for the one process of a node before the launch."""
+    """Findings on this node. `alone` is true for the single process of a node before the launch."""
     found = [] if os.environ.get(DONE) else file_findings(bundle, rank, local_rank)
-    if local_rank == 0 and versions(bundle):  # a wrong stack makes its libraries' answers doubtful
+    if local_rank == 0 and versions(bundle):  # with wrong versions, the libraries' answers are unreliable
         return found
     if local_rank == 0:
         wrong = machine.devices(bundle)
@@ -54,12 +54,12 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
             wrong = [one for feature in bundle.features for one in feature.check_gpu_links(bundle)]
         found += wrong
     if rank == 0 or alone:
-        found += rows_and_tokens(bundle)  # every node reads the data, and the model that makes tokens of it
+        found += rows_and_tokens(bundle)  # every node reads the data and the tokenizer
     return found
 
 
 def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
-    """What takes no library to find out: packages, the files of the bundle, the disk, the output folder."""
+    """Findings of checks that need no library: packages, the files of the bundle, the disk, the output folder."""
     found: list[str] = []
     if local_rank == 0:
         wrong = versions(bundle)
@@ -77,7 +77,7 @@ def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
 
 
 def versions(bundle: Bundle) -> list[str]:
-    """The installed packages against the pins. A local part (2.13.0+cpu) is no difference."""
+    """Findings about installed packages that differ from the pins. Local parts (2.13.0+cpu) are ignored."""
     found = []
     for name, pinned in bundle.pins.items():
         found_version = machine.installed(name)
@@ -91,7 +91,7 @@ def versions(bundle: Bundle) -> list[str]:
 
 
 def disk(bundle: Bundle) -> list[str]:
-    """Free space where the run writes, against the final model and the checkpoints that stand at once."""
+    """Findings about free disk space: the final model and the checkpoints that exist at once must fit."""
     plan = bundle.run.get("disk")
     if plan is None:
         return []
@@ -103,11 +103,11 @@ def disk(bundle: Bundle) -> list[str]:
     parts = ", ".join(f"{plan[one] / 2**30:.1f} GiB a {one}" for one in ("checkpoint", "model"))
     return [
         f"{needed / 2**30:.1f} GiB will be written to {bundle.output_dir} ({plan['checkpoints']} checkpoints at once, "
-        f"{parts}), and {free / 2**30:.1f} GiB are free; `keep` in save lowers the first"
+        f"{parts}), and {free / 2**30:.1f} GiB are free; lower `keep` in save, or free some space"
     ]
 
 
 def _written(bundle: Bundle) -> int:
-    """Bytes of the checkpoints that are there: a run that goes on replaces them."""
+    """Bytes of the existing checkpoints: a resumed run replaces them."""
     paths = [path for _, path in checkpoints.steps(bundle.output_dir)]
     return sum(os.path.getsize(os.path.join(path, name)) for path in paths for name in checkpoint_integrity.names(path))

@@ -1,4 +1,4 @@
-"""The run, from top to bottom: read, check, build, train, save, tell."""
+"""The run, from top to bottom: read, check, build, train, save, report."""
 
 import os
 import sys
@@ -14,13 +14,13 @@ from .errors import RunError, first_line, rank, say, stop
 from .feature import Bundle
 
 PEER_ENDED = ("closed by peer", "reset by peer")
-"""What gloo says when a process at the other end has ended."""
+"""Messages of gloo when the peer process has ended."""
 PEER_TIMED_OUT = ("Timed out waiting", "Timeout waiting")
-"""What gloo and NCCL say when one did not answer for as long as `launch.nccl_timeout` allows."""
+"""Messages of gloo and NCCL when a peer did not answer within `launch.nccl_timeout`."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """The program. ``words`` may be ``--preflight`` and nothing else. Gives the exit status: 0, 1 or 2."""
+    """The program. The only argument in ``words`` is ``--preflight``. Returns the exit status."""
     if list(words) not in ([], ["--preflight"]):
         if rank() == 0:
             print(f"error: unknown argument {words[0]!r}; only --preflight is accepted", flush=True)
@@ -28,7 +28,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     try:
         bundle = bundles.read(folder, FEATURES)
         only_preflight = bool(words)
-        if not (only_preflight and "WORLD_SIZE" not in os.environ):  # started by hand, alone, to look at the machine
+        if not (only_preflight and "WORLD_SIZE" not in os.environ):  # started by hand to check the machine
             bundles.check_world(bundle.run, os.environ)
         arguments.prepare_environment(bundle)
         if only_preflight or os.environ.get(preflight.DONE) != "passed":
@@ -57,7 +57,7 @@ def main(folder: str, words: Sequence[str]) -> int:
 
 
 def train(bundle: Bundle) -> int:
-    """Trains and saves. Gives the exit status: 0, or that of a run that was asked to stop. Raises RunError."""
+    """Train and save. Returns the exit status: 0, or that of a stop on request. Raises RunError."""
     args = arguments.build_arguments(bundle)
     arguments.check_state(bundle, args)
     import torch
@@ -98,7 +98,7 @@ def train(bundle: Bundle) -> int:
 
 
 def _stopped(bundle: Bundle, trainer: Any) -> int:
-    """The end of a run that was asked to stop: every process gets here with its part of the checkpoint on the disk."""
+    """End a run that stops on request: every process has written its part of the checkpoint."""
     resumes = bundle.run["resume"] == "auto"
     then = "the same command goes on from it" if resumes else "this bundle does not resume (`resume = never`)"
     say(f"stopped as asked: checkpoint-{trainer.state.global_step} is whole; {then}")
@@ -107,7 +107,7 @@ def _stopped(bundle: Bundle, trainer: Any) -> int:
 
 
 def _begin(bundle: Bundle) -> str | None:
-    """Where the run begins: a checkpoint's folder, or None."""
+    """The folder of the checkpoint to resume from, or None."""
     checkpoint, notes = output_folder.begin(bundle, digests=True)
     output_folder.lock(bundle)
     checkpoint_integrity.clear(bundle.output_dir)
@@ -119,7 +119,7 @@ def _begin(bundle: Bundle) -> str | None:
 
 
 def _first(make: Callable[[], Any]) -> Any:
-    """What ``make`` gives on process 0; the others wait as long as ddp_timeout. What it raises is raised on all."""
+    """Run ``make`` on process 0 only; the others wait up to ddp_timeout. Its error is raised on all processes."""
     from accelerate.utils import broadcast_object_list
 
     made: Any = None
@@ -136,7 +136,7 @@ def _first(make: Callable[[], Any]) -> Any:
 
 
 def _first_then_all(make: Callable[[], Any]) -> Any:
-    """What ``make`` gives on each process, after process 0 had it; a RunError that only this one has is reported."""
+    """Run ``make`` on process 0, then on the others; a RunError that only this process has is reported by it."""
     made = _first(make)
     try:
         return make() if made is None else made
@@ -146,7 +146,7 @@ def _first_then_all(make: Callable[[], Any]) -> Any:
 
 
 def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
-    """The trl trainer with its model, tokenizer and data."""
+    """Build trl's trainer with its model, tokenizer and data."""
     from jinja2 import TemplateError
     from transformers import set_seed
     from transformers.trainer_callback import PrinterCallback, ProgressCallback
@@ -159,7 +159,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     tokenizer = load_tokenizer(bundle)
     # The main process maps and caches; the others read the cache. trl's trainers do the same around their tokenizing.
     rows, evaluation = _first_then_all(lambda: data.build(bundle, tokenizer))
-    set_seed(args.seed)  # a reward model's new weights, and those of adapters
+    set_seed(args.seed)  # for the new weights of reward models and adapters
     model = load_model(bundle, tokenizer)
     reporter = Reporter(bundle)
     try:
@@ -176,14 +176,14 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     trainer.card = bundle.inside("model_card.md")
     for feature in bundle.features:
         feature.before_training(bundle, trainer)
-    for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines stand in for theirs
+    for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines replace theirs
         trainer.remove_callback(printer)
     say(f"{len(rows):,} rows to train on, world size {args.world_size}, {bundle.run['distributed_type']}")
     return trainer, tokenizer
 
 
 def _leave(bundle: Bundle, trainer: Any, stopped: bool) -> None:
-    """Ends the process group in order; without it torch warns, and a rank may die of another's exit."""
+    """End the process group in order; otherwise torch warns, and a rank may fail because another one has exited."""
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
     for feature in bundle.features:

@@ -1,9 +1,9 @@
-"""What makes two bundles the same run: every value that decides numbers. Standard library only.
+"""Whether two bundles are the same run: every value that affects the numbers is equal. Standard library only.
 
-`keep`, `save every`, `track`, time-outs and the output folder decide none: they may change between two starts. Neither
-does which GPU it is, nor how a step is divided among processes and micro-batches where trainer_args.json has no reason
-against it: accelerate hands out micro-batches in turn, so its rows are the same, in the same order. Those that fill the
-last step of an epoch may be others: whole micro-batches of all are filled.
+`keep`, `save every`, `track`, timeouts and the output folder do not affect the numbers: they may change between two
+starts. Neither do the GPU model and the division of a step among processes and micro-batches, unless trainer_args.json
+gives a reason: accelerate distributes micro-batches in turn, so a step has the same rows in the same order. Only the
+rows that pad the last step of an epoch may differ, because padding completes the micro-batches of all processes.
 """
 
 import json
@@ -24,7 +24,7 @@ NEUTRAL = {
     *("arguments.dataset_num_proc", "data.workers"),
     *("format", "trainer", "lora.merge", "model.liger_unchecked"),
 }
-"""Of trainer_args.json, what decides no number."""
+"""Settings in trainer_args.json that do not affect the numbers."""
 DIVIDED = {
     *(f"run.{name}" for name in ("accumulation", "distributed_type", "micro", "nodes")),
     *(f"run.{name}" for name in ("processes_per_node", "world_size")),
@@ -33,15 +33,15 @@ DIVIDED = {
     *(f"accelerate.yaml: {name}" for name in ("distributed_type", "num_machines", "num_processes")),
     *(f"deepspeed.json: {name}" for name in ("gradient_accumulation_steps", "train_micro_batch_size_per_gpu")),
 }  # fmt: skip
-"""Settings that say how a step is divided."""
+"""Settings for the division of a step."""
 PLAIN = {"NO", "MULTI_GPU", "MULTI_CPU"}
-"""Strategies whose checkpoints hold a whole optimizer."""
+"""Strategies whose checkpoints contain the complete optimizer state."""
 MOST = 8
-"""Differences that a sentence names."""
+"""Differences that a message lists."""
 
 
 def settings(bundle: "Bundle") -> dict[str, Any]:
-    """Every value that decides numbers, by its dotted name in the files of the bundle."""
+    """Every value that affects the numbers, by its dotted name in the files of the bundle."""
     found = {name: value for name, value in _flat("", bundle.plan) if not {name, name.rpartition(".")[0]} & NEUTRAL}
     for file in ("accelerate.yaml", "deepspeed.json"):
         path = os.path.join(bundle.folder, file)
@@ -66,7 +66,7 @@ def _lines(text: str) -> dict[str, str]:
 
 
 def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
-    """What differs, setting by setting, as the end of a sentence: "" where the run can go on."""
+    """The differing settings, as the end of a sentence: "" when the run can resume."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
     names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]  # an older bundle wrote more
     divided = DIVIDED.intersection(names)
@@ -74,19 +74,19 @@ def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") 
     if divided and not why:
         names = [name for name in names if name not in divided]
         if "run.gbs" in names:
-            why = f"write `gbs = {was.get('run.gbs')}` in batch, and another number of processes can go on"
+            why = f"write `gbs = {was.get('run.gbs')}` in batch to resume with another number of processes"
     changes = [f"{name} was {json.dumps(was.get(name))} and is {json.dumps(now.get(name))}" for name in names[:MOST]]
     more = f", and {len(names) - MOST} more" if len(names) > MOST else ""
     return ", ".join(changes) + more + (f" ({why})" if names and why else "")
 
 
 def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division") -> str | None:
-    """Why a run cannot go on with its steps divided as they are now, or None."""
+    """Why a run cannot resume with the new division of its steps, or None."""
     kinds = {was.get("run.distributed_type"), now.get("run.distributed_type")}
     if division["step"]:
         return division["step"]
     if len(kinds) > 1 and not kinds <= PLAIN:
-        return "a checkpoint of another strategy holds other files"
+        return "a checkpoint of another strategy has other files"
     if division["processes"] and was.get("run.world_size") != now.get("run.world_size"):
         return division["processes"]
     if division["micro"] and was.get("run.micro") != now.get("run.micro"):
@@ -95,7 +95,7 @@ def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division
 
 
 def divided_otherwise(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """A sentence where the steps are divided otherwise than when the run began, else none."""
+    """A sentence when the division of steps has changed since the run began, else an empty list."""
     names = [f"run.{name}" for name in ("world_size", "micro", "accumulation")]
     this, first = ([one.get(name) for name in names] for one in (now, was))
     if first == this:

@@ -1,7 +1,7 @@
-"""The wish that a run stops, as a scheduler sends it before it takes the machine away. Standard library only.
+"""Stop requests, such as the signal that a scheduler sends before it ends a job. Standard library only.
 
-SIGTERM and SIGUSR1 mean the same. Before the first step there is nothing to save, and the process ends at once; from
-then on the wish is noted, all processes agree on the step that they stop at (``fault_tolerance``), save, and end.
+SIGTERM and SIGUSR1 mean the same. Before the first step there is nothing to save, and the process exits immediately.
+Later the request is recorded; all processes agree on the step to stop at (``fault_tolerance``), save, and exit.
 """
 
 import contextlib
@@ -13,30 +13,31 @@ import threading
 from .errors import rank
 
 REQUEUE = 75
-"""The exit status of a run that was asked to stop and can go on: EX_TEMPFAIL of sysexits.h."""
+"""Exit status of a run that stopped on request and can resume: EX_TEMPFAIL of sysexits.h."""
 BROKEN = 76
-"""That of a process which failed for what may pass: another process, a device or a file system that was lost."""
+"""Exit status after a failure that may be temporary: a lost process, device or file system."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 END_SIGNAL = signal.SIGUSR2
-"""What launcher.py ends the processes with that outlive a failed one: not to be taken for the wish to stop."""
+"""The signal by which launcher.py ends the remaining processes after a failure; it is not a stop request."""
 LAUNCHER = "XPC_LAUNCHER"
-"""The variable by which launcher.py tells its processes who their parent is."""
+"""The environment variable with the process id of launcher.py."""
 
 
 class Stopped(Exception):
-    """The run was asked to stop, and has saved what it has."""
+    """The run stops on request and has saved its state."""
 
 
 class StopRequest:
-    """The signal that asked this process to stop, and whether that is noted, as from the first step on, or ends it."""
+    """The signal of a stop request, and whether training has begun: before, the request ends the process."""
 
     name: str | None = None
     training = False
 
 
 def listen() -> None:
-    """Hears the wish from now on, also in a collective operation, where Python runs no handler: the interpreter writes
-    each signal's number into a pipe, and a thread reads it. Processes that are forked later do not hear it.
+    """Handle stop requests from now on, also during a collective operation, where Python runs no handlers.
+
+    The interpreter writes each signal's number into a pipe, and a thread reads it. Forked processes do not handle them.
     """
     end_with_launcher()
     out, into = os.pipe()
@@ -45,7 +46,7 @@ def listen() -> None:
         signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(into, warn_on_full_buffer=False)
     threading.Thread(target=_read, args=(out,), name="signals", daemon=True).start()
-    # A child has this process's pipe until it is deaf: no signal may reach it before.
+    # A child shares this process's pipe until its handlers are reset: signals are blocked until then.
     os.register_at_fork(
         before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS),
         after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS),
@@ -54,7 +55,7 @@ def listen() -> None:
 
 
 def end_with_launcher() -> None:
-    """The kernel kills this process when its launcher has died: it would train on, and hold its folder and its port."""
+    """Have the kernel kill this process when its launcher dies; otherwise it would keep its folder and port."""
     launcher = os.environ.get(LAUNCHER)
     if launcher is None or not sys.platform.startswith("linux"):
         return
@@ -69,7 +70,7 @@ def end_with_launcher() -> None:
 
 
 def ignore_end_signal() -> None:
-    """All processes will stop: one that is done first is no reason to end this one."""
+    """After all processes agreed to stop: the first one that exits must not end this one."""
     signal.signal(END_SIGNAL, signal.SIG_IGN)
 
 

@@ -1,4 +1,4 @@
-"""Whether a chat template writes what each turn says: some know only certain roles, or only contents that are texts."""
+"""Check that a chat template renders every turn: some know only certain roles, or only text contents."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -8,16 +8,16 @@ from ..library_internals.datasets_rows import rearranged
 
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 FIRST = 4
-"""Rows of each source that are rendered, beside the first of each role."""
+"""Rows of each source that are rendered, besides the first with each role."""
 
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
-"""Gives the conversations of a mapped row (see ``rows.RowFormat``)."""
+"""From a mapped row: its conversations (see ``rows.RowFormat``)."""
 
 
 def omitted_turn(
     rows: Mapping[int, Mapping[str, Any]], tokenizer: Any, name: str, conversations: Conversations
 ) -> str | None:
-    """A sentence on the first turn whose words the template leaves out, in these rows by their number, or None."""
+    """A sentence on the first turn that the template drops, or None; ``rows`` are keyed by their number."""
     for number, row in rows.items():
         why = of_row(row, tokenizer, conversations)
         if why is not None:
@@ -26,7 +26,7 @@ def omitted_turn(
 
 
 def of_row(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations) -> str | None:
-    """Why a mapped row is not rendered as it stands, or None. What the template refuses is told elsewhere."""
+    """Why a mapped row is not rendered completely, or None. Rows that the template refuses are reported elsewhere."""
     tools = row.get("tools")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
     for turns in conversations(row):
@@ -36,23 +36,23 @@ def of_row(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations)
                 [one for one, _ in marked], tools=tools or None, tokenize=False,
                 add_generation_prompt=turns[-1]["role"] != "assistant", **(row.get("chat_template_kwargs") or {}),
             )  # fmt: skip
-        except Exception:  # a template raises what its author wrote
+        except Exception:  # a template may raise anything
             return None
         for index, (turn, (_, has_text)) in enumerate(zip(turns, marked, strict=True)):
             if has_text and f"turn{index}said" not in text:
                 parts = isinstance(turn["content"], list)
                 odd = "a list of parts, where it takes a text" if parts else "a role that it does not know"
                 return (
-                    f"the chat template leaves out what the turn of {turn['role']!r} says ({odd}); nothing of it would "
-                    "be trained on: change the data, or name another chat_template"
+                    f"the chat template drops the content of the {turn['role']!r} turn ({odd}), which would not be "
+                    "trained on: change the data, or name another chat_template"
                 )
     return None
 
 
 def _marked(turn: Mapping[str, Any], mark: str) -> tuple[dict[str, Any], bool]:
-    """The turn with a word of ours in place of its text, and whether it had one.
+    """The turn with a marker in place of its text, and whether it had a text.
 
-    A turn that calls tools says so by its calls: templates leave out its words with reason.
+    A turn with tool calls is not marked: templates may drop its text.
     """
     content = turn.get("content")
     if turn.get("tool_calls"):
@@ -68,8 +68,8 @@ def _marked(turn: Mapping[str, Any], mark: str) -> tuple[dict[str, Any], bool]:
 
 
 def sampled_rows(part: Any) -> list[int]:
-    """The numbers of the first mapped rows, and of the first with each role in each column of turns. The latter are
-    found without reading rows one by one."""
+    """The numbers of the first mapped rows, and of the first row with each role in each column of turns. The latter are
+    found without reading the rows one by one."""
     import pyarrow
     import pyarrow.compute
 

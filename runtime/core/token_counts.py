@@ -1,4 +1,4 @@
-"""Rows and tokens counted before anything is truncated."""
+"""Count rows and tokens before truncation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from ..library_internals.datasets_rows import rearranged
 
 
 class TokenCounts:
-    """Rows and tokens before anything is cut, and what is lost of them; ``seen`` once there was something to count."""
+    """Rows and tokens before truncation, and how many are lost; ``has_counts`` is true once rows were counted."""
 
     left_out_for = "nothing to learn is left of them within seq"
     lacks = "has anything to learn"
@@ -19,7 +19,7 @@ class TokenCounts:
         self.shortest = self.longest = 0
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """``Dataset.map``, whose rows are counted once they are tokens."""
+        """Replaces ``Dataset.map``; counts the rows once they are tokenized."""
         import numpy
 
         tokenized = real(rows, *args, **kwargs)
@@ -29,11 +29,11 @@ class TokenCounts:
         return tokenized
 
     def sequences(self, tokenized: Any) -> list[Any]:
-        """The lengths of the rows' sequences: one array for each that a row has."""
+        """The sequence lengths: one array over the rows for each sequence of a row."""
         return [lengths_of(tokenized, "input_ids")] if "input_ids" in tokenized.column_names else []
 
     def count(self, lengths: Any, over: Any) -> None:
-        """Lengths of sequences and what is cut off, one line for each answer and one column for each row."""
+        """Count from the lengths and the truncated tokens; both arrays have shape (sequences per row, rows)."""
         self.has_counts, self.rows, self.tokens = True, lengths.shape[1], int(lengths.sum())
         if self.rows:
             longest = lengths.max(axis=0)
@@ -41,13 +41,13 @@ class TokenCounts:
             self.cut_tokens, self.cut_rows = int(over.sum()), int((over.max(axis=0) > 0).sum())
 
     def facts(self) -> dict[str, int] | None:
-        """For summary.json."""
+        """The counts for summary.json."""
         names = ("rows", "tokens", "cut_rows", "cut_tokens", "left_out", "unlearned", "empty")
         return {name: getattr(self, name) for name in names} if self.has_counts else None
 
 
 def lengths_of(tokenized: Any, name: str) -> Any:
-    """The tokens of each row in a column of tokens."""
+    """The number of tokens of each row in a token column."""
     import numpy
     import pyarrow.compute
 

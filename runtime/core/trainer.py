@@ -1,4 +1,4 @@
-"""trl's trainer of the run's method with what the features of the run add to it."""
+"""Build trl's trainer for the run's method, with the additions of the run's features."""
 
 import sys
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from .feature import Bundle
 
 
 def build(bundle: Bundle, kind: Callable[[], Any], model: Any, load: Callable[[], Any], **options: Any) -> Any:
-    """The trainer over ``model``, of the class that ``kind`` gives; ``load`` loads the model once more.
+    """The trainer of ``model``, an instance of the class that ``kind()`` returns; ``load()`` loads the model again.
 
-    trl's own class of "trl.DPOConfig" is "trl.DPOTrainer". Raises RunError.
+    trl's class for "trl.DPOConfig" is "trl.DPOTrainer". Raises RunError.
     """
     module = sys.modules[load_class(bundle.config.removesuffix("Config") + "Trainer").__module__]
     for feature in bundle.features:

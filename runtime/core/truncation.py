@@ -1,6 +1,6 @@
-"""What becomes of the rows' tokens, of which trl tells nothing: how many are cut off, which rows are left out.
+"""Count truncated tokens and dropped rows, which trl does not report.
 
-trl's trainers tokenize in their constructors with ``Dataset.map``: what comes out of it first is looked at.
+trl's trainers tokenize in their constructors with ``Dataset.map``: its first result with tokens is counted.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from .token_counts import TokenCounts
 
 
 def limit(bundle: Bundle) -> int | None:
-    """The tokens of a sequence behind which trl cuts, or None where it does not."""
+    """The length in tokens at which trl truncates a sequence, or None when it does not."""
     most: int | None = bundle.arguments.get("max_length")
     for feature in bundle.features:
         most = feature.truncation_limit(bundle, most)
@@ -23,7 +23,7 @@ def limit(bundle: Bundle) -> int | None:
 
 @contextmanager
 def watching(bundle: Bundle) -> Iterator[TokenCounts]:
-    """While it lasts, the first rows that are mapped to tokens are counted."""
+    """Count the first rows that are tokenized inside this context."""
     kind = TokenCounts
     for feature in bundle.features:
         kind = feature.token_counter(bundle, kind)
@@ -33,11 +33,11 @@ def watching(bundle: Bundle) -> Iterator[TokenCounts]:
 
 
 def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Any) -> None:
-    """Says what is lost of the rows that trl was given. Raises RunError when nothing is left to train on."""
+    """Report the tokens and rows that are lost. Raises RunError when nothing is left to train on."""
     counted.left_out = max(0, given - len(prepared))
     for feature in bundle.features:
         feature.tokens_counted(bundle, counted, prepared)
-    if len(prepared) == counted.unlearned:  # none, or none that teaches
+    if len(prepared) == counted.unlearned:  # no rows, or only rows with nothing to learn
         raise RunError(_nothing(counted, given))
     if counted.cut_rows:
         say(

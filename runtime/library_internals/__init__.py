@@ -1,1 +1,1 @@
-"""What of the libraries' private code a run replaces or overrides: one module a library, listed in README.md."""
+"""Replacements and overrides of private library code: one module per topic, listed in README.md."""

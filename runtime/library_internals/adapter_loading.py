@@ -5,10 +5,10 @@ from typing import Any
 
 
 class LoadingHook:
-    """Stands between our classes and trl's trainer."""
+    """A base class between our trainer classes and trl's trainer."""
 
     def load_checkpoint(self, load: Callable[[], None]) -> None:
-        """Around ``load``, which reads the weights of a checkpoint as transformers does."""
+        """Wraps ``load``, which loads the weights of a checkpoint as transformers does."""
         load()
 
     def _load_from_checkpoint(self, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""How datasets holds and maps rows (datasets 5)."""
+"""How datasets stores and maps rows (datasets 5)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,13 +6,13 @@ from typing import Any
 
 
 def rearranged(rows: Any) -> bool:
-    """Whether the rows are a choice of those of their table, or in another order: its columns are not theirs then."""
+    """Whether the rows are a selection or permutation of their table, so that its columns have other rows."""
     return getattr(rows, "_indices", None) is not None
 
 
 @contextmanager
 def map_replaced(mapped: Callable[..., Any]) -> Iterator[None]:
-    """While it lasts, ``mapped`` stands for ``Dataset.map``, and gets it as its first argument."""
+    """A context in which ``mapped`` replaces ``Dataset.map`` and gets the original as its first argument."""
     import datasets
 
     real = datasets.Dataset.map

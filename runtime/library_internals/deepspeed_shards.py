@@ -1,7 +1,7 @@
-"""ZeRO's checkpoints, gone on from by another number of processes (deepspeed 0.16 to 0.19, which refuses that).
+"""Resume from ZeRO's checkpoints with another number of processes, which deepspeed 0.16 to 0.19 refuses.
 
-A checkpoint holds a shard a process: its part of the weights and of each state of the optimizer, in flat groups. Each
-process cuts its new shard out of the old ones, and DeepSpeed loads it as it loads one of its own.
+A checkpoint has one shard per process: its part of the weights and of each optimizer state, in flat groups. Each
+process builds its new shard from the old ones, and DeepSpeed loads it like one of its own.
 """
 
 import os
@@ -15,16 +15,16 @@ SHARD = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt$")
 STATES = "optimizer_state_dict"
 UP_TO_TWO = ("single_partition_of_fp32_groups", "base_optimizer_state", "single_partition_of_fp32_groups")
 THREE = ("fp32_flat_groups", STATES, "fp32_partitioned_groups_flat")
-"""What a shard calls its weights and its states, and DeepSpeed's optimizer its weights."""
+"""Keys of the weights and the states in a shard, and the attribute of the weights in DeepSpeed's optimizer."""
 Part = tuple[int, int, int, int, int]
-"""Numbers of a weight: the process, the group, where they begin in its shard and in the weight, and how many."""
+"""A slice of a weight: the process, the group, its start in the shard, its start in the weight, and its length."""
 
 
 class DeepSpeedShards(Feature):
     """ZeRO's checkpoints, read by another number of processes."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Before the engine is made that will load the checkpoint."""
+        """Replace the method of the engine that loads checkpoints."""
         from deepspeed.runtime.engine import DeepSpeedEngine
 
         original = DeepSpeedEngine.load_checkpoint
@@ -43,7 +43,7 @@ class DeepSpeedShards(Feature):
 
 
 def load(engine: Any, model: Any, *files: Any) -> None:
-    """What DeepSpeed's own method does (runtime/engine.py), with a shard that is cut out of those of the checkpoint."""
+    """DeepSpeed's method (runtime/engine.py), with a new shard built from those of the checkpoint."""
     optimizer, flat_groups = engine.optimizer, engine.zero_optimization_stage() < 3
     weights, states, flat = UP_TO_TWO if flat_groups else THREE
     empty, shards, rank = getattr(optimizer, flat), [one[STATES] for one in files], engine.global_rank
@@ -75,7 +75,7 @@ def load(engine: Any, model: Any, *files: Any) -> None:
     merged = {"state": {group: one for group, one in enumerate(made) if one}, "param_groups": kinds}
     if hasattr(optimizer, "checkpoint_event_prologue"):
         optimizer.checkpoint_event_prologue()
-    # What is frozen is as the run loaded it; under ZeRO-3 the checkpoint has one process's part of it here.
+    # Frozen weights stay as loaded; under ZeRO-3 the checkpoint has only one process's part of them here.
     engine.load_module_state_dict(checkpoint={**model, "frozen_param_fragments": None}, strict=False)
     if engine.lr_scheduler is not None:
         engine.lr_scheduler.load_state_dict(model["lr_scheduler"])
@@ -88,8 +88,8 @@ def load(engine: Any, model: Any, *files: Any) -> None:
 
 
 def _layout(flat_groups: bool, groups: Any, flats: Any, world: int) -> Iterator[tuple[str, Part]]:
-    """Where each weight's numbers stand. Up to ZeRO-2 the weights of a group stand in a row, which is cut into shards
-    as long as `flats`; under ZeRO-3 a process has an equal part of each weight."""
+    """The slices of each weight. Up to ZeRO-2 the weights of a group are concatenated and split into shards as long as
+    `flats`; under ZeRO-3 each process has an equal part of each weight."""
     for group, shapes in enumerate(groups):
         start, shard = 0, flats[group].numel()
         for name, shape in shapes.items():

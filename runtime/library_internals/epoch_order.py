@@ -1,4 +1,4 @@
-"""accelerate before 1.12 forgets the epoch that a run goes on in."""
+"""Restore the epoch number that accelerate before 1.12 loses when a run resumes."""
 
 from typing import Any
 
@@ -9,11 +9,10 @@ class EpochOrder(Feature):
     """The order of rows in the rest of an epoch."""
 
     def before_training(self, bundle: Bundle, _: Any) -> None:
-        """A run that resumes within an epoch gets the rows of that epoch's order.
+        """Shuffle the rest of a resumed epoch as that epoch.
 
-        accelerate before 1.12 makes a loader for the rest of the epoch that takes itself for the first one, and
-        shuffles as that does (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions hand the number
-        on.
+        accelerate before 1.12 creates a loader for the rest of the epoch with epoch number 0, which shuffles as the
+        first epoch (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions pass the number on.
         """
         from transformers import trainer
 

@@ -1,7 +1,7 @@
-"""Kernels of the hub at the commits that a bundle pins.
+"""Load hub kernels at the commits that a bundle pins.
 
-transformers asks the ``kernels`` package for a version, which is a branch and moves. It does so when it loads a model
-whose attention it takes from the hub, and some families when their module is imported.
+transformers asks the ``kernels`` package for a version, which is a moving branch: when it loads a model with attention
+from the hub, and for some families when their module is imported.
 """
 
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ from ..core.feature import Bundle, Feature
 
 
 class HubKernels(Feature):
-    """Kernels of the hub at pinned commits."""
+    """Hub kernels at pinned commits."""
 
     def before_model(self, bundle: Bundle) -> None:
-        """The commits of the bundle's lock."""
+        """Use the locked commits."""
         load_at(bundle.model["kernels"])
 
 
 def load_at(commits: Mapping[str, str]) -> None:
-    """From here on `get_kernel` loads a repository that is named here at its commit; others as before."""
+    """Make `get_kernel` load the repositories in ``commits`` at their commits; others as before."""
     try:
         import kernels
     except ImportError:
-        return  # then flash-attn itself is installed, or the preflight has said that it is not
+        return  # flash-attn itself is installed, or the preflight has reported it
     from transformers.integrations import hub_kernels
 
     load = kernels.get_kernel

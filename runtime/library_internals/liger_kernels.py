@@ -1,10 +1,10 @@
-"""Liger's function for a model that is loaded already; the public ones change the classes of a family."""
+"""Liger's private function for a loaded model; the public ones change the classes of a family."""
 
 from typing import Any
 
 
 def put_into(model: Any) -> None:
-    """Layer kernels (norm, rope, gated MLP), and none of the loss."""
+    """Apply layer kernels (norm, rope, gated MLP), but no loss kernels."""
     from liger_kernel.transformers import _apply_liger_kernel_to_instance
 
     _apply_liger_kernel_to_instance(model=model, fused_linear_cross_entropy=False, cross_entropy=False)

@@ -4,9 +4,9 @@ from typing import Any
 
 
 def model(quantized: Any, **arguments: Any) -> Any:
-    """Its class of transformers models, with the base as it was trained over.
+    """The harness's class for transformers models, with the base quantized as in training.
 
-    The harness takes no configuration of quantization but the model's own.
+    The harness itself accepts only the quantization in the model's configuration.
     """
     from lm_eval.models.huggingface import HFLM
 
@@ -20,7 +20,7 @@ def model(quantized: Any, **arguments: Any) -> Any:
 
 
 def task(path: str) -> dict[str, Any]:
-    """What a task file says, with the functions that it names."""
+    """The contents of a task file, with the functions that it names."""
     from lm_eval.tasks._yaml_loader import load_yaml
 
     return dict(load_yaml(path, resolve_func=True))

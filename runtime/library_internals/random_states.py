@@ -1,4 +1,4 @@
-"""transformers' random states of a process, for a run that goes on with other processes (4.52 to 5.23, trainer.py)."""
+"""transformers' random states, for a run that resumes with more processes (4.52 to 5.23, trainer.py)."""
 
 import os
 from glob import escape as glob_escape
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class RandomStatesTrainer:
-    """Stands between our classes and trl's trainer."""
+    """A base class between our trainer classes and trl's trainer."""
 
     args: Any
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """A process that no file of random states is of, as the run began with others, has one of theirs."""
+        """Give a process without a file of random states, because the run began with fewer, the file of another."""
         single, rank = self.args.world_size == 1, self.args.process_index
         name = "rng_state.pth" if single else f"rng_state_{rank}.pth"
         files = sorted(glob(os.path.join(glob_escape(checkpoint), "rng_state*.pth"))) if checkpoint else []

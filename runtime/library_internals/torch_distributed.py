@@ -1,13 +1,13 @@
-"""torch 2.13's process groups and the agent that starts a node's processes, where they have no setting for it."""
+"""Options of torch 2.13's process groups and of torchrun's agent that have no public setting."""
 
 from collections.abc import Callable
 from datetime import timedelta
 
 
 def one_timeout(timeout: timedelta) -> None:
-    """Lets every process group wait as long as the first: transformers passes ``ddp_timeout`` on for that one only.
+    """Set the timeout of every process group: transformers passes ``ddp_timeout`` to the first one only.
 
-    Those of DeepSpeed and of device meshes would wait 10 minutes with NCCL (torch 2.13 ``_get_default_timeout``).
+    The groups of DeepSpeed and device meshes would wait 10 minutes with NCCL (torch 2.13 ``_get_default_timeout``).
     """
     from torch.distributed import distributed_c10d
 
@@ -16,9 +16,9 @@ def one_timeout(timeout: timedelta) -> None:
 
 
 def end_outlived_processes_by(number: int, failed: Callable[[], None]) -> None:
-    """Lets the agent end the processes that outlive a failed one by this signal, after a call of ``failed``.
+    """Have the agent end the remaining processes after a failure by this signal, after a call of ``failed``.
 
-    It sends SIGTERM, which means here that they should save (torch 2.13, elastic/agent/server/local_elastic_agent.py).
+    It sends SIGTERM, which here means "save" (torch 2.13, elastic/agent/server/local_elastic_agent.py).
     """
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 

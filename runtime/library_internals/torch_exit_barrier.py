@@ -13,16 +13,16 @@ class TorchExitBarrier(Feature):
     """The end of the launchers of several nodes."""
 
     def before_launch(self, bundle: Bundle, environ: Mapping[str, str]) -> None:
-        """Where launch.sh has given this node a place among others."""
+        """Apply it when launch.sh gave this node a rank."""
         if "NODE_RANK" in environ:
             last_to_leave(environ)
 
 
 def last_to_leave(environ: Mapping[str, str]) -> None:
-    """Lets the launcher of node 0, which holds the store, leave after the others.
+    """Let the launcher of node 0, which hosts the store, exit after the others.
 
-    torch's agents wait for each other at the end, and the last one that comes frees all: where that is node 0 it is
-    gone before the others have heard, and they print a stack of C++ over a run that went well (torch 2.13,
+    torch's agents wait for each other at the end, and the last one releases all. If that is node 0, it may exit before
+    the others have read the store, and they print a C++ stack after a successful run (torch 2.13,
     elastic/agent/server/api.py `_exit_barrier`; seen once).
     """
     from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
@@ -40,6 +40,6 @@ def last_to_leave(environ: Mapping[str, str]) -> None:
             else:
                 store.set(f"xpc/left/{group.group_rank}", "")
         except RuntimeError:
-            return  # another node has died at its end: nothing is waited for
+            return  # another node has failed: do not wait
 
     SimpleElasticAgent._exit_barrier = wait

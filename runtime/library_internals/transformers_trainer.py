@@ -1,4 +1,4 @@
-"""The private methods of transformers' Trainer that a run overrides, each handed on to a method of ours.
+"""The private methods of transformers' Trainer that a run overrides; each calls a method of ours.
 
 transformers 4.52 to 5.23, trainer.py: there is no public hook between a step and its save, nor around a checkpoint.
 """
@@ -8,16 +8,16 @@ from typing import Any
 
 
 class TrainerHooks:
-    """Stands between our classes and trl's trainer."""
+    """A base class between our trainer classes and trl's trainer."""
 
     staging: str | None = None
-    """Where checkpoints are written while one is; None for transformers' own folder."""
+    """The folder for the checkpoint being written; None for transformers' own folder."""
     args: Any
 
     log_save_evaluate: Callable[..., None]
     """After each step and each epoch; its argument logs, saves and evaluates as transformers does."""
     save_checkpoint: Callable[..., None]
-    """Around each checkpoint; its argument writes it as transformers does."""
+    """Wraps each checkpoint; its argument writes it as transformers does."""
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         follow = super()._maybe_log_save_evaluate  # type: ignore[misc]
@@ -32,17 +32,17 @@ class TrainerHooks:
 
 
 def last_logged(trainer: Any) -> int:
-    """The step whose log was the last one; transformers asks before it trains, too."""
+    """The step of the last log; 0 before training."""
     return int(getattr(trainer, "_globalstep_last_logged", 0))
 
 
 def resume_log(trainer: Any, step: int) -> None:
-    """The next log is a mean over the steps after this one."""
+    """Make the next log a mean over the steps after this one."""
     trainer._globalstep_last_logged = step
 
 
 def metrics_since(trainer: Any) -> Any:
-    """trl's lists of metrics since the last log, by name; preference methods of trl 0.18 call them otherwise."""
+    """trl's lists of metrics since the last log, by name; preference methods of trl 0.18 use another attribute."""
     for name in ("_metrics", "_stored_metrics"):
         if hasattr(trainer, name):
             return getattr(trainer, name)["train"]
@@ -50,5 +50,5 @@ def metrics_since(trainer: Any) -> Any:
 
 
 def tokens_trained(trainer: Any) -> float:
-    """Tokens since this start of the program; not every trainer of trl counts them."""
+    """Tokens since this start of the program; 0 for trainers of trl that do not count them."""
     return float(getattr(trainer, "_total_train_tokens", 0))

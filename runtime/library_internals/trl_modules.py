@@ -1,4 +1,4 @@
-"""Names in trl's trainer modules that mean something else while a trainer is made (trl 0.18 to 1.16)."""
+"""Replace names in trl's trainer modules while a trainer is constructed (trl 0.18 to 1.16)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any
 
 @contextmanager
 def replaced(module: Any, stand_ins: Mapping[str, Any]) -> Iterator[None]:
-    """While it lasts, the names that the module has are the stand-ins."""
+    """A context in which names of the module are replaced by the stand-ins; names that it lacks are skipped."""
     originals = {name: getattr(module, name) for name in stand_ins if hasattr(module, name)}
     for name in originals:
         setattr(module, name, stand_ins[name])

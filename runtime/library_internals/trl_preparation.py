@@ -1,14 +1,14 @@
-"""How trl's SFT trainer makes tokens of rows (trl 0.18 to 1.16)."""
+"""How trl's SFT trainer tokenizes rows (trl 0.18 to 1.16)."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 class Prepared:
-    """What a trainer gets that has rows made to tokens in a way of its own."""
+    """Trainer methods for a custom tokenization of rows."""
 
     def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
-        """The rows as tokens; ``prepare`` is trl's way, of rows, arguments, whether they are packed, and a name."""
+        """The tokenized rows; ``prepare(rows, args, packing, name)`` is trl's method."""
         raise NotImplementedError
 
     def _prepare_dataset(

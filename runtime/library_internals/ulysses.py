@@ -1,5 +1,5 @@
-"""Sequences that processes of DeepSpeed share (Ulysses): where each epoch begins, where a run goes on in it, and how
-large the gradient is (deepspeed 0.19)."""
+"""DeepSpeed's sequence parallelism (Ulysses): correct the start of each epoch, the position after a resume, and the
+scale of the gradient (deepspeed 0.19)."""
 
 import warnings
 from typing import Any
@@ -9,29 +9,29 @@ from ..core.feature import Bundle, Feature
 
 
 class Ulysses(Feature):
-    """Sequences that processes of DeepSpeed share."""
+    """DeepSpeed's sequence parallelism."""
 
     def libraries_imported(self, bundle: Bundle) -> None:
-        """Leaves out torch's warning of a collective that transformers calls by its old name in each step."""
+        """Filter torch's warning about a collective that transformers calls by its old name in each step."""
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.integrations\.deepspeed")
 
     def before_training(self, bundle: Bundle, trainer: Any) -> None:
-        """Changes the loader and the loss of transformers' trainer. Raises RunError where accelerate was not told."""
+        """Correct the loader and the loss of transformers' trainer. Raises RunError if accelerate's setup differs."""
         size, mesh = bundle.run["context_parallel"], trainer.accelerator.parallelism_config
         if getattr(mesh, "sp_size", 1) != size:
             raise RunError(
-                f"{size} processes share a sequence, of which accelerate was not told; start it with its launch.sh"
+                f"{size} processes share a sequence, and accelerate is not set up for that; start it with launch.sh"
             )
         _epochs()
         _gradient()
 
 
 def _gradient() -> None:
-    """The gradient is that of the loss, and not as many times it as processes share a sequence.
+    """Keep the gradient from being multiplied by the number of processes that share a sequence.
 
-    Each of them has the whole loss, and the gradient of what they gather is the sum of theirs; DeepSpeed averages over
-    the groups alone (github.com/deepspeedai/DeepSpeed/issues/5248), but for ZeRO-3 where it scatters what it reduces
-    (coalesced_collectives.py). Clipping by a norm would clip as much earlier.
+    Each process has the complete loss, and the gradient of gathered values is the sum over the processes; DeepSpeed
+    averages over the groups only (github.com/deepspeedai/DeepSpeed/issues/5248), except under ZeRO-3 with
+    reduce-scatter (coalesced_collectives.py). Clipping by norm would otherwise clip too early by the same factor.
     """
     from transformers import trainer
 
@@ -48,11 +48,11 @@ def _gradient() -> None:
 
 
 def _epochs() -> None:
-    """Each epoch begins with its first rows, and a run that goes on gets the rows of its epoch that come next.
+    """Start each epoch with its first rows, and a resumed epoch at its next rows.
 
-    The loader stands around accelerate's and hides what transformers asks that for: its epoch, by which rows are
-    shuffled, and its sampler, in which rows are skipped. It begins anew when it is asked for a row behind the last one,
-    which transformers never does: every later epoch would lose its first step.
+    DeepSpeed's loader wraps accelerate's and hides two parts that transformers uses: the epoch, which decides the
+    shuffle, and the sampler, in which rows are skipped. It restarts only when asked for a row after the last one, which
+    transformers never does: every later epoch would lose its first step.
     """
     from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPDataLoaderAdapter
     from transformers import trainer

@@ -1,8 +1,8 @@
-"""Rewards for programs that a model wrote, run where they can do no harm: Open-R1's `code` and `ioi_code`.
+"""Rewards for programs that a model wrote, executed in a sandbox: Open-R1's `code` and `ioi_code`.
 
-`code` sends each program to a sandbox of E2B (package e2b-code-interpreter, the key in E2B_API_KEY). `ioi_code` sends
-it to Piston servers with the package cms_ioi (their addresses in PISTON_ENDPOINTS, with commas) and reads the tests of
-the olympiads from open-r1/ioi-test-cases. Nothing is executed on the machine that trains.
+`code` sends each program to an E2B sandbox (package e2b-code-interpreter, the key in E2B_API_KEY). `ioi_code` sends it
+to Piston servers with the package cms_ioi (comma-separated addresses in PISTON_ENDPOINTS) and reads the tests of the
+olympiads from open-r1/ioi-test-cases. The training machine executes none of these programs.
 
 Rules and formulas are those of Open-R1: https://github.com/huggingface/open-r1 at 1416fa0, src/open_r1/rewards.py and
 src/open_r1/utils/competitive_programming/ioi_scoring.py.
@@ -30,22 +30,22 @@ for case in cases:
     passed += done.returncode == 0 and all(one.strip() == other.strip() for one, other in lines)
 passed / len(cases)
 """
-"""What the sandbox executes: the share of the cases that a program passes, line by line; a case that does not end in
-time ends the script, which counts as none passed."""
+"""The script in the sandbox: it computes the share of test cases that a program passes, compared line by line. A
+timeout ends the script, which counts as no case passed."""
 AT_ONCE = 3
-"""Tests of one problem that run side by side; one that fails ends the problem (code_eval_test_batch_size)."""
+"""Tests of one problem that run in parallel; a failed one ends the problem (code_eval_test_batch_size)."""
 GRACE = 3
-"""Seconds that the server gives beyond the problem's own limit, which the judge's script holds."""
+"""Seconds of the server beyond the problem's own limit, which the judge's script enforces."""
 
 
 def last_block(text: str, language: str) -> str:
-    """The last fenced block of the language in an answer, or nothing."""
+    """The last fenced code block of the language in an answer, or an empty text."""
     found = re.findall(rf"```{re.escape(language)}\n(.*?)```", text, re.DOTALL)
     return found[-1] if found else ""
 
 
 def code(completions: list[Any], verification_info: list[Mapping[str, Any]], **_: Any) -> list[float]:
-    """The share of its problem's test cases that each answer's Python program passes."""
+    """The share of test cases that each answer's Python program passes."""
     from e2b_code_interpreter import Sandbox
 
     with ThreadPoolExecutor(max_workers=2) as pool:
@@ -72,7 +72,7 @@ def cpp_format(completions: list[Any], **_: Any) -> list[float]:
 
 
 def ioi_code(completions: list[Any], **columns: list[Any]) -> list[float]:
-    """The score of each answer's C++ program on its subtask: that of its worst test, between 0 and 1."""
+    """The score of each answer's C++ program on its subtask, between 0 and 1: the score of its worst test."""
     names = [name for name, values in columns.items() if isinstance(values, list) and len(values) == len(completions)]
     problems = [{name: columns[name][i] for name in names} for i in range(len(completions))]
     with ThreadPoolExecutor() as pool:
@@ -95,7 +95,7 @@ def _subtask(problem: Mapping[str, Any], completion: Any) -> float:
 
 
 def whole_program(program: str, problem: str) -> str:
-    """The program with the headers that an answer may leave out; nothing stays nothing."""
+    """The program with the headers that an answer may omit; an empty program stays empty."""
     if not program:
         return ""
     lines = [line for line in ("#include <bits/stdc++.h>", f'#include "{problem}.h"') if line.split()[1] not in program]
@@ -106,7 +106,7 @@ def whole_program(program: str, problem: str) -> str:
 
 @cache
 def tests(year: int, problem: str) -> dict[str, tuple[str, str]]:
-    """The tests of a problem by name: what goes in, and what should come out."""
+    """The tests of a problem by name: input and expected output."""
     from datasets import load_dataset
 
     rows = load_dataset("open-r1/ioi-test-cases", str(year), split="train")
@@ -115,7 +115,7 @@ def tests(year: int, problem: str) -> dict[str, tuple[str, str]]:
 
 
 def judge(problem: Mapping[str, Any], program: str, given: str, expected: str) -> float:
-    """The score of one test as the judge's script prints it; 0 where the program does not compile or does not end."""
+    """The score of one test as the judge's script prints it; 0 if the program does not compile or times out."""
     files = [(f"graders/{problem['id'].lower()}.cpp", program), ("input.txt", given), ("correct_output.txt", expected)]
     files += [(name, content) for name, content in problem["grader_files"]]
     sent = {
@@ -133,7 +133,7 @@ def judge(problem: Mapping[str, Any], program: str, given: str, expected: str) -
 
 
 def ask(sent: Mapping[str, Any]) -> Any:
-    """What one of the Piston servers answers. Raises KeyError without PISTON_ENDPOINTS."""
+    """The answer of a random Piston server. Raises KeyError without PISTON_ENDPOINTS."""
     servers = os.environ["PISTON_ENDPOINTS"].split(",")
     body = json.dumps(sent).encode()
     place = random.choice(servers).rstrip("/") + "/execute"

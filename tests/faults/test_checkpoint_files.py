@@ -79,7 +79,7 @@ def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
     for wrong, said in (
         (content[:-1], "model.safetensors is cut off (50 of 51 bytes)"),
         (content + b"x", "model.safetensors is not as written"),
-        (content[:-1] + b"x", "model.safetensors is corrupted (its sha256 is not that of what was written)"),
+        (content[:-1] + b"x", "model.safetensors is corrupted (its sha256 differs from the recorded one)"),
     ):
         with open(name, "wb") as handle:
             handle.write(wrong)
@@ -134,7 +134,7 @@ def test_one_micro_batch_without_a_number_is_enough(losses: tuple[float, ...], w
     for _ in losses:
         trainer.training_step()
     with pytest.raises(
-        RunError, match=f"the loss is {word} at step 7; nothing is saved of it \\(there is no checkpoint"
+        RunError, match=f"the loss is {word} at step 7; this step is not saved \\(there is no checkpoint"
     ):
         trainer.agree()
 

@@ -175,5 +175,5 @@ def test_nodes_that_were_started_by_hand_start_again_together(runs: Callable[[st
     signalled(nodes[1].ranks[-1], signal.SIGKILL)
     assert [node.wait() for node in nodes] == [[0], [0]], nodes[0].text + nodes[1].text
     assert "process 1 was ended by SIGKILL; the machine may have run out of memory (attempt 1 of 2)" in nodes[1].text
-    assert "process 0 ended with status 76; its message stands above (attempt 1 of 2); started again" in nodes[0].text
+    assert "process 0 ended with status 76; its message is above (attempt 1 of 2); started again" in nodes[0].text
     assert [event["step"] for event in events(nodes[0].out)] == list(range(2, 41, 2))

@@ -85,7 +85,7 @@ def test_full_disk_is_reported_and_the_same_command_continues(
         assert all(one.startswith(("goes on from ", "starts anew")) for one in told), told
 
 
-REFUSALS = ("a run is training into", "holds this run, finished")
+REFUSALS = ("a run is training into", "contains this run, finished")
 
 
 def test_a_second_run_is_refused_at_every_moment_of_the_first(

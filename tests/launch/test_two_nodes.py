@@ -107,7 +107,7 @@ def test_findings_are_reported_once_and_in_time(pair: Nodes, place: str, tmp_pat
     # the other node is missing
     status, said = ended(begin(pair, bundle, 0, cwd, "--preflight", XPC_NODE_WAIT="3"))
     assert status == 1
-    assert said.endswith("error: node 1 did not come within 3 s\n")
+    assert said.endswith("error: node 1 did not connect within 3 s\n")
     # another program has the port
     holder = pair.start(0, [interpreter(DEFAULT), "-c", TAKE, "29500"], cwd, os.environ)
     assert holder.stdout is not None

@@ -120,7 +120,7 @@ def test_the_newest_whole_checkpoint_is_used(tmp_path: Path) -> None:
     used, told = checkpoints.newest_complete(str(tmp_path), 1, PLAIN)
     assert used == str(tmp_path / "checkpoint-100")
     assert told == [
-        "checkpoint-100 has no xpc_files.json: the structure of its files was looked at, not every byte",
+        "checkpoint-100 has no xpc_files.json: the structure of its files was checked, not every byte",
     ]
 
 

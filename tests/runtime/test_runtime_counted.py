@@ -128,8 +128,8 @@ def test_a_role_is_found_in_whatever_row_it_stands() -> None:
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [(b'{"text": "caf\xe9"}', "row 1 (line 3) holds the byte 0xE9"), (b'{"text": ', "row 1 (line 3) is not JSON"),
-     (b"7", "row 1 (line 3) is no object"), (b"{}", None)],
+    [(b'{"text": "caf\xe9"}', "row 1 (line 3) has the byte 0xE9"), (b'{"text": ', "row 1 (line 3) is not JSON"),
+     (b"7", "row 1 (line 3) is not an object"), (b"{}", None)],
 )  # fmt: skip
 def test_the_first_wrong_line_is_named(tmp_path: Path, line: bytes, words: str | None) -> None:
     place = tmp_path / "rows.jsonl"

@@ -67,11 +67,11 @@ def test_a_run_that_does_not_push_asks_nothing(server: Hub, tmp_path: Path, monk
     ("name", "token", "words"),
     [
         ("me/model", None, "no token was found; set HF_TOKEN, or log in with `hf auth login`"),
-        ("me/model", "hf_old", "does not know the token (it has expired, or is not whole); set another in HF_TOKEN"),
+        ("me/model", "hf_old", "does not know the token (it has expired, or is not complete); set another in HF_TOKEN"),
         ("model", READ, "pushes to me/model, and the token may only read; make one that may write"),
-        ("them/model", WRITE, "is no member of them; name a repository of me, team"),
+        ("them/model", WRITE, "is not a member of them; name a repository of me, team"),
         ("team/model", SCOPED, "the token has no write access to repositories of team; give it that"),
-        ("team/closed", WRITE, "which is there, and the token may not write to it; name another, or ask"),
+        ("team/closed", WRITE, "which exists, and the token may not write to it; name another repository"),
     ],
 )
 def test_what_keeps_it_from_pushing_is_found_before(
@@ -146,7 +146,7 @@ def test_the_repository_and_the_branch_are_made(server: Hub, tmp_path: Path, mon
     assert bundle.repository == "me/out"
     made = server.repositories["me/out"]
     assert (made.private, list(made.branches)) == (True, ["main", "v1.0"])
-    with pytest.raises(RunError, match="cannot make them/model on the hub"):
+    with pytest.raises(RunError, match="cannot create them/model on the hub"):
         pushing.Hub().output_folder_locked(pushes(tmp_path / "other", "them/model"))
 
 
@@ -256,4 +256,4 @@ def test_a_checkpoint_of_shards_is_not_pushed(
     (tmp_path / "out" / "model.safetensors").write_text("the end")
     one.finish()
     assert server.repositories["me/model"].titles() == ["initial commit", "End of training"]
-    assert "checkpoint-2 holds no weights that can be loaded from the hub: not pushed" in capsys.readouterr().out
+    assert "checkpoint-2 has no weights that can be loaded from the hub: not pushed" in capsys.readouterr().out

@@ -102,7 +102,7 @@ def zero(extension: str | None) -> Bundle:
 
 def test_the_extension_that_the_optimizer_is(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deepspeed, "_prebuilt", set)
-    monkeypatch.setattr(deepspeed, "lacking", lambda cuda: ["ninja is not on PATH (pip install ninja)"])
+    monkeypatch.setattr(deepspeed, "missing", lambda cuda: ["ninja is not on PATH (pip install ninja)"])
     assert deepspeed.DeepSpeed().check_build_tools(zero("fused_adam")) == [
         "DeepSpeed compiles its fused_adam when this run starts, and ninja is not on PATH (pip install ninja)"
     ]

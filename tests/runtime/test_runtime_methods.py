@@ -335,7 +335,7 @@ def test_wandb_without_a_key(
 def test_the_host_of_the_server_is_the_launchs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, vllm: bool, host: str | None
 ) -> None:
-    monkeypatch.setattr(arguments, "named", lambda _: Kept)
+    monkeypatch.setattr(arguments, "load_class", lambda _: Kept)
     monkeypatch.setenv("XPC_VLLM_HOST", "10.0.0.7")
     made_of = arguments.build_arguments(made(tmp_path, method, use_vllm=vllm))
     assert getattr(made_of, "vllm_server_host", None) == host

@@ -101,7 +101,7 @@ def test_a_check_that_breaks_does_not_leave_the_others_waiting(bundle: Bundle, p
             raise KeyError("params")
 
     said = hold([seat(0, port, wait=300), seat(1, port, wait=300)], [bundle] * 2, [[], Broken()])
-    assert "its check broke (KeyError: 'params')" in said[0]
+    assert "its check failed (KeyError: 'params')" in said[0]
     assert "stops with the others" in said[1]
 
 
@@ -109,7 +109,7 @@ def test_a_check_that_breaks_does_not_leave_the_others_waiting(bundle: Bundle, p
 def test_who_is_missing_is_told_in_time(bundle: Bundle, port: int) -> None:
     said = hold([seat(0, port, 4, wait=1), seat(2, port, 4, wait=1)], [bundle] * 2, [[], ["no GPU"]])
     assert said[0].splitlines()[1:] == [
-        "  - nodes 1, 3 did not come within 1 s",
+        "  - nodes 1, 3 did not connect within 1 s",
         f"  - node 2 ({socket.gethostname()}): no GPU",
     ]
     assert "stops with the others" in said[1]

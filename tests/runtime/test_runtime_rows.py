@@ -98,7 +98,7 @@ def test_a_prompt_is_a_turn_of_the_user_where_there_is_a_template() -> None:
     assert prompt_row("2?") == prompt_row([ASK]) == [ASK]
     assert prompt_row("2?", "S") == [SYSTEM, ASK]
     assert prompt_row("2?", chat=False) == "2?"
-    with pytest.raises(RunError, match="the list of messages is empty or no list"):
+    with pytest.raises(RunError, match="the list of messages is empty or not a list"):
         prompt_row(None)
 
 

@@ -82,7 +82,7 @@ def test_a_program_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_run_without_a_server_has_no_port() -> None:
-    with pytest.raises(RunError, match="asks no vLLM server"):
+    with pytest.raises(RunError, match="uses no vLLM server"):
         vllm_server.port(bundle(port=None))
 
 

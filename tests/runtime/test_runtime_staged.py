@@ -83,5 +83,5 @@ def test_packages_are_staged_as_wheels(tmp_path: Path, monkeypatch: pytest.Monke
         found = sorted(path.name for path in (tmp_path / "wheels").iterdir())
         assert found == ["one-1.0-py3-none-any.whl", "two-2.0-py3-none-any.whl"]
         (folder / "requirements.txt").write_text("three==3.0\n")
-        with pytest.raises(RunError, match=r"pip made no wheels of requirements\.txt"):
+        with pytest.raises(RunError, match=r"pip built no wheels for requirements\.txt"):
             stage._wheels(read(str(folder)), str(tmp_path / "wheels"))

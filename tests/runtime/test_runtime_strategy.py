@@ -75,7 +75,7 @@ def test_peer_to_peer_is_switched_off_where_the_driver_cannot(
     utils = types.SimpleNamespace(check_cuda_p2p_ib_support=lambda: able)
     monkeypatch.setitem(sys.modules, "accelerate", types.SimpleNamespace(utils=utils))
     monkeypatch.setitem(sys.modules, "accelerate.utils", utils)
-    monkeypatch.setattr(arguments, "named", lambda _: refused)
+    monkeypatch.setattr(arguments, "load_class", lambda _: refused)
     with pytest.raises(Requested):
         arguments.build_arguments(on_gpus(tmp_path, world, name))
     assert [os.environ.get(name) for name in ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE")] == ["1" if off else None] * 2

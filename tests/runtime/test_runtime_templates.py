@@ -90,6 +90,6 @@ def test_a_family_that_liger_has_no_kernels_for_is_told(tmp_path: Path) -> None:
     facts["model"].update(liger=True)
     assert before_rows(bundle_of("/b", facts)) == []  # the compiler knew the family
     facts["model"].update(liger_unchecked=True)
-    for family, words in (("qwen2", []), ("gpt2", ["Liger has no kernels for the family 'gpt2'; leave liger out"])):
+    for family, words in (("qwen2", []), ("gpt2", ["Liger has no kernels for the family 'gpt2'; remove liger"])):
         (tmp_path / "config.json").write_text(f'{{"model_type": "{family}"}}')
         assert before_rows(bundle_of("/b", facts)) == words

@@ -334,7 +334,7 @@ def test_a_failure_after_the_start_ends_in_a_line_of_each(
     assert "late.jsonl, row 9: 'alien' is no known speaker" in lines[0]
     assert len(lines) == world, done.stderr
     if world > 1:
-        assert lines[-1].endswith("ended with status 1; its message stands above")
+        assert lines[-1].endswith("ended with status 1; its message is above")
 
 
 @pytest.mark.parametrize("started", [1, 3])

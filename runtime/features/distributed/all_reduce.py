@@ -1,4 +1,4 @@
-"""A tiny all-reduce between the GPUs of a node, and how fast it was: one that hangs would hang the run, too."""
+"""A small all-reduce between the GPUs of a node: measures its speed, and finds a hang before the run does."""
 
 import os
 import sys
@@ -9,26 +9,26 @@ from ...core.errors import RunError, first_line, say, stop
 from ...core.feature import Bundle, Feature
 
 PATIENCE = 60.0
-"""Seconds; a healthy one takes less than ten."""
+"""Timeout in seconds; normally less than ten are needed."""
 SIZE = 2**26
-"""Numbers (float32) that are summed: 256 MiB."""
+"""Elements (float32) of the buffer: 256 MiB."""
 ROUNDS = 3
 SLOW = 1.0
-"""GB/s below which a line says so: less than 10 Gbit/s between machines with GPUs."""
+"""GB/s below which the result is called slow: less than 10 Gbit/s between machines with GPUs."""
 
 
 class AllReduce(Feature):
     """An all-reduce over the GPUs of one node, before the run."""
 
     def check_gpu_links(self, bundle: Bundle) -> list[str]:
-        """Says how fast an all-reduce over this node's GPUs is. Ends the process where it hangs."""
+        """Print the speed of an all-reduce over this node's GPUs. Ends the process if it hangs."""
         count = bundle.run["processes_per_node"]
         watch = threading.Timer(PATIENCE, leave, [RunError(hangs(count))])
         watch.daemon = True
         watch.start()
         try:
             result = speed("nccl", measure_node(count), SLOW)
-        except Exception as error:  # torch raises RuntimeError, DistError and what NCCL says
+        except Exception as error:  # torch raises RuntimeError, DistError and NCCL's errors
             result = f"warning: not possible ({first_line(error)})"
         finally:
             watch.cancel()
@@ -58,21 +58,21 @@ def measure_node(count: int) -> float:
 
 
 def speed(backend: str, found: float, least: float) -> str:
-    """What an all-reduce measured in GB/s, and whether that is little."""
+    """The measured GB/s of an all-reduce, and whether it is slow."""
     slow = f", which is slow (below {least:g})" if found < least else ""
     return f"{backend} {found:.2g} GB/s{slow}"
 
 
 def hangs(count: int) -> str:
-    """What it means that the all-reduce over this node's GPUs does not end."""
+    """The message for an all-reduce over this node's GPUs that hangs."""
     return (
-        f"NCCL hangs between the {count} GPUs of this node; NCCL_DEBUG=INFO tells where, and NCCL_P2P_DISABLE=1 "
+        f"NCCL hangs between the {count} GPUs of this node; NCCL_DEBUG=INFO shows where, and NCCL_P2P_DISABLE=1 "
         "helps where the GPUs cannot reach each other directly"
     )
 
 
 def leave(error: RunError) -> None:
-    """Tells the error, and leaves at once: a process with a thread that hangs in C++ cannot end in order."""
+    """Report the error and exit immediately: a process with a thread that hangs in C++ cannot exit normally."""
     status = stop(error)
     sys.stdout.flush()
     sys.stderr.flush()

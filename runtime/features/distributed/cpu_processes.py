@@ -1,4 +1,4 @@
-"""The process group of a run on CPUs, made before the libraries would make another one."""
+"""The process group of a run on CPUs, created before the libraries would create another one."""
 
 import os
 from collections.abc import MutableMapping
@@ -12,14 +12,14 @@ class CpuProcesses(Feature):
     """A run on CPUs."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """A run on the CPU stays there on a machine that has GPUs."""
+        """Hide the GPUs of the machine."""
         environ.update(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu")
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Makes the group of several processes, and that of DeepSpeed on one, and has the arguments take it over.
+        """Create the group for several processes, or for DeepSpeed on one, and have the arguments use it.
 
         Without it (``use_configured_state``) transformers passes ``ddp_timeout`` on for GPUs only, and accelerate 1.15
-        picks no backend for DeepSpeed on a CPU, so that each of two ranks would believe to be alone, and one rank would
+        picks no backend for DeepSpeed on a CPU: each of two ranks would act as a single process, and one rank would
         compile DeepSpeed's shared-memory operator for minutes (TrainingArguments._setup_devices, PartialState,
         executed).
         """
@@ -29,16 +29,16 @@ class CpuProcesses(Feature):
 
 
 def make_group(bundle: Bundle, values: dict[str, Any]) -> None:
-    """A group over gloo, on the CPU."""
+    """Create a gloo group on the CPU."""
     import torch
     from accelerate import PartialState
 
     zero = bundle.run["distributed_type"] == "DEEPSPEED"
     if zero:
-        # What accelerate's launcher exports; torchrun does not, and PartialState reads nothing else.
+        # accelerate's launcher exports this, torchrun does not, and PartialState reads nothing else.
         os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
     timeout = timedelta(seconds=values.get("ddp_timeout", 1800))
     group = PartialState(cpu=not zero, backend="gloo", timeout=timeout)
     if group.device.type == "cpu":
-        # accelerate 1.4 numbers it, and torch restores no optimizer of a checkpoint to a "cpu:0".
+        # accelerate 1.4 names it "cpu:0", to which torch cannot restore an optimizer.
         group.device = torch.device("cpu")

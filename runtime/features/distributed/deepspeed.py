@@ -1,4 +1,4 @@
-"""ZeRO: DeepSpeed's shards in a checkpoint, the engine around the model, and the optimizer that it compiles."""
+"""ZeRO: checks DeepSpeed's shards in a checkpoint, the wrapped model, and the tools to compile the optimizer."""
 
 import logging
 import os
@@ -17,8 +17,8 @@ from ...core.errors import RunError, first_line
 from ...core.feature import Bundle, Feature
 
 ACCUMULATION = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, "
-"""accelerate.accelerator, once a run. The Trainer leaves accumulation to DeepSpeed and tells accelerate 1, on purpose;
-transformers holds the number of deepspeed.json against the arguments (HfTrainerDeepSpeedConfig)."""
+"""A harmless warning of accelerate.accelerator: the Trainer leaves accumulation to DeepSpeed and gives accelerate 1.
+transformers compares the number in deepspeed.json with the arguments (HfTrainerDeepSpeedConfig)."""
 
 
 class DeepSpeed(Feature):
@@ -26,7 +26,7 @@ class DeepSpeed(Feature):
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """What is wrong with the shards of a checkpoint, or None."""
-        # With an optimizer of DeepSpeed's own the schedule lies in its shards (Trainer._save_optimizer_and_scheduler).
+        # With DeepSpeed's own optimizer, the schedule is in its shards (Trainer._save_optimizer_and_scheduler).
         late = schedule(path) if os.path.exists(os.path.join(path, "scheduler.pt")) else None
         if late is not None:
             return late
@@ -36,40 +36,40 @@ class DeepSpeed(Feature):
             names = os.listdir(shards)
         except OSError:
             return "the DeepSpeed shards are missing"
-        except ValueError:  # no UTF-8, or a name that no folder can have
+        except ValueError:  # invalid UTF-8, or an impossible folder name
             return "latest is damaged"
         optimizer = [name for name in names if name.endswith("_optim_states.pt")]
-        if len(optimizer) != world and not os.path.exists(os.path.join(path, RECORD)):  # which lists what there was
-            return f"it holds {len(optimizer)} optimizer shards, and {world} processes will read it"
+        if len(optimizer) != world and not os.path.exists(os.path.join(path, RECORD)):  # which lists all files
+            return f"it has {len(optimizer)} optimizer shards, and {world} processes will read it"
         if not any(name.endswith("_model_states.pt") for name in names):
             return "the model states are missing"
         short = [name for name in names if name.endswith(".pt") and not archive_complete(os.path.join(shards, name))]
         return f"{short[0]} is cut off" if short else None
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Filters log messages that tell of nothing wrong."""
+        """Filter harmless log messages."""
         logging.getLogger("accelerate.accelerator").addFilter(lambda record: ACCUMULATION not in record.getMessage())
-        # DeepSpeed 0.16 tells of each step of its start at the level "info", on stdout; its warnings stay.
+        # DeepSpeed 0.16 logs each step of its start to stdout at level "info"; its warnings stay.
         logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.WARNING)
 
     def libraries_imported(self, bundle: Bundle) -> None:
-        """Filters torch's warnings about DeepSpeed's own calls, which are named by the module of the caller.
+        """Filter torch's warnings about DeepSpeed's own calls, by the module of the caller.
 
-        The last are two collectives that DeepSpeed 0.16 to 0.19 calls by their old names.
+        The second module covers two collectives that DeepSpeed 0.16 to 0.19 calls by their old names.
         """
         for module in (r"deepspeed\.", r"torch\.distributed\.c10d_logger"):
             warnings.filterwarnings("ignore", category=FutureWarning, module=module)
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
-        """Whether the model is wrapped in ZeRO of the planned stage, once training has begun. Raises RunError."""
+        """Check that the model is wrapped in ZeRO of the planned stage. Raises RunError."""
         stage, model = bundle.run["zero_stage"], trainer.model_wrapped
         if not hasattr(model, "zero_optimization_stage") or model.zero_optimization_stage() != stage:
             raise RunError(f"this bundle is for ZeRO stage {stage}, and the model is wrapped in {type(model).__name__}")
 
     def check_build_tools(self, bundle: Bundle) -> list[str]:
-        """What is missing to compile the extension of DeepSpeed that this run's optimizer is.
+        """Missing tools to compile the DeepSpeed extension of this run's optimizer.
 
-        It is compiled when the optimizer is made (deepspeed 0.16 and 0.19, runtime/engine.py
+        It is compiled when the optimizer is created (deepspeed 0.16 and 0.19, runtime/engine.py
         `_configure_basic_optimizer`, ops/op_builder/builder.py `jit_load`).
         """
         operator = bundle.run["deepspeed_extension"]
@@ -79,7 +79,7 @@ class DeepSpeed(Feature):
 
 
 def _prebuilt() -> set[str]:
-    """The extensions that the installed DeepSpeed was compiled with; what pip fetches has none."""
+    """The extensions that the installed DeepSpeed was compiled with; pip's package has none."""
     from runpy import run_path
 
     found = find_spec("deepspeed")
@@ -91,7 +91,7 @@ def _prebuilt() -> set[str]:
 
 
 def missing(cuda: bool) -> list[str]:
-    """What torch needs to compile an extension, and does not find: ninja, a C++ compiler, with `cuda` its toolkit."""
+    """Missing tools that torch needs to compile an extension: ninja, a C++ compiler, with `cuda` the CUDA toolkit."""
     found = []
     if shutil.which("ninja") is None:
         candidate = os.path.join(os.path.dirname(sys.executable), "ninja")
@@ -106,12 +106,12 @@ def missing(cuda: bool) -> list[str]:
 
 
 def _toolkit() -> list[str]:
-    """What DeepSpeed says of CUDA's compiler beside the CUDA of torch, before it compiles."""
+    """Whether DeepSpeed accepts the installed CUDA compiler for torch's CUDA version."""
     try:
-        with redirect_stdout(StringIO()):  # of what it could compile beside
+        with redirect_stdout(StringIO()):  # it prints which other extensions it could compile
             from deepspeed.ops.op_builder.builder import assert_no_cuda_mismatch
 
             assert_no_cuda_mismatch("optimizer")
-    except Exception as error:  # its own two, and those of a compiler that does not run
+    except Exception as error:  # DeepSpeed's two, and those of a broken compiler
         return [f"there is no CUDA toolkit for that ({first_line(error)}): set CUDA_HOME to one"]
     return []

@@ -1,4 +1,4 @@
-"""FSDP: its files in a checkpoint, and whole weights at the end."""
+"""FSDP: checks its files in a checkpoint, and saves complete weights at the end."""
 
 import os
 from typing import Any
@@ -17,7 +17,7 @@ class Fsdp(Feature):
     """Fully sharded data parallel."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """FSDP's own files: ``pytorch_model_fsdp.bin`` and ``optimizer.bin`` (full), or folders of shards (``_0``).
+        """Check FSDP's files: ``pytorch_model_fsdp.bin`` and ``optimizer.bin`` (full), or folders of shards (``_0``).
 
         torch writes the ``.metadata`` of such a folder last, when every process has written its shard.
         """
@@ -37,12 +37,12 @@ class Fsdp(Feature):
         return None
 
     def before_final_save(self, bundle: Bundle, trainer: Any) -> None:
-        """The final model is whole."""
+        """Save the final model unsharded."""
         use_full_state_dict(trainer.accelerator.state.fsdp_plugin)
 
 
 def use_full_state_dict(plugin: Any) -> None:
-    """Switches accelerate's FSDP plugin to the full state dict; the settings of the sharded one do not fit it.
+    """Switch accelerate's FSDP plugin to the full state dict, without the settings of the sharded one.
 
     With SHARDED_STATE_DICT, accelerate's default for FSDP2, ``save_model`` writes nothing at all.
     """

@@ -1,4 +1,4 @@
-"""A tiny all-reduce over the nodes: whether gloo and NCCL reach every one before the run does."""
+"""A small all-reduce over the nodes: checks that gloo and NCCL connect all of them before the run."""
 
 import os
 import threading
@@ -12,21 +12,21 @@ from ...core.feature import Bundle, Feature
 from .all_reduce import ROUNDS, SIZE, SLOW, hangs, leave, measure_node, speed
 
 PATIENCE = 45.0
-"""Seconds for the group and its all-reduce; a healthy one takes less than ten."""
+"""Timeout in seconds for the group and its all-reduce; normally less than ten are needed."""
 SIZES = {"gloo": 2**22, "nccl": SIZE}
-"""Numbers (float32) that are summed: 16 MiB on the CPU."""
+"""Elements (float32) of the buffer by backend: 16 MiB on the CPU."""
 LEAST = {"gloo": 0.1, "nccl": SLOW}
-"""GB/s below which a line says so: less than 1 Gbit/s of Ethernet is slow on the CPU."""
+"""GB/s below which the result is called slow: on the CPU, less than 1 Gbit/s of Ethernet."""
 
 
 thread_hangs = False
-"""Whether a thread of this process hangs in C++: it then cannot end in order, and has to leave by `os._exit`."""
+"""Whether a thread of this process hangs in C++, so that it must exit by `os._exit`."""
 
 
 def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 15) -> dict[str, Any]:
-    """What the work writes down; when it fails or does not end, with a sentence under `error`.
+    """Run ``work(out)`` in a thread and return ``out``; after a failure or timeout it has a sentence under `error`.
 
-    A thread that never ends (NCCL waits in C++ for what does not come) is left behind.
+    A thread that never ends (NCCL waits in C++) is abandoned.
     """
     global thread_hangs
     out: dict[str, Any] = {}
@@ -34,7 +34,7 @@ def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 
     def run() -> None:
         try:
             work(out)
-        except Exception as error:  # torch raises RuntimeError, DistError and what NCCL says
+        except Exception as error:  # torch raises RuntimeError, DistError and NCCL's errors
             out["error"] = first_line(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -47,7 +47,7 @@ def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 
 
 
 def speeds(out: Mapping[str, Any]) -> str:
-    """What an all-reduce measured with each backend, and whether that is little."""
+    """The measured speed of an all-reduce with each backend, and whether it is slow."""
     return ", ".join(speed(backend, out[backend], least) for backend, least in LEAST.items() if backend in out)
 
 
@@ -55,7 +55,7 @@ class NodeAllReduce(Feature):
     """An all-reduce over the nodes, before the run."""
 
     def check_gpu_links(self, bundle: Bundle) -> list[str]:
-        """A line on the all-reduce over this node's GPUs, and a finding where it hangs: the other nodes hear of it."""
+        """Print the all-reduce speed of this node's GPUs. A hang is a finding, which the other nodes receive."""
         count = bundle.run["processes_per_node"]
         if count < 2:
             return []
@@ -67,19 +67,19 @@ class NodeAllReduce(Feature):
         return []
 
     def preflight_failed(self, bundle: Bundle, error: RunError) -> None:
-        """Ends the process in the way that it still can."""
+        """End the process; one with a hanging thread exits immediately."""
         end(error)
 
 
 def end(error: RunError) -> NoReturn:
-    """Raises the error. A process with a thread that hangs in C++ reports it and leaves at once."""
+    """Raise the error. A process with a thread that hangs in C++ reports it and exits immediately."""
     if thread_hangs:
         leave(error)
     raise error
 
 
 def store(address: str, port: int = 0) -> Any:
-    """The store that the group meets at: node 0 makes one on a free port, the others come to it."""
+    """The store of the process group: node 0 creates it on a free port, the others connect to it."""
     from torch.distributed import TCPStore
 
     return TCPStore(
@@ -89,9 +89,9 @@ def store(address: str, port: int = 0) -> Any:
 
 
 def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, Any]) -> None:
-    """Writes down GB/s of an all-reduce with one process of each node, by backend; `trying` is the one it is at.
+    """Write GB/s of an all-reduce with one process per node to ``out``, by backend; `trying` is the current backend.
 
-    The bandwidth is NCCL's "bus bandwidth": what a ring would send and receive, 2 (n - 1) / n of the buffer.
+    The bandwidth is NCCL's "bus bandwidth": a ring sends and receives 2 (n - 1) / n of the buffer.
     """
     import torch
     from torch import distributed
@@ -99,7 +99,7 @@ def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, A
     backends = {"gloo": "cpu"} if bundle.on_cpu else {"gloo": "cpu", "nccl": "cuda"}
     if not bundle.on_cpu:
         torch.cuda.set_device(0)
-        # A timeout is raised in the waiting thread; torch's watchdog would end the process without a word of ours.
+        # Raises a timeout in the waiting thread; torch's watchdog would end the process without our message.
         os.environ.update(TORCH_NCCL_BLOCKING_WAIT="1", TORCH_NCCL_ASYNC_ERROR_HANDLING="0")
     out["trying"] = "gloo"
     names = ",".join(f"{device}:{backend}" for backend, device in backends.items())

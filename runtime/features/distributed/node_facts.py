@@ -1,4 +1,4 @@
-"""What a node says of itself to the others, and what may not differ between two of them."""
+"""Facts that the nodes exchange, and the differences that stop a run."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from ...core.bundle import DECISIVE, manifest_digests
 from ...core.feature import Bundle
 
 SHOWN = 3
-"""Files that a finding names; more are counted."""
+"""Files that a finding lists; the others are counted."""
 
 
 def local_facts(bundle: Bundle) -> dict[str, Any]:
@@ -29,9 +29,9 @@ def local_facts(bundle: Bundle) -> dict[str, Any]:
 
 
 def contents(bundle: Bundle) -> dict[str, str]:
-    """The digests of the bundle's files as they lie on this node: those that bundle.toml names, and every module.
+    """The digests of the bundle's files on this node: those in bundle.toml, and every Python module.
 
-    Data that the bundle holds counts with the digest that bundle.toml states: its reader compares that one.
+    Bundled data has the digest from bundle.toml, because reading the data compares it.
     """
     digests = manifest_digests(bundle.folder)
     names = {*digests, *DECISIVE, "requirements.txt", "bundle.toml"}
@@ -50,7 +50,7 @@ def contents(bundle: Bundle) -> dict[str, str]:
 
 
 def versions(bundle: Bundle) -> dict[str, str]:
-    """Python, the pinned packages as they are installed, and what torch was built for (CUDA, NCCL)."""
+    """Versions of Python, the installed pinned packages, and torch's CUDA and NCCL."""
     found = {"Python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
     for name in bundle.pins:
         found[name] = machine.installed(name) or "none"
@@ -64,13 +64,13 @@ def versions(bundle: Bundle) -> dict[str, str]:
 
 
 def total(files: Mapping[str, str]) -> str:
-    """One digest for all files of a bundle, short enough to be read out."""
+    """One short digest for all files of a bundle."""
     text = "".join(f"{name}\0{one}\n" for name, one in sorted(files.items()))
     return "sha256:" + sha256(text.encode()).hexdigest()[:16]
 
 
 def differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Sentences about the other node, for what is not as on node 0; the processes of one run agree in all of it."""
+    """Sentences about the differences between another node and node 0: one run needs the same on all nodes."""
     problems = []
     mine, theirs = dict(first["files"]), dict(other["files"])
     names = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))

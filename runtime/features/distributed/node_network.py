@@ -1,4 +1,4 @@
-"""Addresses, interfaces and the one port that the nodes of a run meet at. Standard library, and psutil where it is."""
+"""Addresses, interfaces and the rendezvous port of a run's nodes. Standard library, and psutil if installed."""
 
 import os
 import socket
@@ -9,25 +9,25 @@ from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 
 NOWHERE = ("192.0.2.1", 9)
-"""An address that documents use (RFC 5737). A datagram socket that is connected to it sends nothing, and knows from
-which address of this machine it would."""
+"""A documentation address (RFC 5737). Connecting a datagram socket to it sends nothing, but shows the local address of
+such a connection."""
 VIRTUAL = ("lo", "docker", "veth", "virbr", "br-", "cni", "flannel", "cali")
-"""Beginnings of the names of interfaces that lead to no other machine."""
+"""Prefixes of interfaces that do not lead to other machines."""
 PAUSE = 0.25
 """Seconds between two attempts to reach node 0."""
 
 
 def resolve(address: str, port: int) -> tuple[int, tuple[str, int]]:
-    """The family and the socket address of a host. Raises OSError (gaierror) when the name has none."""
+    """The family and socket address of a host. Raises OSError (gaierror) when the name does not resolve."""
     family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
     return family, (str(place[0]), int(place[1]))
 
 
 def own_address(toward: str, port: int) -> str | None:
-    """The address of this machine that others see it at: the one it would use toward a host.
+    """The address at which other nodes reach this machine: the local address of a connection to ``toward``.
 
-    Where that is the loopback (node 0 of a machine whose own name is 127.0.1.1, as Debian has it), the one toward
-    elsewhere, else the first of an interface that leads somewhere. None when there is none.
+    If that is the loopback (on node 0 when its host name is 127.0.1.1, as on Debian), the local address toward other
+    networks, else the first address of a real interface, or None.
     """
     try:
         places = [resolve(toward, port)]
@@ -46,7 +46,7 @@ def own_address(toward: str, port: int) -> str | None:
 
 
 def interface(address: str) -> str | None:
-    """The name of the interface that holds an address of this machine."""
+    """The name of the interface with this address, or None."""
     return next((name for name, ips in _interfaces().items() if address in ips), None)
 
 
@@ -54,17 +54,17 @@ class NodeNetwork(Feature):
     """The address of this machine among the nodes."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """This machine's address among the nodes of the run."""
+        """Set this machine's address for gloo and torchrun."""
         choose(environ)
 
 
 def choose(environ: MutableMapping[str, str]) -> None:
-    """Tells gloo and torchrun which of this machine's addresses the other nodes reach; what is set already stays.
+    """Set the address at which other nodes reach this machine, for gloo and torchrun; variables already set stay.
 
-    gloo listens on the address of the machine's own name, and where that name has none, or 127.0.1.1, on the loopback:
-    the nodes then wait for each other until the timeout (torch 2.13, ProcessGroupGloo.cpp; executed between two network
-    namespaces). torchrun's c10d rendezvous gives the others that name as the address of rank 0. NCCL looks at the
-    interfaces itself and needs no help.
+    gloo listens on the address of the host name, and on the loopback if that name has no address or 127.0.1.1: the
+    nodes then wait for each other until the timeout (torch 2.13, ProcessGroupGloo.cpp; executed between two network
+    namespaces). torchrun's c10d rendezvous gives that name to the others as the address of rank 0. NCCL chooses the
+    interface itself.
     """
     toward, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT", "")
     if not toward:
@@ -79,7 +79,7 @@ def choose(environ: MutableMapping[str, str]) -> None:
 
 
 def is_own(address: str) -> bool:
-    """Whether a host's address is one of this machine; False where it does not resolve."""
+    """Whether an address belongs to this machine; False when it does not resolve."""
     try:
         family, place = resolve(address, 0)
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -90,7 +90,7 @@ def is_own(address: str) -> bool:
 
 
 def listen(port: int) -> socket.socket:
-    """A listening socket on every address of this machine. Raises RunError when the port cannot be had."""
+    """A listening socket on every address of this machine. Raises RunError when the port cannot be used."""
     both = socket.has_dualstack_ipv6()
     try:
         return socket.create_server(
@@ -104,22 +104,22 @@ def listen(port: int) -> socket.socket:
 
 
 def holder(port: int) -> str:
-    """Who listens on a port of this machine, in brackets, as far as this user may see it."""
+    """The process that listens on a port of this machine, in brackets, if this user may see it."""
     try:
         import psutil  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate
 
         for one in psutil.net_connections("tcp"):
             if one.laddr and one.laddr.port == port and one.status == psutil.CONN_LISTEN and one.pid:
                 return f" (by process {one.pid}, {psutil.Process(one.pid).name()})"
-    except Exception:  # what psutil may not read differs by system and by user
+    except Exception:  # psutil's permissions differ by system and user
         return ""
     return ""
 
 
 def reach(address: str, port: int, until: float) -> socket.socket:
-    """A connection to node 0, tried again until a time of `time.monotonic`. Raises RunError that says what was wrong.
+    """Connect to node 0, with retries until ``until`` (`time.monotonic`). Raises RunError with the last reason.
 
-    A name that does not resolve is tried again, too: a cluster's name service learns of a node while it starts.
+    A name that does not resolve is retried, too: a cluster's name service may learn a node's name late.
     """
     while True:
         try:
@@ -146,7 +146,7 @@ def _reason(address: str, port: int, error: OSError) -> str:
         own = "; that is an address of this node itself" if is_own(address) else ""
         return f"nothing listens on {address}:{port}: node 0 was not started there, or has ended{own}"
     if isinstance(error, TimeoutError):
-        return f"{address}:{port} does not answer: the machine is down, or a firewall drops what is sent to it"
+        return f"{address}:{port} does not answer: the machine is down, or a firewall drops the packets"
     return f"{address}:{port} cannot be reached: {error.strerror or error}"
 
 
@@ -155,7 +155,7 @@ def _loops(address: str) -> bool:
 
 
 def _interfaces() -> dict[str, list[str]]:
-    """The addresses of each interface, without the loopback's and without those of one link only."""
+    """The addresses of each interface, without loopback and link-local ones."""
     try:
         import psutil
     except ImportError:

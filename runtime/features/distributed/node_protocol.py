@@ -1,8 +1,8 @@
-"""The nodes of a run meet before it starts: one process of each, on MASTER_ADDR:MASTER_PORT, for some seconds.
+"""The common preflight of several nodes: one process of each connects at MASTER_ADDR:MASTER_PORT for some seconds.
 
-Node 0 listens; each other node comes, says its facts and findings in a line of JSON, answers what it is asked (its
-clock, whether it sees a file, a tiny all-reduce), and is told whether the run may start. Every wait has an end. The
-port is free again when the meeting is over: the others close their ends first, so that nothing of it lingers on node 0.
+Node 0 listens. Each other node connects, sends its facts and findings as a line of JSON, answers questions (its clock,
+whether it sees a file, a small all-reduce), and receives whether the run may start. Every wait has a timeout. The port
+is free again afterwards: the others close first, so that no connection lingers on node 0.
 """
 
 import json
@@ -17,14 +17,14 @@ from ...core.errors import RunError
 from . import node_network
 
 WAIT = 300
-"""Seconds that node 0 waits for the others, and they for it; XPC_NODE_WAIT says another number."""
+"""Seconds that node 0 waits for the others, and they for it; XPC_NODE_WAIT overrides it."""
 ANSWER = 120.0
-"""Seconds that one question may take: the all-reduce has a shorter timeout of its own."""
+"""Timeout in seconds of one question; the all-reduce has a shorter one."""
 HELLO = 20.0
-"""Seconds for the line of a node that has connected."""
+"""Timeout in seconds of the first line of a connected node."""
 GREETING = "xpc"
 LARGEST = 2**24
-"""Of a line, bytes."""
+"""Bytes of a line at most."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Seat:
 
 
 def read_seat(nodes: int, environ: Mapping[str, str]) -> Seat | None:
-    """The place that launch.sh was given; None for one node, and for a process that a launcher has started already.
+    """This process's place from the environment; None for one node, and in a process that a launcher has started.
 
-    Raises RunError for a number that is none, or a port that cannot be.
+    Raises RunError for an invalid number or port.
     """
     if nodes < 2 or "WORLD_SIZE" in environ or "NODE_RANK" not in environ:
         return None
@@ -60,18 +60,18 @@ def read_seat(nodes: int, environ: Mapping[str, str]) -> Seat | None:
 
 
 class Line:
-    """A connection that carries lines of JSON. Every failure of it is an OSError."""
+    """A connection that carries lines of JSON. All its failures are OSErrors."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._reader = connection.makefile("rb")
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Writes one line."""
+        """Send one line."""
         self.connection.sendall(json.dumps(message).encode() + b"\n")
 
     def read(self, seconds: float) -> dict[str, Any]:
-        """The next line. Raises OSError: TimeoutError, ConnectionError at the end, or for what is no such line."""
+        """The next line. Raises OSError: TimeoutError, or ConnectionError for the end or an invalid line."""
         self.connection.settimeout(max(0.1, seconds))
         text = self._reader.readline(LARGEST)
         if not text:
@@ -79,20 +79,20 @@ class Line:
         try:
             message = json.loads(text)
         except ValueError as error:
-            raise ConnectionAbortedError("what was said is not JSON") from error
+            raise ConnectionAbortedError("its message is not JSON") from error
         if not isinstance(message, dict) or GREETING not in message:
-            raise ConnectionAbortedError("what was said is not of a run")
+            raise ConnectionAbortedError("its message is not from a run")
         return message
 
     def close(self) -> None:
-        """Ends it."""
+        """Close the connection."""
         self._reader.close()
         self.connection.close()
 
 
 @dataclass
 class Node:
-    """One node as node 0 knows it."""
+    """One node, as seen by node 0."""
 
     rank: int
     facts: Mapping[str, Any]
@@ -101,7 +101,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """Its number and its host."""
+        """The rank and the host name."""
         return f"node {self.rank} ({self.facts['host']})"
 
 
@@ -109,9 +109,9 @@ class Node:
 
 
 def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node], list[str]]:
-    """All nodes that came, in order, and what is wrong with the set of them.
+    """The nodes that connected, in order, and the problems with this set.
 
-    Ends when all are there, at the end of the wait, or at once when one came that cannot belong to the run.
+    Returns when all are connected, at the timeout, or immediately when a node cannot belong to the run.
     """
     until = time.monotonic() + seat.wait
     came = {0: mine}
@@ -129,12 +129,12 @@ def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node],
         try:
             hello = line.read(HELLO)
             one = Node(int(hello["rank"]), dict(hello["facts"]), [str(text) for text in hello["found"]], line)
-            dict(one.facts["files"]), dict(one.facts["versions"])  # a line of another program has none
+            dict(one.facts["files"]), dict(one.facts["versions"])  # another program's line lacks them
             host = str(one.facts["host"])
-            if one.facts.get("token") == mine.facts["token"]:  # this node itself, through an address that leads back
+            if one.facts.get("token") == mine.facts["token"]:  # this node itself
                 line.close()
                 continue
-            line.send({GREETING: 1, "ask": "wait"})  # so that a node knows whom it has reached
+            line.send({GREETING: 1, "ask": "wait"})  # confirms to the node that it has reached node 0
         except (OSError, KeyError, TypeError, ValueError):  # a port scan, a health check, another program
             line.close()
             continue
@@ -147,9 +147,9 @@ def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node],
         came.setdefault(one.rank, one)
     missing = [rank for rank in range(seat.nodes) if rank not in came]
     if missing and not problems:
-        text = f"{_ranks(missing)} did not come within {seat.wait} s"
+        text = f"{_ranks(missing)} did not connect within {seat.wait} s"
         if not node_network.is_own(seat.address):
-            text += f"; MASTER_ADDR is {seat.address}, which is no address of this node"
+            text += f"; MASTER_ADDR is {seat.address}, which is not an address of this node"
         problems.append(text)
     return [came[rank] for rank in sorted(came)], problems
 
@@ -160,7 +160,7 @@ def _ranks(missing: list[int]) -> str:
 
 
 def ask(one: Node, question: Mapping[str, Any]) -> dict[str, Any]:
-    """A node's answer to one question; a node that does not answer gets a finding, and the answer is empty."""
+    """A node's answer to one question; without an answer, the node gets a finding and the result is empty."""
     if one.line is None:
         return {}
     try:
@@ -174,17 +174,17 @@ def ask(one: Node, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def send(others: list[Node], question: Mapping[str, Any]) -> None:
-    """Asks all at once, for what they do together; `hear` gets the answers."""
+    """Send a question to all nodes at once, for something they do together; `receive` gets the answers."""
     for one in others:
         if one.line is not None:
             try:
                 one.line.send({GREETING: 1, **question})
             except OSError:
-                continue  # `hear` finds the connection ended
+                continue  # `receive` finds the connection ended
 
 
 def receive(one: Node) -> dict[str, Any]:
-    """The answer to what `send` asked; empty, with a finding, when there is none."""
+    """The answer to the question of `send`; without an answer, the node gets a finding and the result is empty."""
     if one.line is None:
         return {}
     try:
@@ -195,9 +195,9 @@ def receive(one: Node) -> dict[str, Any]:
 
 
 def skew(one: Node, clock: Callable[[], float] = time.time) -> tuple[float, float]:
-    """How far a node's clock is ahead of this one's, in seconds, and by how much that may be wrong.
+    """How far a node's clock is ahead of this one's, in seconds, and the error of that value.
 
-    The answer was read off between question and reply: half of the round trip is the error at most.
+    The clock was read between question and answer, so the error is at most half of the round trip.
     """
     before = clock()
     answer = ask(one, {"ask": "clock"})
@@ -208,7 +208,7 @@ def skew(one: Node, clock: Callable[[], float] = time.time) -> tuple[float, floa
 
 
 def dismiss(nodes: list[Node], passed: bool = False) -> None:
-    """Tells every node how it ended, and waits until each has gone: the port is free then."""
+    """Send every node the result, and wait until each has closed its connection: then the port is free."""
     for one in nodes:
         if one.line is not None:
             try:
@@ -218,7 +218,7 @@ def dismiss(nodes: list[Node], passed: bool = False) -> None:
     until = time.monotonic() + 5
     for one in nodes:
         if one.line is not None:
-            with suppress(OSError):  # the end of the connection is what is waited for
+            with suppress(OSError):  # waits for the end of the connection
                 one.line.read(until - time.monotonic())
             one.line.close()
             one.line = None
@@ -228,9 +228,9 @@ def dismiss(nodes: list[Node], passed: bool = False) -> None:
 
 
 def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]) -> bool:
-    """Comes to node 0, answers what is asked, and returns whether the run may start.
+    """Connect to node 0, answer its questions, and return whether the run may start.
 
-    Raises RunError when node 0 cannot be reached, or goes away.
+    Raises RunError when node 0 cannot be reached, or closes the connection.
     """
     until = time.monotonic() + seat.wait
     try:
@@ -249,19 +249,19 @@ def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
                 return bool(question["passed"])
             line.send({GREETING: 1, **answers[str(question.get("ask"))](question)})
     except TimeoutError as error:
-        raise RunError(f"node 0 came, and said nothing for {seat.wait + ANSWER:.0f} s") from error
+        raise RunError(f"node 0 connected, and sent nothing for {seat.wait + ANSWER:.0f} s") from error
     except ConnectionAbortedError as error:
         raise RunError(f"what listens on {seat.address}:{seat.port} is not node 0 of this run: {error}") from error
     except OSError as error:
-        raise RunError(f"node 0 went away while the nodes met ({error.strerror or error})") from error
+        raise RunError(f"node 0 closed the connection in the preflight ({error.strerror or error})") from error
     finally:
         line.close()
 
 
 def report_misplaced(seat: Seat, mine: Node) -> None:
-    """Tells the node that listens at MASTER_ADDR that this one cannot belong to it, where there is one.
+    """Report to the node that listens at MASTER_ADDR, if any, that this node has a wrong rank.
 
-    Of a second node 0, and of a number beyond the last node's: node 0 would wait for the right one until the end.
+    For a second node 0, and for too high a rank: node 0 would otherwise wait for the right node until the timeout.
     """
     patience = Seat(seat.rank, seat.nodes, seat.address, seat.port, 5)
     try:

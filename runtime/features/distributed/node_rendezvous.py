@@ -1,4 +1,4 @@
-"""The preflight of several nodes: what each found, what they find together, and one answer for all, told by node 0."""
+"""The preflight of several nodes: the findings of each, common checks, and one result for all, reported by node 0."""
 
 import os
 import secrets
@@ -14,10 +14,10 @@ from . import node_all_reduce, node_facts, node_network, node_protocol, shared_f
 from .node_protocol import Node, Seat
 
 SKEW = 5.0
-"""Seconds between two clocks that are worth a line, beyond what the round trip leaves open."""
+"""Seconds between two clocks that cause a warning, beyond the error of the measurement."""
 HINTS = {
     "gloo": "GLOO_SOCKET_IFNAME names the interface, now {interface}",
-    "nccl": "NCCL_SOCKET_IFNAME names the interface, and NCCL_DEBUG=INFO tells more",
+    "nccl": "NCCL_SOCKET_IFNAME names the interface, and NCCL_DEBUG=INFO shows more",
 }
 
 
@@ -25,24 +25,24 @@ class NodeRendezvous(Feature):
     """The common preflight of several nodes."""
 
     def check_nodes(self, bundle: Bundle, check: Callable[[int], list[str]]) -> bool:
-        """Lets this node meet the others, where launch.sh gave it a place among them. Raises RunError on all alike."""
+        """Check together with the other nodes, if launch.sh gave this node a rank. Raises RunError on all alike."""
         seat = node_protocol.read_seat(bundle.run["nodes"], os.environ)
         if seat is not None:
             meet(bundle, seat, lambda: check(seat.rank))
         elif "WORLD_SIZE" not in os.environ:
-            say("only this node is looked at: NODE_RANK, MASTER_ADDR and MASTER_PORT name the others")
+            say("only this node is checked: set NODE_RANK, MASTER_ADDR and MASTER_PORT to check all nodes")
         return seat is not None
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """Tells what it means that the launchers did not find each other; nothing of another error."""
+        """Report that the launchers did not find each other; empty for another error."""
         reason = rendezvous_failure(error)
         return [] if reason is None else [("", stop(RunError(reason)))]
 
 
 def meet(bundle: Bundle, seat: Seat, check: Callable[[], list[str]]) -> None:
-    """Every node's own checks (`check`), then what only all of them can tell. Raises RunError on every node alike.
+    """Run each node's own checks (`check`), then the common ones. Raises RunError on every node alike.
 
-    The sentences stand in node 0's error; another node's says that it stops with the others, or what kept it away.
+    Node 0's error has all findings; another node's error says that it stops with the others, or why it did not connect.
     """
     mine = Node(seat.rank, {**node_facts.local_facts(bundle), "token": secrets.token_hex(8)}, [])
     if seat.rank >= seat.nodes:
@@ -56,23 +56,23 @@ def meet(bundle: Bundle, seat: Seat, check: Callable[[], list[str]]) -> None:
 
 
 def mute() -> None:
-    """Leaves the talking to node 0: nothing more is said here, errors apart."""
+    """Leave messages to node 0: this process prints errors only."""
     errors.muted = True
 
 
 def _local_findings(check: Callable[[], list[str]]) -> list[str]:
-    """A node whose checks break tells the others so, rather than let them wait for it."""
+    """The findings of ``check``; an exception becomes a finding, so that the other nodes need not wait."""
     try:
         return check()
     except Exception as error:
-        return [f"its check broke ({type(error).__name__}: {error})"]
+        return [f"its check failed ({type(error).__name__}: {error})"]
 
 
 def _first(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]]) -> None:
     listener = node_network.listen(seat.port)
     gathered: list[tuple[list[Node], list[str]]] = []
     thread = threading.Thread(target=lambda: gathered.append(node_protocol.gather(listener, seat, mine)), daemon=True)
-    thread.start()  # the others are greeted while this node looks at itself
+    thread.start()  # the others can connect while this node runs its own checks
     if not node_network.is_own(seat.address):
         node_protocol.report_misplaced(seat, mine)
     mine.found += _local_findings(check)
@@ -117,13 +117,13 @@ def _other(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]
 
 
 def _end(error: RunError) -> NoReturn:
-    """Raises the error, which its node tells."""
+    """Raise the error, which this node reports."""
     error.local = True  # type: ignore[attr-defined]
     node_all_reduce.end(error)
 
 
 def _together(bundle: Bundle, seat: Seat, came: list[Node], notes: list[str]) -> None:
-    """What all nodes find out together."""
+    """The common checks: clocks, the output folder, and an all-reduce."""
     mine, others = came[0], came[1:]
     for one in others:
         ahead, error = node_protocol.skew(one)
@@ -163,7 +163,7 @@ def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]
 
 
 def labelled(came: Sequence[Node], count: int) -> list[str]:
-    """The findings of the nodes, each once, with those who have it."""
+    """Each finding once, with the nodes that have it."""
     having: dict[str, list[Node]] = {}
     for one in came:
         for text in one.found:
@@ -180,7 +180,7 @@ def labelled(came: Sequence[Node], count: int) -> list[str]:
 
 
 def rendezvous_failure(error: Exception) -> str | None:
-    """What it means that the launchers did not find each other; None for another error."""
+    """The message for launchers that did not find each other; None for another error."""
     from torch.distributed import DistError
     from torch.distributed.elastic.rendezvous.api import RendezvousError
 
@@ -188,4 +188,4 @@ def rendezvous_failure(error: Exception) -> str | None:
         return None
     where = f"{os.environ['MASTER_ADDR']}:{os.environ.get('MASTER_PORT', '')}"
     text = (str(error).splitlines() or [type(error).__name__])[0]
-    return f"the nodes met in the preflight, and their launchers do not at {where} ({text}); one of them has ended"
+    return f"the nodes passed the preflight, but their launchers do not meet at {where} ({text}); one of them has ended"

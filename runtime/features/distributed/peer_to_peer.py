@@ -1,6 +1,6 @@
-"""What several RTX 40 cards cannot do: reach each other directly, under drivers before 550.40.07.
+"""Switch off peer-to-peer access between RTX 40 cards, which drivers before 550.40.07 do not support.
 
-`accelerate launch` switches it off by itself; under torchrun accelerate raises instead (accelerate 1.15 `state.py`).
+`accelerate launch` does this itself; under torchrun accelerate raises instead (accelerate 1.15 `state.py`).
 """
 
 import os
@@ -10,15 +10,15 @@ from ...core.feature import Bundle, Feature
 
 
 class PeerToPeer(Feature):
-    """RTX 40 cards, which cannot reach each other directly under older drivers."""
+    """RTX 40 cards, which have no peer-to-peer access under older drivers."""
 
     def check_gpu_links(self, bundle: Bundle) -> list[str]:
-        """Before the GPUs of a node are tried. Finds nothing wrong."""
+        """Switch it off before the test of the GPUs; no findings."""
         self.before_arguments(bundle, {})
         return []
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Before the process group of the run."""
+        """Switch it off before the process group of the run."""
         from accelerate.utils import check_cuda_p2p_ib_support
 
         if not check_cuda_p2p_ib_support():

@@ -1,4 +1,4 @@
-"""Whether the nodes see the folder of the run as one: node 0 puts a file there for a moment, the others look for it."""
+"""Check that the nodes share the output folder: node 0 writes a temporary file, and the others look for it."""
 
 import os
 import secrets
@@ -8,13 +8,13 @@ from ...core.feature import Bundle
 
 PREFIX = ".xpc-seen-by-every-node-"
 PATIENCE = 3.0
-"""Seconds until a file of another machine is seen; NFS keeps what it knows of a folder for about that long."""
+"""Seconds until a file of another machine is visible; NFS caches directories for about that long."""
 
 
 class Probe:
-    """A file of a name that no one else has, which is gone when the block ends. `levels` counts from the output folder.
+    """A temporary file with a unique name. It lies `levels` above the output folder, in the nearest existing folder.
 
-    `error` says why it could not be written.
+    `error` is the reason when it cannot be written.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -37,7 +37,7 @@ class Probe:
 
 
 def nearest_existing(folder: str) -> tuple[str, int]:
-    """The nearest folder that exists, from this one upward, and how many levels up it lies."""
+    """The nearest existing folder, from this one upward, and how many levels up it is."""
     levels = 0
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder, levels = os.path.dirname(folder), levels + 1
@@ -45,7 +45,7 @@ def nearest_existing(folder: str) -> tuple[str, int]:
 
 
 def sees(bundle: Bundle, name: str, levels: int) -> bool:
-    """Whether this node finds the file, as many levels above its own output folder."""
+    """Whether this node finds the file, ``levels`` above its own output folder."""
     if not name.startswith(PREFIX) or os.sep in name:
         return False
     folder = bundle.output_dir
@@ -60,10 +60,10 @@ def sees(bundle: Bundle, name: str, levels: int) -> bool:
 
 
 def needed(bundle: Bundle) -> str:
-    """Why every node has to see the run's folder as one; empty for a run that writes no checkpoints.
+    """Why the nodes must share the output folder; empty for a run that writes no checkpoints.
 
-    Under ZeRO and sharded FSDP each process writes its part of the weights or of the optimizer, and under every
-    strategy its random state (transformers, `_save_rng_state`); a checkpoint is whole when all parts lie in one folder.
+    Under ZeRO and sharded FSDP each process writes its part of the weights or the optimizer, and under every strategy
+    its random state (transformers, `_save_rng_state`); a complete checkpoint has all parts in one folder.
     """
     if bundle.arguments.get("save_strategy", "steps") == "no" or bundle.arguments.get("save_only_model"):
         return ""

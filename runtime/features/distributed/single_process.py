@@ -14,18 +14,18 @@ class SingleProcess(Feature):
     """A run of one process."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """It sees one GPU: transformers would spread micro-batches over all (nn.DataParallel)."""
+        """Show it one GPU: transformers would spread micro-batches over all (nn.DataParallel)."""
         if not bundle.on_cpu:
             environ["CUDA_VISIBLE_DEVICES"] = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
 
     def process_starter(self, bundle: Bundle, program: str) -> Callable[[], object]:
-        """Starts it with the settings that accelerate's launcher would pass on. Raises CalledProcessError."""
+        """Start it with the environment that accelerate's launcher would set. Raises CalledProcessError."""
         half = [name for name in ("bf16", "fp16") if bundle.arguments.get(name)]
         passed = {"ACCELERATE_USE_CPU": str(bundle.on_cpu), "ACCELERATE_MIXED_PRECISION": (half or ["no"])[0]}
         return partial(subprocess.run, [sys.executable, program], env={**os.environ, **passed}, check=True)
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """Who ended with which status; nobody where the one process has said why, as the last thing."""
+        """The process and its exit status; the name is empty when the process has reported the reason."""
         if not isinstance(error, CalledProcessError):
             return []
         return [("" if error.returncode in (1, 2) else "the process", error.returncode)]

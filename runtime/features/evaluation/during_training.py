@@ -1,4 +1,4 @@
-"""Evaluation while a run trains: of one set or of several, ended by the wish to stop, and done at the next start."""
+"""Evaluation during training, on one or several sets. A stop request interrupts it, and the next start repeats it."""
 
 import os
 import random
@@ -14,21 +14,21 @@ from ...core.metrics_file import events, keep
 from ...library_internals.transformers_evaluation import evaluate_now
 
 REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
-"""What summary.json tells of the last evaluation, by the ends of names; of several sets each has its own."""
+"""Suffixes of the metrics of the last evaluation in summary.json; with several sets, each set has its own metrics."""
 
 
 class Interrupted(Exception):
-    """The evaluation ends here: the run was asked to stop."""
+    """The evaluation ends here because of a stop request."""
 
 
 class EvaluatingTrainer(FaultTolerant):
-    """What the trainer of a run that evaluates gets."""
+    """Trainer methods of a run that evaluates."""
 
     prefix = "eval"
     evaluate_first = False
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
-        """trl's; notes whose metrics are told: of several sets each is evaluated by a call of its own."""
+        """trl's; records the prefix of the current set, since each of several sets has its own call."""
         before, self.prefix = self.prefix, metric_key_prefix
         try:
             return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # type: ignore[misc]
@@ -36,7 +36,7 @@ class EvaluatingTrainer(FaultTolerant):
             self.prefix = before
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """trl's; of several sets that which is evaluated, or the first: the reward trainer of trl 0.18 shows rows."""
+        """trl's; for several sets the current one, or the first: the reward trainer of trl 0.18 prints rows."""
         sets = self.eval_dataset  # type: ignore[attr-defined]
         if eval_dataset is None and isinstance(sets, dict):
             name = self.prefix.removeprefix("eval_")
@@ -44,8 +44,8 @@ class EvaluatingTrainer(FaultTolerant):
         return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
 
     def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
-        """trl's; raises Interrupted on all processes when one was asked to stop. The evaluation is done at the next
-        start, before the step that would have followed it."""
+        """trl's; raises Interrupted on all processes when one has a stop request. The next start repeats the evaluation
+        before its first step."""
         import torch
 
         if signals.StopRequest.training and self.state.global_step < self.state.max_steps:
@@ -56,7 +56,7 @@ class EvaluatingTrainer(FaultTolerant):
         return super().prediction_step(*args, **kwargs)  # type: ignore[misc]
 
     def log_save_evaluate(self, follow: Callable[[], None]) -> None:
-        """Where the evaluation is interrupted, the next start does it, and draws from the same random states."""
+        """After an interruption, restore the random states, so that the next start repeats the evaluation exactly."""
 
         def followed() -> None:
             states = random_states() if self.control.should_evaluate else None
@@ -72,7 +72,7 @@ class EvaluatingTrainer(FaultTolerant):
         super().log_save_evaluate(followed)
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Says in the checkpoint which one is the best."""
+        """Record the best checkpoint in the checkpoint."""
 
         def write_and_name_best() -> None:
             write()
@@ -81,15 +81,15 @@ class EvaluatingTrainer(FaultTolerant):
         super().save_checkpoint(write_and_name_best)
 
     def catch_up(self) -> None:
-        """Evaluates what the last start had no time for, as if it had."""
+        """Run the evaluation that the last start missed."""
         self.evaluate_first = False
         try:
             evaluate_now(self)
-        except Interrupted:  # once more
+        except Interrupted:  # again
             raise signals.Stopped from None
 
     def name_best(self, folder: str) -> None:
-        """transformers looks for the best checkpoint beside the one that it writes, where it is not."""
+        """Correct the path of the best checkpoint: transformers looks for it in the staging folder."""
         if not self.state.best_global_step:
             return
         best, before = f"checkpoint-{self.state.best_global_step}", self.state.best_model_checkpoint
@@ -101,7 +101,7 @@ class EvaluatingTrainer(FaultTolerant):
 
 
 def random_states() -> tuple[Any, Any, Any, Any]:
-    """Those of Python, numpy, torch and the GPU of this process."""
+    """The random states of Python, numpy, torch and this process's GPU."""
     import torch
 
     numpy = sys.modules["numpy"]  # transformers' own: no bundle pins it
@@ -110,7 +110,7 @@ def random_states() -> tuple[Any, Any, Any, Any]:
 
 
 def restore_random_states(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
-    """Goes back to what ``random_states`` gave."""
+    """Restore the result of ``random_states``."""
     import torch
 
     random.setstate(python)
@@ -121,7 +121,7 @@ def restore_random_states(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
 
 
 def due(args: Any, state: Any) -> bool:
-    """Whether an evaluation belongs to the step that the run goes on from (DefaultFlowCallback, 4.52 and 5.23)."""
+    """Whether an evaluation is due at the step that the run resumes from (DefaultFlowCallback, 4.52 and 5.23)."""
     kind = getattr(args.eval_strategy, "value", args.eval_strategy)
     if not 0 < state.global_step < state.max_steps:
         return False
@@ -133,7 +133,7 @@ def due(args: Any, state: Any) -> bool:
 
 
 def losses_of(bundle: Bundle) -> dict[str, str]:
-    """The names of the losses that an evaluation tells, each with the name of its set, which is empty for one set."""
+    """Names of the evaluation losses, each with the name of its set, which is empty for a single set."""
     stated = bundle.data.get("evaluation")
     if not stated or not stated["named"]:
         return {"eval_loss": ""}
@@ -141,13 +141,13 @@ def losses_of(bundle: Bundle) -> dict[str, str]:
 
 
 def is_evaluation(event: Mapping[str, Any]) -> bool:
-    """Whether an event of metrics.jsonl tells of an evaluation, of one set or of one of several."""
+    """Whether an event of metrics.jsonl is an evaluation of a set."""
     return any(key.startswith("eval_") for key in event)
 
 
 def evaluated(path: str, step: int, sets: int = 1) -> bool:
-    """Whether metrics.jsonl has an evaluation of this step, of all of its sets. One of a part of them is taken out: it
-    is done again, whole."""
+    """Whether metrics.jsonl has an evaluation of this step with all sets. An incomplete one is removed, since it is
+    repeated."""
     try:
         evaluations = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
         if evaluations and len(evaluations) < sets:
@@ -161,11 +161,11 @@ class Evaluation(Feature):
     """Evaluation while a run trains."""
 
     def evaluation_missed(self, bundle: Bundle, args: Any, state: Any, path: str) -> bool:
-        """Whether an evaluation is due at the step that the run goes on from, and some of its sets are missing."""
+        """Whether an evaluation is due at the step that the run resumes from, and some of its sets are missing."""
         return due(args, state) and not evaluated(path, state.global_step, len(losses_of(bundle)))
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
-        """Does the evaluation that was missed."""
+        """Run the missed evaluation."""
         if trainer.evaluate_first:
             trainer.catch_up()
 
@@ -177,9 +177,9 @@ class Evaluation(Feature):
         return ""
 
     def last_evaluation(self, bundle: Bundle, path: str, state: Any) -> tuple[dict[str, Any] | None, str]:
-        """The last evaluation for summary.json, and its line for a reader.
+        """The last evaluation for summary.json, and its line for the terminal.
 
-        With a line for the best one where its weights are those that are saved. Raises OSError.
+        A second line describes the best evaluation if its weights are saved. Raises OSError.
         """
         evaluation = last(path)
         line = evaluation_summary(bundle, evaluation or {})
@@ -204,6 +204,6 @@ def last(path: str) -> dict[str, Any] | None:
 
 
 def evaluation_summary(bundle: Bundle, facts: Mapping[str, Any]) -> str:
-    """The line of the last evaluation for a reader, empty where there was none."""
+    """The terminal line of the last evaluation, empty without one."""
     losses = [f"{name} {float(facts[key]):.4f}".strip() for key, name in losses_of(bundle).items() if key in facts]
     return f"eval loss  {', '.join(losses)}\n" if losses else ""

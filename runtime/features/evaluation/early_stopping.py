@@ -1,4 +1,4 @@
-"""The run ends once so many evaluations in a row were no better than the best before them."""
+"""Early stopping: the run ends after `patience` evaluations in a row without a better value."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ class EarlyStopping(Feature):
     """Early stopping by the metric that chooses the best checkpoint."""
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """The callback that counts evaluations."""
+        """Add the callback that counts evaluations."""
         from .stop_callback import StopCallback  # which imports transformers
 
         options["callbacks"] = [StopCallback(bundle.run["patience"]), *options["callbacks"]]

@@ -1,24 +1,24 @@
-"""Metrics of several evaluation sets by the name of their set."""
+"""Name the metrics of several evaluation sets by their set."""
 
 from typing import Any
 
 from transformers import Trainer
 
 BY_PREFIX = ("loss", "runtime", "samples_per_second", "steps_per_second")
-"""The metrics that transformers names by the set itself."""
+"""The metrics that transformers already names by the set."""
 
 
 class NamedLog(Trainer):  # type: ignore[misc]  # transformers has no types
-    """Stands between trl's trainer and transformers': names all metrics of an evaluation by their set.
+    """A class between trl's trainer and transformers': names all metrics of an evaluation by their set.
 
-    transformers calls the loss of a set ``eval_NAME_loss``; what trl adds in its own ``log`` is ``eval_rewards/chosen``
-    for every set, and the last one would stand for all.
+    transformers calls the loss of a set ``eval_NAME_loss``; trl's ``log`` adds ``eval_rewards/chosen`` for every set,
+    and the last set would overwrite the others.
     """
 
     prefix: str
 
     def log(self, logs: dict[str, Any], *rest: Any, **more: Any) -> None:
-        """transformers' log, of metrics with their set's name."""
+        """transformers' log, with the set's name in each metric."""
         if self.prefix != "eval" and f"{self.prefix}_loss" in logs:
             own = {f"{self.prefix}_{name}" for name in BY_PREFIX}
             for key in [one for one in logs if one.startswith("eval_") and one not in own]:

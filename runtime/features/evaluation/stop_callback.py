@@ -1,4 +1,4 @@
-"""The run ends once so many evaluations in a row were no better than the best before them."""
+"""The callback of early stopping: ends the run after `patience` evaluations in a row without a better value."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from ...core.errors import say
 
 
 def without_progress(history: Sequence[Mapping[str, Any]], metric: str, greater: bool) -> int:
-    """The evaluations since the best one, of a log in the order of its steps.
+    """The number of evaluations since the best one; ``history`` is the log in the order of its steps.
 
-    Counted from the log, which every checkpoint holds: transformers' own EarlyStoppingCallback (4.52 and 5.23) counts
-    anew after each start of the program.
+    Counted from the log, which every checkpoint contains: transformers' EarlyStoppingCallback (4.52 and 5.23) restarts
+    its count with the program.
     """
     best: float | None = None
     since = 0
@@ -28,20 +28,20 @@ def without_progress(history: Sequence[Mapping[str, Any]], metric: str, greater:
 
 
 class StopCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
-    """Makes the step of the evaluation that was one too many the last step of the run: what is due there is saved, and
-    a later start of the same run finds it at its end."""
+    """Makes the step of the final evaluation the last step of the run, so that it is saved as usual and a later start
+    finds the run finished."""
 
     def __init__(self, patience: int) -> None:
         self.patience = patience
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """A run that goes on from the checkpoint of such a step has nothing left to do."""
+        """A run that resumes from the checkpoint of such a step has nothing left to do."""
         self._stop_if_due(args, state, control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Called by all processes: the metrics of an evaluation are the same on each."""
         if self._stop_if_due(args, state, control):
-            say(f"step {state.global_step} is the last: {self.patience} evaluations brought no better {_metric(args)}")
+            say(f"step {state.global_step} is the last: {self.patience} evaluations did not improve {_metric(args)}")
 
     def _stop_if_due(self, args: Any, state: Any, control: Any) -> bool:
         if without_progress(state.log_history, _metric(args), bool(args.greater_is_better)) < self.patience:

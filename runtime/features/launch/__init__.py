@@ -1,1 +1,1 @@
-"""What is looked up before a run starts: packages and files."""
+"""Packages and files that are checked before a run starts."""

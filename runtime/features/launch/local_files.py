@@ -1,4 +1,4 @@
-"""Where the files and folders of the spec are looked for that the bundle has no copy of."""
+"""Find the spec's local files and folders that are not copied into the bundle."""
 
 import os
 from collections.abc import Mapping
@@ -9,18 +9,18 @@ from ...core.feature import Bundle, Feature
 
 
 class LocalFiles(Feature):
-    """Models of this machine."""
+    """Local models."""
 
     def local_model(self, bundle: Bundle, model: Mapping[str, Any], place: str) -> str:
-        """The folder of a model of this machine. Raises RunError where it is not found."""
+        """The folder of a local model. Raises RunError when it is not found."""
         return find(bundle.folder, place) if model["id"] is None else place
 
 
 def find(folder: str, path: str) -> str:
-    """A local file or folder of the spec of the bundle in ``folder``: under $XPC_DATA_ROOT, beside the bundle (or the
-    sweep that it is a member of), or here.
+    """Find a local file or folder of the spec: under $XPC_DATA_ROOT, next to the bundle in ``folder`` or its sweep, or
+    in the working directory.
 
-    Raises RunError that names every place that was tried.
+    Raises RunError with every place that was tried.
     """
     if os.path.isabs(path):
         places = [path]

@@ -1,4 +1,4 @@
-"""Packages that only this run uses, and the key of its tracker. Nothing is loaded."""
+"""Check the optional packages of this run and the key of its tracker, without importing the packages."""
 
 import os
 from collections.abc import Mapping, MutableMapping
@@ -11,25 +11,25 @@ TRACKERS: Mapping[str, tuple[str, ...]] = {
     "dvclive": ("dvclive",), "mlflow": ("mlflow",), "neptune": ("neptune",), "swanlab": ("swanlab",),
     "tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",),
 }  # fmt: skip
-"""Values of ``report_to``, and the modules of which each needs one (transformers, integration_utils.py)."""
+"""Values of ``report_to``, and the modules, one of which each needs (transformers, integration_utils.py)."""
 FLASH: Mapping[str, tuple[str, ...]] = {
     "flash_attention_2": ("flash_attn", "kernels"),
     "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),
 }
-"""Attention kernels by what brings them; with ``kernels`` transformers takes them from the hub."""
+"""Modules that provide attention kernels; with ``kernels`` transformers takes them from the hub."""
 EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
-"""Parts of the names of optimizers that are bitsandbytes' (transformers, trainer_optimizer.py)."""
+"""Parts of the names of bitsandbytes' optimizers (transformers, trainer_optimizer.py)."""
 MATH = ("accuracy", "cosine", "len", "length")
 """Rewards that need math_verify."""
 FLASH_FILE = "--no-build-isolation -r requirements-flash.txt"
-"""What pip is told for flash-attn, whose build imports torch."""
+"""pip's arguments for flash-attn, whose build imports torch."""
 
 
 class Packages(Feature):
     """Packages and keys that only this run uses."""
 
     def missing_packages(self, bundle: Bundle) -> list[str]:
-        """Packages that this bundle uses and that are not installed; what its pins name is told by their check."""
+        """Packages that this bundle uses and that are not installed; pinned packages have their own check."""
         needed: list[tuple[str, tuple[str, ...], str]] = []
         arguments, lora = bundle.arguments, bundle.lora
         if lora is not None:
@@ -60,12 +60,12 @@ class Packages(Feature):
         return list(missing.values())
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """The project of wandb, which knows the variable only: the argument `project` is trackio's."""
+        """Set wandb's project, which it reads from the environment only: the argument `project` is trackio's."""
         if bundle.run.get("project"):
             environ.setdefault("WANDB_PROJECT", str(bundle.run["project"]))
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """wandb looks for its key once the model is loaded, and raises where nobody can type one (UsageError)."""
+        """Check wandb's key now: wandb looks for it after the model is loaded, and raises UsageError without one."""
         has_key = any(os.environ.get(name) for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
         if "wandb" not in _reported_to(bundle) or has_key or not find_spec("wandb"):
             return []

@@ -1,4 +1,4 @@
-"""Files that are rendered or executed, and local data: they have to be those that were compiled."""
+"""Read files that are rendered or executed; they must be unchanged since the compilation."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -9,14 +9,14 @@ from ...core.feature import Bundle
 
 
 def changed(path: str) -> RunError:
-    """The error of a file whose digest is another."""
+    """The error for a file whose digest differs."""
     return RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
 
 
 def verified(bundle: Bundle, name: str, digests: Mapping[str, str] | None = None) -> bytes:
     """The bytes of a file of the bundle that is rendered or executed. Raises RunError where it was changed.
 
-    ``wanted`` is what ``stated`` gives, for somebody who has read it.
+    ``digests`` is the result of ``manifest_digests``, if already read.
     """
     path = bundle.inside(name)
     try:

@@ -1,28 +1,28 @@
-"""Whether the assistant's tokens can be told from the others, for a run that learns from those alone."""
+"""Check that the chat template marks the assistant's tokens, for a run that learns from those only."""
 
 import re
 from typing import Any
 
 from ...core.feature import Bundle, Feature
 
-UNMARKED = "the chat template has no {% generation %} marks, which assistant_only needs, and is none that trl knows; "
+UNMARKED = "the chat template has no {% generation %} marks, which assistant_only needs, and trl does not know it; "
 
 
 class AssistantMasks(Feature):
-    """The run learns from the assistant's tokens alone."""
+    """The run learns from the assistant's tokens only."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Whether the chat template marks the assistant's tokens."""
+        """Check that the chat template marks the assistant's tokens."""
         return missing(tokenizer) if tokenizer is not None and tokenizer.chat_template else []
 
 
 def missing(tokenizer: Any) -> list[str]:
-    """Why they cannot, as trl would find after the model is loaded."""
+    """The finding that trl would raise only after the model is loaded."""
     template = tokenizer.chat_template
     if re.search(r"\{%-?\s*generation\s*-?%\}", template["default"] if isinstance(template, dict) else template):
         return []
     try:
-        from trl.chat_template_utils import get_training_chat_template  # trl 0.18 and 0.24 put no marks in
+        from trl.chat_template_utils import get_training_chat_template  # trl 0.18 and 0.24 do not add marks
 
         get_training_chat_template(tokenizer)
     except (ImportError, ValueError):

@@ -1,4 +1,4 @@
-"""A warning that says nothing to the reader of a run: of how trl 1.16 and peft ask a model whether it recomputes."""
+"""Filter a deprecation warning about a call inside trl 1.16 and peft, which users cannot change."""
 
 import warnings
 
@@ -6,8 +6,8 @@ from ...core.feature import Bundle, Feature
 
 
 class CheckpointingWarning(Feature):
-    """A warning about gradient checkpointing that concerns no user."""
+    """A warning about gradient checkpointing that does not concern users."""
 
     def libraries_imported(self, bundle: Bundle) -> None:
-        """trl 1.16 and peft ask a model by the older name, at generations, references and adapters."""
+        """trl 1.16 and peft use the deprecated name for generation, references and adapters."""
         warnings.filterwarnings("ignore", category=FutureWarning, message="`is_gradient_checkpointing` is deprecated")

@@ -1,4 +1,4 @@
-"""Methods of trl 0.18 whose loss is a mean over the pairs of a micro-batch."""
+"""Divide the loss of some methods of trl 0.18, a mean over the pairs of a micro-batch, by the accumulation."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ class LossDivision(Feature):
     """The loss of an optimizer step is the mean over its micro-batches."""
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Has transformers divide the loss by the gradient accumulation.
+        """Have transformers divide the loss by the gradient accumulation.
 
-        The other trainers of trl 0.18 say so themselves. Without it transformers takes their loss for one that is
-        already divided: gradients would be a sum, not a mean.
+        The other trainers of trl 0.18 set this themselves. Without it transformers assumes that the loss is already
+        divided, and gradients would be a sum instead of a mean.
         """
         trainer.model_accepts_loss_kwargs = False

@@ -1,4 +1,4 @@
-"""Distillation: what trl's GKDTrainer (0.18, 0.24) lacks to learn as DistillationTrainer (1.16) does.
+"""Distillation: make trl's GKDTrainer (0.18, 0.24) learn as DistillationTrainer (1.16) does.
 
 Both learn from completions that the student has just written, by the generalized Jensen-Shannon divergence between the
 student's and the teacher's probabilities, and the mean is over all tokens of an optimizer step.
@@ -12,19 +12,19 @@ from typing import Any
 from ...core.feature import Bundle, Feature
 
 IGNORED = -100
-"""A label that torch's losses leave out."""
+"""The label that torch's losses ignore."""
 
 
 class OnPolicy(Feature):
     """The student learns from completions that it has just written."""
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Settles what the constructor of trl's trainer has left otherwise."""
+        """Change the settings that the constructor of trl's trainer has made."""
         trainer.settle(tokenizer)
 
 
 class Prompts:
-    """Collates rows: prompts padded on the left, and beside them the completions of the rows, where they are read."""
+    """Collates rows: prompts padded on the left, and the rows' completions if they are used."""
 
     def __init__(self, tokenizer: Any, completions: bool) -> None:
         self.tokenizer, self.completions = tokenizer, completions
@@ -72,7 +72,7 @@ class Prompts:
 
 
 def joined(prompts: Any, mask: Any, answers: Any, answer_mask: Any) -> dict[str, Any]:
-    """What a step reads of prompts and answers, with the answers' own tokens as labels."""
+    """The inputs of a step from prompts and answers; only the answers' tokens are labels."""
     import torch
 
     return {
@@ -85,10 +85,10 @@ def joined(prompts: Any, mask: Any, answers: Any, answer_mask: Any) -> dict[str,
 
 
 class OnPolicyTrainer:
-    """Over trl's GKDTrainer: the student writes all completions of an optimizer step before the first is learned from.
+    """Over trl's GKDTrainer: the student writes all completions of an optimizer step before it learns from the first.
 
-    By itself that trainer takes the mean of each micro-batch, the temperature for sampling alone, the completions of
-    the rows in evaluation, and every padding token for no token, although it may be the one that ends an answer.
+    GKDTrainer averages over each micro-batch, uses the temperature only for sampling, evaluates on the rows'
+    completions, and masks every padding token, although it may be the end token of an answer.
     """
 
     args: Any
@@ -101,8 +101,8 @@ class OnPolicyTrainer:
     tokens: Any
 
     def settle(self, tokenizer: Any) -> None:
-        """To be called once, after the constructor."""
-        self.share, self.lmbda = float(self.args.lmbda), -1.0  # trl generates for a share of the batches: here none
+        """Change settings once, after the constructor."""
+        self.share, self.lmbda = float(self.args.lmbda), -1.0  # disables trl's own generation
         self.data_collator = Prompts(tokenizer, self.share < 1)
         self.model_accepts_loss_kwargs = True  # the loss is divided by the tokens of the step
         self.generation_config.use_cache = True
@@ -110,7 +110,7 @@ class OnPolicyTrainer:
         self.ends = ends if isinstance(ends, list) else [ends]
 
     def generalized_jsd_loss(self, student_logits: Any, teacher_logits: Any, **kwargs: Any) -> Any:
-        """trl's, added up: of logits in float32, at the temperature of the sampling."""
+        """trl's loss as a sum, with float32 logits and the sampling temperature."""
         return super().generalized_jsd_loss(  # type: ignore[misc]
             student_logits.float(), teacher_logits.float(), **kwargs, temperature=self.args.temperature, reduction="sum"
         )
@@ -127,27 +127,27 @@ class OnPolicyTrainer:
         return (loss, outputs) if return_outputs else loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The micro-batches of a step, and that their tokens will be counted. Nothing is drawn here: a run that goes on
-        gets back the random states of its checkpoint after this, before the first of them."""
+        """The micro-batches of a step, whose tokens are counted later. This must not use random numbers: a resumed run
+        restores its random states after this call, before the first micro-batch."""
         batches, _ = super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
         self.waiting = list(batches)
         return batches, 0
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-        """trl's, after the first micro-batch of a step has let the student write the completions of all of them."""
+        """trl's; before the first micro-batch of a step, the student writes all completions of the step."""
         if self.waiting:
             self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
             tokens = sum((batch["labels"] != IGNORED).sum() for batch in self.written)
             self.tokens = self.accelerator.gather(tokens).sum()
-        inputs.update(self.written.pop(0))  # the very batch: transformers counts its operations afterwards
+        inputs.update(self.written.pop(0))  # in place: transformers counts the batch's operations afterwards
         return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
 
     def prediction_step(self, model: Any, inputs: Any, *rest: Any, **kwargs: Any) -> Any:
-        """trl's, of completions that the student has just written."""
+        """trl's, on completions that the student has just written."""
         return super().prediction_step(model, self._completed(inputs), *rest, **kwargs)  # type: ignore[misc]
 
     def _completed(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The batch with the student's own completions, or in a share of the batches with those of its rows."""
+        """The batch with the student's completions; a share of the batches keeps the completions of its rows."""
         import torch
 
         batch = self._prepare_inputs(batch)  # type: ignore[attr-defined]
@@ -166,7 +166,7 @@ class OnPolicyTrainer:
 
     @contextmanager
     def _generating(self) -> Any:
-        """The student as it generates: with all of its weights, and in evaluation, where it keeps its cache."""
+        """The student for generation: unsharded weights and evaluation mode, in which it uses its cache."""
         from trl.models.utils import unwrap_model_for_generation
 
         with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as student:

@@ -1,4 +1,4 @@
-"""The frozen copy of the model beside the one that is trained, which preference and online methods compare with."""
+"""The reference model: the frozen copy of the model that preference and online methods compare with."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,30 +14,30 @@ class Reference(Feature):
     """The frozen copy of the model."""
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """The copy, where the trainer is given one."""
+        """Pass the copy to the trainer, if it takes one."""
         if is_given(bundle):
             options["ref_model"] = load()
 
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Has trl load its own copy as the bundle says."""
+        """Have trl load its own copy as the bundle states."""
         return loaded_by(bundle, module, load, model)
 
 
 def is_given(bundle: Bundle) -> bool:
-    """Whether the trainer is given a copy: some trainers copy the policy, which ZeRO-3 refuses."""
+    """Whether we pass the trainer a copy: some trainers copy the policy, which ZeRO-3 refuses."""
     precomputed = bundle.arguments.get("precompute_ref_log_probs")
     return bundle.method in bundle.stack["reference_given"] and bundle.lora is None and not precomputed
 
 
 def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any) -> AbstractContextManager[None]:
-    """While it lasts, trl's module of the trainer loads a reference model by ``load``.
+    """A context in which trl's module of the trainer loads the reference model by ``load``.
 
-    trl loads it by the model's name alone: without the revision that the bundle pins, and in trl 0.18 (GRPO under
-    ZeRO-3 and FSDP) in float32 whatever the policy is; ``model_init_kwargs`` is refused or warned of beside a loaded
-    model. trl 0.24 looks the class up in transformers by a configuration that it loads in the same way. KTO of both
-    joins columns to the rows that it evaluates on, which may be several sets.
+    trl loads it by the model's name only: without the pinned revision, and in trl 0.18 (GRPO under ZeRO-3 and FSDP) in
+    float32 for any policy; with a loaded model, ``model_init_kwargs`` is refused or causes a warning. trl 0.24 finds
+    the class in transformers by a configuration that it loads in the same way. KTO of both versions joins columns to
+    its evaluation rows, which may be several sets.
     """
     stand_ins: dict[str, Any] = {
         "create_model_from_path": lambda *_, **__: load(),
@@ -53,7 +53,7 @@ def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any)
 
 
 class _Classes:
-    """The package transformers, whose classes of models load by ``load``."""
+    """The package transformers, with model classes whose ``from_pretrained`` calls ``load``."""
 
     def __init__(self, load: Callable[[], Any]) -> None:
         self.load = load
@@ -68,11 +68,11 @@ class _Classes:
 
 
 def _untrained(prepare: Callable[..., Any]) -> Callable[..., Any]:
-    """trl's ``prepare_deepspeed`` of a reference model, without what trains: no optimizer, no schedule, no offload.
+    """trl's ``prepare_deepspeed`` for a reference model, without optimizer, schedule and optimizer offload.
 
-    trl 1.16 leaves them out by itself. trl 0.18 hands the whole file on: under bf16 DeepSpeed 0.16.8 then makes an
-    optimizer over no weights (GRPO under ZeRO-1 and 2: "torch.cat(): expected a non-empty list of Tensors"), or one
-    that holds float32 copies of every weight of the reference.
+    trl 1.16 omits them itself. trl 0.18 passes the complete file on: under bf16 DeepSpeed 0.16.8 then creates an
+    optimizer without weights (GRPO under ZeRO-1 and 2: "torch.cat(): expected a non-empty list of Tensors"), or one
+    with float32 copies of every weight of the reference.
     """
 
     def prepared(model: Any, accelerator: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Reward functions for GRPO and RLOO: those that have a name, and those of a file that lies in the bundle.
+"""Reward functions for GRPO and RLOO: built-in ones by name, and functions in files of the bundle.
 
 Names and formulas are those of Open-R1 (src/open_r1/rewards.py), defaults those of its GRPOScriptArguments. A function
-is called with ``prompts``, ``completions`` and ``completion_ids``, and with each other column of the data by its name;
-it gives one number for each completion, or None where it has nothing to say.
+is called with ``prompts``, ``completions``, ``completion_ids`` and the other columns of the data by name. It returns
+one number per completion, or None for a completion without a reward.
 """
 
 import math
@@ -28,7 +28,7 @@ class Rewards(Feature):
     """Reward functions."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Whether the functions can be had, whatever the rows are."""
+        """Check that the functions can be loaded."""
         try:
             _loaded(bundle)
         except RunError as error:
@@ -36,7 +36,7 @@ class Rewards(Feature):
         return []
 
     def check_columns(self, bundle: Bundle, columns: list[str]) -> list[str]:
-        """Why the functions cannot be called with the columns of a source."""
+        """Check that the functions can be called with the columns of a source."""
         try:
             found = [problem(bundle, function, columns) for function in _loaded(bundle)]
         except RunError:  # reported by before_rows
@@ -44,7 +44,7 @@ class Rewards(Feature):
         return [one for one in found if one]
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """The functions in the order of their weights."""
+        """Pass the functions, in the order of their weights."""
         options["reward_funcs"] = functions(bundle)
         ignore_token_types(options["processing_class"], model)
 
@@ -55,9 +55,9 @@ def texts(completions: list[Any]) -> list[str]:
 
 
 def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float | None]:
-    """1 or 0 for an answer that is, or is not, the solution by math_verify; None for a solution it cannot read.
+    """1 if math_verify says that the answer is the solution, else 0; None for a solution that it cannot parse.
 
-    trl's own function where the installed trl has one; else the same, as Open-R1 wrote it.
+    Uses trl's function if the installed trl has one, otherwise Open-R1's.
     """
     try:
         from trl.rewards import accuracy_reward
@@ -81,7 +81,7 @@ def _same(answer: str, truth: str) -> float | None:
 
 
 def accuracy_reward(completions: list[Any], solution: list[str], **given: Any) -> list[float | None]:
-    """Is the answer the solution of the row?"""
+    """1 if the answer is the solution of the row, else 0."""
     logs = {"log_extra": given["log_extra"]} if given.get("log_extra") else {}
     return verified(texts(completions), solution, **logs)
 
@@ -93,19 +93,19 @@ def format_reward(completions: list[Any], **_: Any) -> list[float]:
 
 
 def tag_count_reward(completions: list[Any], **_: Any) -> list[float]:
-    """A quarter for each of the four tags that stands there once, with its line breaks."""
+    """A quarter for each of the four tags that occurs exactly once, with its line breaks."""
     return [sum(0.25 for tag in TAGS if text.count(tag) == 1) for text in texts(completions)]
 
 
 def reasoning_steps_reward(completions: list[Any], **_: Any) -> list[float]:
-    """A third for each word that begins a step, up to three."""
+    """A third for each word that begins a step, at most 1."""
     return [min(1.0, len(re.findall(STEPS, text)) / 3) for text in texts(completions)]
 
 
 def len_reward(completions: list[Any], solution: list[str], **_: Any) -> list[float]:
     """From 0.5 for the shortest completion to -0.5 for the longest; a wrong one never gets more than 0 (Kimi k1.5).
 
-    Lengths are in letters, over the completions of one call.
+    Lengths are in characters, compared over the completions of one call.
     """
     answers = texts(completions)
     right = [one is None or one > 0 for one in verified(answers, solution)]
@@ -124,9 +124,10 @@ def cosine(
     max_value_correct: float = 1.0,
     max_len: int = 1000,
 ) -> Function:
-    """From the second value for the shortest right answer down to the first for one of ``max_len`` letters.
+    """A reward that falls from ``max_value_correct`` for an empty correct answer to ``min_value_correct`` at
+    ``max_len`` characters, along half a cosine.
 
-    A wrong answer goes the other way, from ``min_value_wrong`` to ``max_value_wrong``; half a cosine in between.
+    For wrong answers it rises from ``max_value_wrong`` to ``min_value_wrong``.
     """
 
     def cosine_scaled_reward(completions: list[Any], solution: list[str], **_: Any) -> list[float | None]:
@@ -144,7 +145,7 @@ def cosine(
 
 
 def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Function:
-    """The share of runs of ``ngram_size`` words that repeat another, times the penalty (arXiv 2502.03373, C.2)."""
+    """The share of repeated n-grams of ``ngram_size`` words, times the penalty (arXiv 2502.03373, C.2)."""
 
     def repetition_penalty_reward(completions: list[Any], **_: Any) -> list[float]:
         out = []
@@ -158,7 +159,7 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Functi
 
 
 def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache: int = 4096) -> Function:
-    """0 up to the last ``soft_punish_cache`` tokens, then down to -1 at ``max_completion_len`` (DAPO, equation 13)."""
+    """0, then falling over the last ``soft_punish_cache`` tokens to -1 at ``max_completion_len`` (DAPO, eq. 13)."""
 
     def soft_overlong_punishment_reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
         out = []
@@ -171,7 +172,7 @@ def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache:
 
 
 def code_format(language: str = "python") -> Function:
-    """``format_reward`` with a block of code in the answer; a column ``language`` goes before the setting."""
+    """``format_reward`` with a code block in the answer; a column ``language`` overrides the setting."""
 
     def code_format_reward(completions: list[Any], **columns: Any) -> list[float]:
         answers = texts(completions)
@@ -198,13 +199,13 @@ CONFIGURABLE: Mapping[str, Callable[..., Function]] = {
     "repetition_penalty": repetition_penalty,
     "soft_overlong_punishment": soft_overlong_punishment,
 }
-"""Functions that have settings of their own."""
+"""Functions with settings."""
 SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
-"""Open-R1's rewards that run generated programs on a service of somebody else."""
+"""Open-R1's rewards that run generated programs on an external service."""
 
 
 def ignore_token_types(tokenizer: Any, model: Any) -> None:
-    """The tokenizer gives no `token_type_ids` for a model that takes none: trl 0.24 hands them on to its generation."""
+    """Drop `token_type_ids` from the tokenizer for a model without them: trl 0.24 passes them to the generation."""
     if "token_type_ids" not in signature(type(model).forward).parameters:
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
 
@@ -229,8 +230,8 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     options = dict(reward.get("options") or {})
     if name in SANDBOXED:
         raise RunError(
-            f"the reward {name!r} runs generated programs in a sandbox, which a bundle does not bring; "
-            'write a function that asks yours and name it as "file.py:function"'
+            f"the reward {name!r} runs generated programs in a sandbox, which a bundle does not include; "
+            'write a function that calls your sandbox and name it as "file.py:function"'
         )
     if name not in CONFIGURABLE and (name not in PLAIN or options):
         known = ", ".join(sorted({*PLAIN, *CONFIGURABLE}))
@@ -239,7 +240,7 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     if name in PLAIN:
         return PLAIN[name]
     if name == "soft_overlong_punishment" and "max_completion_len" not in options:
-        # Open-R1's 16384 and 4096 mean nothing to a run of other lengths: the run's own, and the same quarter of it.
+        # Open-R1's 16384 and 4096 do not fit other lengths: use the run's own limit and a quarter of it.
         options["max_completion_len"] = int(bundle.arguments["max_completion_length"])
         options.setdefault("soft_punish_cache", max(1, options["max_completion_len"] // 4))
     try:
@@ -249,7 +250,7 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
 
 
 def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
-    """Executes exactly the bytes whose digest the bundle states, and takes the function out of them."""
+    """Execute a file whose digest is the one in the bundle, and return its function."""
     path, expected = bundle.inside(reward["file"]), reward["sha256"]
     try:
         with open(path, "rb") as handle:
@@ -262,10 +263,10 @@ def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     if module is None:
         module = ModuleType(f"rewards_{sha256(code).hexdigest()[:12]}")
         module.__file__ = path
-        sys.modules[module.__name__] = module  # classes of the file look for their module there
+        sys.modules[module.__name__] = module  # classes of the file need it
         try:
             exec(compile(code, path, "exec"), module.__dict__)
-        except Exception as error:  # whatever the author's code raises
+        except Exception as error:  # the file may raise anything
             raise RunError(f"{path} cannot be executed: {type(error).__name__}: {error}") from error
         _modules[path] = module
     function = getattr(module, reward["function"], None)
@@ -275,11 +276,11 @@ def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
 
 
 _modules: dict[str, ModuleType] = {}
-"""Files that were executed; two functions of one file share what it holds."""
+"""Executed files, so that two functions of one file share its module."""
 
 
 def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
-    """Why this function cannot be called on rows of these columns, or None."""
+    """Why this function cannot be called with these columns, or None."""
     name = getattr(reward, "__name__", type(reward).__name__)
     if not bundle.stack["reward_async"] and iscoroutinefunction(reward):
         return f"the reward {name} is asynchronous, which this trl cannot call"
@@ -288,7 +289,7 @@ def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
     try:
         signature(reward).bind(**dict.fromkeys(given))
     except TypeError as error:
-        return f"the reward {name} cannot be called: {error}; it is given {', '.join(given)}"
+        return f"the reward {name} cannot be called: {error}; its arguments are {', '.join(given)}"
     except ValueError:  # a builtin without a signature
         return None
     return None

@@ -1,4 +1,4 @@
-"""Completions that the model writes while it trains are sampled as the bundle states."""
+"""Sample completions during training with the parameters in the bundle."""
 
 import os
 import sys
@@ -13,29 +13,29 @@ from ...library_internals.trl_modules import replaced
 
 
 class Sampling(Feature):
-    """Completions that the model writes while it trains."""
+    """Completions that the model writes during training."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Where the vLLM server is: a host is the launch's, and not the bundle's."""
+        """Set the host of the vLLM server, which the launch decides, not the bundle."""
         if values.get("use_vllm") and os.environ.get("XPC_VLLM_HOST"):
             values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Has the model sample as stated."""
+        """Have the model sample with the stated parameters."""
         sample_as_stated(model)
 
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Has vLLM load the commit of the bundle."""
+        """Have vLLM load the commit in the bundle."""
         return vllm_at_commit(bundle, module)
 
 
 def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
-    """While it lasts, a vLLM inside of the run loads the commit that the bundle names: trl passes the model's name."""
-    maker = getattr(module, "VLLMGeneration", None)  # of trl 1.16; before, the trainer's module makes it
+    """A context in which vLLM inside the run loads the commit in the bundle: trl passes the model's name only."""
+    maker = getattr(module, "VLLMGeneration", None)  # in trl 1.16; before, the trainer's module creates the LLM
     module = module if maker is None else sys.modules[maker.__module__]
-    llm = getattr(module, "LLM", None)  # there where vLLM is installed
+    llm = getattr(module, "LLM", None)  # only if vLLM is installed
     if not bundle.arguments.get("use_vllm") or llm is None or bundle.model["id"] is None:
         return nullcontext()
     revision = bundle.loading()["revision"]
@@ -43,11 +43,11 @@ def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
 
 
 def sample_as_stated(model: Any) -> None:
-    """Has ``generate`` sample as the trainer states it.
+    """Have ``generate`` sample with the trainer's parameters.
 
-    transformers 4.50 to 4.57 puts values of the model's own generation_config.json in the place of those that are
-    stated and happen to be defaults (temperature 1.0, top_p 1.0), for models that such a version has saved
-    (generation/utils.py, ``_prepare_generation_config``). What is saved names the version that saves, as always.
+    transformers 4.50 to 4.57 replaces stated values that equal the defaults (temperature 1.0, top_p 1.0) by those of
+    the model's generation_config.json, for models that such a version has saved (generation/utils.py,
+    ``_prepare_generation_config``). Saving writes the current version, as always.
     """
     if "use_model_defaults" in signature(model.generate).parameters:
         model.generation_config.transformers_version = "4.49.0"

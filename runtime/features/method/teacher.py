@@ -11,7 +11,7 @@ class Teacher(Feature):
     """The frozen model that the student learns from."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Whether the teacher reads the student's tokens as the student does."""
+        """Check that teacher and student have the same vocabulary."""
         why = None if tokenizer is None else other_tokens(bundle, tokenizer)
         return [] if why is None else [why]
 
@@ -21,9 +21,9 @@ class Teacher(Feature):
 
 
 def teacher(bundle: Bundle) -> Any:
-    """The frozen model that is learned from. Raises RunError when it cannot be loaded.
+    """Load the frozen teacher. Raises RunError when it cannot be loaded.
 
-    It runs no code of its own and reads no pickles, whatever the student may do.
+    It loads without custom code and pickles, even if the student may use them.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -46,7 +46,7 @@ def teacher(bundle: Bundle) -> Any:
 
 
 def other_tokens(bundle: Bundle, tokenizer: Any) -> str | None:
-    """Why the teacher does not read the student's tokens as the student does, or None."""
+    """How the teacher's vocabulary differs from the student's, or None."""
     from transformers import AutoTokenizer
 
     plan = bundle.plan["method"]["teacher"]

@@ -1,4 +1,4 @@
-"""Adapters, and the quantized base that they may stand on. peft and bitsandbytes are imported here only."""
+"""Adapters, and a quantized base model. Only this module imports peft and bitsandbytes."""
 
 import logging
 import re
@@ -11,17 +11,17 @@ from ...core.feature import Bundle, Feature
 from ...library_internals.adapter_loading import LoadingHook
 
 CPU_KERNEL = "Failed to load CPU gemm_4bit_forward from kernels-community"
-"""bitsandbytes 0.50, at its import on a processor with AVX512-BF16: a kernel of the hub for which its own stands in."""
+"""bitsandbytes 0.50, at its import on a CPU with AVX512-BF16: it then uses its own kernel instead of the hub's."""
 LABELS = "No label_names provided for model class `PeftModel"
-"""transformers 4.52, of every run with adapters: it would know no labels. It finds them in peft's own forward."""
+"""transformers 4.52, in every run with adapters: it does find the labels, in peft's forward."""
 
 
 class Adapters(Feature):
-    """Adapters, and the base that they stand on."""
+    """Adapters and their base model."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Filters log messages that tell of nothing wrong."""
-        # peft 0.18 takes a model for tied whose class can be: XP467 speaks of those that are, by their configuration.
+        """Filter harmless log messages."""
+        # peft 0.18 warns for every class that can tie weights; XP467 reports the models whose configuration does.
         warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer")
         logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(
             lambda record: CPU_KERNEL not in record.getMessage()
@@ -29,16 +29,16 @@ class Adapters(Feature):
         logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
-        """How the base is quantized."""
+        """Add the quantization of the base."""
         quantized = quantization(bundle)
         options |= {} if quantized is None else {"quantization_config": quantized}
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """The shape of the adapters."""
+        """Add the configuration of the adapters."""
         options["peft_config"] = adapter(bundle)
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Sets learning rates of LoRA+, and corrects the types of weights over a quantized base."""
+        """Set the learning rates of LoRA+, and correct dtypes over a quantized base."""
         plan = bundle.lora
         assert plan is not None
         if plan["bits"] == 4:
@@ -52,9 +52,9 @@ class Adapters(Feature):
 def adapter(bundle: Bundle) -> Any:
     """peft's LoraConfig or OFTConfig, or None when no adapter is trained.
 
-    The scores of a reward model are new weights: with the task SEQ_CLS peft trains and saves them beside the adapters
-    (``modules_to_save``), and keeps "all-linear" away from them. The revision goes into adapter_config.json, so that
-    the adapter is later put on the weights that it was trained on.
+    The score head of a reward model is new: with the task SEQ_CLS peft trains and saves it next to the adapters
+    (``modules_to_save``), and excludes it from "all-linear". The revision goes into adapter_config.json, so that the
+    adapter is later loaded on the weights that it was trained on.
     """
     plan = bundle.lora
     if plan is None:
@@ -68,7 +68,7 @@ def adapter(bundle: Bundle) -> Any:
         "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
     }
     if plan["kind"] == "oft":
-        # peft takes one of the two sizes, and 0 for the other.
+        # peft takes one of the two sizes; the other is 0.
         sizes = {"r": plan["rank"] or 0, "oft_block_size": plan["block_size"] or 0}
         return OFTConfig(**sizes, module_dropout=plan["dropout"], **common)
     alpha = plan["alpha"]
@@ -84,29 +84,28 @@ def adapter(bundle: Bundle) -> Any:
 
 
 def _inside_module(module: str, targets: Sequence[str]) -> str:
-    """The pattern of the targets inside of one module, which peft matches with a module's whole name."""
+    """The pattern for targets inside one module; peft matches it against full module names."""
     names = "|".join(map(re.escape, targets))
     return rf"(?:.*\.)?{re.escape(module)}\.(?:.*\.)?(?:{names})"
 
 
 class AdapterTrainer(LoadingHook, FaultTolerant):
-    """What the trainer of a run with adapters gets."""
+    """Trainer methods of a run with adapters."""
 
     rates: Mapping[str, Any] | None = None
     model: Any
 
     def create_optimizer(self, *args: Any) -> Any:
-        """The optimizer, with rates of their own for the parts of adapters where the bundle says so (LoRA+)."""
+        """The optimizer, with the learning rates of LoRA+ if the bundle sets them."""
         optimizer = super().create_optimizer(*args)  # type: ignore[misc]
         if self.rates is not None:
             rates(optimizer, args[0] if args and args[0] is not None else self.model, self.rates)
         return optimizer
 
     def load_checkpoint(self, load: Callable[[], None]) -> None:
-        """Weights come back in the type that they are trained in: peft loads adapters as float32.
+        """Restore the dtype of the trained weights after loading: peft loads adapters as float32.
 
-        Those over a quantized base are trained in bfloat16 where trl 1.16 and the precision say so, and a run that goes
-        on would train others.
+        trl 1.16 may train adapters over a quantized base in bfloat16, and a resumed run would otherwise use float32.
         """
         kinds = {name: weight.dtype for name, weight in self.model.named_parameters()}
         load()
@@ -116,11 +115,11 @@ class AdapterTrainer(LoadingHook, FaultTolerant):
 
 
 def keep_backward(model: Any) -> None:
-    """Keeps 4-bit weights on the CPU as they are stored, so that what trains goes on to train after an evaluation.
+    """Keep 4-bit weights on the CPU as they are stored, so that gradients still flow after an evaluation.
 
-    On a processor with AVX512-BF16, bitsandbytes packs a layer for inference at its first pass without gradients
-    (Linear4bit.forward of 0.50, nn/modules.py) and never unpacks it. Its multiplication has no backward pass then: no
-    gradient reaches the adapters below, in silence, or the bias stops the run ("a view of a leaf Variable").
+    On a CPU with AVX512-BF16, bitsandbytes packs a layer for inference at its first pass without gradients
+    (Linear4bit.forward of 0.50, nn/modules.py) and never unpacks it. The packed layer has no backward pass: either no
+    gradient reaches the adapters below, silently, or the bias stops the run ("a view of a leaf Variable").
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
@@ -128,11 +127,11 @@ def keep_backward(model: Any) -> None:
 
 
 def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
-    """Splits the optimizer's groups as LoRA+ has them: B matrices, and adapters on embeddings, at rates of their own.
+    """Split the optimizer's groups for LoRA+: B matrices and adapters on embeddings get their own learning rates.
 
-    What transformers decided for a group (weight decay) holds for its parts. By name and not by shape, as peft's
-    ``create_loraplus_optimizer`` does: ZeRO-3 leaves no shape to see, and peft 0.17 finds no embedding. The rate that
-    is logged is the first group's, that of the A matrices.
+    Other options of a group (weight decay) stay. Splits by name, not by shape as peft's ``create_loraplus_optimizer``
+    does: ZeRO-3 hides shapes, and peft 0.17 finds no embeddings. The logged rate is that of the first group, the A
+    matrices.
     """
     rate_of: dict[int, float] = {}
     for name, weight in model.named_parameters():
@@ -152,8 +151,8 @@ def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
 def quantization(bundle: Bundle) -> Any:
     """transformers' BitsAndBytesConfig for a base of 4 or 8 bits, or None.
 
-    ``storage_dtype`` is the type that packed 4-bit weights are stored as: FSDP and ZeRO-3 shard them only when it is
-    that of the other weights (accelerate 1.15, fsdp_utils.py).
+    ``storage_dtype`` is the dtype of packed 4-bit weights: FSDP and ZeRO-3 shard them only if it is that of the other
+    weights (accelerate 1.15, fsdp_utils.py).
     """
     plan = bundle.lora
     if plan is None or plan["bits"] is None:
@@ -173,10 +172,10 @@ def quantization(bundle: Bundle) -> Any:
 
 
 def keep_scores(model: Any, args: Any) -> None:
-    """Gives the new weights of a reward model over a quantized base the type of its other weights.
+    """Give the score head of a reward model over a quantized base the dtype of the model's other weights.
 
-    trl 1.16 makes every trained weight of such a model bfloat16. Adapters convert what they are given; the scores do
-    not, and without mixed precision nothing else does ("expected m1 and m2 to have the same dtype", executed).
+    trl 1.16 makes every trained weight of such a model bfloat16. Adapters convert their inputs; the score head does
+    not, and without mixed precision it fails ("expected m1 and m2 to have the same dtype", executed).
     """
     if args.bf16 or args.fp16:
         return

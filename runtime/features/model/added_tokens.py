@@ -1,4 +1,4 @@
-"""New tokens in the vocabulary, and their rows in the model."""
+"""New tokens in the vocabulary, and their embeddings in the model."""
 
 from typing import Any
 
@@ -9,16 +9,16 @@ class AddedTokens(Feature):
     """New tokens in the vocabulary."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
-        """Gives the tokenizer the bundle's tokens."""
+        """Add the bundle's tokens to the tokenizer."""
         from transformers import AddedToken
 
         tokenizer.add_tokens([AddedToken(one, normalized=False) for one in bundle.tokenizer["added"] or ()])
 
     def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
-        """Gives the model a row for each token of the tokenizer; new rows are drawn with the seed of the run.
+        """Resize the embeddings to the tokenizer; new rows are initialized with the seed of the run.
 
-        A reference that is loaded later gets the same rows. Models whose embeddings are longer than the vocabulary have
-        rows for new tokens already.
+        A reference that is loaded later gets the same rows. Models whose embeddings are longer than the vocabulary
+        already have rows for new tokens.
         """
         import torch
 

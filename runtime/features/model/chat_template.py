@@ -1,4 +1,4 @@
-"""The chat template of the bundle, which has to be the one that was compiled."""
+"""The chat template in the bundle, which must be unchanged since the compilation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,21 +9,21 @@ from ..launch.verified_files import verified
 
 
 class ChatTemplate(Feature):
-    """The chat template of the bundle."""
+    """The chat template in the bundle."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
-        """Gives the tokenizer the bundle's chat template."""
+        """Set the tokenizer's chat template."""
         if name := bundle.tokenizer["chat_template"]:
             template = verified(bundle, name).decode("utf-8-sig")
             tokenizer.chat_template = template.replace("\r\n", "\n").replace("\r", "\n")
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Where trl finds the template that it reads by itself."""
+        """Set the path of a template that trl reads itself."""
         if values.get("chat_template_path"):
             values["chat_template_path"] = bundle.inside(values["chat_template_path"])
 
     def check_files(self, bundle: Bundle, digests: Mapping[str, str]) -> dict[str, str]:
-        """Whether the templates are as compiled."""
+        """Check that the templates are unchanged."""
         found = {}
         for name in (bundle.tokenizer.get("chat_template"), bundle.arguments.get("chat_template_path")):
             if name:

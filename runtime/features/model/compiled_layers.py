@@ -1,4 +1,4 @@
-"""`torch_compile` of each layer on its own."""
+"""Compile each layer separately with `torch_compile`."""
 
 import os
 from typing import Any
@@ -7,8 +7,8 @@ from ...core.feature import Bundle, Feature
 
 
 class CompiledLayers(Feature):
-    """`torch_compile` of each layer on its own."""
+    """`torch_compile` of each layer separately."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Tells accelerate so (accelerate 1.15, TorchDynamoPlugin)."""
+        """Set accelerate's environment variable (accelerate 1.15, TorchDynamoPlugin)."""
         os.environ["ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"] = "true"

@@ -1,4 +1,4 @@
-"""The adapter of another run whose training continues here: its weights are read, and nothing else of that run."""
+"""Continue training the adapter of another run: only its weights are loaded."""
 
 import os
 from contextlib import nullcontext
@@ -14,7 +14,7 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 def find(bundle: Bundle) -> str:
-    """The adapter's folder. Raises RunError where it is not found, has no weights, or another shape than compiled."""
+    """The adapter's folder. Raises RunError when it is missing, has no weights, or its configuration has changed."""
     assert bundle.lora is not None
     stated = bundle.lora["continued"]
     place = local_files.find(bundle.folder, stated["path"])
@@ -31,7 +31,7 @@ class ContinuedAdapter(Feature):
     """Training continues the adapter of another run."""
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """What the preflight has to say of the folder."""
+        """Findings about the folder."""
         try:
             find(bundle)
         except RunError as error:
@@ -39,14 +39,14 @@ class ContinuedAdapter(Feature):
         return []
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Puts the weights into the adapter that the trainer has made."""
+        """Load the weights into the trainer's adapter."""
         load(bundle, trainer)
 
 
 def load(bundle: Bundle, trainer: Any) -> None:
-    """Puts the weights into the adapter that the trainer has made. Raises RunError where the two do not fit.
+    """Load the weights into the trainer's adapter. Raises RunError when they do not match.
 
-    As it stands the trainer's adapter is that of a new run in everything else: types, what is trained, the reference.
+    Everything else is as in a new run: dtypes, trained weights, the reference.
     """
     import torch
     from peft import load_peft_weights, set_peft_model_state_dict
@@ -54,7 +54,7 @@ def load(bundle: Bundle, trainer: Any) -> None:
     place, model = find(bundle), trainer.model
     weights = load_peft_weights(place, device="cpu")
     trained = [weight for weight in model.parameters() if weight.requires_grad]
-    shards = [weight for weight in trained if hasattr(weight, "ds_id")]  # modules that ZeRO-3 has split already
+    shards = [weight for weight in trained if hasattr(weight, "ds_id")]  # modules that ZeRO-3 has already sharded
     gathered: Any = nullcontext()
     if shards:
         import deepspeed
@@ -72,5 +72,5 @@ def load(bundle: Bundle, trainer: Any) -> None:
         raise RunError(f"the adapter in {place} does not fit the model: it {what}")
     say(
         f"training continues the adapter in {place} ({len(weights)} weights); optimizer, schedule, steps, order "
-        "of rows and random states begin anew"
+        "of rows and random states start from the beginning"
     )

@@ -1,4 +1,4 @@
-"""Weights that are not trained: which layers and modules of the model are, as the bundle names them."""
+"""Freeze all weights except the layers and modules that the bundle names."""
 
 import re
 from collections.abc import Callable
@@ -9,19 +9,19 @@ from ...core.feature import Bundle, Feature
 
 
 class FrozenWeights(Feature):
-    """Weights that are not trained."""
+    """Frozen weights."""
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Freezes the weights of the model before the trainer makes an optimizer over them."""
+        """Freeze the weights before the trainer creates the optimizer."""
         freeze(bundle, model)
 
 
 def freeze(bundle: Bundle, model: Any) -> None:
-    """Lets only the named layers and modules of ``model`` have gradients. Raises RunError where a name finds none.
+    """Train only the named layers and modules of ``model``. Raises RunError when a name matches nothing.
 
-    A name stands for every module that has it as a part of its path, a pattern for every parameter whose whole name
-    begins with it. Weights that are shared by two modules are trained
-    where one of them is named. The score of a reward model is new, and always trained.
+    A name matches every module with that part in its path, a pattern every parameter whose full name begins with it.
+    Weights that two modules share are trained if one of them is named. The score head of a reward model is new and
+    always trained.
     """
     plan = bundle.plan["freeze"]
     assert plan is not None
@@ -60,13 +60,13 @@ def freeze(bundle: Bundle, model: Any) -> None:
     for weight in weights:
         weight.requires_grad_(id(weight) in trained)
     if _reentrant(bundle):
-        model.enable_input_require_grads()  # else no gradient reaches what is recomputed behind frozen embeddings
+        model.enable_input_require_grads()  # else recomputed layers after frozen embeddings get no gradient
     size = sum(_size(weight) for weight in weights)
     say(f"{sum(_size(weight) for weight in weights if weight.requires_grad):,} of {size:,} weights are trained")
 
 
 def _layers(model: Any) -> tuple[str, int]:
-    """Where the decoder's layers stand ("model.layers.") and how many they are. Raises RunError."""
+    """The name prefix of the decoder's layers ("model.layers.") and their number. Raises RunError."""
     import torch
 
     count = model.config.get_text_config().num_hidden_layers
@@ -77,7 +77,7 @@ def _layers(model: Any) -> tuple[str, int]:
 
 
 def _size(weight: Any) -> int:
-    """Numbers of a weight; ZeRO-3 keeps the whole shape beside a share of it."""
+    """Number of elements of a weight; a ZeRO-3 shard has the full number in ``ds_numel``."""
     return int(getattr(weight, "ds_numel", weight.numel()))
 
 

@@ -10,5 +10,5 @@ class Liger(Feature):
     """Liger's kernels in the layers of the model."""
 
     def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
-        """Liger's layer kernels (norm, rope, gated MLP) put into the model; trl 1.16 has a fused loss of its own."""
+        """Apply Liger's layer kernels (norm, rope, gated MLP) to the model; trl 1.16 has its own fused loss."""
         liger_kernels.put_into(model)

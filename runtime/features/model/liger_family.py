@@ -1,4 +1,4 @@
-"""Whether Liger has kernels for a family that was not known when the spec was compiled."""
+"""Check that Liger has kernels for a model family that was unknown when the spec was compiled."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from ...core.feature import Bundle, Feature
 
 
 class LigerFamily(Feature):
-    """A model whose family was not known when the spec was compiled."""
+    """A model whose family was unknown when the spec was compiled."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Why Liger's kernels cannot be put into this family, where Liger itself only logs that."""
+        """Report a family without Liger kernels, which Liger itself only logs."""
         import transformers
 
         family = transformers.AutoConfig.from_pretrained(bundle.model_place, **bundle.loading()).model_type
@@ -19,4 +19,4 @@ class LigerFamily(Feature):
         except ImportError as error:
             return [f"liger-kernel cannot be used: {first_line(error)}"]
         known = family in MODEL_TYPE_TO_APPLY_LIGER_FN
-        return [] if known else [f"Liger has no kernels for the family {family!r}; leave liger out"]
+        return [] if known else [f"Liger has no kernels for the family {family!r}; remove liger"]

@@ -1,4 +1,4 @@
-"""The adapters of a run merged into their base: a model that plain transformers, and what serves models, can load."""
+"""Merge the adapters of a run into their base: a model that plain transformers and inference servers can load."""
 
 import os
 import shutil
@@ -8,17 +8,17 @@ from ...core.checkpoint_integrity import set_default_mode
 from ...core.feature import Bundle, Feature
 
 FOLDER = "merged"
-"""Below the output folder, beside the adapters."""
+"""Folder in the output folder, next to the adapters."""
 
 
 class MergedAdapters(Feature):
-    """A merged model beside the adapters."""
+    """A merged model next to the adapters."""
 
     def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Merges, on process 0, and saves the whole model with its tokenizer and card. The trained model is used up.
+        """Merge on process 0, and save the model with its tokenizer and card. This modifies the trained model.
 
-        Weights that are not finite after the merge raise ValueError (peft's ``safe_merge``). What an interrupted start
-        left is replaced.
+        Weights that are not finite after the merge raise ValueError (peft's ``safe_merge``). An existing folder of an
+        interrupted start is replaced.
         """
         if not trainer.is_world_process_zero():
             return

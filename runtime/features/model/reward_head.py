@@ -1,4 +1,4 @@
-"""A reward model: the same weights with one new output, its score, drawn with the seed of the run."""
+"""A reward model: the base weights with a new score head, initialized with the seed of the run."""
 
 import logging
 import re
@@ -8,42 +8,42 @@ from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts
 
 SCORES = {"score.weight", "lm_head.weight"}
-"""A reward model has a new weight, its score, in the place of the old head; transformers warns of both."""
+"""The score head replaces the language model head; transformers warns about both."""
 PADDING = "Please note that with a fast tokenizer, using the `__call__` method is faster"
-"""transformers 4.52, of the collator of trl's RewardTrainer, which pads what is tokenized already."""
+"""transformers 4.52, about the collator of trl's RewardTrainer, which pads tokenized rows."""
 
 
 class RewardHead(Feature):
-    """A reward model: one new output, its score."""
+    """A reward model with its score head."""
 
     def model_class(self, bundle: Bundle, kind: Any) -> Any:
-        """The class of models that give scores."""
+        """The class for sequence classification."""
         from transformers import AutoModelForSequenceClassification
 
         return AutoModelForSequenceClassification
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
-        """One score for each sequence; filters what transformers logs about the new weight."""
+        """Set one score per sequence; filter transformers' log about the new weight."""
         from transformers import AutoConfig
 
         filter_log_messages()
         options["config"] = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading(), num_labels=1)
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
-        """Too long a row is left out, and none is cut."""
+        """Rows that are too long are dropped instead of truncated."""
         counted.cut_rows = counted.cut_tokens = 0
         counted.left_out_for, counted.lacks = "they are longer than seq", "fits"
 
 
 def filter_log_messages() -> None:
-    """Leaves out log lines that tell of nothing wrong."""
+    """Filter harmless log messages."""
     tokenizing = logging.getLogger("transformers.tokenization_utils_base")
     tokenizing.addFilter(lambda record: PADDING not in record.getMessage())
     logging.getLogger("transformers.modeling_utils").addFilter(lambda record: not only_scores(record.getMessage()))
 
 
 def only_scores(message: str) -> bool:
-    """True for transformers' report of a reward model's new weight, when it tells of no other weight.
+    """True for transformers' report about the new score head, if it names no other weight.
 
     transformers 4.52 lists names in brackets, 5.23 in the first column of a table.
     """

@@ -1,4 +1,4 @@
-"""The tokens that end a text and pad a batch, where the bundle names them."""
+"""End and padding tokens that the bundle names."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ class SpecialTokens(Feature):
     """End and padding tokens that the bundle names."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
-        """Gives the tokenizer the bundle's end and padding tokens. Raises RunError for an unknown token."""
+        """Set the tokenizer's end and padding tokens. Raises RunError for an unknown token."""
         vocabulary, tokens = tokenizer.get_vocab(), bundle.tokenizer
         for kind, stated in (("eos_token", tokens["eos_token"]), ("pad_token", tokens["pad_token"])):
             token = stated or bundle.arguments.get(kind)

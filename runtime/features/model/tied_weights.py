@@ -1,4 +1,4 @@
-"""transformers' warning of weights that a checkpoint need not hold; DeepSpeed loads its checkpoints by itself."""
+"""Filter transformers' warning about tied weights that a checkpoint need not contain; not needed with DeepSpeed."""
 
 import logging
 import re
@@ -8,13 +8,13 @@ from ...core.feature import Bundle, Feature
 
 
 class TiedWeights(Feature):
-    """Weights that a checkpoint holds once and the model uses twice."""
+    """Weights that a checkpoint contains once and the model uses twice."""
 
     def before_training(self, bundle: Bundle, trainer: Any) -> None:
-        """Leaves out transformers' warning that a checkpoint lacks weights which are one with a weight that it has."""
+        """Filter transformers' warning about missing weights that are tied to a weight in the checkpoint."""
         places: dict[int, list[str]] = {}
         for name, weight in trainer.model.state_dict().items():
-            if weight.numel():  # a share of ZeRO-3 has none
+            if weight.numel():  # ZeRO-3 shards are empty
                 places.setdefault(weight.data_ptr(), []).append(name)
         tied = {name for names in places.values() if len(names) > 1 for name in names}
 

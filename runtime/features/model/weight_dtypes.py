@@ -1,14 +1,14 @@
-"""Weights are in the types that the bundle states, whatever a library makes of them by itself.
+"""Keep weights in the dtypes that the bundle states, where libraries would silently narrow them.
 
-What narrows weights unasked (read in trl 1.16 and 0.18, transformers 5.23 and 4.52.3, peft 0.21 and 0.17.1):
+Silent casts (read in trl 1.16 and 0.18, transformers 5.23 and 4.52.3, peft 0.21 and 0.17.1):
 
 - trl 1.16 rounds every trained weight over a quantized base to bfloat16, in fp16 and in fp32 as well
   (sft_trainer.py, and the trainers of dpo, kto, grpo, rloo and reward);
-- a base that was quantized before and saved computes in the type that its config.json names, mostly bfloat16;
-- weights of mxfp4 are unpacked to bfloat16, and code that comes with a model may make what it likes.
+- a base that was saved quantized computes in the dtype of its config.json, mostly bfloat16;
+- mxfp4 weights are unpacked to bfloat16, and custom model code may use any dtype.
 
-A base of 8 bits multiplies in float16 whatever it is told (bitsandbytes 0.50 `MatMul8bitLt`); nothing of that is
-kept. GPUs before Ampere have no bfloat16, and under fp16 the gradient scaler cannot take such gradients.
+A base of 8 bits always multiplies in float16 (bitsandbytes 0.50 `MatMul8bitLt`), but stores no such values. GPUs before
+Ampere have no bfloat16, and under fp16 the gradient scaler does not support bfloat16 gradients.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,12 +23,12 @@ BF16 = "bfloat16"
 
 
 class WeightDtypes(Feature):
-    """Weights are in the types that the bundle states."""
+    """Weights in the dtypes that the bundle states."""
 
     def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
-        """Widens what was loaded as bfloat16 in a run that states none of it; no value changes.
+        """Widen weights that were loaded as bfloat16 in a run without bfloat16; no value changes.
 
-        Packed weights stay packed, and are unpacked and multiplied in the type of the run's precision.
+        Packed weights stay packed; they are unpacked and multiplied in the run's precision.
         """
         import torch
 
@@ -50,27 +50,27 @@ class WeightDtypes(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Remembers the trained weights that trl makes with peft."""
+        """Keep the trained weights that trl creates with peft."""
         self.kept: dict[str, Any] = {}
         return unrounded(bundle, module, self.kept)
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Undoes what was rounded. Raises RunError where a weight is bfloat16 all the same."""
+        """Restore rounded weights. Raises RunError for a weight that is still bfloat16."""
         restore(trainer.model, self.kept)
         models = (trainer.model, getattr(trainer, "ref_model", None))
         check(bundle, *(one for one in models if one is not None))
 
 
 def states_bf16(bundle: Bundle) -> bool:
-    """Whether anything of the run is meant to be bfloat16."""
+    """Whether the bundle uses bfloat16 anywhere."""
     return bool(bundle.arguments.get("bf16")) or bundle.model["dtype"] == BF16
 
 
 @contextmanager
 def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[None]:
-    """While it lasts, the trained weights that trl's ``module`` makes with peft are remembered in ``kept``, by name.
+    """A context that keeps the trained weights that trl's ``module`` creates with peft, by name, in ``kept``.
 
-    Only for a bundle whose adapters are float32. The tensors themselves are kept, not copies: rounding makes new ones.
+    Only for a bundle with float32 adapters. It keeps the tensors, not copies, because rounding creates new ones.
     """
     plan = bundle.lora
     if plan is None or plan["adapter_dtype"] != "float32" or not hasattr(module, "get_peft_model"):
@@ -85,7 +85,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
         return model
 
     def prepared(model: Any, accelerator: Any) -> Any:
-        restore(model, kept)  # reference log-probabilities are computed first, and shard the model: then it is too late
+        restore(model, kept)  # before the reference log-probabilities shard the model
         return prepare(model, accelerator)
 
     with replaced(module, {"get_peft_model": remembered, "prepare_deepspeed": prepared}):
@@ -93,7 +93,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
 
 
 def restore(model: Any, kept: dict[str, Any]) -> None:
-    """Gives the trained weights back what they were before they were rounded; the optimizer does not exist yet."""
+    """Restore the trained weights from before the rounding; the optimizer does not exist yet."""
     for name, weight in model.named_parameters():
         before = kept.get(name)
         if before is not None and weight.dtype != before.dtype:
@@ -101,7 +101,7 @@ def restore(model: Any, kept: dict[str, Any]) -> None:
 
 
 def check(bundle: Bundle, *models: Any) -> None:
-    """Raises RunError where a weight is bfloat16 although nothing of the run is meant to be."""
+    """Raises RunError when a weight is bfloat16 although the bundle does not use bfloat16."""
     import torch
 
     if states_bf16(bundle):
@@ -111,5 +111,5 @@ def check(bundle: Bundle, *models: Any) -> None:
             if weight.dtype == torch.bfloat16 and not hasattr(weight, "quant_state"):
                 raise RunError(
                     f"{name} is bfloat16, and this bundle trains in {bundle.model['dtype']} without bf16; "
-                    "the code of the model or of a library has made it so"
+                    "the code of the model or of a library has converted it"
                 )

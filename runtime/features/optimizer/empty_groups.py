@@ -1,4 +1,4 @@
-"""An optimizer has no group without weights, as that of biases under adapters is, or in a model that has none."""
+"""Drop optimizer groups without weights, such as that of biases when only adapters are trained."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from ...core.fault_tolerance import FaultTolerant
 
 
 class NonemptyGroupsTrainer(FaultTolerant):
-    """What the trainer of a run gets whose weights may all be of one group."""
+    """Trainer methods of a run whose weights may all be in one group."""
 
     def create_optimizer(self, *args: Any) -> Any:
-        """transformers' optimizer without such groups.
+        """transformers' optimizer without empty groups.
 
-        DeepSpeed 0.16 drops them from its optimizer and not from the schedule, which torch 2.13 refuses. Where
-        deepspeed.json names the optimizer, DeepSpeed makes it later, and there are no groups yet.
+        DeepSpeed 0.16 drops them from its optimizer but not from the schedule, which torch 2.13 refuses. If
+        deepspeed.json names the optimizer, DeepSpeed creates it later, and there are no groups yet.
         """
         optimizer = super().create_optimizer(*args)  # type: ignore[misc]
         groups = getattr(optimizer, "param_groups", None)

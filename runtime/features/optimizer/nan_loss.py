@@ -1,16 +1,16 @@
-"""`nan = allow`: a run trains on after a loss that is no number."""
+"""`nan = allow`: continue training after a loss that is not finite."""
 
 from ...core.errors import say
 from ...core.fault_tolerance import FaultTolerant
 
 
 class NanLossTrainer(FaultTolerant):
-    """What the trainer of such a run gets."""
+    """Trainer methods of such a run."""
 
     reported = False
 
     def loss_not_finite(self, word: str, step: int) -> None:
-        """Says so once."""
+        """Report it once."""
         if not self.reported:
-            say(f"the loss is {word} at step {step}; training goes on, as `nan = allow` says (told once)")
+            say(f"the loss is {word} at step {step}; training continues because of `nan = allow` (reported once)")
             self.reported = True

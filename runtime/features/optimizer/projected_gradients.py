@@ -1,5 +1,5 @@
-"""Optimizers that project gradients (GaLore, APOLLO): their checkpoints hold the projections as objects of classes of
-their own, which torch.load reads only where they are named."""
+"""Optimizers that project gradients (GaLore, APOLLO): their checkpoints contain objects of classes that torch.load must
+be allowed to load."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ class ProjectedGradients(Feature):
     """Optimizers that project gradients: GaLore and APOLLO."""
 
     def before_model(self, bundle: Bundle) -> None:
-        """transformers loads optimizer.pt with `weights_only`, and asks for these classes nowhere."""
+        """Allow the classes: transformers loads optimizer.pt with `weights_only`, which refuses them."""
         import torch
 
         installed = [one for one in PROJECTIONS if find_spec(one[0])]

@@ -1,1 +1,1 @@
-"""Rows: their sources, shapes, mixtures and counts of tokens."""
+"""Rows: sources, shapes, mixtures and token counts."""

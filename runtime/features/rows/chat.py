@@ -1,4 +1,4 @@
-"""Rows without a prompt of their own in every shape: messages with roles, conversations, and texts; a system prompt."""
+"""Rows without a separate prompt: messages with roles, from/value conversations, and texts; system prompts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,9 +17,9 @@ def to_row(
     text: str = "text",
     **_: object,
 ) -> dict[str, Any]:
-    """One stored row as trl reads it: its ``messages``, or the column ``text`` under the name that trl knows.
+    """Convert one stored row to trl's: its ``messages``, or its text under trl's name of the text column.
 
-    The system prompt goes before every conversation that has none. Raises RunError with the row's number (from 0) for a
+    The system prompt is added to every conversation without one. Raises RunError with the row's number (from 0) for a
     row of another shape.
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
@@ -32,7 +32,7 @@ def to_row(
 
 
 def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    """The messages behind the system prompt, where they have none."""
+    """The messages, after the system prompt if they have none."""
     if system is None or messages[0]["role"] == "system":
         return list(messages)
     keys = {key: None for key in messages[0] if key not in ("role", "content")}
@@ -40,21 +40,21 @@ def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[
 
 
 def messages(turns: Any, where: str) -> list[dict[str, Any]]:
-    """Messages with a role and a content each."""
+    """The messages, each with a role and a content. Raises RunError."""
     if not isinstance(turns, list) or not turns:
-        raise RunError(f"{where}: the list of messages is empty or no list")
+        raise RunError(f"{where}: the list of messages is empty or not a list")
     for turn in turns:
         if not isinstance(turn, dict) or not isinstance(turn.get("role"), str) or "content" not in turn:
             raise RunError(f"{where}: a message needs a role and a content")
         if not isinstance(turn["content"], str | list | None):
             raise RunError(f"{where}: the content of a message is not a text: {str(turn['content'])[:40]}")
-    # Role first, as everywhere: sources of a mixture are joined by the order of the keys, too.
+    # Role first in every row: a mixture can join only sources with the same order of keys.
     contents = ["" if turn["content"] is None else turn["content"] for turn in turns]
     return [{"role": turn["role"], **turn, "content": one} for turn, one in zip(turns, contents, strict=True)]
 
 
 def string(value: Any, where: str, what: str) -> str:
-    """A text, and nothing else."""
+    """The value if it is a text. Raises RunError otherwise."""
     if not isinstance(value, str):
         kind = "null" if value is None else type(value).__name__
         raise RunError(f"{where}: the {what} is {kind}, and should be text")
@@ -65,8 +65,8 @@ FORMAT = RowFormat(columns, dropped, conversations, to_row)
 
 
 class ChatRows(Feature):
-    """Messages and texts, beside conversations that are spelled from and value."""
+    """Messages and texts, besides from/value conversations."""
 
     def row_format(self, bundle: Bundle) -> RowFormat:
-        """Every shape without a prompt of its own."""
+        """The format for every shape without a separate prompt."""
         return FORMAT

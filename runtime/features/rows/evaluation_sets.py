@@ -4,8 +4,8 @@ from typing import Any
 
 
 class Sets(dict[str, Any]):
-    """Several evaluation sets by name, with what the trainers of trl ask of one: those that know of no dictionary map
-    and filter all of them (orpo; kto and reward of trl 0.18)."""
+    """Several evaluation sets by name, with the methods of one set: some of trl's trainers do not support dictionaries
+    and call ``map`` and ``filter`` (orpo; kto and reward of trl 0.18)."""
 
     def map(self, *args: Any, **kwargs: Any) -> "Sets":
         """Each set, mapped."""
@@ -17,12 +17,12 @@ class Sets(dict[str, Any]):
 
     @property
     def column_names(self) -> list[str]:
-        """Those of the first set: all are of one kind."""
+        """The columns of the first set; all sets have the same."""
         return list(next(iter(self.values())).column_names)
 
 
 def joined_sets(parts: list[Any], axis: int = 0) -> Any:
-    """``datasets.concatenate_datasets``, of sets too: the kto trainer of trl 0.18 joins columns to its rows so."""
+    """``datasets.concatenate_datasets``, also for `Sets`: the kto trainer of trl 0.18 adds columns this way."""
     import datasets
 
     if not isinstance(parts[0], Sets):

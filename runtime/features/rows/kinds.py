@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 KIND = "kind"
-"""The column that says of which kind a row of the mixture is; its others are called KIND/COLUMN there."""
+"""The column with the kind of a row in the mixture; the other columns are named KIND/COLUMN."""
 
 
 def own_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the mixture with the columns of its own kind, as they were before."""
+    """A row of the mixture with the columns of its own kind, under their original names."""
     begin = f"{row[KIND]}/"
     return {name[len(begin) :]: value for name, value in row.items() if name.startswith(begin)}

@@ -12,7 +12,7 @@ class KtoRows(Feature):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """Both sets with a row for each answer; of several evaluation sets each."""
+        """Both sets with one row per answer; also each of several evaluation sets."""
         (train, evaluation), data = sets, bundle.data
         if isinstance(evaluation, dict):
             evaluation = type(evaluation)({name: split_pairs(rows, data) for name, rows in evaluation.items()})
@@ -22,15 +22,15 @@ class KtoRows(Feature):
 
 
 def shuffled(rows: Any, data: Mapping[str, Any]) -> Any:
-    """The rows of a whole dataset, shuffled unless the order of the files is to stay."""
+    """The rows of a dataset, shuffled unless the data is not to be shuffled."""
     return rows.shuffle(seed=data["seed"]) if data["shuffle"] else rows
 
 
 def split_pairs(pairs: Any, data: Mapping[str, Any]) -> Any:
-    """Both answers of each pair, where the rows are pairs, as rows of their own, shuffled as above.
+    """Split preference pairs into one row per answer and shuffle them; other rows stay.
 
-    trl would do it, too, but a thousand chosen answers before a thousand rejected ones, in the order of which KTO is
-    then trained (trl 1.16, KTOTrainer._prepare_dataset and train_sampling_strategy "sequential").
+    trl also splits them, but puts a thousand chosen answers before a thousand rejected ones, and KTO trains in that
+    order (trl 1.16, KTOTrainer._prepare_dataset and train_sampling_strategy "sequential").
     """
     if "chosen" not in pairs.column_names:
         return pairs

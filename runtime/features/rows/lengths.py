@@ -1,4 +1,4 @@
-"""Rows that are left out before training: those with too long a prompt, those too short and too long."""
+"""Drop rows before training: rows with too long a prompt, too few tokens, or too many."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,16 +9,16 @@ from ...core.feature import Bundle, Feature
 from . import kinds
 
 Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
-"""Gives a row of a mixture of shapes as it was before."""
+"""From a row of a mixture of shapes: the row with its original columns."""
 
 
 class LengthLimits(Feature):
-    """Rows of too many or too few tokens are left out."""
+    """Limits on the length of rows and prompts."""
 
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """Both sets without such rows; of several evaluation sets each."""
+        """Both sets without such rows; also each of several evaluation sets."""
         train, evaluation = sets
         if len(train) == 0:
             return sets
@@ -34,7 +34,7 @@ class LengthLimits(Feature):
 
 
 def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
-    """The rows with none of too long a prompt, none that is too short, and none that is too long."""
+    """The rows within the limits of the bundle."""
     longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
     most = bundle.data.get("max_tokens")
     restore = kinds.own_columns if any(one.get("kind") for one in bundle.sources()) else None
@@ -48,7 +48,7 @@ def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
 
 
 def long_prompts(rows: Any, tokenizer: Any, limit: int, use: str) -> Any:
-    """The rows whose rendered prompt has at most ``limit`` tokens; says how many have more."""
+    """The rows whose rendered prompt has at most ``limit`` tokens; prints how many have more."""
     kept = rows.filter(_prompt_fits, fn_kwargs={"tokenizer": tokenizer, "limit": limit}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every prompt has more than {limit} tokens: there are no rows to {use}")
@@ -56,7 +56,7 @@ def long_prompts(rows: Any, tokenizer: Any, limit: int, use: str) -> Any:
 
 
 def short_rows(rows: Any, tokenizer: Any, least: int, use: str, restore: Restore = None) -> Any:
-    """The rows that have at least ``least`` tokens, rendered as the trainer renders them; says how many have fewer."""
+    """The rows with at least ``least`` tokens, rendered as the trainer renders them; prints how many have fewer."""
     kept = rows.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least, "own": restore}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every row has fewer than {least} tokens: there are no rows to {use}")
@@ -64,7 +64,7 @@ def short_rows(rows: Any, tokenizer: Any, least: int, use: str, restore: Restore
 
 
 def long_rows(rows: Any, tokenizer: Any, most: int, use: str, restore: Restore = None) -> Any:
-    """The rows that have at most ``most`` tokens with every answer of theirs; says how many have more."""
+    """The rows with at most ``most`` tokens for each of their answers; prints how many have more."""
     kept = rows.filter(_short_enough, fn_kwargs={"tokenizer": tokenizer, "most": most, "own": restore}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every row has more than {most} tokens: there are no rows to {use}")
@@ -72,7 +72,7 @@ def long_rows(rows: Any, tokenizer: Any, most: int, use: str, restore: Restore =
 
 
 def _report(rows: Any, kept: Any, why: str) -> Any:
-    """What is kept; says how many rows are left out, where any are."""
+    """The kept rows; prints how many are dropped, if any."""
     if len(kept) < len(rows):
         say(f"{len(rows) - len(kept):,} of {len(rows):,} rows are left out: {why}")
     return kept
@@ -90,12 +90,12 @@ def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int, restore: Re
 
 
 def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int, restore: Restore) -> bool:
-    """The trainer ends a text by the end-of-sequence token, which counts here."""
+    """The trainer appends the end-of-sequence token to a text, so it is counted."""
     return max(_lengths(restore(row) if restore else row, tokenizer, tokenizer.eos_token or "")) <= most
 
 
 def _lengths(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:
-    """Tokens of a row, with each of its answers; ``end`` follows a text that does not end with it."""
+    """Tokens of a row with each of its answers; ``end`` is appended to a text that does not end with it."""
     if "messages" in row:
         return [_rendered(row, row["messages"], tokenizer, False)]
     if "text" in row:
@@ -115,7 +115,7 @@ def _tokens(text: str, tokenizer: Any, end: str) -> int:
 
 
 def _rendered(row: Mapping[str, Any], turns: Any, tokenizer: Any, open_end: bool) -> int:
-    """Tokens of a conversation under the chat template."""
+    """Tokens of a conversation rendered by the chat template."""
     tools = row.get("tools")
     text = tokenizer.apply_chat_template(
         turns, tools=json.loads(tools) if isinstance(tools, str) else tools, tokenize=False,

@@ -1,4 +1,4 @@
-"""Data of this machine: the files of a source, whether they are those that were compiled, and what cannot be read."""
+"""Local data: find the files of a source, check their digests, and explain rows that cannot be read."""
 
 import json
 import os
@@ -16,26 +16,26 @@ BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parqu
 
 
 class LocalSources(Feature):
-    """Data of this machine."""
+    """Local data."""
 
     def source_reader(self, bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """What reads a source of this machine."""
+        """The reader of a local source."""
         return _read if source["id"] is None else None
 
     def source_unreadable(self, bundle: Bundle, reason: str, source: Mapping[str, Any], split: str) -> str:
-        """The first row that cannot be read, where the files are lines of JSON; else ``reason``."""
+        """The first bad row of JSON Lines files; else ``reason``."""
         if source["id"] is not None:
             return reason
         try:
             for path in files(bundle, source, split)[1]:
                 reason = _first_wrong(path) or reason
-        except (OSError, RunError) as error:  # lost, or changed, while it was read
+        except (OSError, RunError) as error:  # deleted or changed while it was read
             reason = str(error)
         return reason
 
 
 def _read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
-    """The stored rows of a local source. Raises RunError, and what the datasets library raises."""
+    """The stored rows of a local source. Raises RunError and errors of the datasets library."""
     from datasets import load_dataset
 
     builder, found = files(bundle, source, split)
@@ -58,24 +58,24 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
     place = source["path"]
     kinds = {BUILDERS.get(os.path.splitext(one)[1].lower()) for one in found}
     if len(kinds) != 1 or None in kinds:
-        raise RunError(f"{place} holds no data of one kind (.jsonl, .json, .csv, .parquet or .txt)")
+        raise RunError(f"{place} has no data files of one kind (.jsonl, .json, .csv, .parquet or .txt)")
     return str(kinds.pop()), found
 
 
 def place_of(bundle: Bundle, path: str, bundled: str | None = None) -> str:
-    """A file or folder of the spec: the bundle's copy, else where it is found. Raises RunError."""
+    """The path of a file or folder of the spec: the bundle's copy, else the local one. Raises RunError."""
     return local_files.find(bundle.folder, path) if bundled is None else bundle.inside(bundled)
 
 
 def _of_split(place: str, names: list[str], split: str) -> list[str]:
     found = split_files.of_split(names, split)
     if names and not found:
-        raise RunError(f"{place} has no file of the split {split!r}: no file or folder in it is called so")
+        raise RunError(f"{place} has no file of the split {split!r}: no file or folder in it has that name")
     return found
 
 
 def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
-    """The files of a folder that the bundle states, each compared with its digest; what came later is not read."""
+    """The files of a folder that the bundle lists, after a check of their digests; newer files are not read."""
     stated = {one["path"]: one for one in source["files"]}
     found = []
     for inside in _of_split(source["path"], list(stated), split):
@@ -91,14 +91,14 @@ def _check_digest(path: str, expected: str | None, label: str) -> None:
         return
     try:
         found = bundle_integrity.digest(path)
-    except OSError as error:  # it went away since it was looked for
+    except OSError as error:  # it has been deleted
         raise RunError(f"cannot read {label}: {path}: {error.strerror}") from error
     if found.removeprefix("sha256:") != expected.removeprefix("sha256:"):
         raise changed(path)
 
 
 def _first_wrong(path: str) -> str | None:
-    """The first line of a .jsonl file that is no UTF-8 or no object of JSON."""
+    """The first line of a .jsonl file that is not UTF-8 or not a JSON object."""
     if not path.endswith(".jsonl"):
         return None
     with open(path, "rb") as handle:
@@ -108,9 +108,9 @@ def _first_wrong(path: str) -> str | None:
                 continue
             try:
                 if not isinstance(json.loads(line.decode("utf-8-sig")), dict):
-                    return f"row {row} (line {number}) is no object"
+                    return f"row {row} (line {number}) is not an object"
             except UnicodeDecodeError as error:
-                return f"row {row} (line {number}) holds the byte 0x{error.object[error.start]:02X}, which is not UTF-8"
+                return f"row {row} (line {number}) has the byte 0x{error.object[error.start]:02X}, which is not UTF-8"
             except (ValueError, RecursionError):
                 return f"row {row} (line {number}) is not JSON"
             row += 1

@@ -1,4 +1,4 @@
-"""Rows of which only some tokens are learned from."""
+"""Count rows without a token to learn from, in a run that learns from some tokens only."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from ...library_internals.datasets_rows import rearranged
 
 
 class LossMask(Feature):
-    """Rows of which only some tokens are learned from."""
+    """Rows with a loss mask."""
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
-        """Rows whose every token is masked (trl 0.18 keeps them)."""
+        """Count the rows with all tokens masked (trl 0.18 keeps them)."""
         import pyarrow.compute
 
         names = prepared.column_names
@@ -26,4 +26,4 @@ class LossMask(Feature):
             learnt += pyarrow.compute.count_distinct(rows).as_py()
         counted.unlearned = len(prepared) - learnt
         if counted.unlearned:
-            say(f"{counted.unlearned:,} of {len(prepared):,} rows have nothing to learn within seq: their loss is none")
+            say(f"{counted.unlearned:,} of {len(prepared):,} rows have nothing to learn within seq and no loss")

@@ -1,4 +1,4 @@
-"""A mixture of rows of several shapes: each becomes tokens as its own shape does, and is learned as that is."""
+"""A mixture of rows of several shapes: each row is tokenized and learned as its own shape requires."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -12,30 +12,30 @@ from ...library_internals.trl_preparation import Prepared
 from .kinds import KIND
 
 PART = "part"
-"""The same column of the rows of one kind, whose other columns have their own names."""
+"""The kind column of rows of one kind, whose other columns have their original names."""
 TOKENS = ("input_ids", "labels", "completion_mask", "assistant_masks")
-"""The columns of tokens and of what is learned, as the trainers of trl 0.18 to 1.16 name them."""
+"""The token and mask columns of the trainers of trl 0.18 to 1.16."""
 
 
 def marked(source: Mapping[str, Any], part: Any) -> Any:
-    """The mapped rows of a source with their kind; columns of two kinds never have one name."""
+    """The mapped rows of a source with their kind; column names are prefixed, so that kinds do not share any."""
     kind = source["kind"]
     part = part.rename_columns({name: f"{kind}/{name}" for name in part.column_names})
     return part.add_column(KIND, [kind] * len(part))
 
 
 class MixedShapesTrainer(Prepared):
-    """What the trainer of a run over such a mixture gets."""
+    """Trainer methods of a run with such a mixture."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """trl's; it asks the first row whether the data is conversations, which a mixture is where a part is."""
+        """trl's; it checks the first row for conversations, and a mixture counts as conversations."""
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational
         with replaced(module, {"is_conversational": lambda row: KIND in row or real(row)}):
             super().__init__(*args, **kwargs)
 
     def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
-        """The rows as tokens: those of each kind apart, then all in their order, cut or packed as one data set."""
+        """Tokenize the rows of each kind separately, restore their order, and truncate or pack them as one data set."""
         import datasets
         import numpy
 
@@ -59,23 +59,23 @@ class MixedShapesTrainer(Prepared):
 
 
 def _of_kind(rows: Any, kind: str) -> Any:
-    """The columns of this kind under their own names."""
+    """The columns of this kind under their original names."""
     names = {name: name[len(kind) + 1 :] for name in rows.column_names if name.startswith(f"{kind}/")}
     return rows.select_columns([KIND, *names]).rename_columns({KIND: PART, **names})
 
 
 def _learned(part: Any, missing: list[str]) -> Any:
-    """The rows with masks that their kind has not: all of them is learned."""
+    """The rows with the masks that their kind lacks: all tokens are learned."""
     if not missing:
         return part
     return part.map(lambda row: {name: [1] * len(row["input_ids"]) for name in missing}, desc=None)
 
 
 class MixedCounts(TokenCounts):
-    """Counts the rows of all kinds once they are joined, before they are cut or packed."""
+    """Counts the rows of all kinds once they are joined, before they are truncated or packed."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """``Dataset.map``, to which the joined rows come as tokens."""
+        """Replaces ``Dataset.map``; the joined rows arrive tokenized."""
         import numpy
 
         names = rows.column_names
@@ -89,9 +89,9 @@ class MixedShapes(Feature):
     """A mixture of rows of several shapes."""
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
-        """The rows with their kind."""
+        """Add the kind to the rows."""
         return marked(source, rows)
 
     def token_counter(self, bundle: Bundle, counted: type[TokenCounts]) -> type[TokenCounts]:
-        """What counts the rows of this run."""
+        """The counter for mixtures."""
         return MixedCounts

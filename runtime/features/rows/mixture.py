@@ -1,4 +1,4 @@
-"""Rows of several sources: their shares, the holdout, and what is evaluated on, row for row as published."""
+"""Mix several sources: shares, the holdout, and evaluation sets, with the same rows as the published recipes."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +12,14 @@ from ...core.rows import name
 from .evaluation_sets import Sets
 
 Load = Callable[..., Any]
-"""Gives the converted rows of a source, of its own split or of the one that is named."""
+"""From a source and an optional split: the converted rows."""
 
 
 class Mixture(Feature):
-    """Several sources, shares of them, rows without repetitions, and rows that are evaluated on."""
+    """Several sources, shares of them, removal of duplicates, and evaluation rows."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Whether each source has rows in the split that is evaluated on."""
+        """Check that each source has rows in the evaluation split."""
         found, split = [], bundle.data.get("eval_split")
         for source in bundle.data["sources"] if split else ():
             try:
@@ -32,12 +32,12 @@ class Mixture(Feature):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Load, tokenizer: Any
     ) -> tuple[Any, Any]:
-        """The mixture, and the evaluation set: None, rows, or `Sets` of them."""
+        """The mixture, and the evaluation set: None, rows, or `Sets`."""
         return build(bundle, parts, load)
 
 
 def build(bundle: Bundle, parts: list[Any], load: Load) -> tuple[Any, Any]:
-    """The training set out of the converted rows of its sources, and the evaluation set."""
+    """The training set from the converted rows of its sources, and the evaluation set."""
     data = bundle.data
     filtered = repeated if data.get("unique") else None
     train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"], filtered)
@@ -61,7 +61,7 @@ def mix(
 
     A part with a share is shuffled with the seed and its first ``int(rows x share)`` rows are kept; the parts are
     concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. With ``shuffle`` off
-    nothing is shuffled anywhere. ``filtered`` leaves out rows of what the parts hold together.
+    nothing is shuffled. ``filtered`` drops rows of the concatenated parts.
     """
     taken = [
         _take(_first(part, plan), plan.get("take"), seed, shuffle) for part, plan in zip(parts, plans, strict=True)
@@ -78,7 +78,7 @@ def mix(
         raise RunError(f"the holdout asks for {size} rows, and the data has {len(rows)}")
     try:
         split = rows.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
-    except ValueError as error:  # a share of few rows that leaves none on one side
+    except ValueError as error:  # too small a share leaves one side empty
         raise RunError(f"the holdout of {size} cannot be taken from {len(rows)} rows") from error
     return split["train"], split["test"]
 
@@ -96,7 +96,7 @@ def _joined(parts: list[Any]) -> Any:
 
 
 def _first(part: Any, plan: Mapping[str, Any]) -> Any:
-    """The rows at the beginning where the source has a ``limit``, and all of fewer."""
+    """The first ``limit`` rows of a source with a limit, else all."""
     most = plan.get("limit")
     return part if most is None or most >= len(part) else part.select(range(most))
 
@@ -111,10 +111,10 @@ def _take(part: Any, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -
 
 
 def _shuffles(bundle: Bundle) -> bool:
-    """Whether rows are shuffled before training: those of a mixture, of a share or beside a holdout, as published.
+    """Whether rows are shuffled before training: with a mixture, a share or a holdout, as in the published recipes.
 
-    A whole dataset goes to the trainer as it is, there and here: its sampler draws the rows at random in every epoch.
-    KTO's, which keeps their order, gets them shuffled.
+    A complete dataset goes to the trainer unchanged, there and here: its sampler shuffles every epoch. KTO's trainer
+    keeps the order, so its rows are shuffled before.
     """
     data = bundle.data
     mixed = len(data["sources"]) > 1 or any(one.get("take") for one in data["sources"]) or data["holdout"]
@@ -122,7 +122,7 @@ def _shuffles(bundle: Bundle) -> bool:
 
 
 def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> Any:
-    """The rows that are evaluated on beside the training data: a share is taken as of a part of the mixture."""
+    """The separate evaluation sets; shares are taken as in the mixture."""
     data, made = bundle.data, Sets()
     for one in stated["sets"]:
         parts = [load(source) for source in one["sources"]]
@@ -137,7 +137,7 @@ def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> A
 
 
 def repeated(rows: Any) -> Any:
-    """The first of all rows that are the same in every column that is kept; says how many are left out."""
+    """The rows without duplicates (equal in every kept column); prints how many are dropped."""
     seen: set[bytes] = set()
     kept: list[int] = []
     for index, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Rows whose speakers have names of their own, as the roles that these stand for."""
+"""Map the names of speakers in rows to the roles that the spec gives them."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,10 +11,10 @@ Read = Callable[..., dict[str, Any]]
 
 
 class NamedRoles(Feature):
-    """Speakers with names of their own."""
+    """Speakers with custom names."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
-        """``to_row`` of rows whose turns say the roles of the spec."""
+        """``to_row`` after the speakers' names are replaced by the roles of the spec."""
         return partial(_read, to_row, bundle.data["roles"])
 
 
@@ -31,7 +31,7 @@ def _read(
 
 
 def _with_roles(value: Any, roles: Mapping[str, str]) -> Any:
-    """Turns of either spelling, or a single one, with the roles that their names stand for; anything else as it is."""
+    """A turn, or a list of turns, with roles instead of speakers' names; other values unchanged."""
     if isinstance(value, list):
         return [_with_roles(turn, roles) if isinstance(turn, dict) else turn for turn in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""ORPO's trainer cuts pairs while it tokenizes them: what they were before is measured on the way."""
+"""Count tokens for ORPO, whose trainer truncates pairs while it tokenizes them."""
 
 from collections.abc import Callable, MutableMapping
 from typing import Any
@@ -11,20 +11,20 @@ PAIR, FULL_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
 
 
 class Measured:
-    """ORPO's tokenizing, which cuts as well, with a column for the lengths that the two sequences had before that."""
+    """ORPO's tokenization with an added column: the lengths of the two sequences before truncation."""
 
     def __init__(self, tokenize: Any) -> None:
         self.tokenize = tokenize
 
     def __call__(self, row: Any) -> dict[str, Any]:
-        """The tokens of a row, with those lengths."""
+        """The tokens of a row, with these lengths."""
         trainer, lengths = self.tokenize.__self__, list[int]()
         build, tokens = trainer.build_tokenized_answer, trainer.processing_class
 
         def noted(prompt: str, answer: str) -> Any:
             tokenized = build(prompt, answer)
             first, last = tokenized["prompt_input_ids"], tokenized["input_ids"]
-            begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]  # else both are added
+            begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]  # else trl adds it
             ends = last[-1:] == [tokens.eos_token_id]
             lengths.append(len(first) + len(last) + (not begins) + (not ends))
             return tokenized
@@ -40,25 +40,25 @@ class OrpoCounts(Feature):
     """ORPO, whose trainer truncates pairs while it tokenizes them."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """The class stands in trl.experimental since trl 1.0, which would tell each process that it may change."""
+        """Silence the warning of trl.experimental, which contains the class since trl 1.0."""
         environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
-        """What counts the rows of this run."""
+        """The counter for ORPO."""
         return OrpoTokenCounts
 
 
 class OrpoTokenCounts(PairTokenCounts):
-    """Counts the pairs where ORPO tokenizes them."""
+    """Counts the pairs while ORPO tokenizes them."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """``Dataset.map``; gives the pairs as the trainer has them."""
+        """Replaces ``Dataset.map``; returns the pairs as the trainer expects them."""
         if getattr(args[0] if args else None, "__name__", "") != "tokenize_row":
             return super().mapped(real, rows, *args, **kwargs)
         return self.count_pairs(real(rows, Measured(args[0]), *args[1:], **kwargs))
 
     def count_pairs(self, tokenized: Any) -> Any:
-        """Counts the pairs as they were and as they are."""
+        """Count the pairs before and after truncation."""
         import numpy
 
         if not self.has_counts and FULL_LENGTHS in tokenized.column_names:

@@ -1,19 +1,19 @@
-"""Rows that are packed into sequences: their number says nothing of rows that were left out."""
+"""Packed rows: the number of sequences does not show how many rows were dropped."""
 
 from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts
 
 LOSSLESS = ("wrapped", "bfd_split")
-"""Ways of packing that lose no token."""
+"""Packing strategies that lose no token."""
 
 
 class Packing(Feature):
     """Rows that are packed into sequences."""
 
     def truncation_limit(self, bundle: Bundle, most: int | None) -> int | None:
-        """The tokens of a sequence behind which trl cuts."""
+        """No limit if the packing strategy loses no token."""
         return None if bundle.arguments.get("packing_strategy", "wrapped") in LOSSLESS else most
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
-        """Sequences are no rows."""
+        """Sequences are not rows, so none count as dropped."""
         counted.left_out = 0

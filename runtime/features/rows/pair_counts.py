@@ -1,4 +1,4 @@
-"""Columns of tokens as the trainers of trl 0.18 to 1.16 name them that have answers to a prompt."""
+"""Count the tokens of rows with several sequences, by the column names of trl 0.18 to 1.16."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ ANSWERS = (
 
 
 class PairTokenCounts(TokenCounts):
-    """Counts the sequences of both answers, each behind its prompt."""
+    """Counts the sequences of both answers, each after its prompt."""
 
     def sequences(self, tokenized: Any) -> list[Any]:
-        """The prompt with each answer."""
+        """The lengths of the prompt with each answer."""
         prompts = [lengths_of(tokenized, name) for name in PROMPTS if name in tokenized.column_names]
         return [sum(prompts, lengths_of(tokenized, name)) for name in ANSWERS if name in tokenized.column_names]
 
@@ -25,5 +25,5 @@ class PairCounts(Feature):
     """Rows with several sequences, such as a chosen and a rejected answer."""
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
-        """What counts the rows of this run."""
+        """The counter for pairs."""
         return PairTokenCounts

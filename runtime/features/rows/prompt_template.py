@@ -1,4 +1,4 @@
-"""Rows whose prompt a template makes of their columns, and rows whose system prompt stands in a column."""
+"""Build a row's prompt from its columns by a template, and take its system prompt from a column."""
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -10,14 +10,14 @@ from ...core.rows import RowFormat, name
 
 Read = Callable[..., dict[str, Any]]
 NO_PROMPT = ("text", "messages", "conversations")
-"""Shapes of a mixture that have no prompt of their own."""
+"""Shapes of a mixture without a separate prompt."""
 
 
 class PromptTemplate(Feature):
     """A template for prompts, or a column of system prompts."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
-        """``to_row`` with the prompt of the spec's template and the system prompt of the row's own column."""
+        """``to_row`` with the prompt of the spec's template and the system prompt of the row."""
         template, column = bundle.data.get("prompt_template"), bundle.data.get("system_column")
         return partial(_read, to_row, bundle.row_format(), template, column)
 
@@ -55,7 +55,7 @@ def _prompt(template: str, row: Mapping[str, Any], where: str) -> str:
 
 @cache
 def _compiled(template: str) -> Any:
-    """The template; nothing is written of a column that is null, and a column that is not there is an error."""
+    """The template; a null column renders as nothing, and a missing column is an error."""
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

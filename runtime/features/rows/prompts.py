@@ -1,4 +1,4 @@
-"""Rows that have a prompt: questions with answers, preferences, judged answers, and prompts alone."""
+"""Rows with a prompt: prompts with completions, preferences, judged answers, and prompts only."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ SHAPES = {
     "prompt_completion": ("prompt", "completion"), "preference": ("chosen", "rejected"),
     "unpaired": ("prompt", "completion", "label"), "prompt": ("prompt",),
 }  # fmt: skip
-"""The columns that rows of each shape have, in the order in which a source names them."""
+"""The columns of each shape, in the order in which a source names them."""
 RESERVED = ("messages", "chosen", "rejected", "completion")
-"""Columns by which trl tells what kind of row it has."""
+"""Columns by which trl detects the kind of a row."""
 ALPACA = (
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
     "### Instruction:\n{instruction}\n\n### Response:\n"
@@ -26,16 +26,16 @@ ALPACA_WITH_INPUT = (
     "response that appropriately completes the request.\n\n"
     "### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:\n"
 )
-"""The words around Alpaca's rows, as they stand in the column ``text`` of tatsu-lab/alpaca."""
+"""The prompts of Alpaca's rows, as in the column ``text`` of tatsu-lab/alpaca."""
 
 
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
-    """The dataset's own column for each part of the shape; ``present`` is what the dataset has.
+    """The dataset's column for each part of the shape; ``present`` are the dataset's columns.
 
-    A preference may have a prompt of its own: named first of three, or found when no columns are named. A judged
-    answer may be the last turn of a conversation: the first of two names, before the label. Of ``prompt``
-    the first name is the prompt, and the others are columns that the reward functions read (all, when none is named).
-    Raises RunError when the names do not fit the shape.
+    A preference may have a separate prompt: the first of three names, or the column ``prompt`` when no columns are
+    named. A judged answer may be the last turn of a conversation: the first of two names, before the label. For
+    ``prompt`` the first name is the prompt, and the others are columns for the reward functions (all, when none is
+    named). Raises RunError when the names do not fit the shape.
     """
     shape = source["shape"]
     if shape not in SHAPES:
@@ -57,11 +57,11 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 
 
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
-    """The columns that the trainer does not get as they are stored.
+    """The stored columns that the trainer does not get.
 
-    Reward functions get every column of their source, or those that it names. trl takes a row for a conversation by
-    any one of the reserved columns (data_utils.is_conversational picks by the order of a set, which differs from
-    process to process), so beside a prompt none of these stays. A reward model's trainer reads a ``margin``, too.
+    Reward functions get every column of their source, or those that it names. trl detects conversations by any one of
+    the reserved columns (data_utils.is_conversational uses the order of a set, which differs between processes), so
+    they are dropped next to a prompt. A reward model's trainer also reads ``margin``.
     """
     if source["shape"] != "prompt":
         margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])
@@ -72,7 +72,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
 
 
 def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """The conversations that are rendered of a mapped row: none of one that holds plain texts."""
+    """The conversations of a mapped row that the chat template renders: none for plain texts."""
     prompt = row.get("prompt") or []
     if isinstance(row.get("messages"), list) or isinstance(prompt, str):
         return rows.conversations(row)
@@ -89,17 +89,16 @@ def to_row(
     method: str = "sft",
     chat: bool = True,
 ) -> dict[str, Any]:
-    """One stored row as trl reads it, by the source's shape:
+    """Convert one stored row to trl's, by the source's shape:
 
-    - prompt_completion: ``prompt`` and ``completion``; in the words of Alpaca where the source says so (``wording``);
-    - preference: ``prompt``, ``chosen`` and ``rejected``; for a reward model the whole ``chosen`` and ``rejected``;
+    - prompt_completion: ``prompt`` and ``completion``; with the wording "alpaca", in Alpaca's prompt format;
+    - preference: ``prompt``, ``chosen`` and ``rejected``; for a reward model, both answers include the prompt;
     - unpaired: ``prompt``, ``completion`` and ``label``;
-    - prompt: ``prompt``; a text becomes the turn of a user where the tokenizer has a chat template (``chat``), as in
-      Open-R1's grpo.py, for an instruct model has no other way to be asked.
+    - prompt: ``prompt``; if the tokenizer has a chat template (``chat``), a text becomes a user turn, as in Open-R1's
+      grpo.py, because instruct models need it.
 
-    With the wording "chat" texts are turns of a conversation, the prompt a user's and what answers it an assistant's.
-    The text of the column ``context`` follows a prompt that is a text, where the row has any. Conversations and texts
-    are those of chat.py.
+    With the wording "chat", texts become turns: the prompt a user's, the answers an assistant's. The text of the column
+    ``context``, if any, is appended to a text prompt. Other shapes are converted by chat.py.
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
     if shape not in SHAPES:
@@ -119,13 +118,13 @@ def to_row(
 
 
 def _turn(value: Any, role: str) -> Any:
-    """A text as a conversation of one turn; anything else as it is."""
+    """A text as a conversation of one turn; other values unchanged."""
     speaker = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}.get(role)
     return [{"role": speaker, "content": value}] if isinstance(value, str) and speaker is not None else value
 
 
 def _with_context(source: Mapping[str, Any], prompt: Any, context: Any, where: str) -> Any:
-    """The prompt with what stands in the column beside it, in published words or after an empty line."""
+    """The prompt with the context column, in a published format or after an empty line."""
     if context is not None and not isinstance(context, str):
         raise RunError(f"{where}: the {source['context']} is {type(context).__name__}, and should be text")
     if source.get("wording") == "alpaca":
@@ -136,7 +135,7 @@ def _with_context(source: Mapping[str, Any], prompt: Any, context: Any, where: s
     if source.get("wording") == "chat" and isinstance(prompt, str | None):
         return "\n".join(one for one in (prompt, context) if one)  # as LLaMA-Factory joins a question and its input
     if context and not isinstance(prompt, str):
-        raise RunError(f"{where}: a context follows a prompt that is a text, and this one is none")
+        raise RunError(f"{where}: a context needs a prompt that is a text, and this one is not")
     return f"{prompt}\n\n{context}" if context else prompt
 
 
@@ -148,10 +147,10 @@ def _pair(values: Mapping[str, Any], where: str, system: str | None) -> dict[str
 
 
 def _preference(values: Mapping[str, Any], where: str, system: str | None, full: bool) -> dict[str, Any]:
-    """With ``whole`` the prompt stands before both answers, as a reward model scores them.
+    """With ``full`` both answers include the prompt, as a reward model scores them.
 
-    A prompt that stands beside answers which already begin with it (ultrafeedback_binarized has it as a text beside
-    whole conversations) is taken from the answers, as trl does (data_utils.maybe_extract_prompt).
+    If the answers already begin with the prompt (ultrafeedback_binarized has a text prompt next to complete
+    conversations), the prompt is taken from the answers, as in trl (data_utils.maybe_extract_prompt).
     """
     prompt, answers = values.get("prompt"), (values["chosen"], values["rejected"])
     if isinstance(prompt, str | None) and all(isinstance(one, str) for one in answers):
@@ -172,16 +171,16 @@ def _preference(values: Mapping[str, Any], where: str, system: str | None, full:
 
 
 def _begins(answer: list[dict[str, Any]], prompt: list[dict[str, Any]], given: Any) -> bool:
-    """True when the answer is the whole conversation, its prompt included."""
+    """True when the answer is the complete conversation, including its prompt."""
     if isinstance(given, str):
         return str(answer[0]["role"]) != "assistant"
     return answer[: len(prompt)] == prompt
 
 
 def split_prompt(chosen: Any, rejected: Any) -> tuple[Any, Any, Any]:
-    """The beginning that two answers share, and what is left of each: turns of conversations, or letters of texts.
+    """The common prefix of two answers, and the rest of each, in turns of conversations or characters of texts.
 
-    Something is left of both, and a space at the border of two texts goes with the answers (trl, extract_prompt).
+    Both rests are not empty, and a space at the border of texts belongs to the answers (trl, extract_prompt).
     """
     most = min(len(chosen), len(rejected)) - 1
     shared = next((i for i in range(most + 1) if chosen[i] != rejected[i]), most)
@@ -226,14 +225,14 @@ def _answer(answer: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _turns(turns: Any, where: str) -> list[dict[str, Any]]:
-    """Messages of either spelling: role and content, or from and value."""
+    """Messages with either pair of keys: role and content, or from and value."""
     if isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]:
         return from_value(turns, where)
     return messages(turns, where)
 
 
 def _boundary_moves(row: dict[str, Any], tokenizer: Any) -> bool:
-    """Whether a prompt has other tokens alone than before its completion; trl cuts those off, with a warning."""
+    """Whether a prompt is tokenized differently alone than before its completion; trl then warns and cuts tokens."""
     prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
     if prompt is None or answer is None:
         return False
@@ -252,13 +251,11 @@ class PromptRows(Feature):
     """Rows that have a prompt."""
 
     def row_format(self, bundle: Bundle) -> RowFormat:
-        """Every shape, with a prompt or without."""
+        """The format for every shape, with or without a prompt."""
         return FORMAT
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
-        """Whether a prompt of these rows has other tokens alone than before its answer."""
+        """Whether a prompt of these rows is tokenized differently alone than before its answer."""
         if any(_boundary_moves(row, tokenizer) for row in rows):
-            return (
-                "; prompts are tokenized otherwise alone than before their answers, which then begin where the two part"
-            )
+            return "; prompts alone have other tokens than before their answers, which begin at the first difference"
         return ""

@@ -1,8 +1,8 @@
-"""Data folders: which files of one belong to a split, as the datasets library tells them apart. Standard library only.
+"""Which files of a data folder belong to a split, by the rules of the datasets library. Standard library only.
 
-The library looks at names alone (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first for shards
-``data/SPLIT-00000-of-00001.*``, then for a word of a split in the names of folders, then in the names of files; a
-folder without any is one split, ``train``. What compiled the bundle does the same.
+The library uses names only (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first shards
+``data/SPLIT-00000-of-00001.*``, then split keywords in folder names, then in file names; a folder without any is one
+split, ``train``. The compiler uses the same rules.
 """
 
 import os
@@ -19,14 +19,14 @@ SHARD = re.compile(r"data/(.+)-\d{5}-of-\d{5}[^/]*\.[^/]*")
 
 
 def of_split(names: Sequence[str], split: str) -> list[str]:
-    """The files of a split among the files of a folder, which are named relative to it; sorted."""
+    """The sorted files of a split; ``names`` are the files of a folder, relative to it."""
     names = sorted(names)
     shards = {name: found[1] for name in names if (found := SHARD.fullmatch(name))}
     if shards:
         return [name for name in names if shards.get(name) == split]
     words = KEYWORDS.get(split, (split,))
     known = {*words, *(word for several in KEYWORDS.values() for word in several)}
-    for parts in (slice(-1), slice(-1, None)):  # the folders that a file lies in, then its own name
+    for parts in (slice(-1), slice(-1, None)):  # folder names, then the file name
         if any(_has(part, word) for name in names for part in name.split("/")[parts] for word in known):
             return [one for one in names if any(_has(part, word) for part in one.split("/")[parts] for word in words)]
     return list(names) if split == "train" else []
@@ -37,7 +37,7 @@ def _has(part: str, word: str) -> bool:
 
 
 def listed(folder: str, endings: Sequence[str]) -> list[str]:
-    """The data files below a folder by their names in it, without what is hidden; links to folders are not followed."""
+    """The relative paths of the data files below a folder, without hidden ones; links to folders are not followed."""
     found = []
     for where, folders, names in os.walk(folder):
         folders[:] = [one for one in folders if not one.startswith((".", "__"))]

@@ -1,13 +1,13 @@
-"""Pushing to the hub: what is asked before anything is loaded, what is pushed at each save, and what at the end.
+"""Pushing to the hub: checks before anything is loaded, pushes at each save, and a push at the end.
 
-The arguments say where and what, as they do for transformers (``push_to_hub``, ``hub_model_id``, ``hub_strategy``,
-``hub_private_repo``, ``hub_always_push``); what is pushed is what it pushes. The pushing itself is done here, because
-in transformers 4.52 and 5.23 (``Trainer._push_from_checkpoint``, ``PushInProgress``)
+The arguments mean the same as in transformers (``push_to_hub``, ``hub_model_id``, ``hub_strategy``,
+``hub_private_repo``, ``hub_always_push``), and the same files are pushed. The push is implemented here because in
+transformers 4.52 and 5.23 (``Trainer._push_from_checkpoint``, ``PushInProgress``)
 
-- a push that fails in the background is never told of,
+- a push that fails in the background is never reported,
 - ``save_total_limit`` deletes a checkpoint while it is being uploaded,
-- the weights of every save are copied over those in the output folder, while an upload may be reading them,
-- 4.52 knows no ``hub_revision``, and 5.23 does not make the branch that it names.
+- the weights of every save overwrite those in the output folder, while an upload may be reading them,
+- 4.52 has no ``hub_revision``, and 5.23 does not create its branch.
 """
 
 import os
@@ -26,14 +26,14 @@ from ...core.feature import Bundle, Feature
 from .transformers_checkpoints import weights_complete
 
 FOLDER = "_hub"
-"""Below the output folder: what waits to be pushed, as hard links, so that a checkpoint may be deleted meanwhile."""
+"""Folder in the output folder with hard links to files that wait to be pushed, so that checkpoints may be deleted."""
 STATE = (
     "optimizer*", "scheduler.pt", "scaler.pt", "rng_state*", "*.pt", "*.pth", "global_step*", "latest",
     "zero_to_fp32.py", "pytorch_model_fsdp*",
 )  # fmt: skip
-"""What only training needs. Open-R1 leaves out ``*.pt`` and ``*.pth``; FSDP and DeepSpeed have other names."""
+"""Files that only training needs. Open-R1 excludes ``*.pt`` and ``*.pth``; FSDP and DeepSpeed have other names."""
 PRIVATE = ("_*", "checkpoint-*", "xpc_run.json", "summary.json")
-"""What of the output folder stays here: checkpoints, and what names folders of this machine."""
+"""Files that are not pushed: checkpoints, and files with paths of this machine."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
@@ -43,7 +43,7 @@ def pushes(bundle: Bundle) -> bool:
 
 
 def _repository_name(bundle: Bundle) -> str:
-    """The repository as the bundle names it, or as transformers would: the output folder's name."""
+    """The repository's name in the bundle; by default the output folder's name, as in transformers."""
     return str(bundle.arguments.get("hub_model_id") or os.path.basename(bundle.output_dir))
 
 
@@ -58,15 +58,15 @@ class Hub(Feature):
     """Pushing to the hub."""
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """Why this run could not push, with what to do. Asks the hub who the token is, and changes nothing there."""
+        """Why this run could not push, with a remedy. Asks the hub about the token, and changes nothing there."""
         if not pushes(bundle):
             return []
         repo = _repository_name(bundle)
         for name in OFFLINE:
             if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
                 return [
-                    f"this run pushes to {repo}, and {name}={os.environ[name]} keeps it from the network; unset it, "
-                    "or leave `hub` out of the spec"
+                    f"this run pushes to {repo}, and {name}={os.environ[name]} disables the network; unset it, "
+                    "or remove `hub` from the spec"
                 ]
         from huggingface_hub import HfApi, constants, get_token
 
@@ -87,9 +87,9 @@ class Hub(Feature):
         return _no_entry(api, full)
 
     def output_folder_locked(self, bundle: Bundle) -> None:
-        """Makes the repository and the branch, on process 0, before anything is loaded. Raises RunError.
+        """Create the repository and the branch, on process 0, before anything is loaded. Raises RunError.
 
-        ``bundle.repository`` is its full name from then on.
+        Sets ``bundle.repository`` to the full name.
         """
         if not pushes(bundle):
             return
@@ -102,19 +102,19 @@ class Hub(Feature):
             if revision is not None:
                 branch(api, created.repo_id, revision)
         except Exception as error:  # the client's own, and those of the network library under it
-            raise RunError(f"cannot make {repo} on the hub: {_line(error)}") from error
+            raise RunError(f"cannot create {repo} on the hub: {_line(error)}") from error
         say(f"pushing to {created}" + (f", branch {revision}" if revision else ""))
 
     def before_training(self, bundle: Bundle, trainer: Any) -> None:
-        """Gives process 0 its publisher. transformers itself pushes nothing."""
+        """Create the publisher of process 0, and switch off transformers' own push."""
         trainer.args.push_to_hub = False
         if bundle.repository is not None:
             trainer.hub_model_id, trainer.publisher = bundle.repository, Publisher(bundle)
 
     def run_ended(self, bundle: Bundle, trainer: Any, stopped: bool) -> None:
-        """Process 0 ends its pushing; the others need not wait: an upload may take longer than ddp_timeout.
+        """Finish the pushes on process 0; the others do not wait, because an upload may take longer than ddp_timeout.
 
-        In a run that was asked to stop, an upload may take longer than the time that is left.
+        After a stop request, remaining uploads are left to the next start: they may take longer than the time left.
         """
         if trainer.publisher is None:
             return
@@ -130,35 +130,35 @@ def _unanswered(repo: str, error: Exception) -> str:
     if _status(error) == 401:
         return (
             f"this run pushes to {repo}, and {constants.ENDPOINT} does not know the token (it has expired, or is not "
-            "whole); set another in HF_TOKEN, or log in again with `hf auth login`"
+            "complete); set another in HF_TOKEN, or log in again with `hf auth login`"
         )
     return (
-        f"this run pushes to {repo}, and {constants.ENDPOINT} cannot be asked: {_line(error)}; it needs the network "
-        "for as long as it trains"
+        f"this run pushes to {repo}, and {constants.ENDPOINT} cannot be reached: {_line(error)}; it needs the network "
+        "during the whole training"
     )
 
 
 def _may_not(who: dict[str, Any], full: str) -> str | None:
-    """Why somebody may not write below a name, by what the hub tells of the token (`whoami-v2`), or None."""
+    """Why the token may not write to a repository, by the hub's answer `whoami-v2`, or None."""
     owner = full.partition("/")[0]
     token = (who.get("auth") or {}).get("accessToken") or {}
     if token.get("role") == "read":
-        return "the token may only read; make one that may write, and set it in HF_TOKEN"
+        return "the token may only read; create one with write access, and set it in HF_TOKEN"
     organizations = {one.get("name"): one for one in who.get("orgs") or ()}
     if owner != who["name"] and owner not in organizations:
         known = ", ".join([who["name"], *organizations])
-        return f"the token's account is no member of {owner}; name a repository of {known}"
+        return f"the token's account is not a member of {owner}; name a repository of {known}"
     if organizations.get(owner, {}).get("roleInOrg") == "read":
         return f"the token's account may only read in {owner}; ask for the role `write` or `contributor` there"
     scopes = (token.get("fineGrained") or {}).get("scoped") if token.get("role") == "fineGrained" else None
     names = {(one.get("entity") or {}).get("name"): one.get("permissions") or () for one in scopes or ()}
     if scopes is not None and not any("repo.write" in names.get(one, ()) for one in (owner, full)):
-        return f"the token has no write access to repositories of {owner}; give it that, or make another"
+        return f"the token has no write access to repositories of {owner}; add it, or create another token"
     return None
 
 
 def _no_entry(api: Any, full: str) -> list[str]:
-    """Whether a repository that is there may be written to. One that is not there is made when the run starts."""
+    """Check write access to an existing repository. A missing one is created when the run starts."""
     client = import_module("huggingface_hub.utils")
     try:
         url, headers = f"{api.endpoint}/api/models/{full}/auth-check/write", client.build_hf_headers()
@@ -168,27 +168,27 @@ def _no_entry(api: Any, full: str) -> list[str]:
     if answer.status_code == 200:
         say(f"{full} is on the hub already: this run adds commits to it")
     if answer.status_code in (401, 403):
-        return [f"this run pushes to {full}, which is there, and the token may not write to it; name another, or ask"]
+        return [f"this run pushes to {full}, which exists, and the token may not write to it; name another repository"]
     return []
 
 
 def branch(api: Any, repository: str, name: str) -> None:
-    """Makes a branch where there is none, from the repository's first commit, as Open-R1 does: it begins empty."""
+    """Create a branch if missing, from the repository's first commit, as Open-R1 does: it begins empty."""
     first = api.list_repo_commits(repository)[-1]
     api.create_branch(repository, branch=name, revision=first.commit_id, exist_ok=True)
 
 
 class PublishingTrainer(FaultTolerant):
-    """What the trainer of a run that pushes gets."""
+    """Trainer methods of a run that pushes."""
 
     publisher: "Publisher | None" = None
 
     def init_hf_repo(self, *_: Any, **__: Any) -> None:
-        """Does nothing: the run made the repository before anything was loaded (``folder_taken``)."""
+        """Create nothing: the run has already created the repository (``output_folder_locked``)."""
         self.hub_model_id, self.push_in_progress = self.args.hub_model_id, None
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Hands a checkpoint to the publisher, which only process 0 has, with transformers' words for the commit."""
+        """Pass a checkpoint to the publisher (process 0 only), with transformers' commit message."""
         super().save_checkpoint(write)
         if self.publisher is None:
             return
@@ -202,7 +202,7 @@ class PublishingTrainer(FaultTolerant):
 
 
 class Publisher:
-    """Pushes for a run, on process 0: one thread, one push after the other, and every failure told."""
+    """Pushes for a run, on process 0: one thread, one push after the other; every failure is reported."""
 
     def __init__(self, bundle: Bundle) -> None:
         from huggingface_hub import HfApi
@@ -222,7 +222,7 @@ class Publisher:
         self._left_over()
 
     def leave(self) -> None:
-        """Ends without what is still to be pushed: the next start pushes what lies staged, and what it saves."""
+        """End without the remaining pushes; the next start pushes the staged checkpoints."""
         self.thread.shutdown(wait=False, cancel_futures=True)
         if any(job.running() for job in self.jobs):  # the interpreter would wait for it
             sys.stdout.flush()
@@ -230,7 +230,7 @@ class Publisher:
             os._exit(signals.REQUEUE)
 
     def _left_over(self) -> None:
-        """What an earlier start of the run had no time to push: its branches are pushed now, the rest is outdated."""
+        """Push the checkpoint branches that an earlier start did not push; delete its other staged files."""
         place = os.path.join(self.output_dir, FOLDER)
         for name in sorted(os.listdir(place)) if os.path.isdir(place) else []:
             folder = os.path.join(place, name)
@@ -240,24 +240,24 @@ class Publisher:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def saved(self, checkpoint: str, message: str) -> None:
-        """Takes a checkpoint that is whole, and pushes it in the background. ``message`` is that of the commit."""
+        """Push a complete checkpoint in the background; ``message`` is the commit message."""
         busy = any(not one.done() for one in self.jobs)
         model = self.strategy != "end" and (self.always or not busy)
-        if not weights_complete(checkpoint):  # FSDP's shards: the model can be had at the end only
-            say(f"{os.path.basename(checkpoint)} holds no weights that can be loaded from the hub: not pushed")
+        if not weights_complete(checkpoint):  # FSDP's shards: only the final model is complete
+            say(f"{os.path.basename(checkpoint)} has no weights that can be loaded from the hub: not pushed")
         elif model or self.branches:
             folder = self._staged(checkpoint)
             self.jobs.append(self.thread.submit(self._save, folder, message, model))
 
     def _staged(self, checkpoint: str) -> str:
-        """The files of a checkpoint as hard links, with the model card: copies where the file system has no links."""
+        """Hard links to the files of a checkpoint, with the model card; copies if the file system has no links."""
         folder = os.path.join(self.output_dir, FOLDER, os.path.basename(checkpoint))
         part = folder + ".part"
         for old in (folder, part):
             shutil.rmtree(old, ignore_errors=True)
         shutil.copytree(checkpoint, part, copy_function=_link)
         card, mine = os.path.join(self.output_dir, "README.md"), os.path.join(part, "README.md")
-        if os.path.exists(card):  # the trainer's; peft's own names a base model by its folder, which the hub refuses
+        if os.path.exists(card):  # replaces peft's, which names a local base model; the hub refuses that
             if os.path.exists(mine):
                 os.remove(mine)
             shutil.copy(card, mine)
@@ -280,7 +280,7 @@ class Publisher:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _upload(self, what: str, folder: str, to: str | None, message: str, new: bool = False, **more: Any) -> None:
-        """One commit. A failure is told at once and again at the end; training goes on."""
+        """Push one commit. A failure is reported now and again at the end; training continues."""
         where = to or "main"
         try:
             if new:
@@ -295,7 +295,7 @@ class Publisher:
             self.pushed.append(where)
 
     def finish(self) -> None:
-        """Waits for what is under way, and pushes the output folder. Raises RunError that names what is not pushed."""
+        """Wait for running pushes, and push the output folder. Raises RunError with everything that was not pushed."""
         for job in self.jobs:
             job.result()
         self.thread.shutdown()
@@ -318,7 +318,7 @@ class Publisher:
 
 
 def _link(source: str, target: str) -> str:
-    """Small files are copied: some are written again in place."""
+    """Copy JSON files, some of which are later rewritten in place; hard-link the others."""
     if not fnmatch(source, "*.json"):
         try:
             os.link(source, target)
@@ -333,7 +333,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _line(error: Exception) -> str:
-    """The first line that says something: the client's messages begin with the status and name the request below."""
+    """The first lines of a message: the client's messages have the status first and the reason below."""
     lines = [one.strip() for one in str(error).splitlines() if one.strip()]
     text = " ".join(lines[:3]) or type(error).__name__
     return text if len(text) <= 300 else text[:300] + "..."

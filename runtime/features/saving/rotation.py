@@ -1,4 +1,4 @@
-"""Only so many checkpoints are kept."""
+"""Delete old checkpoints."""
 
 import os
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from ...core.fault_tolerance import FaultTolerant
 
 
 class RotatingTrainer(FaultTolerant):
-    """What the trainer of a run with `save.keep` gets."""
+    """Trainer methods of a run with `save.keep`."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Writes it; deletes all but the newest `save.keep` checkpoints that are whole, and the best.
+        """Write a checkpoint, and delete all but the best and the newest `save.keep` complete ones.
 
-        What could not be gone on from counts for nothing, and goes.
+        Unusable checkpoints are deleted.
         """
         super().save_checkpoint(write)
         if rank() != 0:
@@ -29,6 +29,6 @@ class RotatingTrainer(FaultTolerant):
 
 
 def remove(path: str) -> None:
-    """Deletes a checkpoint: first its name, then its files, so that half of one never carries the name."""
+    """Delete a checkpoint: first rename it, then delete its files, so that its name never has a partial one."""
     move_aside(path)
     clear(os.path.dirname(path))

@@ -1,4 +1,4 @@
-"""Checkpoints as transformers writes them without a strategy of its own: whole weights, schedule and optimizer."""
+"""Check transformers' unsharded checkpoints: complete weights, schedule and optimizer."""
 
 import json
 import os
@@ -11,7 +11,7 @@ INDEX = "model.safetensors.index.json"
 
 
 class TransformersCheckpoints(Feature):
-    """Checkpoints without a strategy of their own."""
+    """Unsharded checkpoints."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """What is wrong with weights, schedule and optimizer as transformers writes them, or None."""
@@ -22,7 +22,7 @@ class TransformersCheckpoints(Feature):
 
 
 def weights_complete(path: str) -> bool:
-    """True when the folder has whole weights to load, whether or not training can go on from it."""
+    """True when the folder has complete weights, whether or not training can resume from it."""
     try:
         return os.path.isdir(path) and _weights(path) is None
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""Checkpoints of weights only, which training cannot go on from, but for the one that a stopped run leaves."""
+"""Checkpoints of weights only: training can resume only from the one that a stopped run saves, which is complete."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ from .transformers_checkpoints import weights_complete
 
 
 class WeightsOnlyTrainer(FaultTolerant):
-    """What the trainer of such a run gets."""
+    """Trainer methods of such a run."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """A checkpoint that is saved because the run must stop holds all that training goes on from."""
+        """Save the complete state in a checkpoint that is written because of a stop request."""
         stated = self.args.save_only_model
         self.args.save_only_model = stated and not self.stopping
         try:
@@ -26,9 +26,9 @@ class WeightsOnly(Feature):
     """Checkpoints of weights only."""
 
     def no_checkpoint_found(self, bundle: Bundle, folder: str) -> None:
-        """Raises RunError where a folder holds checkpoints that training cannot go on from: they would be replaced."""
+        """Raises RunError when a folder has checkpoints of weights only: a new run would replace them."""
         if any(weights_complete(path) for _, path in steps(folder)):
             raise RunError(
-                f"{folder} holds checkpoints of weights only, which training cannot go on from; "
-                "name another output folder, or empty it to train anew"
+                f"{folder} has checkpoints of weights only, from which training cannot resume; "
+                "name another output folder, or empty it to start from the beginning"
             )

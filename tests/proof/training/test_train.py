@@ -212,7 +212,7 @@ def test_processes_that_share_sequences_are_started_as_such(warm: Warm, tmp_path
     bundle = warm.compiled(text, "shared-alone")
     answer = warm.of(DEFAULT).run(bundle, str(tmp_path), world=2, XPC_PREFLIGHT="passed")
     assert 0 not in answer["status"]
-    assert "2 processes share a sequence, of which accelerate was not told" in answer["out"] + answer["err"]
+    assert "2 processes share a sequence, and accelerate is not set up for that" in answer["out"] + answer["err"]
 
 
 def test_processes_that_tokenize_change_nothing(train: Callable[..., Run]) -> None:
@@ -252,7 +252,7 @@ def test_a_finished_run_is_not_trained_again(strategies: Callable[[str], Run], w
     again = warm.launch(os.path.join(place, "zero2.bundle"), os.path.dirname(first.out))
     assert (again.done.returncode, again.done.stderr) == (0, "")
     assert again.done.stdout.count("\n") == 1
-    assert "holds this run, finished" in again.done.stdout
+    assert "contains this run, finished" in again.done.stdout
     assert len(first.losses) == 6
 
 

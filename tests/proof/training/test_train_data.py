@@ -99,7 +99,7 @@ def test_parts_that_the_template_leaves_out_end_the_run(warm: Warm, tmp_path: Pa
     text = spec('model(chat_template=file("texts-only.jinja"))', data='"parts.jsonl"', length="1 step")
     status, said = ended(warm, text, "parts", str(tmp_path))
     assert status != 0
-    assert "parts.jsonl, row 0: the chat template leaves out what the turn of 'user' says (a list of parts" in said
+    assert "parts.jsonl, row 0: the chat template drops the content of the 'user' turn (a list of parts" in said
     assert "Traceback" not in said
 
 
@@ -111,5 +111,5 @@ def test_a_turn_of_an_evaluation_set_that_the_template_leaves_out_ends_the_run(w
     text = spec('model(chat_template=file("no-system.jinja"))', 'eval(data="odd.jsonl")', length="1 step")
     status, said = ended(warm, text, "odd", str(tmp_path))
     assert status != 0
-    assert "odd.jsonl, row 6: the chat template leaves out what the turn of 'system' says" in said
+    assert "odd.jsonl, row 6: the chat template drops the content of the 'system' turn" in said
     assert "Traceback" not in said

@@ -156,7 +156,9 @@ def test_a_run_of_another_bundle_is_not_evaluated(colours: str, evaluate: Evalua
     put(str(tmp_path), {"out/config.json": "{}", "out/a.safetensors": "", f"out/{MARKER}": '{"bundle": "sha256:0"}\n'})
     done = evaluate(bundle, str(tmp_path), DEFAULT)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith("holds a run of another bundle; its own evaluate.sh evaluates it")
+    assert done.stderr.splitlines()[-1].endswith(
+        "contains a run of another bundle; evaluate it with the evaluate.sh of that bundle"
+    )
 
 
 def test_another_version_of_the_harness_is_refused(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
