@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
 STOPPED_BEFORE = b"launch.sh: stopped as asked, before training began\n"
-NEWEST = "from the newest complete checkpoint where there is one"
+NEWEST = "from the newest complete checkpoint if there is one"
 RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
 """Variables: the restarts left after failures that may be temporary, and the current attempt, such as "1 of 4"."""
 _command, _environment = [sys.executable, *sys.argv], dict(os.environ)
@@ -147,7 +147,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     from .core import signals
 
     if any(code == signals.REQUEUE or -code in signals.STOP_SIGNALS for code in codes):
-        message = f"launch.sh: stopped as asked: the same command goes on, {NEWEST} (status {signals.REQUEUE})"
+        message = f"launch.sh: stopped as asked: the same command resumes, {NEWEST} (status {signals.REQUEUE})"
         print(message, file=sys.stderr, flush=True)
         return signals.REQUEUE
     message = f"{who} ended with status {status}; its message is above"

@@ -65,7 +65,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     except RunError as error:
         return stop(error)
     except KeyboardInterrupt:
-        say("stopped; the same command goes on")
+        say("stopped; the same command continues")
         return 130
     # Another process reads it as the run will, offline: the libraries read these variables at their import.
     check = [sys.executable, os.path.abspath(__file__), place, "--check"]

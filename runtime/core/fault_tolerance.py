@@ -185,7 +185,7 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
         why = reason(error, output_dir)
         if rank() == 0:
             checkpoint_integrity.clear(output_dir)
-        good = f"goes on from checkpoint-{saved[-1]}" if saved else "starts anew"
+        good = f"resumes from checkpoint-{saved[-1]}" if saved else "starts again"
         failure = RunError(
             f"{what} cannot be written to {os.path.abspath(output_dir)}: {why}; free some space, and the "
             f"same command {good}"

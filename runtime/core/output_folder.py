@@ -42,27 +42,27 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         return None, []  # the second case: killed before its marker was complete, the first thing that a run writes
     if present == [MARKER] and difference(bundle) is not None:  # refused before its first step: nothing is lost
         _check_unlocked(folder)
-        return None, ["no complete checkpoint to go on from: starting anew"]
+        return None, ["no complete checkpoint to resume from: starting from the beginning"]
     if run["resume"] != "auto":
         raise RunError(f"{folder} is not empty and this bundle does not resume; name another output folder or empty it")
     differs = difference(bundle)
     if differs is None:
-        raise RunError(f"{folder} is not empty and holds no run of a bundle; name another output folder or empty it")
+        raise RunError(f"{folder} is not empty and contains no run of a bundle; name another output folder or empty it")
     if differs:
-        raise RunError(f"{folder} holds a run of another bundle{differs}; name another output folder or empty it")
+        raise RunError(f"{folder} contains a run of another bundle{differs}; name another output folder or empty it")
     _check_unlocked(folder)
     check_unfinished(bundle)
     checkpoint, notes = newest_complete(folder, run["world_size"], bundle.check_checkpoint, digests)
     if checkpoint is not None:
         was = (_marker(bundle) or {}).get("settings") or {}
         division = same_run.divided_otherwise(was, same_run.settings(bundle)) if was else []
-        return checkpoint, [*notes, *division, f"going on from {os.path.basename(checkpoint)}"]
+        return checkpoint, [*notes, *division, f"resuming from {os.path.basename(checkpoint)}"]
     for feature in bundle.features:
         feature.no_checkpoint_found(bundle, folder)
     foreign = [name for name in present if name not in RUN_FILES and not FOLDER.match(name)]
     if foreign and len(_lines(folder)) < 2:
-        raise RunError(f"{folder} has no complete checkpoint to go on from and is not empty ({foreign[0]}); empty it")
-    return None, [*notes, "no complete checkpoint to go on from: starting anew"]
+        raise RunError(f"{folder} has no complete checkpoint to resume from and is not empty ({foreign[0]}); empty it")
+    return None, [*notes, "no complete checkpoint to resume from: starting from the beginning"]
 
 
 def lock(bundle: Bundle) -> None:
@@ -84,7 +84,7 @@ def lock(bundle: Bundle) -> None:
     except OSError as error:
         why = f"cannot write to {bundle.output_dir}: {error.strerror}"
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise RunError(f"{why}; free some space, and the same command starts anew" if full else why) from error
+        raise RunError(f"{why}; free some space, and the same command starts again" if full else why) from error
     _locked = handle
     os.register_at_fork(after_in_child=handle.close)  # a data loading process may outlive this one
 

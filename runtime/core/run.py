@@ -43,7 +43,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     except RunError as error:
         return stop(error)
     except KeyboardInterrupt:
-        say("stopped; the same launch goes on from the newest complete checkpoint")
+        say("stopped; the same launch resumes from the newest complete checkpoint")
         return 130
     except (RuntimeError, OSError) as error:
         if isinstance(error, RuntimeError) and any(words in str(error) for words in PEER_ENDED):
@@ -100,8 +100,8 @@ def train(bundle: Bundle) -> int:
 def _stopped(bundle: Bundle, trainer: Any) -> int:
     """End a run that stops on request: every process has written its part of the checkpoint."""
     resumes = bundle.run["resume"] == "auto"
-    then = "the same command goes on from it" if resumes else "this bundle does not resume (`resume = never`)"
-    say(f"stopped as asked: checkpoint-{trainer.state.global_step} is whole; {then}")
+    then = "the same command resumes from it" if resumes else "this bundle does not resume (`resume = never`)"
+    say(f"stopped as asked: checkpoint-{trainer.state.global_step} is complete; {then}")
     _leave(bundle, trainer, stopped=True)
     return signals.REQUEUE if resumes else 1
 

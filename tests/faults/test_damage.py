@@ -71,9 +71,9 @@ def test_a_damaged_checkpoint_is_passed_over(
         going.damaged.add(good[-1])
         hit[f"{what}: {os.path.relpath(path, going.out)}"] += 1
         again = here.start(bundle, going.cwd)
-        again.until(lambda again=again: re.search(r"going on from checkpoint-\d+\n", again.text))  # type: ignore[misc]
+        again.until(lambda again=again: re.search(r"resuming from checkpoint-\d+\n", again.text))  # type: ignore[misc]
         assert f"{good[-1]} is skipped: " in again.text, (dict(hit), again.text)
-        assert f"going on from {good[-2]}\n" in again.text, (dict(hit), again.text)
+        assert f"resuming from {good[-2]}\n" in again.text, (dict(hit), again.text)
         pause(here, again, bundle, chance)
         again.kill()
         # The broken one counts for nothing: what was gone on from stays until there are two that are newer.
@@ -246,4 +246,4 @@ def test_weights_that_overflow_stop_the_run(
         assert checkpoints(going.out) == good
         assert not os.path.exists(os.path.join(going.out, "model.safetensors"))
     assert steps[0] == steps[1]
-    assert f"going on from {good[-1]}" in going.text
+    assert f"resuming from {good[-1]}" in going.text

@@ -51,7 +51,7 @@ def chained(here: Runs, source: Callable[[int], str], worlds: list[int], folder:
         if number:
             told = f"now; the run began with {worlds[0]} process(es)" in going.text
             assert told is (worlds[number] != worlds[0]), going.text
-            assert "going on from checkpoint-" in going.text, going.text
+            assert "resuming from checkpoint-" in going.text, going.text
     assert found == rows
     got = result(os.path.join(cwd, "out"))
     assert [one["step"] for one in got["events"]] == [one["step"] for one in expected["events"]]

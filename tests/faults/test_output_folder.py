@@ -82,7 +82,7 @@ def test_full_disk_is_reported_and_the_same_command_continues(
         assert 1 in status, f"{status}: {going.text}"
         told = re.findall(r"error: .*No space left on device; free some space, and the same command (.*)", going.text)
         assert told, going.text
-        assert all(one.startswith(("goes on from ", "starts anew")) for one in told), told
+        assert all(one.startswith(("resumes from ", "starts again")) for one in told), told
 
 
 REFUSALS = ("a run is training into", "contains this run, finished")
@@ -131,5 +131,5 @@ def test_second_run_leaves_the_first_intact(
     first.until_step(first.reached() + 1)
     first.kill()
     third = here.start(bundle, str(tmp_path))  # a killed one holds nothing
-    third.until(lambda: "no complete checkpoint to go on from: starting anew" in third.text)
+    third.until(lambda: "no complete checkpoint to resume from: starting from the beginning" in third.text)
     third.kill()

@@ -57,5 +57,5 @@ def test_one_that_does_not_resume_saves_and_asks_for_no_other_start(
     going.until_step(2)
     going.send(signal.SIGTERM)
     assert going.wait() == [1]
-    assert "is whole; this bundle does not resume (`resume = never`)" in going.text
+    assert "is complete; this bundle does not resume (`resume = never`)" in going.text
     assert len(checkpoints(going.out)) == 1

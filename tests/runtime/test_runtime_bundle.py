@@ -263,7 +263,7 @@ def test_a_marker_that_a_kill_cut_off_is_none(tmp_path: Path, monkeypatch: pytes
     assert marker.read_bytes() == whole
     marker.write_bytes(whole[:kept])
     (out / "thesis.txt").write_text("")  # of this folder nobody can say that it is a run's
-    with pytest.raises(RunError, match="holds no run of a bundle"):
+    with pytest.raises(RunError, match="contains no run of a bundle"):
         output_folder.begin(bundle)
 
 
@@ -302,7 +302,7 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     assert output_folder.begin(bundle) == (None, [])
     out.mkdir()
     (out / "thesis.txt").write_text("")
-    with pytest.raises(RunError, match="holds no run of a bundle"):
+    with pytest.raises(RunError, match="contains no run of a bundle"):
         output_folder.begin(bundle)
     os.remove(out / "thesis.txt")
     output_folder.lock(bundle)
@@ -310,9 +310,9 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
         output_folder.begin(bundle)
     assert output_folder._locked is not None
     output_folder._locked.close()  # as the end of its process does
-    assert output_folder.begin(bundle) == (None, ["no complete checkpoint to go on from: starting anew"])
+    assert output_folder.begin(bundle) == (None, ["no complete checkpoint to resume from: starting from the beginning"])
     # One that was refused before its first step has left nothing, and a mended spec may take its place.
-    assert output_folder.begin(other) == (None, ["no complete checkpoint to go on from: starting anew"])
+    assert output_folder.begin(other) == (None, ["no complete checkpoint to resume from: starting from the beginning"])
     never = made(tmp_path, "never", output_dir=str(out), per_device_eval_batch_size=4)
     never.run["resume"] = "never"
     assert output_folder.begin(never)[0] is None
@@ -322,18 +322,18 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     with pytest.raises(RunError, match="does not resume"):
         output_folder.begin(never)
     recorded(checkpoint(out, 4))
-    assert output_folder.begin(bundle) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
+    assert output_folder.begin(bundle) == (str(out / "checkpoint-4"), ["resuming from checkpoint-4"])
     others = {"save_steps": 3, "save_total_limit": 1, "logging_steps": 7, "ddp_timeout": 60}
     free = made(tmp_path, "free", output_dir=str(out), per_device_eval_batch_size=4, **others)
     assert free.digest != bundle.digest
-    assert output_folder.begin(free) == (str(out / "checkpoint-4"), ["going on from checkpoint-4"])
+    assert output_folder.begin(free) == (str(out / "checkpoint-4"), ["resuming from checkpoint-4"])
     moved = made(tmp_path, "moved", output_dir=str(tmp_path / "moved-out"))  # a folder may be moved between two starts
     assert same_run.differences(same_run.settings(bundle), same_run.settings(moved), bundle.run["division"]) == ""
     more = made(tmp_path, "more", output_dir=str(out), per_device_eval_batch_size=2)
     more.run.update(world_size=2 * bundle.run["world_size"], micro=bundle.run["micro"] // 2)
     more.digest = "sha256:more"
     found, notes = output_folder.begin(more)
-    assert (found, notes[-1]) == (str(out / "checkpoint-4"), "going on from checkpoint-4")
+    assert (found, notes[-1]) == (str(out / "checkpoint-4"), "resuming from checkpoint-4")
     assert notes[-2].startswith(
         "a step's 8 sequences are 2 process(es) x 2 sequences x 2 accumulation now; the run began"
     )

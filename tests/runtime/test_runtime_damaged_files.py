@@ -104,7 +104,7 @@ def test_a_damaged_marker_is_nobodys_folder(tmp_path: Path, monkeypatch: pytest.
     out.mkdir(parents=True)
     (out / output_folder.MARKER).write_bytes(content)
     (out / "metrics.jsonl").write_bytes(b"")
-    with pytest.raises(RunError, match="holds no run of a bundle"):
+    with pytest.raises(RunError, match="contains no run of a bundle"):
         output_folder.begin(bundle)
     # Only the line that says "finishing" is damaged: the folder is still this run's own.
     (out / output_folder.MARKER).write_bytes(json.dumps({"bundle": bundle.digest}).encode() + b"\n" + content)

@@ -77,7 +77,7 @@ def test_every_kind_of_finding_is_told_at_once(tmp_path: Path, monkeypatch: pyte
         preflight.check(bundle, 0, 0)
     lines = str(caught.value).splitlines()
     assert (lines[0], lines[1], lines[3], lines[4]) == ("4 things stop this run:", "  - disk", "  - gpu", "  - rows")
-    assert "holds no run of a bundle" in lines[2]
+    assert "contains no run of a bundle" in lines[2]
     bundle.pins = {"no-such-package": "1"}  # a wrong stack is not asked about GPUs and rows
     with pytest.raises(RunError, match="3 things stop this run"):
         preflight.check(bundle, 0, 0)

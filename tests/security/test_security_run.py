@@ -151,10 +151,10 @@ def test_another_bundles_folder_is_not_gone_on_from(made: Bundle, tmp_path: Path
 
     made.arguments["output_dir"] = str(tmp_path / "out")
     put(tmp_path / "out", {"checkpoint-1/rng_state.pth": b"cos\nsystem\n(S'true'\ntR."})
-    with pytest.raises(RunError, match="holds no run of a bundle"):
+    with pytest.raises(RunError, match="contains no run of a bundle"):
         output_folder.begin(made)
     put(tmp_path / "out", {output_folder.MARKER: json.dumps({"bundle": "sha256:" + "0" * 64}) + "\n"})
-    with pytest.raises(RunError, match="holds a run of another bundle"):
+    with pytest.raises(RunError, match="contains a run of another bundle"):
         output_folder.begin(made)
 
 
