@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
 ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
-"""The files next to the folders; `doctor.py` is run by `xpc doctor` alone."""
+"""The files next to the folders; only `xpc doctor` runs `doctor.py`."""
 BESIDE = "stage.py"
 """A program next to trainer/, because runs do not use it."""
 ELSEWHERE = ("core/payload.py", "core/conditions.py")
