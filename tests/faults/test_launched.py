@@ -79,12 +79,12 @@ def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], t
     run.stopped()
     saved = checkpoints(run.out)
     assert len(saved) == 1
-    assert f"[run] stopped as asked: {saved[0]} is whole; the same command goes on from it" in run.output
+    assert f"[run] stopped as asked: {saved[0]} is complete; the same command resumes from it" in run.output
     assert not any(map(alive, ranks))
     again = here.start(bundle, str(tmp_path))
     again.until_step(int(saved[0].split("-")[1]) + 1)
     again.kill()
-    assert f"going on from {saved[0]}" in again.text
+    assert f"resuming from {saved[0]}" in again.text
 
 
 def test_a_process_that_is_killed_is_tried_again(
@@ -123,7 +123,7 @@ def test_it_is_tried_as_often_as_the_spec_says_and_not_where_that_cannot_help(
     (tmp_path / "refused" / "out" / "model.safetensors").write_text("")
     refused = Launched(here, bundle, str(tmp_path / "refused"))
     assert refused.process.wait(HANGS) == 1, refused.output
-    assert "holds no run of a bundle" in refused.output
+    assert "contains no run of a bundle" in refused.output
     assert "attempt" not in refused.output
 
 

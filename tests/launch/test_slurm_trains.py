@@ -56,7 +56,7 @@ def test_stopped_job_continues_where_it_was(
         trains.run("scancel", "--signal=USR1", "--batch", number)
     job = trains.wait(number)
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "2"), job_report(trains, job, tmp_path)
-    assert log(tmp_path).count("going on from checkpoint-") == 2
+    assert log(tmp_path).count("resuming from checkpoint-") == 2
     same(tmp_path, alone("zero2"))
 
 
@@ -79,7 +79,7 @@ def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "2"), job_report(trains, job, tmp_path)
     assert not set(nodes(trains, job)) & set(lost)
     assert log(tmp_path).count("Task launch for StepId=") == 2
-    assert log(tmp_path).count("going on from checkpoint-") >= 1  # the first may have come before there was one
+    assert log(tmp_path).count("resuming from checkpoint-") >= 1  # the first may have come before there was one
     same(tmp_path, alone("zero3"))
 
 

@@ -201,7 +201,7 @@ def test_processes_that_share_sequences_train_as_one_over_epochs_and_starts(
         if path.name not in ("metrics.jsonl", "xpc_run.json", "checkpoint-10"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     again = warm.launch(bundle, str(tmp_path))
-    assert "going on from checkpoint-10" in again.done.stdout
+    assert "resuming from checkpoint-10" in again.done.stdout
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == weights
 
 
@@ -261,7 +261,7 @@ def test_another_bundle_does_not_use_the_folder(strategies: Callable[[str], Run]
     refused = warm.launch(warm.compiled(spec("seed 7"), "other"), os.path.dirname(first.out))
     assert refused.done.returncode == 1
     assert refused.done.stderr.count("\n") == 1
-    assert "holds a run of another bundle: arguments.seed was 42 and is 7" in refused.done.stderr
+    assert "contains a run of another bundle: arguments.seed was 42 and is 7" in refused.done.stderr
 
 
 def test_what_decides_no_number_may_change_between_two_starts(warm: Warm, tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_what_decides_no_number_may_change_between_two_starts(warm: Warm, tmp_pa
     changed = spec("launch local(nccl_timeout=1h)", save='save "out" every=1 keep=2')
     again = warm.launch(warm.compiled(changed, "every-1"), str(tmp_path))
     assert again.done.returncode == 0, again.output
-    assert "going on from checkpoint-3" in again.done.stdout
+    assert "resuming from checkpoint-3" in again.done.stdout
     assert {name for name in os.listdir(again.out) if name.startswith("checkpoint-")} == {
         "checkpoint-5",
         "checkpoint-6",

@@ -139,7 +139,7 @@ def test_it_trains_and_goes_on_to_the_same_end(runs: Runs, kind: Kind) -> None:
     assert losses[-1] < losses[0]
     assert min(done.values("grad_norm")) > 0
     for again in resumed:
-        assert "going on from checkpoint-2" in again.output
+        assert "resuming from checkpoint-2" in again.output
         assert again.values("loss") == pytest.approx(losses, abs=2e-5)
     for one in (done, *resumed):
         assert [line for line in one.complained.splitlines() if "real_accelerator" not in line] == []

@@ -73,7 +73,7 @@ def test_a_run_notes_that_it_is_what_its_bundle_asks_for(runs: Runs, small: Smal
 @resumed
 def test_it_goes_on_from_its_checkpoint_to_the_same_end(runs: Runs, small: Small) -> None:
     whole, again = runs(small)
-    assert "going on from checkpoint-2" in again.output
+    assert "resuming from checkpoint-2" in again.output
     assert again.summary["resumed_from"] == "checkpoint-2"
     assert [event["step"] for event in again.events] == list(range(1, STEPS + 1))
     assert again.values("loss") == pytest.approx(whole.values("loss"), abs=2e-5)
