@@ -55,4 +55,6 @@ def test_what_is_no_turn_stays_as_it_is(value: object) -> None:
 
 def test_the_check_reads_the_names_as_the_runtime_does() -> None:
     row = {"messages": [{"role": "guest", "content": "a"}], "chosen": {"from": "host", "value": "b"}, "n": 4}
-    assert row_shapes.with_roles(row, ROLES) == {key: named_roles._with_roles(value, ROLES) for key, value in row.items()}
+    assert row_shapes.with_roles(row, ROLES) == {
+        key: named_roles._with_roles(value, ROLES) for key, value in row.items()
+    }
