@@ -6,8 +6,29 @@ from typing import Any
 
 import yaml
 from case_support import on_cpu, spec
-from cases_clusters import GRPO, IMAGE, PROMPTS, k8s, sky
 from compile_support import compiled
+
+IMAGE = "ghcr.io/me/train:1"
+GRPO = "method grpo(generations=8, rewards=[accuracy], {vllm})"
+PROMPTS = "qwen2.5-3b on deepmath-103k for 100 steps"
+
+
+def k8s(more: str = "", image: str = IMAGE) -> str:
+    """The clause; `more` begins with a comma."""
+    return f'launch k8s(image="{image}", volume=claim{more})'
+
+
+def sky(more: str = "volume=shared") -> str:
+    return f"launch sky({more})"
+
+
+def ray(more: str = 'volume="/mnt/shared"') -> str:
+    return f"launch ray({more})"
+
+
+def slurm(*settings: str) -> str:
+    return f"launch slurm({', '.join(settings)})" if settings else "launch slurm"
+
 
 SERVER = spec(GRPO.format(vllm="vllm(mode=server)"), "nodes 2", k8s(), train=PROMPTS, batch="gbs=128 micro=8")
 OLD_SERVER = spec(GRPO.format(vllm="vllm(mode=server)"), k8s(), "target trl-0.18", train=PROMPTS)

@@ -8,8 +8,7 @@ from hashlib import sha256
 
 import yaml
 from case_support import spec
-from cases_clusters import k8s
-from cluster_support import K8S, SKY, container, read, trainjob
+from cluster_support import K8S, SKY, container, k8s, read, trainjob
 from compile_support import compiled
 
 from xpc.compiler.files.bundle import write

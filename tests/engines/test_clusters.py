@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from case_support import spec
-from cases_clusters import IMAGE, k8s, sky
-from cluster_support import K8S, OLD_SERVER, SERVER, SKY, container, job, read, trainjob
+from cluster_support import IMAGE, K8S, OLD_SERVER, SERVER, SKY, container, job, k8s, read, sky, trainjob
 from compile_support import REPOSITORY, checked, compiled, errors, put, shown, xpc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -8,8 +8,7 @@ import re
 
 import pytest
 from case_support import spec
-from cases_clusters import k8s, ray, sky
-from cases_slurm import slurm
+from cluster_support import k8s, ray, sky, slurm
 from compile_support import REPOSITORY, checked, compiled, put, shown
 
 from tests.test_imports import imported

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 from case_support import on_cpu, spec
-from cases_clusters import IMAGE, k8s
-from cases_slurm import slurm
-from cluster_support import K8S, job, read, trainjob
+from cluster_support import IMAGE, K8S, job, k8s, read, slurm, trainjob
 from compile_support import compiled, put
 
 from xpc.compiler.rules.strategy.launch_environment import variable

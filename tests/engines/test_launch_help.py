@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from case_support import on_cpu, spec
-from cases_clusters import GRPO, PROMPTS, k8s
+from cluster_support import GRPO, PROMPTS, k8s
 from compile_support import compiled, put
 from test_engines import LAUNCH
 

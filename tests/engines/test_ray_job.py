@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from case_support import spec
-from cases_clusters import ray
+from cluster_support import ray
 from compile_support import checked, compiled, only
 from patience import HUNG
 from whole_lines import whole_lines

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from case_support import spec
-from cases_clusters import GRPO, PROMPTS
+from cluster_support import GRPO, PROMPTS
 from compile_support import compiled, put
 
 from xpc.compiler.stacks import names

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from case_support import on_cpu, spec
-from cases_clusters import GRPO, PROMPTS, k8s, sky
+from cluster_support import GRPO, PROMPTS, k8s, sky
 from compile_support import compiled
 
 TASKS = "eval(tasks=[gsm8k])"

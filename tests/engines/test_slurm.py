@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from case_support import spec
-from cases_slurm import PROMPTS, slurm
+from cluster_support import PROMPTS, slurm
 from compile_support import checked, codes, compiled, shown, xpc
 from hypothesis import given
 from hypothesis import strategies as st

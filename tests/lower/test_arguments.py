@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 from attrs import field, frozen
 from case_support import spec, trained
-from cases_best import BEST, EPOCHS, HELD
-from cases_numerics import extra
 from compile_support import checked, compiled, errors
 from method_support import PAIRS, PROMPTS
+from spec_parts import BEST, EPOCHS, HELD, extra
 
 from xpc.compiler import stacks
 
@@ -56,7 +55,7 @@ ROWS = {
             {"metric_for_best_model": "loss", "greater_is_better": False}),
     ),
     "the best checkpoint": tuple(
-        Row("\n".join((HELD, EPOCHS, *extra(*written))),
+        Row("\n".join((HELD, EPOCHS, extra(*written))),
             {"metric_for_best_model": metric, "greater_is_better": greater})
         for written, metric, greater in (
             ((BEST,), "loss", False),
@@ -67,7 +66,7 @@ ROWS = {
         )
     ),
     "compilation": tuple(
-        Row("\n".join(extra(written)),
+        Row(extra(written),
             {"torch_compile_mode": mode, "torch_compile_backend": backend, "torch_compile": compiles})
         for written, mode, backend, compiles in (
             ('torch_compile_mode = "default"', "default", "inductor", True),

@@ -2,10 +2,9 @@
 
 import pytest
 from case_support import spec
-from cases_best import BEST, HELD
-from cases_numerics import extra
 from compile_support import checked, codes, errors
 from interpreters import stack_of
+from spec_parts import BEST, HELD, extra
 
 from xpc.compiler import stacks
 from xpc.compiler.language import extras
@@ -16,13 +15,13 @@ TARGETS = pytest.mark.parametrize("target", stacks.names())
 
 def test_wrong_interval_is_reported_once() -> None:
     for wrong in ("0", "2.5", "100%", "often"):
-        found = checked(spec(HELD, f"eval(every={wrong})", *extra(BEST)))
+        found = checked(spec(HELD, f"eval(every={wrong})", extra(BEST)))
         assert len(codes(found)) == 1, (wrong, codes(found))
 
 
 def test_a_holdout_is_read_by_an_evaluation_at_the_start() -> None:
-    assert not codes(checked(spec(HELD, *extra("eval_on_start = true"))))
-    assert errors(checked(spec("eval(every=epoch)", *extra("eval_on_start = true")))) == ["XP501"]
+    assert not codes(checked(spec(HELD, extra("eval_on_start = true"))))
+    assert errors(checked(spec("eval(every=epoch)", extra("eval_on_start = true")))) == ["XP501"]
 
 
 @pytest.mark.parametrize("method", METHODS)

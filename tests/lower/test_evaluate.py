@@ -10,13 +10,21 @@ import sys
 
 import pytest
 from case_support import on_cpu, spec
-from cases_evaluation import OWN, ROWS, asks
 from compile_support import checked, compiled, errors, only, put, shown
 
 from xpc.compiler.files.bundle import write
 from xpc.compiler.stacks import harness
 
+OWN = "task: mine\ndataset_path: json\ndataset_kwargs:\n  data_files:\n    test: rows.jsonl\n"
+ROWS = {"tasks/rows.jsonl": '{"question": "2 + 2", "answer": "4"}\n'}
 SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")
+
+
+def asks(*tasks: str, more: str = "") -> str:
+    """The clause that names tasks."""
+    return f"eval(tasks=[{', '.join(tasks)}]{more})"
+
+
 BIG = "qwen2.5-72b on infinity-instruct for 3 epochs"
 SCRIPTS = {
     "data-parallel": spec(asks("gsm8k")),

@@ -6,8 +6,7 @@ import json
 import os
 
 import pytest
-from case_support import data, spec, trained
-from cases_data import ON_TINY, PLAIN, TINY
+from case_support import PLAIN, data, spec, trained
 from compile_support import CONFIG, checked, codes, errors, only, put, shown
 
 from xpc.compiler import registry
@@ -16,6 +15,13 @@ from xpc.compiler.language.schema import TEMPLATES
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.registry import chat_templates as templates
 
+TINY = {
+    "tiny/config.json": json.dumps(CONFIG),
+    "tiny/tokenizer_config.json": '{"tokenizer_class": "PreTrainedTokenizerFast"}',
+    "tiny/tokenizer.json": '{"added_tokens": [{"content": "<|im_start|>"}, {"content": "<|im_end|>"}]}',
+}
+"""A local model whose tokenizer has a vocabulary and no chat template."""
+ON_TINY = {"train": trained('"tiny" on infinity-instruct'), "batch": "gbs=128 micro=16 seq=512"}
 SMALL = {"batch": "gbs=128 micro=1", "strategy": "zero3"}
 
 

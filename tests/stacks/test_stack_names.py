@@ -21,8 +21,8 @@ from xpc.compiler.stacks import HERE, STACKS
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 NAME = re.compile(r"trl[-_.]?\d+[-_.]\d+|TRL_\d+_\d+|\.?venv-\d+\.\d+")
 PROGRAMS = ("Makefile", ".ci/run", "pyproject.toml", "specs/quickstart/demo.sh")
-CASES = ("cases_", "test_")
-"""How files begin that hold cases; all others below tests/ are helpers."""
+CASES = "test_"
+"""How the names of test files begin; all others below tests/ are helpers."""
 
 
 def files() -> list[str]:

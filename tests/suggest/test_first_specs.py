@@ -8,8 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from cases_data import CONFIG
-from compile_support import checked, errors, put
+from compile_support import CONFIG, checked, errors, put
 
 TRIALS = tomllib.loads(Path(__file__).with_name("first_specs.toml").read_text())
 CHATML = (

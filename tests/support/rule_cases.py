@@ -1,54 +1,119 @@
-"""For each code a spec that gets it, and the nearest spec that does not: data for the rules' tests and the goldens."""
+"""For each code a spec that gets it, and the nearest spec that does not: the tables tests/**/cases_TOPIC.toml.
+
+A table has one `[[case]]` for each pair of specs. `tests/README.md` explains its keys; `case_support.spec` is the base.
+"""
 
 from __future__ import annotations
 
-import cases_adapted
-import cases_attention
-import cases_best
-import cases_clusters
-import cases_context_parallel
-import cases_continued
-import cases_data
-import cases_data_loading
-import cases_deepspeed
-import cases_distill
-import cases_evaluation
-import cases_extras
-import cases_method
-import cases_names
-import cases_numerics
-import cases_optimizer
-import cases_run
-import cases_secrecy
-import cases_slurm
-import cases_strategy
-import cases_sweep
-import cases_syntax
-import cases_tuned
-from case_support import Case
+import base64
+import os
+import tomllib
+from collections.abc import Mapping
+from typing import Any
 
-CASES: tuple[Case, ...] = (
-    *cases_names.CASES,
-    *cases_run.CASES,
-    *cases_secrecy.CASES,
-    *cases_optimizer.CASES,
-    *cases_best.CASES,
-    *cases_clusters.CASES,
-    *cases_slurm.CASES,
-    *cases_evaluation.CASES,
-    *cases_numerics.CASES,
-    *cases_attention.CASES,
-    *cases_strategy.CASES,
-    *cases_context_parallel.CASES,
-    *cases_deepspeed.CASES,
-    *cases_data.CASES,
-    *cases_data_loading.CASES,
-    *cases_method.CASES,
-    *cases_continued.CASES,
-    *cases_distill.CASES,
-    *cases_adapted.CASES,
-    *cases_sweep.CASES,
-    *cases_tuned.CASES,
-    *cases_extras.CASES,
+from case_support import Case, spec
+
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TOPICS = (
+    "language/cases_names",
+    "rules/optimizer/cases_run",
+    "rules/saving/cases_secrecy",
+    "rules/optimizer/cases_optimizer",
+    "rules/optimizer/cases_best",
+    "engines/cases_clusters",
+    "engines/cases_slurm",
+    "rules/data/cases_evaluation",
+    "rules/numerics/cases_numerics",
+    "rules/numerics/cases_attention",
+    "rules/strategy/cases_strategy",
+    "rules/strategy/cases_context_parallel",
+    "rules/extra/cases_deepspeed",
+    "rules/data/cases_data",
+    "rules/data/cases_data_loading",
+    "rules/method/cases_method",
+    "rules/method/cases_online",
+    "rules/adapters/cases_continued",
+    "rules/method/cases_distill",
+    "rules/adapters/cases_adapted",
+    "resolve/cases_sweep",
+    "rules/adapters/cases_tuned",
+    "rules/extra/cases_extras",
 )
-SYNTAX = cases_syntax.CASES
+"""The tables below tests/, in the order in which explanations look for an example of a code."""
+CPU = {"hardware": "2 x cpu", "precision": "fp32", "batch": "gbs=8 micro=4"}
+KEYS = {"code", "variant", "base", "with", "files", "shared_files"}
+KEYS |= {f"{side}{part}" for side in ("rejected", "accepted") for part in ("", "_with", "_text")}
+
+
+def read(topic: str) -> tuple[Case, ...]:
+    """The cases of one table. Raises ValueError for a key that no case has."""
+    with open(os.path.join(TESTS, f"{topic}.toml"), "rb") as handle:
+        table = tomllib.load(handle)
+    return tuple(_case(one, table.get("shared_files", {}), topic) for one in table["case"])
+
+
+def _case(one: Mapping[str, Any], shared: Mapping[str, Any], topic: str) -> Case:
+    if unknown := one.keys() - KEYS:
+        raise ValueError(f"{topic}: the case of {one['code']} has unknown keys: {', '.join(sorted(unknown))}")
+    files = {**shared[one["shared_files"]]} if "shared_files" in one else {}
+    files |= one.get("files", {})
+    return Case(
+        one["code"],
+        _spec(one, "rejected"),
+        _spec(one, "accepted"),
+        {path: _content(value) for path, value in files.items()},
+        one.get("variant", ""),
+    )
+
+
+def _spec(one: Mapping[str, Any], side: str) -> str:
+    """The spec of a side: its complete text, or the base with the lines and settings of this side."""
+    if f"{side}_text" in one:
+        return str(_content(one[f"{side}_text"]))
+    base = CPU if one.get("base") == "cpu" else {}
+    more = one.get(side, "")
+    lines = "\n".join(map(_line, more)) if isinstance(more, list) else more.removesuffix("\n")
+    return spec(*([lines] if lines else []), **{**base, **one.get("with", {}), **one.get(f"{side}_with", {})})
+
+
+def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
+    """A file: its text, its lines, or `{ base64 }` or `{ lines, encoding }` for bytes."""
+    match value:
+        case str():
+            return value
+        case list():
+            return "".join(f"{_line(one)}\n" for one in value)
+        case {"base64": data}:
+            return base64.b64decode(data)
+        case {"lines": lines, "encoding": encoding}:
+            return str(_content(lines)).encode(encoding)
+    raise ValueError(f"no content of a file: {value}")
+
+
+def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
+    """A line: its text, its parts, or `{ line, times }` for a line that is repeated."""
+    match value:
+        case str():
+            return value
+        case list():
+            return "".join(map(_part, value))
+        case {"line": line, "times": times}:
+            return "\n".join([_line(line)] * times)
+    raise ValueError(f"no line: {value}")
+
+
+def _part(value: str | Mapping[str, Any]) -> str:
+    """A part of a line: its text, `{ text, times }`, or `{ count_to = 3 }` for 1, 2, 3."""
+    match value:
+        case str():
+            return value
+        case {"text": text, "times": times}:
+            return str(text) * times
+        case {"count_to": last}:
+            return ", ".join(map(str, range(1, last + 1)))
+    raise ValueError(f"no part of a line: {value}")
+
+
+CASES = tuple(case for topic in TOPICS for case in read(topic))
+SYNTAX = read("language/cases_syntax")
+"""Texts that do not parse, one for each code of the grammar, for the goldens. `accepted` is not used."""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import cases_data
-from case_support import spec
-from cases_best import BEST, HELD, SHORT, best
-from cases_numerics import extra
+from case_support import spec, trained
 from prove import Proof
+from spec_parts import BEST, HELD, extra
 
+SHORT = "qwen2.5-3b on infinity-instruct for 20 steps"
 EACH = "eval(every=1)"
 CONFIG: dict[str, Any] = {"at": "config", "raises": "ValueError"}
 
 
+def best(evaluated: str, saved: str, *more: str) -> str:
+    """A spec that loads its best checkpoint, with the two intervals."""
+    return spec(HELD, f"eval(every={evaluated})", *more, extra(BEST), save=f'save "out/run" every={saved}')
+
+
 def metric(name: str, *more: str) -> str:
     """A spec that evaluates at every step and chooses checkpoints by a metric."""
-    return spec(HELD, EACH, *more, *extra(f'metric_for_best_model = "{name}"'))
+    return spec(HELD, EACH, *more, extra(f'metric_for_best_model = "{name}"'))
 
 
 def saved(*more: str, keep: str = "") -> str:
@@ -26,19 +30,22 @@ def saved(*more: str, keep: str = "") -> str:
 
 def late(delay: int, *more: str) -> str:
     """A run of 20 steps that loads its best checkpoint and evaluates from a step on."""
-    lines = (HELD, EACH, *more, *extra(f"eval_delay = {delay}", BEST))
+    lines = (HELD, EACH, *more, extra(f"eval_delay = {delay}", BEST))
     return spec(*lines, train=SHORT, save='save "out/run" every=1')
 
 
 def several(*more: str) -> str:
     """A spec that evaluates on two sets at every step."""
-    return spec('eval(every=1, data=["held.jsonl", "far.jsonl"])', *more, train=cases_data.OWN)
+    return spec('eval(every=1, data=["held.jsonl", "far.jsonl"])', *more, train=trained('qwen2.5-3b on "rows.jsonl"'))
 
 
 def paired(method: str) -> str:
     """Preferences of trl-0.18 with two evaluation sets."""
     return spec(
-        'eval(every=1, data=["pairs2.jsonl", "pairs3.jsonl"])', method, "target trl-0.18", train=cases_data.PAIRS
+        'eval(every=1, data=["pairs2.jsonl", "pairs3.jsonl"])',
+        method,
+        "target trl-0.18",
+        train=trained('qwen2.5-3b on "pairs.jsonl"'),
     )
 
 
@@ -59,9 +66,9 @@ PROOFS: tuple[Proof, ...] = (
           legal=best("10%", "20%", "target trl-0.18"), **CONFIG),
     Proof("C03", "XP511", case="XP511-mixed", match="mixing ratio and absolute steps", **CONFIG),
     Proof("C14", "XP515", needs="two machines that share no folder"),
-    Proof("C15", "XP514", at="init", text=saved(*extra(BEST, "greater_is_better = true"), keep=" keep=1"), legal=saved(keep=" keep=1"),
+    Proof("C15", "XP514", at="init", text=saved(extra(BEST, "greater_is_better = true"), keep=" keep=1"), legal=saved(keep=" keep=1"),
           measure="best.kept", expect={"most": 2}, steps=3, common={"learning_rate": 1e-2}),
-    Proof("C18", "XP705", at="train", text=spec("target trl-0.18", *extra("save_safetensors = false"),
+    Proof("C18", "XP705", at="train", text=spec("target trl-0.18", extra("save_safetensors = false"),
           save='save "out/run" every=1'), legal=spec("target trl-0.18", save='save "out/run" every=1'),
           measure="best.resumable", expect={"missing": "the weights are missing"}),
     Proof("C18", "XP121", case="XP121-removed", onto="legal", arguments={"save_safetensors": False}, raises="TypeError",
@@ -72,14 +79,14 @@ PROOFS: tuple[Proof, ...] = (
     Proof("E04", "XP512", at="train", text=metric("mean_token_accuracy", "target trl-0.18"),
           legal=metric("eval_loss", "target trl-0.18"), raises="KeyError", match="not found in the evaluation metrics",
           shape="messages", variant="0.18"),
-    Proof("E13", "XP526", at="train", text=several(*extra('metric_for_best_model = "eval_loss"')),
-          legal=several(*extra('metric_for_best_model = "eval_held_loss"')), files=cases_data.HELD, raises="KeyError",
+    Proof("E13", "XP526", at="train", text=several(extra('metric_for_best_model = "eval_loss"')),
+          legal=several(extra('metric_for_best_model = "eval_held_loss"')), raises="KeyError",
           match="not found in the evaluation metrics"),
-    Proof("E13", "XP526", at="train", text=several(*extra('metric_for_best_model = "eval_loss"')),
-          legal=several(*extra('metric_for_best_model = "eval_held_loss"')), files=cases_data.HELD, raises="KeyError",
+    Proof("E13", "XP526", at="train", text=several(extra('metric_for_best_model = "eval_loss"')),
+          legal=several(extra('metric_for_best_model = "eval_held_loss"')), raises="KeyError",
           match="not found in the evaluation metrics", target="trl-0.18", variant="0.18"),
     Proof("E14", "XP527", at="train", text=paired("method dpo(precompute)"), legal=paired("method dpo"),
-          files=cases_data.PAIRED, raises="TypeError", match="string indices"),
+          raises="TypeError", match="string indices"),
     Proof("E20", "XP516", at="train", raises="ValueError", match="eval_dataset"),
     Proof("E21", "XP793", at="init", measure="best.patient", raises="AssertionError", match="requires IntervalStrategy"),
     Proof("E22", "XP794", at="init", measure="best.patient", warns="without load_best_model_at_end"),
@@ -95,6 +102,6 @@ PROOFS: tuple[Proof, ...] = (
     Proof("P04", "XP350", case="XP350-both", raises="ValueError", match="for full eval, but not both", target="trl-0.18",
           variant="0.18"),
     Proof("P32", "XP356", case="XP356-zero", raises="ValueError", match="not supported by apex", variant="zero"),
-    Proof("D91", "XP494", at="deepspeed", text=cpu(*extra("aio.use_gds = true", block="deepspeed")), legal=cpu(),
+    Proof("D91", "XP494", at="deepspeed", text=cpu(extra("aio.use_gds = true", block="deepspeed")), legal=cpu(),
           raises="AssertionError", match="GDS"),
 )  # fmt: skip

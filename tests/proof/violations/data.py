@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from case_support import ROW, spec, trained
-from cases_data import on
 from prove import Proof
 
 SPLITS = {
@@ -16,6 +15,11 @@ IMAGES = {
     "rows.jsonl": json.dumps({**json.loads(ROW), "images": ["a.png"]}) + "\n",
     "good.jsonl": ROW,
 }
+
+
+def on(data: str, *more: str) -> str:
+    return spec(*more, train=trained(f"qwen2.5-3b on {data}"))
+
 
 LONG_ENOUGH = spec(train=trained('qwen2.5-3b on "long.jsonl"'), batch="gbs=128 micro=16 seq=4096")
 """Letters are tokens to the tiny tokenizer."""

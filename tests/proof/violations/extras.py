@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cases_data import extra
-from cases_strategy import zero
 from prove import Proof
+from spec_parts import extra, zero
 
 from xpc.compiler.stacks import DEFAULT, STACKS
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from case_support import spec
-from cases_attention import PAIRS, family, of
-from cases_numerics import extra, selective
+from case_support import spec, trained
 from prove import Proof
+from spec_parts import extra
 
 KEPT: dict[str, Any] = {"keep": ("attn_implementation",)}
 TEXT: dict[str, Any] = {"shape": "text"}
@@ -27,12 +27,23 @@ def cpu(*more: str, hardware: str = "cpu", strategy: str = "ddp", precision: str
 EVALUATED = cpu("eval(every=1)", "data(holdout=16)", batch="gbs=4 micro=2 {}")
 
 
-def more(*lines: str) -> str:
-    """An `extra trl` block."""
-    return "\n".join(extra(*lines))
+def selective(*more: str) -> str:
+    """Recomputation that keeps what attention gave."""
+    return "\n".join(["memory {", "  checkpointing {", "    selective", *(f"    {one}" for one in more), "  }", "}"])
 
 
-PAGED = more("use_transformers_paged = true")
+def family(model_type: str, **more: object) -> dict[str, str]:
+    """A model's folder whose configuration names a family; its sizes are not counted."""
+    return {"model/config.json": json.dumps({"model_type": model_type, "num_local_experts": 1, **more})}
+
+
+def of(*more: str, batch: str = "gbs=128 micro=8", **others: str) -> str:
+    """A spec of the model in that folder."""
+    return spec(*more, train='"model" on alpaca for 3 epochs', batch=batch, **others)
+
+
+PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
+PAGED = extra("use_transformers_paged = true")
 
 PRECISION: tuple[Proof, ...] = (
     Proof("P01", "XP301", needs="a GPU of compute capability 7.x, which computes bf16 emulated and says nothing"),
@@ -40,8 +51,8 @@ PRECISION: tuple[Proof, ...] = (
     Proof("P01", "XP301", case="XP301-sums", measure="precision.messages", expect={"bf16": True}, variant="sums"),
     Proof("P26", "XP323", measure="precision.alibi", expect={"rounded": True, "ampere": False}),
     Proof("P28", "XP325", at="init", shape="prompt", measure="precision.kept",
-          text=cpu(more("use_transformers_continuous_batching = true"), GRPO, precision="bf16", train=PROMPTS),
-          legal=cpu(more("use_transformers_continuous_batching = true"), GRPO, train=PROMPTS),
+          text=cpu(extra("use_transformers_continuous_batching = true"), GRPO, precision="bf16", train=PROMPTS),
+          legal=cpu(extra("use_transformers_continuous_batching = true"), GRPO, train=PROMPTS),
           expect={"narrowed": True}),
     Proof("P28", "XP325", at="init", shape="prompt", measure="precision.kept", target="trl-0.24",
           text=cpu(PAGED, GRPO, precision="bf16", train=PROMPTS),
@@ -75,14 +86,14 @@ PRECISION: tuple[Proof, ...] = (
           raises="ValueError", match="not a floating-point dtype"),
     Proof("P10", "XP303", at="init", text=cpu(precision="fp16"), legal=cpu(), measure="precision.amp",
           expect={"asked": True, "autocast": False, "scaler": False}),
-    Proof("P19", "XP120", case="XP120-deepspeed-precision", at="deepspeed", onto="legal", text=spec(*extra(
+    Proof("P19", "XP120", case="XP120-deepspeed-precision", at="deepspeed", onto="legal", text=spec(extra(
           "fp16.enabled = true", block="deepspeed")), legal=spec(), deepspeed={"fp16.enabled": True, "bf16.enabled": False},
           raises="ValueError", match="mismatch TrainingArguments"),
-    Proof("P20", "XP350", at="train", text=cpu(more("fp16_full_eval = true"), hardware="2 x cpu", strategy="zero2"),
+    Proof("P20", "XP350", at="train", text=cpu(extra("fp16_full_eval = true"), hardware="2 x cpu", strategy="zero2"),
           legal=cpu(hardware="2 x cpu", strategy="zero2"), raises="ValueError", match="mismatch TrainingArguments"),
-    Proof("P20", "XP350", text=cpu(more("bf16_full_eval = true"), strategy="zero2"), legal=cpu(), raises="ValueError",
+    Proof("P20", "XP350", text=cpu(extra("bf16_full_eval = true"), strategy="zero2"), legal=cpu(), raises="ValueError",
           match="support bf16/gpu", variant="on-cpu"),
-    Proof("P21", "XP120", case="XP120-accelerate-precision", text=spec(*extra('mixed_precision = "fp16"', block="accelerate"),
+    Proof("P21", "XP120", case="XP120-accelerate-precision", text=spec(extra('mixed_precision = "fp16"', block="accelerate"),
           strategy="ddp"), legal=spec(strategy="ddp"), yaml={"mixed_precision": "fp16"}, measure="precision.mixed",
           onto="legal", expect={"exported": "fp16", "used": "bf16"}),
     Proof("P22", "XP308", measure="precision.deepspeed_fp16", expect={"asked": True, "supported": False}),
@@ -159,10 +170,10 @@ ATTENTION: tuple[Proof, ...] = (
           match="flex_attention", legal=of("target trl-0.18"), variant="older-target", **KEPT),
     Proof("A32", "XP319", at="load", measure="attention.past", expect={"beyond": True, "finite": True}),
     Proof("A33", "XP316", at="train", raises="NotImplementedError", match="backward on CPU", eager=True),
-    Proof("A36", "XP481", at="init", text=cpu(*selective("reentrant")), legal=cpu(*selective()),
+    Proof("A36", "XP481", at="init", text=cpu(selective("reentrant")), legal=cpu(selective()),
           raises="ValueError", match="requires non-reentrant"),
-    Proof("A36", "XP481", case="XP481-adapters", at="init", text=cpu(*selective(), "lora", strategy="zero3"),
-          legal=cpu(*selective(), "lora"), raises="ValueError", match="not supported with PEFT", variant="adapters"),
+    Proof("A36", "XP481", case="XP481-adapters", at="init", text=cpu(selective(), "lora", strategy="zero3"),
+          legal=cpu(selective(), "lora"), raises="ValueError", match="not supported with PEFT", variant="adapters"),
     Proof("A38", "XP340", at="load", legal=spec("target trl-0.18"), raises="ValueError", match="flash_attention_3",
           variant="flash3", **KEPT),
     Proof("A39", "XP342", at="load", family="smollm3", legal_family="llama", legal=spec("target trl-0.18"),
@@ -185,29 +196,29 @@ KERNELS: tuple[Proof, ...] = (
     Proof("K15", "XP353", warns="speedups for torchdynamo mostly come with GPU Ampere"),
     Proof("K16", "XP355", needs="a GPU: CUDA graphs are recorded there only"),
     Proof("K17", "XP332", at="init", text=cpu("memory(offload_activations)"), legal=cpu(), raises="AttributeError"),
-    Proof("K22", "XP482", at="init", text=cpu(*selective(), "target trl-0.24"), legal=cpu("target trl-0.24"),
+    Proof("K22", "XP482", at="init", text=cpu(selective(), "target trl-0.24"), legal=cpu("target trl-0.24"),
           measure="kernels.selected", expect={"asked": True, "kept": 0}),
-    Proof("K23", "XP483", at="init", text=cpu(*selective(), "model(attn=eager)"), legal=cpu(*selective(), "model(attn=sdpa)"),
+    Proof("K23", "XP483", at="init", text=cpu(selective(), "model(attn=eager)"), legal=cpu(selective(), "model(attn=sdpa)"),
           measure="kernels.selected", expect=lambda seen: seen["kept"] == 0),
-    Proof("K24", "XP344", at="init", text=cpu("model(compile)", more("torch_compile = true")),
-          legal=cpu(more("torch_compile = true")), measure="kernels.regions", expect={"asked": True, "by_layer": True}),
+    Proof("K24", "XP344", at="init", text=cpu("model(compile)", extra("torch_compile = true")),
+          legal=cpu(extra("torch_compile = true")), measure="kernels.regions", expect={"asked": True, "by_layer": True}),
     Proof("K25", "XP345", at="init", text=cpu("model(compile)", "target trl-0.18"), legal=cpu("target trl-0.18"),
           measure="kernels.regions", expect={"asked": True, "by_layer": False}),
     Proof("K18", "XP101", case="XP101-checkpointing-keyword", at="train", onto="legal",
           arguments={"activation_checkpointing_kwargs": {"reentrent": False}}, raises="ValueError", match="reentrent"),
-    Proof("P30", "XP352", at="train", text=cpu(more("label_smoothing_factor = 0.1"), "target trl-0.18").replace(
+    Proof("P30", "XP352", at="train", text=cpu(extra("label_smoothing_factor = 0.1"), "target trl-0.18").replace(
           "micro=2", "micro=1"), legal=cpu("target trl-0.18").replace("micro=2", "micro=1"), measure="kernels.smoothed",
           common={"max_grad_norm": 1e9, "logging_steps": 1}, expect=lambda seen: seen["norm"] > 4, steps=1),
     Proof("P31", "XP354", measure="kernels.compiled", expect={"asked": False, "compiles": True}),
-    Proof("P33", "XP357", at="init", text=cpu(more('torch_compile_backend = "inductr"')), legal=cpu(), raises="ValueError",
+    Proof("P33", "XP357", at="init", text=cpu(extra('torch_compile_backend = "inductr"')), legal=cpu(), raises="ValueError",
           match="DynamoBackend"),
-    Proof("P33", "XP357", case="XP357-mode", at="train", text=cpu(more('torch_compile_mode = "fastest"')), legal=cpu(),
+    Proof("P33", "XP357", case="XP357-mode", at="train", text=cpu(extra('torch_compile_mode = "fastest"')), legal=cpu(),
           raises="RuntimeError", match="Unrecognized mode", variant="mode"),
-    Proof("P32", "XP356", at="init", text=cpu(more('half_precision_backend = "apex"'), "target trl-0.18", precision="fp16"),
+    Proof("P32", "XP356", at="init", text=cpu(extra('half_precision_backend = "apex"'), "target trl-0.18", precision="fp16"),
           legal=cpu("target trl-0.18"), raises="ImportError", match="apex"),
-    Proof("P32", "XP356", case="XP356-apex-fp32", at="config", text=cpu(more('half_precision_backend = "apex"'),
+    Proof("P32", "XP356", case="XP356-apex-fp32", at="config", text=cpu(extra('half_precision_backend = "apex"'),
           "target trl-0.24"), legal=cpu("target trl-0.24"), raises="ImportError", match="APEX", variant="apex-fp32"),
-    Proof("P32", "XP356", case="XP356-ipex", at="train", text=cpu(more("use_ipex = true"), "target trl-0.18"),
+    Proof("P32", "XP356", case="XP356-ipex", at="train", text=cpu(extra("use_ipex = true"), "target trl-0.18"),
           legal=cpu("target trl-0.18"), raises="ImportError", match="IPEX", variant="ipex"),
 )  # fmt: skip
 

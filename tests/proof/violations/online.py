@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cases_online import FEW, grpo
 from prove import Proof
+from spec_parts import FEW, grpo
 
 GROUPS = ("num_generations", "steps_per_generation", "per_device_train_batch_size")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from case_support import ROW, spec
-from cases_online import grpo
-from cases_optimizer import EVAL, GALORE, OLD, extra
 from prove import Proof
+from spec_parts import extra, grpo
 
 from violations.strategy import cpu, two
 
+EVAL = ("data(holdout=5%)", "eval(every=10)")
+OLD = "target trl-0.18"
+GALORE = "optimizer galore_adamw(targets=all-linear)"
 KEPT = ("optim", "optim_args", "optim_target_modules")
 FSDP = {"keep": ("fsdp", "save_strategy", *KEPT), "processes": 2}
 LENGTH = ("max_steps",)

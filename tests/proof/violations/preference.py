@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from case_support import spec
-from cases_method import FLASH, FLAT, FUSED, MID, prefs
+from case_support import spec, trained
 from prove import Proof
+from spec_parts import extra
 
+MID, FLASH, FLAT = "target trl-0.24", "model(attn=flash2)", "gbs=128 micro=16 padding_free"
+FUSED = extra("use_liger_loss = true")
 MICRO = ("per_device_train_batch_size",)
+
+
+def prefs(
+    *more: str, on: str = "qwen2.5-3b on ultrafeedback-binarized", batch: str = "gbs=128 micro=16", **others: str
+) -> str:
+    return spec(*more, train=trained(on), batch=batch, **others)
 
 
 def on_two(*more: str, strategy: str) -> str:

@@ -6,9 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from case_support import spec
-from cases_strategy import BEST, BY_SIZE, PAIRS, ROUTED, WEIGHTS_ONLY, extra, zero
 from prove import GONE, Proof
+from spec_parts import extra, zero
 
+BEST = (extra("load_best_model_at_end = true"), "data(holdout=5%)", "eval(every=100)")
+BY_SIZE = 'fsdp_auto_wrap_policy = "SIZE_BASED_WRAP"'
+WEIGHTS_ONLY = 'save "out/run" every=100 full_state=false resume=never'
+PAIRS = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
+ROUTED = {"train": "mixtral-8x7b-v0.1 on ultrafeedback-binarized for 1 epochs", "hardware": "16 x h200-141gb",
+          "strategy": "zero3", "batch": "gbs=16 micro=1"}  # fmt: skip
+"""A mixture that needs shards of its weights."""
 CP = "parallelism_config.parallelism_config_"
 FSDP = "fsdp_config.fsdp_"
 NORM = 4.0
@@ -37,7 +44,7 @@ def _text(
     return head + "\n".join([f"precision {precision}", "batch gbs=4 micro=2", *more, *save]) + "\n"
 
 
-FP16_MASTERS = spec(extra("deepspeed", "fp16.fp16_master_weights_and_grads = true"), "target trl-0.18",
+FP16_MASTERS = spec(extra("fp16.fp16_master_weights_and_grads = true", block="deepspeed"), "target trl-0.18",
                     precision="fp16")  # fmt: skip
 
 
@@ -61,15 +68,15 @@ def summed(strategy: str) -> str:
 SHARDED: tuple[Proof, ...] = (
     Proof("B22", "XP488", at="init", measure="strategy.forgets", expect={"forgets": True},
           text=summed("zero2"), legal=summed("zero1")),
-    Proof("D01", "XP120", case="XP120-fsdp-and-deepspeed", at="init", text=cpu(extra("trl", 'fsdp = "full_shard"')),
+    Proof("D01", "XP120", case="XP120-fsdp-and-deepspeed", at="init", text=cpu(extra('fsdp = "full_shard"')),
           legal=cpu(), arguments={"fsdp": "full_shard"}, raises="ValueError", match="together with --deepspeed"),
     Proof("D02", "XP403", at="init", onto="legal", text=_text(hardware="1 x h100-80gb", strategy="fsdp", precision="bf16"),
           legal=_text(hardware="1 x h100-80gb", strategy="ddp", precision="bf16"), arguments={"fsdp": "full_shard"},
           raises="ValueError", match="only works in distributed training"),
     Proof("D03", "XP402", at="init", text=cpu(strategy="fsdp"), legal=cpu(strategy="zero3"),
           measure="state.distributed", expect={"processes": 2, "type": "MULTI_CPU"}),
-    Proof("D05", "XP401", at="init", text=two("memory(checkpointing)", extra("accelerate", f"{AC} = true")),
-          legal=two("memory(checkpointing)", extra("accelerate", f"{AC} = false")), raises="ValueError", match="can't both be set to True", **SEEN),
+    Proof("D05", "XP401", at="init", text=two("memory(checkpointing)", extra(f"{AC} = true", block="accelerate")),
+          legal=two("memory(checkpointing)", extra(f"{AC} = false", block="accelerate")), raises="ValueError", match="can't both be set to True", **SEEN),
     Proof("D08", "XP411", at="init", text=two('save "out/run" full_state=false resume=never', strategy="fsdp(state_dict=sharded)"),
           legal=two('save "out/run" full_state=false resume=never'), raises="ValueError", match="SHARDED_STATE_DICT", **SEEN),
     Proof("D09", "XP421", at="init", text=two(*BEST, WEIGHTS_ONLY), legal=two(*BEST, 'save "out/run" every=100'),
@@ -89,7 +96,7 @@ SHARDED: tuple[Proof, ...] = (
           expect=exported("FSDP_FORWARD_PREFETCH", "true", "forward_prefetch")),
     Proof("D16", "XP432", at="launch", measure="strategy.prefetching", raises="ValueError", match="not yet implemented",
           variant="plugin"),
-    Proof("D17", "XP432", text=two(extra("accelerate", 'fsdp_backward_prefetch = "BACKWARD_POST"')), legal=two(),
+    Proof("D17", "XP432", text=two(extra('fsdp_backward_prefetch = "BACKWARD_POST"', block="accelerate")), legal=two(),
           at="launch", measure="strategy.fsdp",
           expect=exported("FSDP_BACKWARD_PREFETCH", "BACKWARD_POST", "backward_prefetch")),
     Proof("D18", "XP106", case="XP106-local-state", at="launch", onto="legal",
@@ -100,22 +107,22 @@ SHARDED: tuple[Proof, ...] = (
     Proof("D20", "XP431", at="launch", measure="strategy.fsdp", raises="ValueError", match="requires `activation_checkpointing"),
     Proof("D21", "XP104", case="XP104-wrap-policy", at="launch", onto="legal", yaml={f"{FSDP}auto_wrap_policy": "LAYERS"},
           measure="strategy.fsdp", raises="ValueError", match="Invalid auto wrap policy"),
-    Proof("D22", "XP434", at="train", text=two(extra("accelerate", 'fsdp_transformer_layer_cls_to_wrap = "LlamaDecoderLayer"')),
+    Proof("D22", "XP434", at="train", text=two(extra('fsdp_transformer_layer_cls_to_wrap = "LlamaDecoderLayer"', block="accelerate")),
           legal=two(), raises="ValueError", match="Could not find the transformer layer class", **SEEN),
-    Proof("D23", "XP435", at="train", text=two(extra("accelerate", BY_SIZE, "fsdp_min_num_params = 0")),
+    Proof("D23", "XP435", at="train", text=two(extra(BY_SIZE, "fsdp_min_num_params = 0", block="accelerate")),
           legal=two(), measure="strategy.units", expect=lambda seen: seen["units"] < 5, **SEEN),
-    Proof("D23", "XP435", at="train", text=two(extra("accelerate", BY_SIZE, "fsdp_min_num_params = 1000")),
+    Proof("D23", "XP435", at="train", text=two(extra(BY_SIZE, "fsdp_min_num_params = 1000", block="accelerate")),
           legal=two(), raises="ValueError", match="do not implement forward", variant="by-size", **SEEN),
     Proof("D24", "XP433", at="launch", raises="ValueError", match="fsdp_sync_module_states"),
-    Proof("D24", "XP433", at="launch", text=two(extra("accelerate", "fsdp_sync_module_states = false")), legal=two(),
+    Proof("D24", "XP433", at="launch", text=two(extra("fsdp_sync_module_states = false", block="accelerate")), legal=two(),
           raises="ValueError", match="fsdp_sync_module_states", variant="fsdp2"),
     Proof("D26", "XP407", at="train", text=two("optimizer adamw8bit"), legal=two("optimizer adamw"), raises="NotImplementedError",
           match="(?i)dtensor|sharding|operator", keep=("fsdp", "optim"), processes=2),
     Proof("D26", "XP407", at="train", text=two("optimizer lion"), legal=two("optimizer adamw"), raises="NotImplementedError",
           match="(?i)dtensor|sharding|operator", keep=("fsdp", "optim"), processes=2, variant="lion"),
     Proof("D27", "XP407", case="XP407-offloaded", needs="a GPU: FSDP1 moves a shard to it before each step"),
-    Proof("D32", "XP420", at="train", processes=2, text=two(extra("trl", "ddp_find_unused_parameters = true"),
-          "memory(checkpointing(reentrant=true))", strategy="ddp"), legal=two(extra("trl", "ddp_find_unused_parameters = true"),
+    Proof("D32", "XP420", at="train", processes=2, text=two(extra("ddp_find_unused_parameters = true"),
+          "memory(checkpointing(reentrant=true))", strategy="ddp"), legal=two(extra("ddp_find_unused_parameters = true"),
           "memory(checkpointing(reentrant=false))", strategy="ddp"), raises="RuntimeError", match="ready"),
     Proof("D73", "XP408", case="XP408-no-shard", at="launch", measure="strategy.mesh", raises="ValueError",
           match="no dimension for FSDP"),
@@ -123,7 +130,7 @@ SHARDED: tuple[Proof, ...] = (
 )  # fmt: skip
 
 ZERO: tuple[Proof, ...] = (
-    Proof("D36", "XP422", at="init", text=cpu(extra("trl", "auto_find_batch_size = true"), strategy="zero3"),
+    Proof("D36", "XP422", at="init", text=cpu(extra("auto_find_batch_size = true"), strategy="zero3"),
           legal=cpu(strategy="zero3"), raises="ValueError", match="auto_find_batch_size"),
     Proof("D37", "XP442", at="save", text=cpu(zero("stage3_gather_16bit_weights_on_model_save = false"), strategy="zero3"),
           legal=cpu(strategy="zero3"), measure="saved.final",
@@ -142,44 +149,44 @@ ZERO: tuple[Proof, ...] = (
     Proof("D44", "XP121", case="XP121-deepspeed-removed", at="deepspeed", deepspeed={"elasticity": False},
           raises="DeepSpeedConfigError", match="removed"),
     Proof("D45", "XP120", case="XP120-deepspeed-optimizer", at="train",
-          text=cpu(extra("deepspeed", 'optimizer.type = "OneBitAdam"')), legal=cpu(),
+          text=cpu(extra('optimizer.type = "OneBitAdam"', block="deepspeed")), legal=cpu(),
           deepspeed={"optimizer.type": "OneBitAdam"}, raises="AssertionError", match="not a supported"),
     Proof("D46", "XP120", case="XP120-max-grad-norm", at="train",
-          text=cpu(extra("deepspeed", "optimizer.params.max_grad_norm = 1.0")), legal=cpu(),
+          text=cpu(extra("optimizer.params.max_grad_norm = 1.0", block="deepspeed")), legal=cpu(),
           deepspeed={"optimizer.params.max_grad_norm": 1.0}, raises="ValueError", match="max_grad_norm"),
     Proof("D47", "XP120", case="XP120-no-zero", at="config", deepspeed={"zero_optimization": GONE}, raises="ValueError",
           match="ZeRO"),
     Proof("D48", "XP106", case="XP106-zero4", at="deepspeed", onto="legal", deepspeed={"zero_optimization.stage": 4},
           raises="ValidationError", match="stage"),
-    Proof("D49", "XP445", at="train", text=cpu(extra("deepspeed", "bf16.bf16_master_weights_and_grads = true")), legal=cpu(),
+    Proof("D49", "XP445", at="train", text=cpu(extra("bf16.bf16_master_weights_and_grads = true", block="deepspeed")), legal=cpu(),
           raises="AssertionError", match="DeepSpeedCPUAdam"),
     Proof("D49", "XP445", case="XP445-states", at="deepspeed", raises="AssertionError", match="bf16_master_weights_and_grads",
           variant="states"),
     Proof("D49", "XP445", case="XP445-fp16", at="deepspeed", raises="AssertionError", match="ZeRO Stage 2", variant="fp16"),
     Proof("D49", "XP445", case="XP445-idle", at="deepspeed", raises="AssertionError", match="ZeRO Stage 2", variant="idle"),
     Proof("D49", "XP445", at="train", target="trl-0.24", raises="AssertionError", match="CPU ?Adam", variant="idle-zero2",
-          text=cpu("target trl-0.24", extra("deepspeed", "fp16.fp16_master_weights_and_grads = true")),
+          text=cpu("target trl-0.24", extra("fp16.fp16_master_weights_and_grads = true", block="deepspeed")),
           legal=cpu("target trl-0.24")),
     Proof("D49", "XP445", text=FP16_MASTERS, legal=FP16_MASTERS.replace("zero2", "zero2 offload"),
           needs="a GPU: fp16 with ZeRO-2", variant="fp16-on-the-gpu"),
     Proof("D50", "XP446", at="deepspeed", raises="ValueError", match="ZeRO stage 3"),
-    Proof("D51", "XP447", at="train", text=cpu(extra("deepspeed", "prescale_gradients = true")),
-          legal=cpu(extra("deepspeed", "prescale_gradients = true"), strategy="zero2(reduce_scatter=false)"),
+    Proof("D51", "XP447", at="train", text=cpu(extra("prescale_gradients = true", block="deepspeed")),
+          legal=cpu(extra("prescale_gradients = true", block="deepspeed"), strategy="zero2(reduce_scatter=false)"),
           raises="AssertionError", match="pre-scale"),
-    Proof("D51", "XP447", at="train", text=cpu(extra("deepspeed", "gradient_predivide_factor = 2"), strategy="zero3"),
+    Proof("D51", "XP447", at="train", text=cpu(extra("gradient_predivide_factor = 2", block="deepspeed"), strategy="zero3"),
           legal=cpu(strategy="zero3"), raises="AssertionError", match="gradient_predivide_factor", variant="zero3"),
     Proof("D52", "XP106", case="XP106-muon", at="config", onto="legal", arguments={"optim": "muon"}, raises="ValueError",
           match="muon"),
     *(Proof("D105", "XP491", at="train", raises="AssertionError", match="managed_gradient_accumulation=False",
-            text=cpu(extra("deepspeed", "managed_gradient_accumulation = false"), strategy=f"zero{stage}"),
-            legal=cpu(extra("deepspeed", "managed_gradient_accumulation = true"), strategy=f"zero{stage}"),
+            text=cpu(extra("managed_gradient_accumulation = false", block="deepspeed"), strategy=f"zero{stage}"),
+            legal=cpu(extra("managed_gradient_accumulation = true", block="deepspeed"), strategy=f"zero{stage}"),
             variant=f"zero{stage}") for stage in (1, 2, 3)),
     Proof("D53", "XP448", at="train", text=cpu(zero("compute_grad_norm = false")),
           legal=cpu(zero("compute_grad_norm = false"), "optimizer adamw(clip=0)"), raises="ValueError",
           match="gradient_clipping=0"),
     Proof("D53", "XP448", case="XP448-zero3", at="deepspeed", raises="ValidationError", match="compute_grad_norm",
           variant="zero3"),
-    Proof("D50", "XP446", at="train", text=cpu(extra("deepspeed", 'gradient_allreduce_op = "sum"'), "track(every=1)"),
+    Proof("D50", "XP446", at="train", text=cpu(extra('gradient_allreduce_op = "sum"', block="deepspeed"), "track(every=1)"),
           legal=cpu("track(every=1)"), measure="strategy.gradients", expect=lambda seen: seen["norm"] > NORM,
           variant="sum"),
     Proof("D93", "XP449", at="train", text=cpu(zero("legacy_stage1 = true")), legal=cpu(), raises="Exception",
@@ -203,10 +210,10 @@ CONTEXT: tuple[Proof, ...] = (
     Proof("D62", "XP416", at="init", text=two("model(attn=eager)", strategy="fsdp(context_parallel=2)"),
           legal=two(strategy="fsdp(context_parallel=2)"), measure="strategy.shared_inputs", raises="ValueError",
           match="only with SDPA"),
-    Proof("D85", "XP490", at="init", text=two(extra("trl", "pad_to_multiple_of = 11"), strategy="fsdp(context_parallel=2)"),
+    Proof("D85", "XP490", at="init", text=two(extra("pad_to_multiple_of = 11"), strategy="fsdp(context_parallel=2)"),
           legal=two(strategy="fsdp(context_parallel=2)"), measure="strategy.pieces",
           expect=lambda seen: len(set(seen["pieces"])) > 1),
-    Proof("D85", "XP490", at="init", text=two(extra("trl", "pad_to_multiple_of = 6"), strategy="fsdp(context_parallel=2)"),
+    Proof("D85", "XP490", at="init", text=two(extra("pad_to_multiple_of = 6"), strategy="fsdp(context_parallel=2)"),
           legal=two(strategy="fsdp(context_parallel=2)"), measure="strategy.pieces",
           expect=lambda seen: len(set(seen["pieces"])) == 1 and not seen["balanced"], variant="unbalanced"),
     Proof("D63", "XP418", at="load", legal_family="qwen2", measure="strategy.hooks", raises="ValueError",
@@ -245,7 +252,7 @@ LAUNCH: tuple[Proof, ...] = (
           yaml={"mixed_precision": "bfloat16"}, raises="ValueError", match="mixed_precision"),
     Proof("N08", "XP414", case="XP414-zero", at="launch", measure="strategy.flags", raises="ValueError",
           legal=spec("target trl-0.24", strategy="fsdp(context_parallel=8)"), match="use_parallelism_config"),
-    Proof("N16", "XP120", at="launch", text=cpu(extra("trl", 'ddp_backend = "mpi"'), strategy="ddp"),
+    Proof("N16", "XP120", at="launch", text=cpu(extra('ddp_backend = "mpi"'), strategy="ddp"),
           legal=cpu(strategy="ddp"), arguments={"ddp_backend": "mpi"}, measure="strategy.group", raises="ValueError",
           match="(?i)mpi|backend"),
     Proof("N20", "XP803", at="init", text=cpu("launch local(nccl_timeout=2s)"), legal=cpu("launch local(nccl_timeout=1h)"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from case_support import Case
 from compile_support import checked, checked_once, codes, edited, errors, of, placed, shown
-from rule_cases import CASES, SYNTAX
+from rule_cases import CASES, SYNTAX, TESTS, TOPICS
 from typed_in import leaves_out, typed_in, way_out
 
 from xpc.compiler.language.codes import CODES
@@ -28,6 +28,11 @@ def root(case: Case, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_no_code_without_a_case():
     missing = {*CODES, *(rule.code for rule in every())} - {case.code for case in CASES}
     assert not missing
+
+
+def test_every_table_is_read():
+    tables = {str(path.relative_to(TESTS).with_suffix("")) for path in Path(TESTS).rglob("cases_*.toml")}
+    assert tables == {*TOPICS, "language/cases_syntax"}
 
 
 def test_titles_are_unique():
