@@ -7,7 +7,7 @@ import sys
 
 from xpc.compiler.explain.examples import example
 from xpc.compiler.language import kinds as k
-from xpc.compiler.language.codes import CODES
+from xpc.compiler.language.codes import CODES, explanation
 from xpc.compiler.language.schema import SOURCE_SETTINGS, TABLE, Setting, outer_names
 from xpc.compiler.language.typed import show
 from xpc.compiler.rules import every
@@ -45,8 +45,11 @@ def reference() -> str:
     lines += [f"| `{name}` | {row.kind.phrase} | {row.doc} |" for name, row in SOURCE_SETTINGS.items()]
     lines += ["", "## Diagnostics", "", "`xpc explain CODE` prints the whole explanation.", ""]
     lines += ["| code | slug | severity | |", "|---|---|---|---|"]
-    table = [(c.code, c.slug, "note" if c.slug == "more-errors" else "error", c.text) for c in SYNTAX.values()]
-    table += [(code, slug, severity, text) for code, (slug, severity, text) in CODES.items()]
+    table = [
+        (one.code, one.slug, "note" if one.slug == "more-errors" else "error", explanation(one.code))
+        for one in SYNTAX.values()
+    ]
+    table += [(code, slug, severity, explanation(code)) for code, (slug, severity) in CODES.items()]
     table += [(rule.code, rule.slug, rule.severity, " ".join(rule.text.split())) for rule in every()]
     lines += [
         f"| {code} | {slug} | {severity} | {first_sentence(text)} |" for code, slug, severity, text in sorted(table)
