@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 
 TYPE_CHECKING = False
@@ -12,31 +13,26 @@ if TYPE_CHECKING:
 
 
 @cache
-def text(module: str, name: str) -> str:
+def read_text(module: str, name: str) -> str:
     """The contents of the file `name` in the folder of a module, which is given by its `__file__`."""
     with open(os.path.join(os.path.dirname(os.path.abspath(module)), name), encoding="utf-8", newline="") as file:
         return file.read()
 
 
 @cache
-def sections(module: str, name: str) -> Mapping[str, str]:
+def read_sections(module: str, name: str) -> Mapping[str, str]:
     """The parts of a script, by name.
 
-    A line `#: NAME`, perhaps with `: ` and a description, begins a part; none of these lines belongs to the script.
+    A line `#: NAME`, perhaps with `: ` and a description, begins a part and does not belong to it. The lines above
+    the first part are comments.
     """
-    out: dict[str, str] = {}
-    for line in text(module, name).splitlines(keepends=True):
-        if line.startswith("#: "):
-            part = line[3:].partition(":")[0].strip()
-            out[part] = ""
-        else:
-            out[part] += line
-    return out
+    _, *found = re.split(r"^#: (\w+).*\n", read_text(module, name), flags=re.MULTILINE)
+    return dict(zip(found[::2], found[1::2]))
 
 
 @cache
-def table(module: str, name: str) -> dict[str, Any]:
+def read_table(module: str, name: str) -> dict[str, Any]:
     """A TOML file. `xpc check` of a correct spec reads none, because the import of tomllib takes milliseconds."""
     import tomllib
 
-    return tomllib.loads(text(module, name))
+    return tomllib.loads(read_text(module, name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.grammar import codes as syntax
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
-from xpc.grammar.package_data import table
+from xpc.grammar.package_data import read_table
 
 CODES: dict[str, tuple[str, str]] = {
     "XP101": ("unknown-setting", "error"),
@@ -57,8 +57,8 @@ CODES: dict[str, tuple[str, str]] = {
 
 def explanation(code: str) -> str:
     """The paragraph that `xpc explain` prints for a code of this table or of the grammar."""
-    texts = table(__file__, "codes.toml")
-    return " ".join((texts if code in texts else table(syntax.__file__, "codes.toml"))[code].split())
+    texts = read_table(__file__, "codes.toml")
+    return " ".join((texts if code in texts else read_table(syntax.__file__, "codes.toml"))[code].split())
 
 
 def report(
