@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.commands import COMMANDS
 from xpc.compiler.commands.listing import KINDS
+from xpc.grammar.package_data import read_text
 
 SHELLS = ("bash", "zsh", "fish")
 EPILOG = (
@@ -16,38 +17,6 @@ EPILOG = (
 RECIPES = "xpc list recipes 2>/dev/null | tail -n +2 | cut -d' ' -f1"
 FORMATS = r"sed -n 's/.*--format {\([^}]*\)}.*/\1/p' | sort -u | tr , '\n'"
 """The shell command that reads the values of --format from the help of a command."""
-BASH = """\
-_xpc() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command=${{COMP_WORDS[1]}}
-  COMPREPLY=()
-  if [ "$COMP_CWORD" = 1 ]; then
-    COMPREPLY=($(compgen -W "{commands} --help --version" -- "$word"))
-  elif [ "$before" = --format ]; then
-    COMPREPLY=($(compgen -W "$(xpc "$command" --help 2>/dev/null | {formats})" -- "$word"))
-  elif [ "$command" = list ] && [ "$COMP_CWORD" = 2 ]; then
-    COMPREPLY=($(compgen -W "{kinds}" -- "$word"))
-  elif [ "$command" = completion ]; then
-    COMPREPLY=($(compgen -W "{shells}" -- "$word"))
-  elif [ "$before" = --from ]; then
-    COMPREPLY=($(compgen -W "$({recipes})" -- "$word") $(compgen -f -X '!*.xp' -- "$word"))
-  elif [[ $word == -* ]]; then
-    COMPREPLY=($(compgen -W "$(xpc "$command" --help 2>/dev/null | grep -o -- '--[a-z-]*' | sort -u)" -- "$word"))
-  else
-    COMPREPLY=($(compgen -f -X '!*.xp' -- "$word") $(compgen -d -- "$word"))
-  fi
-}}
-complete -o filenames -F _xpc xpc
-"""
-ZSH = "autoload -Uz bashcompinit && bashcompinit\n" + BASH
-FISH = """\
-complete -c xpc -f
-complete -c xpc -n __fish_use_subcommand -a "{commands}"
-complete -c xpc -n "__fish_seen_subcommand_from list" -a "{kinds}"
-complete -c xpc -n "__fish_seen_subcommand_from completion" -a "{shells}"
-complete -c xpc -n "__fish_seen_subcommand_from new" -l from -x -a "({recipes})"
-complete -c xpc -l format -x -a "(xpc (commandline -opc)[2] --help 2>/dev/null | {formats})"
-complete -c xpc -n "not __fish_use_subcommand; and not __fish_seen_subcommand_from list completion" -F
-"""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -59,6 +28,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """The script, and status 0."""
-    text = {"bash": BASH, "zsh": ZSH, "fish": FISH}[options.shell]
+    script = read_text(__file__, "completion.fish" if options.shell == "fish" else "completion.bash")
+    if options.shell == "zsh":
+        script = "autoload -Uz bashcompinit && bashcompinit\n" + script
     words = {"commands": " ".join(COMMANDS), "kinds": " ".join(KINDS), "shells": " ".join(SHELLS)}
-    return text.format(recipes=RECIPES, formats=FORMATS, **words), 0
+    return script.format(recipes=RECIPES, formats=FORMATS, **words), 0

@@ -9,48 +9,13 @@ from collections.abc import Mapping, Sequence
 from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.pipeline import check_text
+from xpc.grammar.package_data import read_text
 
 EPILOG = (
     "`xpc list recipes` names the recipes. No existing file is overwritten. "
     "Exit status: 0 written, 2 used wrongly, or a file is in the way."
 )
 SPECS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "specs")
-STARTER = """\
-xpc 1
-
-# Which model, on which rows, for how long. `xpc list models` and `xpc list datasets` show the known names.
-train qwen2.5-0.5b-instruct on "train.jsonl" for 3 epochs
-
-hardware 1 x h100-80gb
-precision bf16
-
-batch {
-  gbs = 16       # sequences in one optimizer step, over all GPUs
-  micro = 4      # sequences on one GPU at a time
-  seq = 2048     # tokens; longer rows are cut
-}
-
-memory {
-  checkpointing  # recompute activations: slower, much less memory. Without this line xpc chooses
-}
-
-optimizer adamw {
-  lr = 1e-5
-}
-
-schedule cosine {
-  warmup = 3%
-}
-
-method sft {
-  assistant_only # the loss is on the assistant's turns
-}
-
-save "out/NAME" {
-  every = epoch
-  keep = 2
-}
-"""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -66,7 +31,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     target = options.file if options.file.endswith(".xp") else options.file + ".xp"
     name = os.path.basename(target).removesuffix(".xp")
     if options.source is None:
-        files = {os.path.basename(target): STARTER.replace("NAME", name).encode()}
+        files = {os.path.basename(target): read_text(__file__, "starter.xp").replace("NAME", name).encode()}
     else:
         files = copied(_found(options.source), os.path.basename(target))
     folder = os.path.dirname(target) or "."

@@ -11,22 +11,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from xpc.compiler.files.digest import sha256
+from xpc.grammar.package_data import read_text
 
 LIST = "run.sha256"
 NOT_RUN = ("README.md", "model_card.md", "model_card_merged.md", "spec.xp")
 LATER = "data/"
 """Rows are compared with their digests when they are read."""
-
-CHECK = """\
-if ! printf '%s  %s\\n' {pin} "{bundle}/run.sha256" | sha256sum --check --status; then
-  echo "{file}: the run in {bundle} is not the one that was submitted: submit it again" >&2
-  exit 1
-fi
-if ! (cd -- "{bundle}" && sha256sum --check --quiet run.sha256 2>/dev/null) >&2; then
-  echo "{file}: files in {bundle} were changed since they were compiled: compile the spec again" >&2
-  exit 1
-fi
-"""
 
 
 def listed(files: Mapping[str, bytes]) -> bytes:
@@ -43,4 +33,4 @@ def pin(data: bytes) -> str:
 
 def check(digest: str, bundle: str, file: str) -> str:
     """Shell lines that exit if the folder `bundle` (a shell expression) does not have the digest."""
-    return CHECK.format(pin=digest, bundle=bundle, file=file)
+    return read_text(__file__, "pin.sh").format(pin=digest, bundle=bundle, file=file)

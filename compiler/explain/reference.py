@@ -7,46 +7,28 @@ import sys
 
 from xpc.compiler.explain.examples import example
 from xpc.compiler.language import kinds as k
-from xpc.compiler.language.codes import CODES
+from xpc.compiler.language.codes import CODES, explanation
 from xpc.compiler.language.schema import SOURCE_SETTINGS, TABLE, Setting, outer_names
 from xpc.compiler.language.typed import show
 from xpc.compiler.rules import every
 from xpc.grammar.codes import CODES as SYNTAX
-
-HEAD = """\
-# Reference
-
-Written by `make docs` from `compiler/language/schema.py` and `compiler/rules/`; do not edit.
-[language.md](language.md) describes the language itself.
-
-## Settings
-
-A path is the clause and the setting's name. Inside its clause a setting is written by its name. Some names are legal
-without it, too, after `with` and in the body: `with gbs=528` is `batch { gbs = 528 }`. These are
-SHORT.
-Settings that say *later* are reserved: the compiler refuses them and says so. Where an example has several lines, they
-belong together.
-
-An empty default means that the value is derived from others, comes from the stack, or stays unset.
-[language.md](language.md#what-is-assumed) describes the important ones, and `xpc explain FILE:SETTING` shows the value
-in a spec. `decides` lists the arguments of the trainer that the setting decides, by their names in the default stack.
-
-| path | takes | default | example | decides |
-|---|---|---|---|---|
-"""
+from xpc.grammar.package_data import read_text
 
 
 def reference() -> str:
     """The page as Markdown."""
     short = ", ".join(f"`{name}`" for name, path in outer_names().items() if name != path)
-    lines = [HEAD.rstrip("\n").replace("SHORT", short)]
+    lines = [read_text(__file__, "reference_head.md").rstrip("\n").replace("SHORT", short)]
     lines += [_row(row) for row in TABLE]
     lines += ["", "A row of a `data` block is a source and takes:", "", "| setting | takes | |", "|---|---|---|"]
     lines += [f"| `{name}` | {row.kind.phrase} | {row.doc} |" for name, row in SOURCE_SETTINGS.items()]
     lines += ["", "## Diagnostics", "", "`xpc explain CODE` prints the whole explanation.", ""]
     lines += ["| code | slug | severity | |", "|---|---|---|---|"]
-    table = [(c.code, c.slug, "note" if c.slug == "more-errors" else "error", c.text) for c in SYNTAX.values()]
-    table += [(code, slug, severity, text) for code, (slug, severity, text) in CODES.items()]
+    table = [
+        (one.code, one.slug, "note" if one.slug == "more-errors" else "error", explanation(one.code))
+        for one in SYNTAX.values()
+    ]
+    table += [(code, slug, severity, explanation(code)) for code, (slug, severity) in CODES.items()]
     table += [(rule.code, rule.slug, rule.severity, " ".join(rule.text.split())) for rule in every()]
     lines += [
         f"| {code} | {slug} | {severity} | {first_sentence(text)} |" for code, slug, severity, text in sorted(table)

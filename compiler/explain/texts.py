@@ -49,7 +49,7 @@ def _slug(name: str) -> str | None:
 
 
 def _code(code: str) -> str | None:
-    from xpc.compiler.language.codes import CODES
+    from xpc.compiler.language.codes import CODES, explanation
     from xpc.grammar.codes import CODES as SYNTAX
 
     known = codes()
@@ -57,11 +57,10 @@ def _code(code: str) -> str | None:
         rule = next(one for one in rules(known[code][0]) if one.code == code)
         return f"{code} {rule.slug} ({rule.severity})\n\n{_with_example(rule.text, code)}"
     if code in CODES:
-        slug, severity, text = CODES[code]
-        return f"{code} {slug} ({severity})\n\n{_with_example(fill(text, 100), code)}"
+        slug, severity = CODES[code]
+        return f"{code} {slug} ({severity})\n\n{_with_example(fill(explanation(code), 100), code)}"
     if code in SYNTAX:
-        entry = SYNTAX[code]
-        return f"{code} {entry.slug} (error)\n\n{fill(entry.text, 100)}\n"
+        return f"{code} {SYNTAX[code].slug} (error)\n\n{fill(explanation(code), 100)}\n"
     return None
 
 

@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 from xpc.compiler.lower.dtypes import DTYPES
-from xpc.compiler.lower.shell import DRY_RUN, RUN, command, start
+from xpc.compiler.lower.shell import RUN, command, shared, start
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json, harness
+from xpc.grammar.package_data import read_text
 
 FORMAT = 1
 SHARE = 0.6
 """Share of a GPU's memory that the weights may take if every process loads a copy; the rest is for the batch."""
-
-HEAD = """\
-#!/usr/bin/env bash
-# Evaluates the trained model with lm-evaluation-harness {version}. evaluation.json next to it names the tasks.
-#
-#   processes      {processes}
-#   results        eval/results.json in the output folder of the run
-#
-#   ./evaluate.sh             evaluate; start it in the folder where launch.sh was started
-#   ./evaluate.sh --dry-run   print the command, and stop
-#   ./evaluate.sh --help      print this, and stop
-#
-# It takes no other arguments. Read from the environment:
-#
-#   PYTHON       the interpreter (python3)
-#   XPC_STAGED   a folder filled by launch.sh --stage, which is read instead of the hub
-#
-# Exit status: 0 evaluated; 1 an error, with a message; 2 used wrongly.
-"""
 
 
 def tasks(spec: Spec) -> tuple[str, ...]:
@@ -47,9 +29,9 @@ def script(spec: Spec) -> str:
     words = '"$python"'
     if processes > 1:  # -P: the launcher imports no modules from the caller's folder
         words = f'"$python" -P -m torch.distributed.run --standalone --nproc_per_node {processes}'
-    head = HEAD.format(version=harness.version(), processes=processes)
+    head = read_text(__file__, "evaluate.sh").format(version=harness.version(), processes=processes)
     flags = start("evaluate.sh", "evaluated", {"--dry-run": "dry_run"})
-    return "".join([head, flags, command([words], "evaluate.py"), DRY_RUN, RUN])
+    return "".join([head, flags, command([words], "evaluate.py"), shared()["dry_run"], RUN])
 
 
 def evaluation(spec: Spec) -> dict[str, Json]:

@@ -4,30 +4,9 @@ from __future__ import annotations
 
 from xpc.compiler.engines.environment import read
 from xpc.compiler.engines.restarts import retries
-from xpc.compiler.lower.shell import DRY_RUN, RUN, command, start
+from xpc.compiler.lower.shell import RUN, command, shared, start
 from xpc.compiler.spec import Spec
-
-HEAD = """\
-#!/usr/bin/env bash
-# Starts this run. README.md describes it; the files next to this script contain every value that it uses.
-#
-#   global batch   {gbs} = {micro} {samples} x {accum} accumulation x {readers}
-#   processes      {world} = {nodes} {node_word} x {processes}
-#   strategy       {strategy}, {precision}, on {hardware}
-#   target         {target}
-#
-#   ./launch.sh                          train, or resume from the newest complete checkpoint
-#   ./launch.sh --preflight              check this machine against the bundle, and stop
-#   ./launch.sh --dry-run                print the command, and stop
-#   ./launch.sh --stage DIR [--wheels]   fetch models and rows (and packages) for machines without a network
-#   ./launch.sh --help                   print this, and stop
-#
-# It takes no other arguments. Read from the environment:
-#
-{variables}#
-# Exit status: 0 trained, now or before; 1 an error, with a message; 2 used wrongly; 75 asked to stop; 76, 128 and more:
-# a process, or something that it needs, was lost. After 75, 76 and 128 the same command resumes.
-"""
+from xpc.grammar.package_data import read_sections
 
 VARIABLES = {
     "PYTHON": "the interpreter of the run (python3)",
@@ -47,95 +26,6 @@ VARIABLES = {
 LAUNCHER = '"$python" "$here/trainer/launcher.py" '
 
 FLAGS = {"--dry-run": "dry_run", "--preflight": "only_preflight", "--stage": "only_stage"}
-STAGE = """
-if [ "$only_stage" = true ]; then
-  exec "$python" "$here/stage.py" "${@:2}"
-fi
-"""
-
-FREE_PORT = """
-# accelerate 1.4 would use port 29500 for every run of a machine. Choose one below those that the system assigns.
-free_port() {
-  local port
-  for _ in {1..50}; do
-    port=$((10000 + RANDOM % 20000))
-    if ! (: </dev/tcp/127.0.0.1/"$port") 2>/dev/null; then
-      break
-    fi
-  done
-  echo "$port"
-}
-"""
-
-NUMBER = """
-number() {
-  case "$2" in
-    *[!0-9]* | "")
-      printf 'launch.sh: %s must be a number, not %q\\n' "$1" "$2" >&2
-      exit 2
-      ;;
-  esac
-}
-"""
-
-PORT = """
-port=${{MASTER_PORT:-{port}}}
-number MASTER_PORT "$port"
-"""
-
-NODES = """
-# {nodes} machines: the same script runs on each, with its own NODE_RANK.
-: "${{NODE_RANK:?this run has {nodes} nodes: set NODE_RANK (0 to {last}), MASTER_ADDR and MASTER_PORT}}"
-: "${{MASTER_ADDR:?this run has {nodes} nodes: set MASTER_ADDR to the address of node 0}}"
-: "${{MASTER_PORT:?this run has {nodes} nodes: set MASTER_PORT to a free port of node 0}}"
-number NODE_RANK "$NODE_RANK"
-case "$MASTER_ADDR" in
-  -* | *[!0-9A-Za-z.:_-]*)
-    printf 'launch.sh: MASTER_ADDR must be a host, not %q\\n' "$MASTER_ADDR" >&2
-    exit 2
-    ;;
-esac
-# Seconds that the nodes wait for each other, in the preflight and at the start of the run.
-wait=${{XPC_NODE_WAIT:-300}}
-number XPC_NODE_WAIT "$wait"
-"""
-
-RETRIES = """
-# How often a run is restarted from its newest checkpoint after a process died. One that ends with an error is not.
-export XPC_RETRIES="${{XPC_RETRIES:-{retries}}}"
-number XPC_RETRIES "$XPC_RETRIES"
-"""
-
-C10D = """
-# Node 0 hosts the rendezvous, whatever its host name is; torch decides which node gets rank 0.
-is_host=false
-if [ "$NODE_RANK" -eq 0 ]; then
-  is_host=true
-fi
-"""
-
-SEVERAL_CPU = """
-# One thread per process; set more if the machine has more cores than processes.
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-"""
-ONE_CPU = """
-# Every core; if unset, accelerate would choose a number and warn.
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
-"""
-
-SEGMENTS = """
-# Growing segments leave fewer gaps in a GPU's memory if the rows have many lengths.
-if [ -z "${PYTORCH_ALLOC_CONF:-}${PYTORCH_CUDA_ALLOC_CONF:-}" ]; then
-    export PYTORCH_ALLOC_CONF=expandable_segments:True
-fi
-"""
-
-PREFLIGHT = """
-# All checks in one plain process; before a launch the launcher itself runs them.
-if [ "$only_preflight" = true ]; then
-  exec "$python" "$here/trainer/main.py" --preflight
-fi
-"""
 
 
 def launch(spec: Spec) -> str:
@@ -162,8 +52,9 @@ def launch(spec: Spec) -> str:
         "found": "" if multi else " (found if unset)",
         "threads": 1 if distributed else "all cores",
     }
+    shell = read_sections(__file__, "launch.sh")
     parts = [
-        HEAD.format(
+        shell["head"].format(
             gbs=spec.integer("batch.gbs"),
             micro=spec.integer("batch.micro"),
             samples=spec.method.counts,
@@ -185,28 +76,28 @@ def launch(spec: Spec) -> str:
         ),
         start("launch.sh", "trained", FLAGS, "--stage"),
     ]
-    parts += [environment(spec), STAGE]
+    parts += [environment(spec), shell["stage"]]
     if multi or ported or again:
-        parts.append(NUMBER)
+        parts.append(shell["number"])
     if again:
-        parts.append(RETRIES.format(retries=again))
+        parts.append(shell["retries"].format(retries=again))
     if multi:
-        parts.append(NODES.format(nodes=hardware.nodes, last=hardware.nodes - 1))
+        parts.append(shell["nodes"].format(nodes=hardware.nodes, last=hardware.nodes - 1))
     # accelerate 1.15 finds a free port for 0, accelerate 1.4 would wait forever; torchrun's --standalone needs none.
     # With several nodes the script has checked that MASTER_PORT is set.
     if ported:
         finds = bool(spec.stack.facts.fsdp2)
         if not (finds or multi):
-            parts.append(FREE_PORT)
-        parts.append(PORT.format(port="" if multi else "0" if finds else "$(free_port)"))
+            parts.append(shell["free_port"])
+        parts.append(shell["port"].format(port="" if multi else "0" if finds else "$(free_port)"))
     if multi and spec.text("launch.rendezvous") == "c10d":
-        parts.append(C10D)
+        parts.append(shell["c10d"])
     if spec.on_cpu:
-        parts.append(SEVERAL_CPU if distributed else ONE_CPU)
+        parts.append(shell["several_cpu" if distributed else "one_cpu"])
     elif _has_growing_segments(spec):
-        parts.append(SEGMENTS)
+        parts.append(shell["segments"])
     parts.append(_torchrun(spec, multi) if torchrun else _accelerate(spec, multi, group))
-    return "".join([*parts, DRY_RUN, PREFLIGHT, RUN])
+    return "".join([*parts, shared()["dry_run"], shell["preflight"], RUN])
 
 
 def _has_growing_segments(spec: Spec) -> bool:

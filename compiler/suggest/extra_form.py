@@ -8,34 +8,10 @@ from xpc.compiler import stacks
 from xpc.compiler.language.extras import MAPPING, legal_names, wrong_value
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.values import plain_value
+from xpc.compiler.suggest.tables import extra_aliases
 from xpc.grammar.nearest import letters
 from xpc.grammar.record import record
 from xpc.grammar.tree import Value
-
-ALIASES = {
-    "compile": "torch_compile", "torchcompile": "torch_compile", "compilemodel": "torch_compile",
-    "dynamobackend": "torch_compile_backend", "torchdynamo": "torch_compile_backend",
-    "compilebackend": "torch_compile_backend", "dynamomode": "torch_compile_mode",
-    "dynamoconfig": "torch_compile", "compilemode": "torch_compile_mode",
-    "noisyembeddingalpha": "neftune_noise_alpha", "neftunealpha": "neftune_noise_alpha",
-    "neftune": "neftune_noise_alpha", "ddpfindunusedparams": "ddp_find_unused_parameters",
-    "findunusedparameters": "ddp_find_unused_parameters", "unusedparameters": "ddp_find_unused_parameters",
-    "labelsmoothing": "label_smoothing_factor", "groupbylength": "train_sampling_strategy",
-    "routerauxlosscoef": "router_aux_loss_coef", "auxlosscoef": "router_aux_loss_coef",
-    "routerauxlosscoefficient": "router_aux_loss_coef", "moeauxlosscoeff": "router_aux_loss_coef",
-    "deterministic": "full_determinism", "pinmemorydevice": "dataloader_pin_memory",
-    "dataloadernumproc": "dataloader_num_workers", "prefetchfactor": "dataloader_prefetch_factor",
-    "persistentworkers": "dataloader_persistent_workers", "droplast": "dataloader_drop_last",
-    "emptycachesteps": "torch_empty_cache_steps", "staticgraph": "ddp_static_graph",
-    "bucketcapmb": "ddp_bucket_cap_mb", "loadbestmodel": "load_best_model_at_end",
-    "loadbestcheckpoint": "load_best_model_at_end", "best": "load_best_model_at_end",
-    "savebest": "load_best_model_at_end", "keepbest": "load_best_model_at_end", "bestmodel": "load_best_model_at_end",
-    "metricforbest": "metric_for_best_model", "metric": "metric_for_best_model", "monitor": "metric_for_best_model",
-    "evalmetric": "metric_for_best_model", "bestmetric": "metric_for_best_model",
-    "usedeterministicalgorithms": "full_determinism", "evalatstart": "eval_on_start",
-    "evalbeforetraining": "eval_on_start",
-}  # fmt: skip
-"""Other tools' spellings of arguments of TRL and transformers, as letters."""
 
 
 @record
@@ -84,7 +60,7 @@ def passed_on(name: str, node: Value | None, typed: str | None, header: bool) ->
 def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
     """The current name of a trainer argument, and the method that has it if sft has not."""
     new = stack.rename(name) if name not in stack.fields() else None
-    for one in (new or name, ALIASES.get(letters(name), "")):
+    for one in (new or name, extra_aliases().get(letters(name), "")):
         if one in legal_names(stack, "trl"):
             return one, ""
     for method in METHODS:

@@ -8,32 +8,13 @@ from xpc.compiler import registry
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.spec.resources import DataSource
-
-NAMES = {
-    "messages": ("messages", "conversation", "conversations", "chat", "dialog", "dialogue", "turns", "chats"),
-    "prompt": (
-        "prompt", "prompts", "question", "instruction", "query", "problem", "user", "input", "inputs", "request",
-        "task", "source", "user_prompt", "instructions", "questions", "human",
-    ),
-    "completion": (
-        "completion", "response", "answer", "output", "outputs", "solution", "reply", "assistant", "target", "answers",
-        "model_output", "generation", "gold", "responses", "completions", "summary",
-    ),
-    "chosen": ("chosen", "preferred", "accepted", "winner", "win", "better", "positive", "good", "chosen_response"),
-    "rejected": ("rejected", "dispreferred", "loser", "lose", "worse", "negative", "bad", "rejected_response"),
-    "label": (
-        "label", "labels", "is_good", "is_desirable", "desirable", "thumbs_up", "thumb", "liked", "vote",
-        "good", "correct", "is_correct", "accepted", "approved", "helpful", "upvoted",
-    ),
-    "text": ("text", "content", "document", "body", "raw_content", "code", "texts", "article"),
-}  # fmt: skip
-"""Usual names of the columns of each part, the likeliest first."""
+from xpc.compiler.suggest.tables import usual_columns
 
 
 def form(method: str, columns: Iterable[str]) -> str | None:
     """The `data` clause that makes these columns legal for a method, or None."""
     lower = {name.lower(): name for name in columns if name.isascii() and name.isidentifier()}
-    part = {part: next((lower[one] for one in names if one in lower), None) for part, names in NAMES.items()}
+    part = {part: next((lower[one] for one in names if one in lower), None) for part, names in usual_columns().items()}
     prompt, answer, chosen, rejected = (part[one] for one in ("prompt", "completion", "chosen", "rejected"))
     for shape in METHODS[method].shapes:
         if shape == "prompt" and prompt:

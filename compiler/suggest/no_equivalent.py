@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 from xpc.compiler import stacks
+from xpc.grammar.package_data import read_text
 
 NO_EQUIVALENT = "leave it out: it has no equivalent, because "
 
@@ -17,9 +17,7 @@ NO_EQUIVALENT = "leave it out: it has no equivalent, because "
 def _table(kind: str) -> dict[str, str]:
     """The names of one kind in the file, as letters, with the text of each."""
     out: dict[str, str] = {}
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "no_equivalent.txt"), encoding="utf-8") as file:
-        blocks = file.read().split("\n\n")[1:]
-    for block in blocks:
+    for block in read_text(__file__, "no_equivalent.txt").split("\n\n")[1:]:
         first, *lines = block.strip().split("\n")
         found, _, text = first.partition(": ")
         for phrase in " ".join(map(str.strip, lines)).split("; ") if found == kind else ():

@@ -5,7 +5,6 @@ The page works from a file and loads nothing. Its script only sorts tables; the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from html import escape
 
@@ -20,6 +19,7 @@ from xpc.compiler.render.visible import visible
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.compiler.tuning.show import hours, saved, title, total_hours, verdict_counts, ways
+from xpc.grammar.package_data import read_text
 from xpc.grammar.record import evolve
 
 SHOWN = 4
@@ -43,7 +43,7 @@ def page(plans: Sequence[Plan], assumed: Assumed) -> str:
     name = plans[0].spec.name if len(plans) == 1 else f"{len(plans)} plans"
     shown = plans if len(plans) <= SHOWN else [max(plans, key=_share)]
     parts = [*(_totals(plans) if len(plans) > 1 else ()), *(line for one in shown for line in _one(one, assumed))]
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = read_text(__file__, "page.css"), read_text(__file__, "page.js")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -51,12 +51,6 @@ def page(plans: Sequence[Plan], assumed: Assumed) -> str:
         f'<link rel="icon" href="data:,">\n<title>{_text(name)}: xpc plan</title>\n<style>{style}</style>\n'
         "</head>\n<body>\n" + "\n".join(parts) + f"\n<script>{script}</script>\n</body>\n</html>\n"
     )
-
-
-def _asset(name: str) -> str:
-    """A file of this folder that becomes part of the page."""
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), encoding="utf-8") as handle:
-        return handle.read()
 
 
 def _text(words: str) -> str:

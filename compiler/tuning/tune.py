@@ -25,6 +25,7 @@ from xpc.compiler.review.finished_run import SUMMARY
 from xpc.compiler.spec import CheckedSpec
 from xpc.compiler.tuning import calibration_file, probes
 from xpc.compiler.tuning.finished import events, reading
+from xpc.grammar.package_data import read_text
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False
@@ -36,17 +37,6 @@ EPILOG = (
     "batch, lengths, rows and loss are those of the spec. Exit status: 0 written or read, 1 the spec does not compile "
     "or no probe finished, 2 used wrongly."
 )
-SCRIPT = """\
-#!/bin/sh
-# Runs {many} probes of {steps} steps each, one after another, from the folder where {spec} is launched.
-# A probe that has finished is not run again. On several nodes start it on each, with NODE_RANK and MASTER_ADDR set.
-here=$(dirname -- "$0")
-export XPC_RETRIES=0
-for probe in {numbers}; do
-  "$here/$probe.bundle/launch.sh" || echo "probe $probe did not finish (status $?)"
-done
-echo "xpc tune {spec} --read $here"
-"""
 
 
 @record
@@ -125,7 +115,8 @@ def _written(file: str, folder: str, found: Sequence[Probe]) -> list[str]:
             write(one.files, probes.where(folder, one.number)[0])
         script = os.path.join(folder, "probe.sh")
         numbers = " ".join(str(one.number) for one in found)
-        text = SCRIPT.format(many=len(found), steps=probes.STEPS, spec=_quoted(file), numbers=numbers)
+        text = read_text(__file__, "probes.sh")
+        text = text.format(many=len(found), steps=probes.STEPS, spec=_quoted(file), numbers=numbers)
         replace_files({script: text.encode("utf-8", "surrogateescape")})
         os.chmod(script, 0o755)
     except BundleError as error:

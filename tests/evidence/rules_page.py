@@ -11,7 +11,7 @@ from evidence import examples, proof_of, proofs, stated
 from fate import Fate
 
 from xpc.compiler.explain.reference import first_sentence
-from xpc.compiler.language.codes import CODES
+from xpc.compiler.language.codes import CODES, explanation
 from xpc.compiler.rules import every
 from xpc.compiler.rules.core.rule import PARTS, SOURCE
 from xpc.grammar.record import record
@@ -69,7 +69,7 @@ class Entry:
 def entries() -> list[Entry]:
     """Every rule, and what the compiler itself reports, by code."""
     found = [Entry(rule.code, rule.slug, rule.severity, rule.text) for rule in every()]
-    found += [Entry(code, slug, severity, text) for code, (slug, severity, text) in CODES.items()]
+    found += [Entry(code, slug, severity, explanation(code)) for code, (slug, severity) in CODES.items()]
     return sorted(found, key=lambda one: one.code)
 
 

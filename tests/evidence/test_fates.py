@@ -9,12 +9,12 @@ from compile_support import checked_once, placed, put, shown
 from evidence import proofs
 from rule_cases import CASES
 
-from xpc.compiler.language.codes import CODES
+from xpc.compiler.language.codes import CODES, explanation
 from xpc.compiler.rules import every
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FATES, WRONG = fates.fates()
-KNOWN = {**{code: text for code, (_, _, text) in CODES.items()}, **{rule.code: rule.explanation for rule in every()}}
+KNOWN = {**{code: explanation(code) for code in CODES}, **{rule.code: rule.explanation for rule in every()}}
 TITLES = {case.title: case for case in CASES}
 IMPLEMENTED = [fate for fate in FATES.values() if fate.kind == fates.IMPLEMENTED]
 

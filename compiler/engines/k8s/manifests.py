@@ -15,45 +15,15 @@ from xpc.compiler.engines.vllm_server import server_options
 from xpc.compiler.engines.yamltext import document
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
+from xpc.grammar.package_data import read_sections
 
 PORT = 29500
 BACKOFF_LIMIT = 6
 """Default number of container restarts at which a Job fails (Kubernetes `batch/v1`)."""
 
-FIND = """\
-set -eu
-{enter}
-bundle={folder}/{place}
-if [ ! -e "$bundle" ]; then
-  bundle=/opt/{place}
-fi
-if [ ! -e "$bundle/run.sha256" ]; then
-  echo '{file}: neither {folder}/{place} nor /opt/{place} is a bundle' >&2
-  exit 1
-fi
-"""
-NODES = """\
-if [ "${{PET_NNODES:-}}" != {nodes} ]; then
-  echo "trainjob.yaml: the job has ${{PET_NNODES:-no}} nodes, and the bundle is for {nodes}" >&2
-  exit 1
-fi
-"""
-NODE = """\
-export NODE_RANK="$PET_NODE_RANK" MASTER_ADDR="$PET_MASTER_ADDR" MASTER_PORT="$PET_MASTER_PORT"
-export XPC_NODE_WAIT="${XPC_NODE_WAIT:-1800}" # a pod may wait for a machine and an image
-"""
-UNSET = """\
-unset "${!PET_@}"
-"""
-INDEX = """\
-export NODE_RANK="$JOB_COMPLETION_INDEX"
-export XPC_NODE_WAIT="${XPC_NODE_WAIT:-1800}" # a pod may wait for a machine and an image
-"""
+SHELL = "pod.sh"
 START = f"""\
 {ONCE}exec bash "$bundle/launch.sh"
-"""
-SERVER = """\
-exec "${{PYTHON:-python3}}" "$bundle/trainer/vllm_server.py" {options}
 """
 
 JOBSET_COMMENT = """\
@@ -113,7 +83,7 @@ def survived_failures(nodes: int) -> str:
 def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START) -> str:
     shared = spec.get("launch.volume") is not None
     enter = f"cd {FOLDER}" if shared else f"mkdir -p {FOLDER}\ncd {FOLDER}"
-    find = FIND.format(enter=enter, place=place(spec), file=file, folder=FOLDER)
+    find = read_sections(__file__, SHELL)["find"].format(enter=enter, place=place(spec), file=file, folder=FOLDER)
     find += check(digest, "$bundle", file)
     return find + (CACHE if shared else "") + "".join(steps) + start
 
@@ -121,7 +91,8 @@ def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START)
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
     """The TrainJob. Parts of a pod that `trainer` cannot express are a patch of the runtime's only job, `node`."""
     hardware = spec.hardware
-    steps = (NODES.format(nodes=hardware.nodes), NODE if hardware.nodes > 1 else "", UNSET)
+    shell = read_sections(__file__, SHELL)
+    steps = (shell["nodes"].format(nodes=hardware.nodes), shell["node"] if hardware.nodes > 1 else "", shell["unset"])
     trainer: dict[str, Json] = {
         "image": spec.text("launch.image"),
         "command": ["bash", "-c", _script(spec, TRAINJOB, digest, *steps)],
@@ -169,7 +140,7 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
         ]
     if server:
         env.append({"name": "XPC_VLLM_HOST", "value": f"{name}-vllm-0-0.{name}"})
-    script = _script(spec, JOBSET, digest, INDEX if nodes > 1 else "")
+    script = _script(spec, JOBSET, digest, read_sections(__file__, SHELL)["index"] if nodes > 1 else "")
     node: dict[str, Json] = {"name": "node", "replicas": 1}
     if server:
         node["dependsOn"] = [{"name": "vllm", "status": "Ready"}]
@@ -241,7 +212,7 @@ def _container(spec: Spec, name: str, script: str, env: list[Json]) -> dict[str,
 
 def _server(spec: Spec, digest: str) -> dict[str, Json]:
     """vLLM on its own node: ready when it answers, restarted with the set, ended with the training."""
-    start = read(spec, "$bundle") + SERVER.format(options=server_options(spec))
+    start = read(spec, "$bundle") + read_sections(__file__, SHELL)["server"].format(options=server_options(spec))
     container = _container(spec, "vllm", _script(spec, JOBSET, digest, start=start), [])
     probe: Json = {"path": spec.stack.facts.vllm_health, "port": spec.integer("method.vllm.port")}
     container["readinessProbe"] = {"httpGet": probe, "periodSeconds": 10}

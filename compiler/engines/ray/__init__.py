@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 
 from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
 from xpc.compiler.spec import Spec
+from xpc.grammar.package_data import read_text
 
 SCRIPT, NUMBERS = "ray_job.py", "ray.json"
 README = f"""
@@ -32,9 +32,7 @@ class Ray(Engine):
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The script, which is the same in every bundle, and its numbers in `ray.json`."""
-        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), SCRIPT), encoding="utf-8") as handle:
-            script = handle.read()
-        return {SCRIPT: script, NUMBERS: json.dumps(numbers(spec), indent=2) + "\n"}
+        return {SCRIPT: read_text(__file__, SCRIPT), NUMBERS: json.dumps(numbers(spec), indent=2) + "\n"}
 
     def readme(self, spec: Spec) -> list[str]:
         """How to submit the job."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.engines.cluster_rules import endless_server, image_fault
 from xpc.compiler.engines.containers import nearest_object_name, object_name_fault
-from xpc.compiler.engines.sky.catalog import BUCKETS, GPUS, is_bucket
+from xpc.compiler.engines.sky.catalog import BUCKETS, gpu_names, is_bucket
 from xpc.compiler.rules.core.conditions import chosen
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -26,7 +26,7 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
     Source: skypilot 0.14.1 `gpu_names.py`, its catalog v8 `common/accelerators.csv`; read.
     """
     gpu = spec.hardware.gpu
-    if gpu is not None and gpu.name not in GPUS:
+    if gpu is not None and gpu.name not in gpu_names():
         yield Finding(
             spec.place("hardware", "not in its catalog"),
             f"SkyPilot has no {gpu.name}",

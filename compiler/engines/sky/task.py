@@ -6,7 +6,7 @@ from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
 from xpc.compiler.engines.install import install
 from xpc.compiler.engines.pin import check
 from xpc.compiler.engines.restarts import ONCE, TEMPFAIL, requeues, retries
-from xpc.compiler.engines.sky.catalog import GPUS, is_bucket
+from xpc.compiler.engines.sky.catalog import gpu_names, is_bucket
 from xpc.compiler.engines.yamltext import document
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
@@ -80,7 +80,7 @@ def _resources(spec: Spec) -> dict[str, Json]:
     gpu, count = spec.hardware.gpu, spec.hardware.processes
     out: dict[str, Json] = {"cpus": f"{spec.get('launch.cpus') or count}+"}
     if gpu is not None:
-        out = {"accelerators": f"{GPUS[gpu.name]}:{count}"}
+        out = {"accelerators": f"{gpu_names()[gpu.name]}:{count}"}
         out.update({"cpus": f"{spec.integer('launch.cpus')}+"} if spec.get("launch.cpus") is not None else {})
     if spec.get("launch.host_memory") is not None:
         out["memory"] = f"{spec.integer('launch.host_memory')}+"

@@ -1,0 +1,38 @@
+"""Texts and tables in files next to the module that uses them. Each file is read once, when it is first needed."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+@cache
+def read_text(module: str, name: str) -> str:
+    """The contents of the file `name` in the folder of a module, which is given by its `__file__`."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(module)), name), encoding="utf-8", newline="") as file:
+        return file.read()
+
+
+@cache
+def read_sections(module: str, name: str) -> Mapping[str, str]:
+    """The parts of a script, by name.
+
+    A line `#: NAME`, perhaps with `: ` and a description, begins a part and does not belong to it. The lines above
+    the first part are comments.
+    """
+    _, *found = re.split(r"^#: (\w+).*\n", read_text(module, name), flags=re.MULTILINE)
+    return dict(zip(found[::2], found[1::2]))
+
+
+@cache
+def read_table(module: str, name: str) -> dict[str, Any]:
+    """A TOML file. `xpc check` of a correct spec reads none, because the import of tomllib takes milliseconds."""
+    import tomllib
+
+    return tomllib.loads(read_text(module, name))
