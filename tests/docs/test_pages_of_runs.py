@@ -16,7 +16,7 @@ def sources(*folders: str) -> str:
         for folder in folders
         for where, _, names in os.walk(os.path.join(ROOT, folder))
         for name in names
-        if name.endswith(".py")
+        if name.endswith((".py", ".sh"))
     ]
     return "".join(read(os.path.relpath(path, ROOT)) for path in paths)
 

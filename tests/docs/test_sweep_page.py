@@ -52,7 +52,7 @@ def test_the_session_of_the_page_is_what_is_printed(tmp_path):
 
 def test_every_command_of_the_page_is_one_of_the_script():
     (commands,) = [one for one in blocks() if one.startswith("./launch.sh")]
-    script = read("compiler", "lower", "sweep_launch.py")
+    script = read("compiler", "lower", "sweep_launch.sh")
     for flag in re.findall(r"^\./launch\.sh (--\w+)", commands, re.M):
         assert f"\n  {flag})" in script
 
