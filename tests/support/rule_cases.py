@@ -91,7 +91,7 @@ def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
 
 
 def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
-    """A line: its text, its parts, or `{ line, times }` for a line that is repeated."""
+    """A line: its text, its parts, or `{ line, times }` or `{ lines, times }` for lines that are repeated."""
     match value:
         case str():
             return value
@@ -99,6 +99,8 @@ def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
             return "".join(map(_part, value))
         case {"line": line, "times": times}:
             return "\n".join([_line(line)] * times)
+        case {"lines": lines, "times": times}:
+            return "\n".join([_line(one) for one in lines] * times)
     raise ValueError(f"no line: {value}")
 
 
