@@ -257,7 +257,7 @@ def test_a_bundle_that_is_not_there_is_named(cluster: Cluster, tmp_path: Path) -
     copy.write_bytes(Path(script).read_bytes())
     job = cluster.wait(cluster.submit(str(copy), cwd=str(tmp_path)))
     assert job["ExitCode"] == "1:0"
-    assert f"no bundle in {tmp_path}: submit the file job.sbatch of a bundle" in log(str(tmp_path))
+    assert f"no bundle in {tmp_path}: submit the job.sbatch of a bundle by its path" in log(str(tmp_path))
 
 
 def test_another_number_of_nodes_is_refused(cluster: Cluster, tmp_path: Path) -> None:
