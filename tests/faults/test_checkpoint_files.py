@@ -144,7 +144,7 @@ def test_unlogged_losses_are_in_the_next_log() -> None:
     total = first.training_step() + first.training_step() + first.training_step()
     first.windows, first._globalstep_last_logged = [float(first.window)], 5
     second.args.process_index = 0
-    second.recall(json.loads(json.dumps(first.unlogged())))
+    second.restore_unlogged(json.loads(json.dumps(first.unlogged())))
     assert second._globalstep_last_logged == 5
     assert float(second.training_step()) == float(total + 0.4)
 
@@ -163,7 +163,7 @@ import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
 from runtime.core import signals
 signals.listen()
-signals.Wish.training = True
+signals.StopRequest.training = True
 child = os.fork()
 if not child:
     time.sleep(60)
@@ -172,13 +172,13 @@ time.sleep(0.2)
 assert os.waitpid(child, os.WNOHANG) == (0, 0), "a process that loads data dies of SIGUSR1"
 os.kill(child, signal.SIGTERM)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
-assert signals.Wish.name is None
+assert signals.StopRequest.name is None
 os.kill(os.getpid(), signal.SIGUSR1)
 for _ in range(60_000):
-    if signals.Wish.name:
+    if signals.StopRequest.name:
         break
     time.sleep(0.01)
-print(signals.Wish.name)
+print(signals.StopRequest.name)
 """
 
 

@@ -74,7 +74,7 @@ def main(precision: str, offload: str, into: str, origin: str | None = None) -> 
     get_accelerator().is_fp16_supported = lambda: True
     deepspeed.init_distributed("gloo")
     world, rank = dist.get_world_size(), dist.get_rank()
-    deepspeed_shards.before_arguments(SimpleNamespace(run={"world_size": world}), {})  # type: ignore[arg-type]
+    deepspeed_shards.DeepSpeedShards().before_arguments(SimpleNamespace(run={"world_size": world}), {})  # type: ignore[arg-type]
     rows = ROWS.to({"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32))
     for stage in (1, 2, 3):
         torch.manual_seed(0)

@@ -96,7 +96,7 @@ def test_a_killed_process_costs_the_steps_since_the_checkpoint(
     for attempt in (1, 2):
         line = f"launch.sh: process {attempt - 1} was ended by SIGKILL; the machine may have run out of memory"
         assert f"{line} (attempt {attempt} of 4)" in log(tmp_path), job_report(trains, job, tmp_path)
-        assert log(tmp_path).count(f"where there is one: attempt {attempt + 1} of 4") == 1
+        assert log(tmp_path).count(f"if there is one: attempt {attempt + 1} of 4") == 1
     same(tmp_path, alone("zero2"))
 
 

@@ -22,6 +22,7 @@ from xpc.compiler.files.bundle import write
 from xpc.compiler.stacks import DEFAULT
 from xpc.runtime import evaluate
 from xpc.runtime.core import arguments, bundle_integrity, errors, rows
+from xpc.runtime.core.bundle import manifest_digests
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.feature import Bundle
 from xpc.runtime.features.launch import verified_files
@@ -58,7 +59,7 @@ def edit(bundle: Bundle, name: str, more: str = "\n") -> None:
 
 def test_a_bundle_as_it_was_compiled(made: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     assert bundle_integrity.problems(made) == []
-    assert bundle_integrity.differing(made.folder, bundle_integrity.stated(made.folder)) == []
+    assert bundle_integrity.changed_files(made.folder, manifest_digests(made.folder)) == []
     assert capsys.readouterr().out == ""
     (one,) = rewards.functions(made)
     assert one([1, 2]) == [0.0, 0.0]
@@ -72,13 +73,13 @@ def test_file_changed_by_hand_is_reported_and_runs(name: str, made: Bundle, caps
     assert bundle_integrity.problems(made) == []
     assert capsys.readouterr().out == f"[run] changed since the bundle was compiled: {name}\n"
     os.remove(os.path.join(made.folder, name))
-    assert bundle_integrity.differing(made.folder, bundle_integrity.stated(made.folder)) == [name]
+    assert bundle_integrity.changed_files(made.folder, manifest_digests(made.folder)) == [name]
 
 
 def test_foreign_module_is_reported(made: Bundle) -> None:
     names = ("trainer/torch.py", "trainer/core/own.py", "trainer/__pycache__/run.cpython-311.pyc", "notes.txt")
     put(made.folder, dict.fromkeys(names, ""))
-    found = bundle_integrity.differing(made.folder, bundle_integrity.stated(made.folder))
+    found = bundle_integrity.changed_files(made.folder, manifest_digests(made.folder))
     assert found == ["trainer/core/own.py (new)", "trainer/torch.py (new)"]
 
 

@@ -57,7 +57,7 @@ def long_prompts(rows: Any, tokenizer: Any, limit: int, use: str) -> Any:
 
 def short_rows(rows: Any, tokenizer: Any, least: int, use: str, restore: Restore = None) -> Any:
     """The rows with at least ``least`` tokens, rendered as the trainer renders them; prints how many have fewer."""
-    kept = rows.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least, "own": restore}, desc=None)
+    kept = rows.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least, "restore": restore}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every row has fewer than {least} tokens: there are no rows to {use}")
     return _report(rows, kept, f"they have fewer than {least} tokens")
@@ -65,7 +65,7 @@ def short_rows(rows: Any, tokenizer: Any, least: int, use: str, restore: Restore
 
 def long_rows(rows: Any, tokenizer: Any, most: int, use: str, restore: Restore = None) -> Any:
     """The rows with at most ``most`` tokens for each of their answers; prints how many have more."""
-    kept = rows.filter(_short_enough, fn_kwargs={"tokenizer": tokenizer, "most": most, "own": restore}, desc=None)
+    kept = rows.filter(_short_enough, fn_kwargs={"tokenizer": tokenizer, "most": most, "restore": restore}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every row has more than {most} tokens: there are no rows to {use}")
     return _report(rows, kept, f"they have more than {most} tokens")

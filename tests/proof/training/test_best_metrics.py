@@ -12,7 +12,7 @@ from case_support import spec, trained
 from xpc.compiler import stacks
 from xpc.compiler.language.schema import REWARDS
 from xpc.compiler.rules.optimizer.best_model import FUNCTIONS, SPEED
-from xpc.runtime.features.method.rewards import MADE, PLAIN
+from xpc.runtime.features.method.rewards import CONFIGURABLE, PLAIN
 
 pytestmark = pytest.mark.slow
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
@@ -63,5 +63,5 @@ def test_metrics_are_those_of_the_trainer(
 
 def test_rewards_are_logged_by_the_names_of_their_functions() -> None:
     made = {name: function.__name__ for name, function in PLAIN.items()}
-    made |= {name: make().__name__ for name, make in MADE.items()}
+    made |= {name: make().__name__ for name, make in CONFIGURABLE.items()}
     assert {name: FUNCTIONS.get(name, f"{name}_reward") for name in REWARDS} == made
