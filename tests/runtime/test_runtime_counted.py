@@ -97,8 +97,8 @@ def turns(*roles: str, content: Any = "words") -> list[dict[str, Any]]:
     ("row", "words"),
     [
         ({"messages": turns("user", "assistant")}, None),
-        ({"messages": turns("human", "assistant")}, "'human' says (a role that it does not know)"),
-        ({"messages": turns("user", content=[{"type": "text", "text": "words"}])}, "'user' says (a list of parts"),
+        ({"messages": turns("human", "assistant")}, "'human' turn (a role that it does not know)"),
+        ({"messages": turns("user", content=[{"type": "text", "text": "words"}])}, "'user' turn (a list of parts"),
         ({"messages": turns("system", content=" ")}, None),
         ({"messages": [{"role": "caller", "content": "words", "tool_calls": [{}]}]}, None),
         ({"prompt": turns("user"), "chosen": turns("assistant"), "rejected": turns("gpt")}, "'gpt'"),

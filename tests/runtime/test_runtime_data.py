@@ -155,7 +155,7 @@ def test_a_context_follows_the_prompt_of_every_shape() -> None:
     assert as_row("preference", pair) == "Who?\n\nA."
     assert as_row("unpaired", {"prompt": "Who?", "completion": "he", "label": True}) == "Who?\n\nA."
     assert as_row("prompt", {"prompt": "Who?"}) == [{"role": "user", "content": "Who?\n\nA."}]
-    with pytest.raises(RunError, match="follows a prompt that is a text"):
+    with pytest.raises(RunError, match="a context needs a prompt that is a text"):
         as_row("prompt", {"prompt": [{"role": "user", "content": "Who?"}]})
 
 
@@ -210,7 +210,7 @@ def test_a_folder_of_two_kinds_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/a.csv").write_text("")
     (tmp_path / "folder/b.txt").write_text("")
-    with pytest.raises(RunError, match="no data of one kind"):
+    with pytest.raises(RunError, match="no data files of one kind"):
         data.build(bundle_with(tmp_path, source("folder", "text")))
 
 

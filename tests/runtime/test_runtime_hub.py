@@ -68,9 +68,9 @@ def test_a_run_that_does_not_push_asks_nothing(server: Hub, tmp_path: Path, monk
     [
         ("me/model", None, "no token was found; set HF_TOKEN, or log in with `hf auth login`"),
         ("me/model", "hf_old", "does not know the token (it has expired, or is not complete); set another in HF_TOKEN"),
-        ("model", READ, "pushes to me/model, and the token may only read; make one that may write"),
+        ("model", READ, "pushes to me/model, and the token may only read; create one with write access, and set it in HF_TOKEN"),
         ("them/model", WRITE, "is not a member of them; name a repository of me, team"),
-        ("team/model", SCOPED, "the token has no write access to repositories of team; give it that"),
+        ("team/model", SCOPED, "the token has no write access to repositories of team; add it, or create another token"),
         ("team/closed", WRITE, "which exists, and the token may not write to it; name another repository"),
     ],
 )
@@ -91,7 +91,7 @@ def test_offline_is_found_before(server: Hub, tmp_path: Path, monkeypatch: pytes
     at(server, monkeypatch)
     monkeypatch.setenv(name, "1")
     (found,) = pushing.Hub().check_access(pushes(tmp_path))
-    assert f"{name}=1 keeps it from the network; unset it, or leave `hub` out" in found
+    assert f"{name}=1 disables the network; unset it, or remove `hub` from the spec" in found
     assert server.asked == []
 
 
@@ -108,7 +108,7 @@ def test_a_hub_that_does_not_answer_is_found_before(tmp_path: Path, monkeypatch:
     with Hub() as gone:
         at(gone, monkeypatch)
     (found,) = pushing.Hub().check_access(pushes(tmp_path))
-    assert "cannot be asked" in found
+    assert "cannot be reached" in found
 
 
 def test_who_may_push_passes(

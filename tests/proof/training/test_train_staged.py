@@ -76,7 +76,7 @@ def test_a_staged_run_is_the_run_with_the_hub(ground: str, tmp_path: Path, targe
         hub.broken.clear()
         done = started(script, *stages, cwd=tmp_path, target=target, **home)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        assert "staged is whole" in done.stdout
+        assert "staged is complete" in done.stdout
     there = json.loads((tmp_path / "staged" / "staged.json").read_text())
     assert set(there) == {f"me/tiny@{model}", f"me/rows[train]@{data}", f"me/rows[test]@{data}"}
     assert not any(name.endswith(".bin") for one in there.values() for name in one["files"])
