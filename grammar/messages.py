@@ -14,7 +14,7 @@ from xpc.grammar.record import record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
-# What must follow a word or mark.
+# The token that must come after a keyword or punctuation mark.
 IN_A_BLOCK = "settings after a text go into a block: `{ name = value }`"
 _AFTER = {
     "TRAIN": (codes.INCOMPLETE_SENTENCE, "expected a model after `train`", "train MODEL on DATA"),

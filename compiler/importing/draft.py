@@ -56,7 +56,7 @@ class Message:
 
 @record
 class Written:
-    """A setting as a spec writes it, the key that it came from (None: a default of the tool), and the reason."""
+    """A setting in the syntax of a spec, the key it came from (None for a tool's default), and why it is written."""
 
     text: str
     entry: Entry | None = None

@@ -50,7 +50,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The last part of the path: what is typed."""
+        """The last part of the path, which is the name in a spec."""
         return self.path.rpartition(".")[2]
 
     @property

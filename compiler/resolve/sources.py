@@ -286,8 +286,8 @@ def _folder(
 
 
 def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) -> Diagnostic:
-    """A warning if `format` is written or the parent folder is missing, too: then the data may be on the machine of the
-    run. Otherwise an error."""
+    """Report a data path that does not exist here. It is a warning if `format` is set or the parent folder does not
+    exist either, because the data may be on the machine of the run; otherwise it is an error."""
     elsewhere = shape is not None or workspace.kind(path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")) == ""
     other = workspace.other_kind(path)
     if other:

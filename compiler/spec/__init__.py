@@ -44,7 +44,8 @@ EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
 
 @record
 class Origin:
-    """Where a value came from: `kind`, the place of a written value, the arithmetic or reason of a derived one."""
+    """Where a value came from. `kind` says whether it was written or derived; a written value has its place, a derived
+    one the calculation or the reason."""
 
     kind: str
     label: Label | None = None

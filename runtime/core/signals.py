@@ -46,7 +46,7 @@ def listen() -> None:
         signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(into, warn_on_full_buffer=False)
     threading.Thread(target=_read, args=(out,), name="signals", daemon=True).start()
-    # A child shares this process's pipe until its handlers are reset: signals are blocked until then.
+    # A new child inherits the handlers and the pipe: signals are blocked until the child has reset its handlers.
     os.register_at_fork(
         before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS),
         after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS),

@@ -2,7 +2,7 @@
 
 Kubeflow's types are those of `kubeflow-trainer-api` (TrainJob, and the JobSet and pods that it is made of), which the
 dev extra pins. They read over what they do not know, so that a file must come back whole from them. SkyPilot's schemas
-are in `sky_schema.json`, which names their version (tests/support/sky_schema.py).
+are in `sky_schema.json`, which names their version (tests/engines/write_sky_schema.py).
 """
 
 from __future__ import annotations

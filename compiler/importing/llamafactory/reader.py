@@ -276,7 +276,7 @@ def _kernels(draft: Draft, named: Entries) -> None:
 
 
 def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
-    """Write the loss, and the tokens that it is on."""
+    """Write the loss and which tokens it is computed on."""
     prompt, loss, dft = (named.get(key) for key in ("train_on_prompt", "pref_loss", "use_dft_loss"))
     if draft.method == "sft" and stage != "pt":
         prompts_too = prompt is not None and boolean(prompt) is True

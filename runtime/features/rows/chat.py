@@ -65,7 +65,7 @@ FORMAT = RowFormat(columns, dropped, conversations, to_row)
 
 
 class ChatRows(Feature):
-    """Messages and texts, besides from/value conversations."""
+    """Chat messages and plain texts; conversations with from and value need no feature."""
 
     def row_format(self, bundle: Bundle) -> RowFormat:
         """The format for every shape without a separate prompt."""

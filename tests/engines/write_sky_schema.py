@@ -1,7 +1,7 @@
 """Writes the JSON schemas of a SkyPilot task, as the installed version has them, to tests/engines/sky_schema.json.
 
 Run by hand in an environment of its own (`pip install skypilot==0.14.1`), which is too heavy for the tests:
-``python tests/support/sky_schema.py``. Descriptions are left out; nothing else is changed.
+``python tests/engines/write_sky_schema.py``. Descriptions are left out; nothing else is changed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 from importlib.metadata import version
 
-OUT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "engines", "sky_schema.json")
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sky_schema.json")
 
 
 def bare(node: object) -> object:
