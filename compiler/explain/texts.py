@@ -38,7 +38,7 @@ def explain(what: str) -> str | None:
 
 
 def _slug(name: str) -> str | None:
-    """The text for a code by its slug, which stands beside it wherever it is found."""
+    """The text for a code by its slug, which every finding prints next to the code."""
     from xpc.compiler.language.codes import CODES
     from xpc.compiler.rules import every
     from xpc.grammar.codes import CODES as SYNTAX

@@ -17,6 +17,7 @@ from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import DEFAULT, names
+from xpc.grammar.package_data import read_text
 from xpc.grammar.record import evolve, record
 
 KEYS = keys.load("launchers.toml")
@@ -324,7 +325,7 @@ def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: O
         draft.put("model.attn", "flash2" if memory else "eager", None, why)
     name = f"{draft.stem}.chat_template.jinja"
     if "chat_template" not in out:
-        draft.files[name] = keys.read_file("trl/vicuna.jinja")
+        draft.files[name] = read_text(trlyaml.__file__, "vicuna.jinja").encode()
         draft.put("model.chat_template", name, None, "the conversation that FastChat's scripts write")
         draft.put("model.pad", "<unk>", None, "FastChat pads with the unknown token")
         draft.put("method.assistant_only", True, None, "FastChat masks the questions")

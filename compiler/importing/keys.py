@@ -10,16 +10,15 @@ under a condition, or where TRL's reader would take it for an argument of TRL's.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import cache
 
+from xpc.grammar.package_data import read_table
 from xpc.grammar.record import field, fields, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from xpc.compiler.importing.draft import Draft
     from xpc.compiler.importing.text.entries import Entry
@@ -133,23 +132,10 @@ def has_needed(entries: Mapping[str, Entry], needs: str) -> bool:
     return key in entries and (str(entries[key].value).lower() == value if colon else not entries[key].off)
 
 
-def read_file(name: str) -> bytes:
-    """A data file of this folder, such as `trl/vicuna.jinja`, the template of Vicuna 1.1 in FastChat's scripts."""
-    with open(os.path.join(os.path.dirname(__file__), name), "rb") as handle:
-        return handle.read()
-
-
-def read_toml(name: str) -> dict[str, dict[str, Any]]:
-    """A TOML file of this folder, such as `torchtune/datasets.toml`."""
-    import tomllib
-
-    return tomllib.loads(read_file(name).decode())
-
-
 @cache
 def load(name: str) -> KeyTable:
     """The key table of a file of this folder, such as `axolotl/keys.toml`. Raises MalformedTable."""
-    return table(read_toml(name), name)
+    return table(read_table(__file__, name), name)
 
 
 def table(rows: Mapping[str, object], name: str) -> KeyTable:

@@ -7,12 +7,13 @@ import re
 
 from xpc.compiler.importing.accelerate import deepspeed as zero
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.keys import is_usual, load, read_toml
+from xpc.compiler.importing.keys import is_usual, load
 from xpc.compiler.importing.overrides import Machines, Overrides, named_table
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
 from xpc.compiler.lower.accelerate import ATTENTION
 from xpc.compiler.stacks import able
+from xpc.grammar.package_data import read_table
 
 SHARDING = {
     "FULL_SHARD": ("fsdp1", True), "SHARD_GRAD_OP": ("fsdp1", False), "NO_SHARD": ("ddp", None),
@@ -323,7 +324,7 @@ def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
         return
     name = text(entry) or ""
     data = overrides.read(name)
-    usual = None if data is not None else read_toml("accelerate/deepspeed_files.toml").get(name.rpartition("/")[2])
+    usual = None if data is not None else read_table(__file__, "deepspeed_files.toml").get(name.rpartition("/")[2])
     if usual is not None:
         data = json.dumps(usual).encode()
         draft.warn(entry, "the file does not exist: the tool's own file of this name is used",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 from xpc.compiler.importing.keys import load
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 from xpc.compiler.importing.trl.switches import fp8
 from xpc.compiler.language.schema import ADAPTERS
 from xpc.grammar.nearest import nearest
+from xpc.grammar.package_data import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ KEYS = load("axolotl/keys.toml")
 def names(of: str = "") -> frozenset[str]:
     """Every key of axolotl and its plugins, or of a data set (`of="datasets."`): the fields of axolotl's classes, which
     `make oracles` writes to names.txt."""
-    with open(os.path.join(os.path.dirname(__file__), "names.txt"), encoding="utf-8") as handle:
-        every = handle.read().split()
+    every = read_text(__file__, "names.txt").split()
     return frozenset(one.removeprefix(of) for one in every if one.startswith(of) and "." not in one.removeprefix(of))
 
 

@@ -9,8 +9,8 @@ from functools import cache
 from string import Formatter
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.keys import read_toml
 from xpc.compiler.importing.text.entries import Entry, text
+from xpc.grammar.package_data import read_table
 from xpc.grammar.record import evolve, record
 
 
@@ -45,9 +45,10 @@ CUSTOM = Words("{instruction} {input} ", "{instruction} ", system="system")
 def types() -> dict[str, Words]:
     """By axolotl's type of a data set; `like` names the type that a row of prompts.toml changes."""
     out: dict[str, Words] = {}
-    for name, row in read_toml("axolotl/prompts.toml").items():
-        base = out.get(str(row.pop("like", "")), Words())
-        out[name] = evolve(base, **{**row, **({"input": row["input"] or None} if "input" in row else {})})
+    for name, row in read_table(__file__, "prompts.toml").items():
+        base = out.get(str(row.get("like", "")), Words())
+        words = {column: value for column, value in row.items() if column != "like"}
+        out[name] = evolve(base, **{**words, **({"input": row["input"] or None} if "input" in row else {})})
     return out
 
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.keys import read_toml
 from xpc.compiler.importing.llamafactory.sets import About, rows
 from xpc.compiler.importing.llamafactory.templates import llamafactory_template, templates
 from xpc.compiler.importing.overrides import Overrides, named_table
@@ -17,6 +16,7 @@ from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import switches
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.specfile import quoted
+from xpc.grammar.package_data import read_table
 from xpc.grammar.record import evolve
 
 
@@ -254,7 +254,7 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
 def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
     """The `dataset_info.json` next to the source, over LLaMA-Factory's own, which is in its folder `data`."""
     data = overrides.read(f"{folder}/dataset_info.json")
-    own = read_toml("llamafactory/dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}
+    own = read_table(__file__, "dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}
     try:
         found = None if data is None else json.loads(data)
     except ValueError:

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from functools import cache
 
+from xpc.grammar.package_data import read_text
 from xpc.grammar.record import record
 
 
@@ -40,8 +40,7 @@ class Pieces:
 def templates() -> dict[str, Pieces]:
     """By LLaMA-Factory's name."""
     found: dict[str, Pieces] = {}
-    with open(os.path.join(os.path.dirname(__file__), "templates.jsonl"), encoding="utf-8") as handle:
-        _, *lines = [json.loads(line) for line in handle]
+    _, *lines = map(json.loads, read_text(__file__, "templates.jsonl").splitlines())
     for one in lines:
         names = one.pop("names")
         found |= dict.fromkeys(names, Pieces(**{**one, "thought": tuple(one.get("thought", ()))}))

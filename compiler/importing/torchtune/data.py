@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from functools import cache
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.keys import read_toml
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, plain, text
 from xpc.compiler.importing.torchtune.keys import KEYS
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.registry import find_model
+from xpc.grammar.package_data import read_table
 from xpc.grammar.record import evolve, record
 
 LONGEST = 4096
@@ -40,7 +40,7 @@ ALPACA = {"instruction": "instruction", "input": "input", "output": "output"}
 @cache
 def components() -> dict[str, Rows]:
     """The data sets of torchtune by name."""
-    return {name: Rows(**row) for name, row in read_toml("torchtune/datasets.toml").items()}
+    return {name: Rows(**row) for name, row in read_table(__file__, "datasets.toml").items()}
 
 
 TEMPLATE = (

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from import_support import ABSENT, HARDWARE, PUBLISHED, REPOSITORY, WHERE, convert, imported
 
-from xpc.compiler.importing.keys import read_file
 from xpc.compiler.importing.text.entries import Unreadable
 from xpc.compiler.importing.text.shell import calls
+from xpc.compiler.importing.trl import reader
+from xpc.grammar.package_data import read_text
 
 SEED = (
     "torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name BAAI/Infinity-Instruct "
@@ -149,7 +150,7 @@ def test_fastchat_masks_questions_with_a_template_of_its_own():
     assert found.arguments["optim"] == "adamw_torch"
     assert found.payload["data"]["sources"][0]["shape"] == "conversations"
     with open(os.path.join(REPOSITORY, "specs", "templates", "vicuna.jinja"), encoding="utf-8") as handle:
-        assert handle.read().encode() == read_file("trl/vicuna.jinja")
+        assert handle.read() == read_text(reader.__file__, "vicuna.jinja")
 
 
 def test_words_of_a_shell():
