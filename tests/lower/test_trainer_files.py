@@ -198,11 +198,11 @@ def lines_of_code(source: bytes) -> int:
 
 
 def test_the_sentence_has_a_short_trainer() -> None:
-    """At most 2,100 lines of code, those not counted that declare what other runs may do (core/feature.py)."""
+    """At most 2,700 lines of code, those not counted that declare what other runs may do (core/feature.py)."""
     files = {one: data for one, data in bundle("sentence").items() if one.startswith("trainer/")}
     code = {one: lines_of_code(data) for one, data in files.items() if one.endswith(".py")}
-    assert sum(code.values()) - code["trainer/core/feature.py"] <= 2100
-    assert sum(data.count(b"\n") for data in files.values()) <= 3450
+    assert sum(code.values()) - code["trainer/core/feature.py"] <= 2700
+    assert sum(data.count(b"\n") for data in files.values()) <= 4350
     names = {Path(one).stem for one in files}
     assert not names & {"hub", "rewards", "adapters", "node_rendezvous", "during_training", "local_sources", "lengths"}
 
