@@ -44,8 +44,6 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
     parts = unknown.name.split(".")
     for first in range(1, len(parts)):
         end = ".".join(parts[first:])
-        if "." not in end and end in GENERAL:
-            return None
         if (
             meaning(end, exact=True) is not None
             or own_reason(end) is not None

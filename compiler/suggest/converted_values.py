@@ -142,8 +142,6 @@ def _duration(row: Setting, name: str, text: str) -> str | None:
     for unit, forms in (("m", "min mins minute minutes"), ("h", "hour hours hrs"), ("s", "sec secs second seconds")):
         if not set(forms.split()).isdisjoint(lower):
             return text + unit
-    if "days" in lower or "day" in lower:
-        return f"{text}d"
     return None if row.path == "launch.time" else f"{text}s"  # Slurm reads minutes, others seconds
 
 

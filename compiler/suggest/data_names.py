@@ -9,8 +9,6 @@ from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.sentence import FILES, REPOSITORY
 from xpc.grammar.tree import Count, Number
 
-SUFFIXES = {"split": "[{}]", "subset": ":{}", "config": ":{}", "revision": "@{}", "name": ":{}"}
-"""How the language writes what other tools set by these names."""
 PARTS = {
     "completion": ("prompt", "completion"), "chosen": ("prompt", "chosen", "rejected"),
     "rejected": ("prompt", "chosen", "rejected"), "messages": ("messages",), "conversations": ("conversations",),

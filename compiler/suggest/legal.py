@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from xpc.compiler.language.codes import report
-from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
 from xpc.compiler.language.values import Wrong
@@ -15,11 +14,7 @@ from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
 from xpc.compiler.suggest.numbers import PRODUCT, computed
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
-from xpc.grammar.parse import parse
-from xpc.grammar.record import evolve
-from xpc.grammar.source import Source
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
-from xpc.grammar.tree import Setting as Assigned
 
 ALL = ("all", "none", "unlimited", "inf")
 PERCENT = ("pct", "percent", "perc", "pc")
@@ -40,8 +35,6 @@ ONE = (
 """Kinds with a single value."""
 AUTO = ("precision", "model.dtype")
 """Settings for which `auto` means bf16 where the card has it, in other tools."""
-TRUE_PRECISION = re.compile(r"(bf16|fp16|16)-true")
-"""Lightning's and LitGPT's names for a run whose weights have the dtype too."""
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 
 
@@ -98,23 +91,10 @@ def answer(wrong: Wrong) -> Diagnostic:
         form = f"sweep {{ {row.path if row.inner else row.name} = {values} }}"
         return report(wrong.code, wrong.message, at, help=f"several values are several runs: write `{form}`{place}")
     value = wrong.value or intended(row, item, node)
-    again = _error_without_quotes(row, item, value) if value and isinstance(node, String) else None
-    if again is not None:  # `seq = 2k` is wrong without quotes too
-        return evolve(answer(again), message=wrong.message, primary=at, edits=())
     part = item.node if row.kind.name == "reals" else node  # name the list, not its item
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
-
-
-def _error_without_quotes(row: Setting, item: Item, value: str) -> Wrong | None:
-    """The error of a quoted value once its quotes are gone, or None."""
-    file, problems = parse(Source("value.xp", f"train m on d with v={value}"))
-    options = file.train.options if file.train is not None and not problems else ()
-    if len(options) != 1 or not isinstance(options[0], Assigned):
-        return None
-    found = convert(row, Item(row.path, options[0].value, item.label))
-    return found if isinstance(found, Wrong) else None
 
 
 def unset_advice(row: Setting, typed: str) -> str:
@@ -133,11 +113,6 @@ def _leave_out(row: Setting) -> str:
 def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
     from xpc.compiler.suggest.meaning import choice
 
-    half = TRUE_PRECISION.fullmatch(node.name) if row.path == "precision" else None
-    if half is not None:
-        kind = "bf16" if half[1] == "bf16" else "fp16"
-        help = f"write `precision {kind}`, and `dtype={kind}` for weights of that type, too"
-        return report(wrong.code, wrong.message, at, help=help)
     if node.name in ("auto", "default") and row.path not in AUTO:
         return report(
             wrong.code, wrong.message, at, help=f"{_leave_out(row)}; or write one of " + ", ".join(row.choices)
@@ -158,8 +133,6 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
 def _of_another_setting(row: Setting, name: str) -> str:
     """The help for a name of another setting (`method lora`) or without an equivalent (`method ppo`), or an empty
     text."""
-    if row.path == "precision" and name in ("mixed", "amp"):
-        return "write `bf16`, or `fp16` where the GPU is older than Ampere"
     advised = advice(f"{row.name} {name}", "")
     if advised is not None:
         return advised

@@ -15,7 +15,7 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.components import GENERAL, by_last_part
 from xpc.compiler.suggest.converted_values import NO, methods_with
-from xpc.compiler.suggest.data_names import SUFFIXES, data_advice
+from xpc.compiler.suggest.data_names import data_advice
 from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.extra_form import passed_on
 from xpc.compiler.suggest.flag_values import head_choice
@@ -24,7 +24,7 @@ from xpc.compiler.suggest.legal import answer, unset_advice
 from xpc.compiler.suggest.meaning import NEVER_LEGAL, SAME, Meaning, meaning, nearest_other_name
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason, reason
 from xpc.compiler.suggest.registry_names import either
-from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside, sentence
+from xpc.compiler.suggest.sentence import named_by_value, named_outside, sentence
 from xpc.compiler.suggest.typed_form import decided_value, typed, value_of, written
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import String
@@ -34,11 +34,6 @@ MAX_SUGGESTED = 50
 REFERENCE = "docs/reference.md lists them all"
 NAMED_THERE = "the first line names the model and the data"
 FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
-NOT_ADAPTERS = {
-    "freeze": "freeze",
-    "full": "leave it out: every weight is trained unless a spec has `lora`, `qlora`, `oft` or `freeze`",
-}
-"""Kinds of training without an adapter: `finetuning_type: freeze`."""
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
@@ -56,8 +51,6 @@ def _outside(unknown: UnknownName) -> Suggestion:
         return Suggestion("XP101", "`train` is not a setting", help=HEADER)
     if name in schema.SOURCE_SETTINGS and f"data.{name}" not in schema.BY_PATH:
         return _source_setting(unknown)
-    if (share := holdout_share(unknown)) is not None:
-        return _suggested(unknown, f"`{name[:60]}` is not a setting of the language", share, share)
     rows = sorted((row for row in schema.TABLE if row.name == name), key=lambda row: row.path.count("."))
     exact = meaning(name, exact=True)
     special = bool(rows) and all(row.methods for row in rows)
@@ -88,12 +81,6 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     message = f"`{name[:60]}` is not a setting of `{clause}`"
     if name == "train":
         return Suggestion("XP102", message, help=HEADER)
-    if clause in schema.BY_PATH and schema.BY_PATH[clause].kind is FLAG and _is_next_to(name, clause):
-        return Suggestion(
-            "XP102",
-            f"`{name[:60]}` is not a setting of `{clause.rpartition('.')[2]}`",
-            help=f"write `{name}` on the next line, or after a comma if the block is on one line",
-        )
     instead = data_advice(unknown) if clause == "data" else None
     if instead is not None:
         return Suggestion("XP101", message, help=instead)
@@ -103,13 +90,6 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     chosen = head_choice(clause, name, unknown.node, unknown.typed)
     if chosen is not None:
         return Suggestion("XP102", message, help=f"write `{clause} {chosen}`")
-    if clause == "data" and name in SUFFIXES:
-        value = (unknown.typed or "...").strip('"')
-        return Suggestion(
-            "XP102",
-            f"{message}: it follows the dataset's name",
-            help=f"write `SOURCE{SUFFIXES[name].format(value)}` on the source's line",
-        )
     alone = setting_of_choice(clause, name) if unknown.node is None else None
     if alone is not None:
         return _suggested(unknown, message, alone, alone, inside=True)
@@ -166,12 +146,6 @@ def _source_setting(unknown: UnknownName) -> Suggestion:
     return Suggestion("XP102", f"`{unknown.name}` belongs to a source", help=help)
 
 
-def _is_next_to(name: str, flag: str) -> bool:
-    """Whether a name is a setting of the clause around a flag: `liger checkpointing` on one line."""
-    around = flag.rpartition(".")[0]
-    return bool(around) and f"{around}.{name}" in schema.BY_PATH
-
-
 def _is_in(path: str, clause: str) -> bool:
     return path.rpartition(".")[0] == clause
 
@@ -186,7 +160,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         return Suggestion("XP101", message, f"did you mean `{lower}`?", f"write `{lower}`", lower)
     if clause is None and (unknown.typed or "").endswith('.xp"'):  # `import "base.xp"`, `include "base.xp"`
         return Suggestion("XP101", message, help=f"write `extends {unknown.typed}`, above the sentence and all clauses")
-    advised = advice(name, unknown.typed or "")
+    advised = advice(f"{name} {unknown.typed or ''}", "") or advice(name, unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
     guess = meaning(name, clause, valued=unknown.node is not None)
@@ -293,9 +267,6 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     if row is not None and row.path == "lora.bits" and FOUR_BITS.search(text):
         guess = Meaning("qlora", "true")  # `quantize = bnb.nf4`
         row = schema.BY_PATH["qlora"]
-    if row is not None and row.kind is FLAG and f"{row.path}.{text}" in schema.BY_PATH:
-        guess = Meaning(f"{row.path}.{text}", "true", own=guess.own)  # `recompute_granularity = selective`
-        row = schema.BY_PATH[guess.path]
     if row is not None and row.path == "method.loss":
         methods = methods_with(text)
         if methods and "sft" not in methods:
@@ -305,9 +276,6 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         return _suggested(unknown, message, sentence(unknown, guess, row))
     if row.path in schema.ADAPTERS and isinstance(unknown.node, String) and "/" in unknown.node.value:
         guess, row = Meaning("lora.from", own=True), schema.BY_PATH["lora.from"]  # `adapter = "out/first"`
-    if row.path in schema.ADAPTERS and unknown.node is not None and text in NOT_ADAPTERS:
-        way = NOT_ADAPTERS[text]
-        return Suggestion("XP101", message, help=way) if " " in way else _suggested(unknown, message, way, way)
     value = decided_value(row, unknown, guess)
     if (
         row.path == "method.completion_only"
@@ -320,13 +288,6 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         named = named_by_value(unknown)
         if named is not None:
             return Suggestion("XP101", message, help=f"write `{named}`: {NAMED_THERE}")
-        other = (
-            text
-            if text in schema.ADAPTERS or schema.bare_choices().get(text) not in (None, row.path, unknown.name)
-            else ""
-        )
-        if other:  # the value is a choice of its own: `train_type = lora`
-            return _suggested(unknown, message, other, other)
         return _wrong_value(row, unknown, message)
     if "/" in text and row.kind.name == "name" and (named := named_by_value(unknown)) is not None:
         return Suggestion(

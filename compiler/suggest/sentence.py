@@ -9,15 +9,9 @@ from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.meaning import Meaning, words
 from xpc.compiler.suggest.typed_form import value_of
-from xpc.grammar.tree import String
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
 """Keywords for the name of the model, in a block of the model."""
-EVALUATED = (
-    "validation", "valid", "val", "test", "eval", "dev", "validation_file", "test_file", "eval_file", "eval_path",
-    "validation_path", "val_path", "val_file",
-)  # fmt: skip
-"""Keywords for rows to evaluate on, in a block of the data."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")
 FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
 
@@ -48,7 +42,6 @@ def _named(unknown: UnknownName, nothing: str) -> str:
     return text if known or REPOSITORY.fullmatch(text) else f'"{text}"'
 
 
-PARTS = re.compile(r"\d+(?:\.\d+)?(?:\s*,\s*\d+(?:\.\d+)?){1,2}")
 DATA_WORDS = frozenset(("data", "dataset", "datasets", "corpus", "mixer", "mixture", "prompts", "rows", "train"))
 MODEL_WORDS = frozenset(
     ("model", "pretrain", "pretrained", "base", "checkpoint", "llm", "backbone", "policy", "student")
@@ -58,16 +51,6 @@ OTHER_ROLES = frozenset(
      "template", "save", "output", "resume", "log")
 )  # fmt: skip
 """Words for models, data and folders that the first line does not name."""
-
-
-def holdout_share(unknown: UnknownName) -> str | None:
-    """The share to evaluate on for a split given by its parts: `split = "98,2"` holds out 2 %."""
-    text = (unknown.typed or "").strip('"')
-    if "split" not in words(unknown.name) or not PARTS.fullmatch(text):
-        return None
-    parts = [float(part) for part in text.split(",")]
-    share = 100 * parts[1] / sum(parts) if sum(parts) else 0.0
-    return f"holdout={share:.4g}%" if 0 < share < 100 else None
 
 
 def named_by_value(unknown: UnknownName) -> str | None:
@@ -82,9 +65,7 @@ def named_by_value(unknown: UnknownName) -> str | None:
 
 
 def named_outside(unknown: UnknownName, clause: str) -> str | None:
-    """What to write for a model in a block of the model, or for evaluation rows in one of the data; else None."""
-    if clause == "data" and unknown.name in EVALUATED and isinstance(unknown.node, String):
-        return f"write `eval(data={unknown.typed})` outside of `data`"
+    """What to write for the model's name in a block of the model; else None."""
     if clause == "model" and unknown.name in MODELS and unknown.typed:
         return f"write `train {_named(unknown, 'MODEL')} on DATA`: the first line names the model"
     return None

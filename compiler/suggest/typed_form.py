@@ -9,7 +9,7 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import Wrong
-from xpc.compiler.suggest.converted_values import NO, YES
+from xpc.compiler.suggest.converted_values import YES
 from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.legal import answer
 from xpc.compiler.suggest.meaning import Meaning, choice
@@ -82,8 +82,6 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
     if guess.value == "!":
         return "true" if (unknown.typed or "").lower() in ("false", "no", "off") else "false"
     text = (unknown.typed or "").strip('"').lower()
-    if guess.value and row.choices and text in NO:
-        return "none" if "none" in row.choices else None
     if guess.value and (unknown.node is None or not row.choices or text in (*YES, "auto")):
         return guess.value
     if guess.value and row.kind is not FLAG:  # the value takes precedence over the name

@@ -43,7 +43,12 @@ GROUPS = {
                    "compiler/plan/*.py"),
     "rules": ("compiler/rules/*/*.py",),
     "lowering": ("compiler/lower/*.py", "compiler/engines/*.py"),
-    "runtime": ("runtime/*.py", "runtime/*/*.py"),
+    "reading": ("compiler/language/*.py", "compiler/spec/*.py", "compiler/data/*.py", "compiler/files/*.py",
+                "compiler/registry/*.py", "grammar/*.py"),
+    "advice": ("compiler/suggest/*.py", "compiler/importing/*.py"),
+    "commands": ("compiler/pipeline/*.py", "compiler/review/*.py", "compiler/explain/*.py", "compiler/commands/*.py",
+                 "compiler/locking/*.py", "compiler/tuning/*.py", "compiler/render/*.py"),
+    "runtime": ("runtime/*.py",),
 }  # fmt: skip
 TRAINED = (
     "tests/runtime",

@@ -75,7 +75,7 @@ def test_in_the_header(written, message, help):
     [
         ("hardware 8x h100-80gb", "`8x` is not a number", "write `8 x h100-80gb`"),
         ("strategy zero 2", "`zero 2` is one word", "write `zero2`"),
-        ("memory {\n  liger checkpointing\n}", "`checkpointing` is not a setting of `liger`", "on the next"),
+        ("memory {\n  liger checkpointing\n}", "`checkpointing` is not", "outside of `memory.liger`"),
         ("batch {\n  lr = 1e-6\n}", "`lr` is not a setting of `batch`", "write `lr=1e-6` outside of `batch`"),
         ("optimizer {\n  beta = [0.9, 0.95]\n}", "`beta` is not", "write `betas`"),
         ("optimizer {\n  nesterov = true\n}", "`nesterov` is not", "`optimizer` has lr, betas"),
