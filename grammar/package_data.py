@@ -31,6 +31,15 @@ def read_sections(module: str, name: str) -> Mapping[str, str]:
 
 
 @cache
+def read_json(module: str, name: str) -> dict[str, Any]:
+    """A JSON file with a mapping."""
+    import json
+
+    found: dict[str, Any] = json.loads(read_text(module, name))
+    return found
+
+
+@cache
 def read_table(module: str, name: str) -> dict[str, Any]:
     """A TOML file. `xpc check` of a correct spec reads none, because the import of tomllib takes milliseconds."""
     import tomllib

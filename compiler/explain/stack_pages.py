@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import json
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ from itertools import pairwise
 
 from xpc.compiler import stacks
 from xpc.compiler.explain.reference import first_sentence
-from xpc.compiler.explain.texts import EVIDENCE
+from xpc.compiler.explain.texts import evidence
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.rules import every
@@ -104,8 +103,7 @@ def _documented() -> dict[str, str]:
 
 
 def _refused(stack: Stack) -> str:
-    with open(EVIDENCE, encoding="utf-8") as handle:
-        holds = {code: one["holds"] for code, one in json.load(handle).items() if "holds" in one}
+    holds = {code: one["holds"] for code, one in evidence().items() if "holds" in one}
     rows = [
         (
             f"[{one.code}](rules.md)",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from textwrap import fill, indent
 
@@ -10,9 +9,11 @@ from xpc.compiler.explain.lookup import setting_rows, source_setting
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.rules import codes, rules
 from xpc.compiler.rules.core.rule import SOURCE
+from xpc.grammar.package_data import read_json
 
-EVIDENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "evidence.json")
-"""What the tests know of a code, written by `make docs`."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def explain(what: str) -> str | None:
@@ -64,10 +65,14 @@ def _code(code: str) -> str | None:
     return None
 
 
+def evidence() -> dict[str, Any]:
+    """By code, the pair of specs of a rule, and the stacks and rows of its proofs. `make docs` writes the file."""
+    return read_json(__file__, "evidence.json")
+
+
 def _with_example(text: str, code: str) -> str:
     """A code's text with its example before the source, and then the targets and rows with their proofs."""
-    with open(EVIDENCE, encoding="utf-8") as handle:
-        found = json.load(handle).get(code, {})
+    found = evidence().get(code, {})
     text, lead, source = text.partition(f"\n\n{SOURCE}")
     out = text + "\n"
     for name, title in (("rejected", "Example, rejected"), ("accepted", "Accepted")):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.registry.types import ModelFacts
+from xpc.grammar.package_data import read_table
 
 NEAREST = 3
 """How many names of a path are tried, the last first: the hub's cache has `models--ORG--NAME/snapshots/COMMIT`, and a
@@ -84,9 +84,5 @@ def model_called(name: str) -> str | None:
 
 def _config(alias: str) -> dict[str, object]:
     """The config.json of a model in the registry."""
-    import tomllib
-
-    with open(os.path.join(os.path.dirname(registry.__file__), "models.toml"), "rb") as handle:
-        table = tomllib.load(handle)
-    row = table[alias]
+    row = read_table(registry.__file__, "models.toml")[alias]
     return {**(_config(row["like"]) if "like" in row else {}), **row.get("config", {})}

@@ -9,18 +9,15 @@ those of one chip of a generation (A100, H100); `of_another_chip` converts them.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
-from functools import cache
 
+from xpc.grammar.package_data import read_json
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "utilisation.json")
 NARROW = 768
 """The width at which the loss of narrow matrix products is 1."""
 ONE_RUN = (1 / 1.3, 1 / 0.7)
@@ -65,12 +62,9 @@ class Speed:
     source: str
 
 
-@cache
 def table() -> dict[str, Any]:
     """The fitted weights; read once."""
-    with open(TABLE, encoding="utf-8") as handle:
-        found: dict[str, Any] = json.load(handle)
-    return found
+    return read_json(__file__, "utilisation.json")
 
 
 def sent(stage: int, world: int, weights: float, gradients: float, accumulation: float) -> float:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
+from xpc.grammar.package_data import read_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_tables: dict[str, Any] = {}
-
 
 def table(name: str) -> dict[str, Any]:
     """Return one table: `columns`, `rows` by alias, and `ids` (hub id to alias) if the table has hub ids."""
-    if not _tables:
-        with open(os.path.join(os.path.dirname(__file__), "tables.json"), encoding="utf-8") as file:
-            _tables.update(json.load(file))
-    found: dict[str, Any] = _tables[name]
+    found: dict[str, Any] = read_json(__file__, "tables.json")[name]
     return found
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from importlib import import_module
 
 from xpc.compiler.rules.core.rule import Rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic
-
-TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rules.json")
+from xpc.grammar.package_data import read_json
 
 CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
 """Choices of a spec. Where one is misspelt and a default replaces it, rules that read it report nothing."""
@@ -40,10 +38,7 @@ def check(spec: Spec) -> list[Diagnostic]:
 
 def codes() -> dict[str, tuple[str, list[str]]]:
     """Each code with its module and the settings that its rule reads; this imports no rule."""
-    import json
-
-    with open(TABLE, encoding="utf-8") as handle:
-        table = json.load(handle)
+    table = read_json(__file__, "rules.json")
     return {code: (module, reads) for module, found in table.items() for code, reads in found.items()}
 
 

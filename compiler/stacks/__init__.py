@@ -7,12 +7,12 @@ with those versions.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 
 from xpc.compiler.stacks.facts import Facts
+from xpc.grammar.package_data import read_json
 from xpc.grammar.record import entity, record
 
 TYPE_CHECKING = False
@@ -290,8 +290,7 @@ def every() -> tuple[Stack, ...]:
 
 @cache
 def _read(name: str) -> Stack:
-    with open(os.path.join(HERE, name, "stack.json"), encoding="utf-8") as file:
-        return Stack(name, json.load(file))
+    return Stack(name, read_json(__file__, f"{name}/stack.json"))
 
 
 def able(can: Callable[[Stack], object]) -> str:

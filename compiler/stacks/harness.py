@@ -5,10 +5,10 @@ Loaded only for a spec with `tasks`. The table is written by `compiler/stacks/ha
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import Any
+
+from xpc.grammar.package_data import read_json
 
 MATH_HARD = "leaderboard_math_hard"
 LEADERBOARD = (
@@ -19,12 +19,8 @@ PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_ma
 """Extras of the harness's package, by a part of the names of the tasks that import them."""
 
 
-@cache
 def _table() -> dict[str, Any]:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lm-eval.json")
-    with open(path, encoding="utf-8") as file:
-        found: dict[str, Any] = json.load(file)
-    return found
+    return read_json(__file__, "lm-eval.json")
 
 
 def version() -> str:

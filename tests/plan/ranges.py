@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,8 +26,10 @@ import points
 import utilisation
 from points import Row
 
-from xpc.compiler.plan.time import TABLE, parts, range_of, speed
+from xpc.compiler.plan import time
+from xpc.compiler.plan.time import parts, range_of, speed
 from xpc.compiler.plan.time import table as speeds
+from xpc.grammar.package_data import read_json, read_text
 from xpc.grammar.record import record
 
 SHARE = 0.9
@@ -253,7 +256,8 @@ if __name__ == "__main__":
     # The ranges are those of predictions with the new weights, which are read from the file.
     for made in (lambda: {**utilisation.table(), "middle": 1.0, "ranges": {"base": [1.0, 1.0]}}, table):
         written = json.dumps(made(), indent=1) + "\n"
-        with open(TABLE, "w", encoding="utf-8") as handle:
+        with open(os.path.join(os.path.dirname(time.__file__), "utilisation.json"), "w", encoding="utf-8") as handle:
             handle.write(written)
-        speeds.cache_clear()
+        read_text.cache_clear()
+        read_json.cache_clear()
     print("utilisation.json written")

@@ -149,10 +149,10 @@ def test_model_numbers_are_consistent():
 def test_importing_the_registry_loads_nothing_and_a_lookup_no_toml():
     code = (
         "from xpc.compiler import registry\n"
-        "from xpc.compiler.registry import tables\n"
-        "assert not tables._tables\n"
+        "from xpc.grammar.package_data import read_json\n"
+        "assert not read_json.cache_info().currsize\n"
         "registry.find_model('qwen2.5-3b'), registry.model_names(), registry.dataset_names(), registry.gpu_names()\n"
-        "assert tables._tables\n"
+        "assert read_json.cache_info().currsize\n"
         "import sys; assert 'tomllib' not in sys.modules\n"
         "assert 'xpc.compiler.registry.architecture' not in sys.modules\n"
     )

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-
-from xpc.grammar.package_data import read_text
+from xpc.grammar.package_data import read_json
 
 BUCKETS = ("s3://", "gs://", "r2://", "cos://", "oci://", "nebius://", "cw://", "https://")
 """Prefixes of bucket addresses in SkyPilot."""
 
 
-@cache
 def gpu_names() -> dict[str, str]:
     """SkyPilot's names of the registry's GPUs, from `gpus.json`.
 
     Source: its catalog v8 (`common/accelerators.csv`) and, for GPUs that no cloud lists, `sky/utils/gpu_names.py` of
     0.14.1.
     """
-    names: dict[str, str] = json.loads(read_text(__file__, "gpus.json"))
-    return names
+    return read_json(__file__, "gpus.json")
 
 
 def is_bucket(volume: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 
@@ -12,13 +10,13 @@ from xpc.compiler.data.row_counts import trained
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Stack
+from xpc.grammar.package_data import read_table
 from xpc.grammar.record import field, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import Path
 
-PATH = os.path.join(stacks.HERE, "advisories.toml")
 SET = "set"
 EXTRA = "extra."
 
@@ -65,9 +63,8 @@ class Advisory:
 @cache
 def table() -> tuple[Advisory, ...]:
     """Every advisory, in the order of the file."""
-    with open(PATH, "rb") as handle:
-        found = tomllib.load(handle)
-    return tuple(Advisory(name=name, threads=tuple(one.pop("threads")), **one) for name, one in found.items())
+    found = read_table(stacks.__file__, "advisories.toml")
+    return tuple(Advisory(**{**one, "name": name, "threads": tuple(one["threads"])}) for name, one in found.items())
 
 
 def mended(spec: Spec, before: Stack, after: Stack) -> list[Advisory]:

@@ -20,12 +20,13 @@ from types import CodeType, FunctionType, ModuleType
 
 from xpc.compiler.language.codes import CODES as RESOLVED
 from xpc.compiler.language.schema import BY_PATH, path_of
-from xpc.compiler.rules import TABLE, rules
+from xpc.compiler.rules import rules
 from xpc.compiler.spec import Spec
 from xpc.grammar.codes import CODES as SYNTAX
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INDEX = os.path.join(HERE, "index.py")
+TABLE = os.path.join(os.path.dirname(HERE), "rules.json")
 GETTERS = (
     "get", "written", "label", "place", "flag", "integer", "real", "text", "amount", "reals", "names", "weighted",
 )  # fmt: skip
