@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from xpc.compiler.language.kinds import BLOCK
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.tables import examples
 from xpc.compiler.suggest.typed_form import typed
+from xpc.grammar.record import evolve
+
+NEEDED = {"method.rewards": "rewards=accuracy", "method.teacher": "teacher=qwen2.5-1.5b-instruct"}
+"""Settings that the methods which read them cannot do without."""
 
 
 def example(row: Setting) -> str:
@@ -13,6 +18,10 @@ def example(row: Setting) -> str:
     if row.pending or row.path == "strategy.activation_checkpointing":
         return ""
     line = examples().get(row.path)
+    if line is None and row.path.startswith("method.") and row.path.count(".") == 1:
+        method = METHODS[row.methods[0]]
+        needed = [text for path, text in NEEDED.items() if path in method.paths and path != row.path]
+        return f"method {method.name}({', '.join([*needed, typed(evolve(row, inner=False), None)])})"
     if line is None:
         alone = row.inner or row.head or row.kind is BLOCK
         line = typed(row, None) if alone else f"{row.clause}({typed(row, None)})"

@@ -29,7 +29,7 @@ class Setting:
 
     `methods` and `engines` are the training methods and the engines of `launch` that read it; empty means all. `inner`
     names cannot be used outside of their clause, `alone` is the choice of the bare name, and `pending` says why the
-    setting does not compile yet.
+    setting does not compile yet. `example` is a value for helps and pages, if the kind's own would say little.
     """
 
     path: Path
@@ -47,6 +47,7 @@ class Setting:
     pending: str = ""
     methods: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
+    example: str = ""
 
     @property
     def name(self) -> str:

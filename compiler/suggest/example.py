@@ -12,11 +12,11 @@ VALUE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
 
 
 def example(row: Setting) -> str:
-    """A legal value of a setting: from its example line, its default, or its kind."""
+    """A legal value of a setting: from its row, its example line, its default, or its kind."""
     default = row.default
     if row.path == "target":
         return stacks.DEFAULT
-    shown = _shown(row.path)
+    shown = row.example or _shown(row.path)
     if shown:
         return shown
     if row.choices:

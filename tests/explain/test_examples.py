@@ -10,6 +10,7 @@ import pytest
 from xpc.compiler.explain.examples import example
 from xpc.compiler.explain.texts import explain
 from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import BY_PATH, TABLE, Setting
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.suggest.tables import examples
@@ -18,9 +19,9 @@ from xpc.grammar.diagnostic import ERROR
 ROWS = [row for row in TABLE if example(row)]
 PREFERENCES = "qwen2.5-0.5b-instruct on ultrafeedback-binarized"
 PROMPTS = "qwen2.5-0.5b-instruct on deepmath-103k"
+OF_SHAPE = {"preference": PREFERENCES, "unpaired": PREFERENCES, "prompt": PROMPTS}
 TRAINS = {
-    **dict.fromkeys(("method dpo", "method kto", "method reward"), PREFERENCES),
-    **dict.fromkeys(("method grpo", "method distill"), PROMPTS),
+    **{f"method {name}": OF_SHAPE[one.shapes[0]] for name, one in METHODS.items() if one.shapes[0] in OF_SHAPE},
     "lora(parameters": "qwen3-30b-a3b on infinity-instruct",
     "within=": "google/gemma-3-12b-it on infinity-instruct",
 }

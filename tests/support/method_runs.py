@@ -8,6 +8,7 @@ import os
 import shutil
 from array import array
 from collections.abc import Callable, Mapping
+from itertools import cycle
 from typing import Any
 
 from attrs import frozen
@@ -34,20 +35,18 @@ def short(completions, **columns):
 """
 WRONG = {"role": "assistant", "content": "I will not say anything about it."}
 ONLINE_SETTINGS = "generations=4, max_completion=12, beta=0.04"
-SETTINGS = {
-    **dict.fromkeys(("grpo", "rloo"), f'(rewards="rewards.py:even", {ONLINE_SETTINGS})'),
-    "distill": '(teacher="teacher", max_completion=12, beta=0.5)',
+REQUIRED = {
+    "method.rewards": f'(rewards="rewards.py:even", {ONLINE_SETTINGS})',
+    "method.teacher": '(teacher="teacher", max_completion=12, beta=0.5)',
 }
-"""What a method cannot do without."""
-DATA = {
-    "sft": "messages", "dpo": "preferences", "orpo": "preferences", "reward": "preferences", "kto": "judged",
-    "grpo": "prompts", "rloo": "prompts", "distill": "prompts",
-}  # fmt: skip
-TWO = {
-    "sft": ("ddp", "zero2"), "dpo": ("zero3", "ddp"), "orpo": ("zero2", "zero3"), "kto": ("ddp", "zero2"),
-    "reward": ("zero2", "zero3"), "grpo": ("zero2", "zero3"), "rloo": ("zero3", "ddp"),
-    "distill": ("zero3", "ddp"),
-}  # fmt: skip
+"""By a path that a method reads and cannot do without: the settings of its small run."""
+SETTINGS = {
+    name: written for path, written in REQUIRED.items() for name, method in METHODS.items() if path in method.paths
+}
+FILE_OF = {"messages": "messages", "preference": "preferences", "unpaired": "judged", "prompt": "prompts"}
+DATA = {name: FILE_OF[method.shapes[0]] for name, method in METHODS.items()}
+SPREAD = cycle((("ddp", "zero2"), ("zero3", "ddp"), ("zero2", "zero3")))
+TWO = dict(zip(METHODS, SPREAD, strict=False))
 """How two processes train: all weights, and adapters."""
 
 

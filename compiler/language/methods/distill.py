@@ -16,9 +16,10 @@ DISTILL = Method(
     ),
     (
         Setting("method.teacher", k.MODEL, "model to learn from", args=("teacher_model_name_or_path",),
-                methods=("distill",), inner=True),
+                methods=("distill",), inner=True, example="qwen2.5-1.5b-instruct"),
         Setting("method.teacher_dtype", k.CHOICE, "dtype of the loaded teacher; default is the model's",
-                choices=("fp32", "bf16", "fp16"), bare=False, methods=("distill",), inner=True),
+                choices=("fp32", "bf16", "fp16"), bare=False, methods=("distill",), inner=True,
+                example="bf16"),
         Setting("method.lmbda", k.REAL, "share of the batches whose completions the model writes itself; the others "
                 "are the completions of the rows (trl-0.18)", low=0, high=1, default=1.0, args=("lmbda",),
                 methods=("distill",), inner=True),

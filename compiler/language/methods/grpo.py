@@ -28,10 +28,10 @@ GRPO = Method(
     ("method.loss", *REINFORCEMENT),
     (
         Setting("method.delta", k.REAL, "upper bound of two-sided clipping", low=0, args=("delta",), methods=("grpo",),
-                inner=True),
+                inner=True, example="1.5"),
         Setting("method.scale_rewards", k.CHOICE, "what rewards are divided by: the deviation of the prompt's "
                 "completions, of the batch's, or nothing", choices=("group", "batch", "none"), bare=False, inner=True,
-                args=("scale_rewards",), methods=("grpo",)),
+                args=("scale_rewards",), methods=("grpo",), example="batch"),
     ),
     counts="completions",
     generates=True,

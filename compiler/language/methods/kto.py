@@ -18,9 +18,9 @@ KTO = Method(
     ),
     (
         Setting("method.desirable", k.REAL, "weight of the losses of good answers", low=0, args=("desirable_weight",),
-                methods=("kto",), inner=True),
+                methods=("kto",), inner=True, example="1.33"),
         Setting("method.undesirable", k.REAL, "weight of the losses of bad answers", low=0,
-                args=("undesirable_weight",), methods=("kto",), inner=True),
+                args=("undesirable_weight",), methods=("kto",), inner=True, example="1"),
     ),
     references=references,
 )  # fmt: skip

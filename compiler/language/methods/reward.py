@@ -13,7 +13,7 @@ REWARD = Method(
     ("batch.seq", "data.max_tokens", "data.chat", "memory.offload_activations"),
     (
         Setting("method.center", k.REAL, "weight of the penalty that keeps rewards around zero", low=0,
-                args=("center_rewards_coefficient",), methods=("reward",), inner=True),
+                args=("center_rewards_coefficient",), methods=("reward",), inner=True, example="0.01"),
     ),
     sequences=2,
     counts="pairs",

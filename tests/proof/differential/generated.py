@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from emitted import FILES as COMMON
 
 from xpc.compiler.language import kinds as k
+from xpc.compiler.language import methods
 
 ROWS = 256
 FILES: Mapping[str, str] = {
@@ -33,22 +34,19 @@ MODELS: Mapping[str, int] = {
     "olmo-2-1b": 1, '"tiny"': 22,
 }  # fmt: skip
 """Popular models; one time in five it is any of the registry."""
+SHAPES: Mapping[str, tuple[str, ...]] = {name: one.shapes for name, one in methods.METHODS.items()}
+"""Shapes of data that a method trains on."""
 LOCAL: Mapping[str, tuple[str, ...]] = {
-    "sft": ("messages", "pairs", "text", "shared"), "dpo": ("preference",), "orpo": ("preference",),
-    "kto": ("unpaired",), "reward": ("preference",), "grpo": ("prompt",), "rloo": ("prompt",),
+    **{name: shapes[:1] for name, shapes in SHAPES.items()},
+    "sft": ("messages", "pairs", "text", "shared"),
     "distill": ("prompt", "pairs"),
-}  # fmt: skip
+}
+"""The files of rows that a method trains on, without their ending."""
 EVALUATED = "held-"
 """What the names of files begin with that hold rows to evaluate on, one for each method."""
 FILES = {**FILES, **{f"{EVALUATED}{method}.jsonl": FILES[f"{names[0]}.jsonl"] for method, names in LOCAL.items()}}
-SHAPES: Mapping[str, tuple[str, ...]] = {
-    "sft": ("messages", "conversations", "prompt_completion", "text"), "dpo": ("preference",), "orpo": ("preference",),
-    "kto": ("unpaired", "preference"), "reward": ("preference",), "grpo": ("prompt",), "rloo": ("prompt",),
-    "distill": ("prompt", "prompt_completion"),
-}  # fmt: skip
-"""Shapes of data that a method trains on."""
 METHODS: Mapping[str, int] = {
-    "sft": 57, "dpo": 12, "orpo": 4, "kto": 5, "reward": 5, "grpo": 10, "rloo": 4, "distill": 4,
+    **dict.fromkeys(methods.METHODS, 4), "sft": 57, "dpo": 12, "kto": 5, "reward": 5, "grpo": 10,
 }  # fmt: skip
 STRATEGIES: Mapping[str, int] = {
     "ddp": 22, "zero1": 6, "zero2": 18, "zero3": 14, "fsdp": 14, "fsdp1": 5, "hsdp": 4, "full_shard": 2,
