@@ -40,7 +40,6 @@ TEMPLATES = (
 )  # fmt: skip
 """Built-in chat templates (compiler/registry/templates), with the answers marked for the loss."""
 LATER = "reserved by the language; this version does not compile it"
-
 MAX_PROCESSES = 1024
 """Maximum number of nodes, and of processes of a node."""
 
@@ -352,9 +351,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("sweep", k.BLOCK, "several runs from one spec: lists of values, and `zip { }`", head=True),
 )  # fmt: skip
 
-CHOICE_PENDING = {
-    ("precision", "fp8"): LATER,
-}
+CHOICE_PENDING = {("precision", "fp8"): LATER}
 """Choices that the language reserves and this version does not compile."""
 
 BY_PATH: Mapping[str, Setting] = {row.path: row for row in TABLE}

@@ -61,6 +61,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.extra.strategy", extra("trl")),
     ("rules.method.distill", chosen("method", "distill")),
     ("rules.method.dpo", chosen("method", "dpo")),
+    ("rules.method.kto", chosen("method", "kto")),
     ("rules.method.online", all_of(grouped, has_value("method.generations"))),
     ("rules.method.preference", preferences),
     ("rules.method.sampling", generates),
@@ -90,5 +91,6 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.strategy.launch", always),
     ("rules.strategy.launch_environment", has_value("launch.env", "launch.extra_args", "launch.tolerations", "launch.node_selector", "launch.mounts")),
     ("rules.strategy.memory", always),
+    ("rules.strategy.offload", not_chosen("strategy.offload", "none")),
     ("rules.strategy.sharding", always),
 )

@@ -1,11 +1,10 @@
-"""Rules for preference tuning and reward models (XP630 to XP643, XP577, XP691)."""
+"""Rules for preference tuning and reward models (XP630 to XP637, XP641 to XP643, XP577, XP691)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
-from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import preferences
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -262,94 +261,6 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
             f"{spec.stack.name} cannot precompute the reference under zero3",
             f"write `strategy zero2`, `target {other}`, or leave `precompute` out",
             (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
-        )
-
-
-@rule("XP638", "one-row-without-a-neighbour")
-def kto_batch(spec: Spec) -> Iterator[Finding]:
-    """kto needs at least two rows in a micro-batch, whatever the accumulation; `apo_zero_unpaired` has no KL term and
-    needs only one.
-
-    Why it is bad: kto estimates its KL term from the completions of the other rows of the micro-batch, and a single row
-    has no others.
-
-    Without it: ValueError, after the data is tokenized.
-
-    Source: `kto_trainer.py` of both targets; executed.
-    """
-    if _method_is(spec, "kto") and spec.integer("batch.micro") == 1 and spec.losses == ("kto",):
-        gbs, world = spec.integer("batch.gbs"), spec.hardware.world
-        path: Path = "batch.micro" if spec.written("batch.micro") else "batch.gbs"
-        yield Finding(
-            spec.place(path, "" if path == "batch.micro" else f"{gbs} on {world} processes leaves a micro-batch of 1"),
-            "kto needs at least two rows in a micro-batch",
-            "write `micro = 2`" if gbs % (2 * world) == 0 else f"write `gbs = {2 * world}` and `micro = 2`",
-            (spec.label("method", "the method"),),
-        )
-
-
-@rule("XP639", "kto-out-of-order")
-def kto_order(spec: Spec) -> Iterator[Finding]:
-    """kto's rows must keep their order: `train_sampling_strategy` is unset or `sequential`. The runtime shuffles the
-    rows once, before they are paired.
-
-    Why it is bad: kto pairs each completion with its neighbour in the same micro-batch before training.
-
-    Without it: ValueError in the trainer's constructor, after the data is tokenized.
-
-    Source: trl 1.16 `kto_trainer.py`; executed.
-    """
-    strategy = spec.extra_value("trl", "train_sampling_strategy")
-    if _method_is(spec, "kto") and spec.losses == ("kto",) and strategy not in (None, "sequential"):
-        yield Finding(
-            spec.extra_place("trl", "train_sampling_strategy", "changes the order"),
-            "kto's rows must keep their order",
-            write("train_sampling_strategy = sequential", ", or leave it out"),
-            (spec.label("method", "the method"),),
-        )
-
-
-@rule("XP640", "kto-out-of-balance", "warning")
-def kto_balance(spec: Spec) -> Iterator[Finding]:
-    """kto's `desirable` and `undesirable` weights should balance the number of good and bad answers, by equation 8 of
-    the paper. The labels of local files are counted.
-
-    Why it is bad: where good and bad answers are not equally many, one of the weights has to make up for it.
-
-    Without it: a warning, after the data is tokenized.
-
-    Source: `kto_trainer.py` of both targets; arXiv 2402.01306.
-    """
-    if not _method_is(spec, "kto"):
-        return
-    from xpc.compiler.data import rows
-
-    good = bad = 0
-    for entry, source in ((one, part) for one in spec.data for part in one.of_split(one.split)):
-        found = rows.survey(source)
-        if source.shape != "unpaired" or entry.take is not None or found is None or found.broken is not None:
-            return
-        good, bad = good + found.labels[0], bad + found.labels[1]
-    if not good or not bad:
-        if good or bad:
-            only, other = ("good", "bad") if good else ("bad", "good")
-            yield Finding(
-                spec.data[0].label,
-                f"all {good or bad} answers are {only}",
-                f"add {other} answers: the loss compares the two kinds",
-            )
-        return
-    up, down = spec.real("method.desirable"), spec.real("method.undesirable")
-    lows = round(bad * down / good, 2), round(good * up / bad / 1.33, 2)
-    highs = round(bad * down / good * 1.33, 2), round(good * up / bad, 2)
-    if good != bad and not (lows[0] <= up <= highs[0] or lows[1] <= down <= highs[1]):
-        path = "desirable" if spec.written("method.desirable") else "undesirable"
-        better = lows[0] if path == "desirable" else lows[1]
-        yield Finding(
-            spec.data[0].label,
-            f"{good} good and {bad} bad answers, weighted {up:g} and {down:g}",
-            f"write `{path} = {better:g}` to {highs[0] if path == 'desirable' else highs[1]:g}",
-            (spec.label("method.desirable"), spec.label("method.undesirable")),
         )
 
 

@@ -30,7 +30,8 @@ def declared() -> dict[str, set[str]]:
 PRECONDITION = {
     "rules.adapters.lora", "rules.adapters.frozen", "rules.method.support", "rules.method.online",
     "rules.method.dpo", "rules.method.preference", "rules.saving.publishing", "rules.method.vllm",
-    "rules.method.distill", "rules.method.sampling", "rules.optimizer.early_stopping",
+    "rules.method.distill", "rules.method.kto", "rules.strategy.offload", "rules.method.sampling",
+    "rules.optimizer.early_stopping",
 }  # fmt: skip
 """Modules whose rules do not ask once more for what their `WHEN` asks for: the method, the adapters."""
 

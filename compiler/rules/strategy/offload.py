@@ -1,0 +1,84 @@
+"""Offloading states to the host's memory (XP405, XP406)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.optimizers import CPU_OPTIMIZERS
+from xpc.compiler.rules.core.conditions import not_chosen
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+
+WHEN = not_chosen("strategy.offload", "none")
+
+TORCH_OPTIMIZERS = ("adafactor", "adagrad", "rmsprop", "sgd")
+"""Optimizers that can step parameters on any device."""
+
+
+@rule("XP405", "offload-without-sharding")
+def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
+    """`offload` needs ZeRO or FSDP on GPUs; FSDP offloads parameters, gradients and optimizer states together.
+
+    Why it is bad: offload moves sharded states to host memory. ddp has none, and on a CPU they are in host memory
+    already.
+
+    Without it: the offload does not happen, or not as written.
+
+    Source: deepspeed 0.19.8 `zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin.cpu_offload`.
+    """
+    where, strategy = spec.text("strategy.offload"), spec.text("strategy")
+    place, related = spec.place("strategy.offload"), (spec.label("strategy", "the strategy"),)
+    if strategy == "ddp":
+        yield Finding(place, "ddp has nothing to offload", "write `strategy zero2` or `strategy fsdp`", related)
+    elif spec.on_cpu:
+        yield Finding(
+            place,
+            "on the CPU everything is in host memory already",
+            "leave `offload` out",
+            (spec.label("hardware", "the hardware"),),
+        )
+    elif spec.sharded_by_fsdp and where == "optimizer":
+        yield Finding(
+            place,
+            "FSDP does not offload the optimizer alone",
+            write("offload = cpu"),
+            related,
+        )
+
+
+@rule("XP406", "offload-replaces-the-optimizer")
+def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
+    """With ZeRO offload the optimizer must be one for which DeepSpeed has a CPU version: AdamW or Lion of 32 bits. In
+    `extra deepspeed`, `zero_force_ds_cpu_optimizer = false` keeps torch's own optimizers.
+
+    Why it is bad: accelerate replaces every other optimizer by an Adam without decoupled weight decay, and a paged
+    optimizer is no longer paged (a warning).
+
+    Without it: nothing is reported; Adagrad raises TypeError.
+
+    Source: accelerate 1.15 and 1.4 `utils/deepspeed.py` `map_pytorch_optim_to_deepspeed`, `accelerator.py`; executed.
+    """
+    name = spec.text("optimizer")
+    if not spec.zero_stage or name in CPU_OPTIMIZERS:
+        return
+    torch = name in TORCH_OPTIMIZERS
+    if torch and spec.extra_value("deepspeed", "zero_force_ds_cpu_optimizer") is False:
+        return
+    keep = ", or `zero_force_ds_cpu_optimizer = false` in `extra deepspeed`" if torch else ""
+    related = (spec.label("strategy.offload", "the offload"),)
+    if name in ("paged_adamw", "paged_lion"):
+        plain = name.removeprefix("paged_")
+        yield Finding(
+            spec.place("optimizer", f"replaced by DeepSpeedCPU{'Adam' if plain == 'adamw' else 'Lion'}"),
+            f"{name} is not paged when it is offloaded",
+            f"write `optimizer {plain}`",
+            related,
+            severity="warning",
+        )
+    else:
+        yield Finding(
+            spec.place("optimizer", "replaced by DeepSpeedCPUAdam"),
+            f"offload replaces {name} by Adam" if name != "adagrad" else "offload cannot replace adagrad",
+            f"write `optimizer adamw`, or leave `offload` out{keep}",
+            related,
+        )
