@@ -7,10 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.diagnostic import Diagnostic, Label
 
 MEMBERS = "members"
 """The folder of a sweep that contains a bundle for each member."""

@@ -12,12 +12,12 @@ from itertools import pairwise
 
 from xpc.compiler import stacks
 from xpc.compiler.explain.reference import first_sentence
-from xpc.compiler.explain.texts import evidence
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.rules import every
 from xpc.compiler.rules.core import advisory_table as advisories
 from xpc.compiler.stacks import Stack, facts
+from xpc.grammar.package_data import read_json
 
 
 def page(name: str) -> str:
@@ -103,7 +103,7 @@ def _documented() -> dict[str, str]:
 
 
 def _refused(stack: Stack) -> str:
-    holds = {code: one["holds"] for code, one in evidence().items() if "holds" in one}
+    holds = {code: one["holds"] for code, one in read_json(__file__, "evidence.json").items() if "holds" in one}
     rows = [
         (
             f"[{one.code}](rules.md)",

@@ -11,10 +11,6 @@ from xpc.compiler.rules import codes, rules
 from xpc.compiler.rules.core.rule import SOURCE
 from xpc.grammar.package_data import read_json
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 def explain(what: str) -> str | None:
     """The text for a code, a setting's name or path, a spec, or FILE:SETTING; None where nothing is known."""
@@ -65,14 +61,9 @@ def _code(code: str) -> str | None:
     return None
 
 
-def evidence() -> dict[str, Any]:
-    """By code, the pair of specs of a rule, and the stacks and rows of its proofs. `make docs` writes the file."""
-    return read_json(__file__, "evidence.json")
-
-
 def _with_example(text: str, code: str) -> str:
     """A code's text with its example before the source, and then the targets and rows with their proofs."""
-    found = evidence().get(code, {})
+    found = read_json(__file__, "evidence.json").get(code, {})
     text, lead, source = text.partition(f"\n\n{SOURCE}")
     out = text + "\n"
     for name, title in (("rejected", "Example, rejected"), ("accepted", "Accepted")):

@@ -6,12 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 
 from xpc.compiler.files.streams import standard_input
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.files.workspace import Workspace
-    from xpc.grammar.diagnostic import Diagnostic, Label
-    from xpc.grammar.silenced import Silenced
+from xpc.compiler.files.workspace import Workspace, read_file
+from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.silenced import Silenced
 
 MAX_SPEC = 16 * 2**20
 """Largest spec that is read, bytes."""
@@ -30,8 +27,6 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
 
     Raises UsageError if it cannot be read.
     """
-    from xpc.compiler.files.workspace import Workspace, read_file
-
     if path == "-":
         try:
             return standard_input(MAX_SPEC), "stdin.xp", Workspace(os.path.abspath("."))
@@ -47,8 +42,6 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
 
 def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
     """As `read_spec`, for a spec with these bytes at an absolute path, where no file need exist."""
-    from xpc.compiler.files.workspace import Workspace
-
     folder = os.path.dirname(full)
     workspace = Workspace(folder)
     if os.path.basename(full) == "spec.xp" and os.path.exists(os.path.join(folder, "bundle.toml")):

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xpc.compiler.language.setting import Setting as Row
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import record
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, Name, Setting, Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.setting import Setting as Row
 
 
 @record

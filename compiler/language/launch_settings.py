@@ -5,10 +5,6 @@ from __future__ import annotations
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.setting import Setting
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 ENGINES = ("local", "slurm", "k8s", "sky", "ray")
 """Choices of `launch`; the first is the default."""
 ALSO_CALLED = {
@@ -22,7 +18,7 @@ ALSO_CALLED = {
 CLUSTERS = ENGINES[1:]
 """The engines that submit a run to a scheduler."""
 
-LAUNCH: Final = (
+LAUNCH = (
     Setting("launch", k.CHOICE, "what starts the run", default="local", head=True,
             choices=ENGINES),
     Setting("launch.launcher", k.CHOICE, "program that starts the processes", default="accelerate", inner=True,

@@ -13,10 +13,7 @@ from xpc.compiler.files.secrets import suspect
 from xpc.compiler.render.place import labels, ordered
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.grammar.silenced import Silenced
+from xpc.grammar.silenced import Silenced
 
 
 def render(

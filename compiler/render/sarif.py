@@ -13,11 +13,8 @@ from collections.abc import Sequence
 from xpc.compiler import __version__
 from xpc.compiler.render.place import place
 from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic, Label
+from xpc.grammar.silenced import Silenced
 from xpc.grammar.source import Source, Span
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.grammar.silenced import Silenced
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")

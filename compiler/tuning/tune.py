@@ -11,6 +11,7 @@ from difflib import unified_diff
 from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.bundle import BundleError, write
 from xpc.compiler.files.inputs import UsageError, located, read_spec
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.language.typed import show
 from xpc.compiler.lower import lower
@@ -27,10 +28,6 @@ from xpc.compiler.tuning import calibration_file, probes
 from xpc.compiler.tuning.finished import events, reading
 from xpc.grammar.package_data import read_text
 from xpc.grammar.record import record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.files.workspace import Workspace
 
 EPILOG = (
     "Without an option it writes the probes and a script that runs them. Probes do not change what is learned: global "

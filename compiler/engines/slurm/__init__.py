@@ -6,10 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.diagnostic import Diagnostic, Label
 
 JOB = "job.sbatch"
 RUNS = "runs.sha256"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.keys import load
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 from xpc.compiler.importing.trl.switches import fp8
 from xpc.compiler.language.schema import ADAPTERS
 from xpc.grammar.nearest import nearest
 from xpc.grammar.package_data import read_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.importing.draft import Draft
 
 VERSION = "0.18.0"
 KEYS = load("axolotl/keys.toml")

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.language.setting import IntegerPath
+from xpc.compiler.language.setting import IntegerPath, NamesPath
 from xpc.compiler.rules.core.conditions import enabled
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 WHEN = enabled("freeze")
 
-NAMED: Final = ("freeze.except_modules", "freeze.except_parameters")
-LAYERS: Final = ("freeze.except_first", "freeze.except_last")
+NAMED: tuple[NamesPath, ...] = ("freeze.except_modules", "freeze.except_parameters")
+LAYERS: tuple[IntegerPath, ...] = ("freeze.except_first", "freeze.except_last")
 
 
 @rule("XP470", "freeze-beside-adapters")

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.core.conditions import adapters
 from xpc.compiler.rules.core.modules import MODULES, heads
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 WHEN = adapters
 
@@ -197,7 +194,7 @@ def reentrant_forced(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; executed.
     """
-    path: Final = "memory.checkpointing.reentrant"
+    path: FlagPath = "memory.checkpointing.reentrant"
     forced = spec.zero_stage == 3 and spec.flag("memory.checkpointing") and spec.stack.facts.zero3_adapters_reentrant
     if forced and spec.written(path) and not spec.flag(path):
         yield Finding(

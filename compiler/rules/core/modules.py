@@ -7,10 +7,7 @@ family and compares. Mixtures of experts and hybrids are excluded: their modules
 from __future__ import annotations
 
 from xpc.compiler.registry.linear_layers import NAMES, TOKEN_EMBEDDINGS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.spec import Spec
+from xpc.compiler.spec import Spec
 
 FAMILY_EMBEDDINGS = {
     **dict.fromkeys(("bloom", "falcon"), ("word_embeddings",)),

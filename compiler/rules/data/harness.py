@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.setting import FlagPath, NamesPath
 from xpc.compiler.resolve.tasks import executes
 from xpc.compiler.rules.core.conditions import written
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import harness
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 WHEN = written("eval.tasks", "eval.allow_code_execution")
 
-TASKS: Final = "eval.tasks"
+TASKS: NamesPath = "eval.tasks"
 """Names of tasks; a task from a file has the name of its copy in the bundle."""
-ALLOW: Final = "eval.allow_code_execution"
+ALLOW: FlagPath = "eval.allow_code_execution"
 DATA = "DigitalLearningGmbH/MATH-lighteval"
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.rules.core.conditions import preferences
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 WHEN = preferences
 
@@ -335,7 +332,7 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     bucket, facts = spec.get("strategy.reduce_bucket"), spec.model.facts
     if spec.zero_stage == 3 and bucket is not None and facts is not None and not spec.lora:
         counted = spec.integer("strategy.reduce_bucket") >= facts.params
-    path: Final = "memory.checkpointing.reentrant"
+    path: FlagPath = "memory.checkpointing.reentrant"
     if twice and counted and spec.flag("memory.checkpointing") and spec.flag(path):
         yield Finding(
             spec.place(path, "delivers each gradient twice"),

@@ -7,14 +7,11 @@ from math import prod
 
 from xpc.compiler.language.methods.definition import generates_itself
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.rules.core.conditions import generates
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 WHEN = generates
 SAMPLING = "every completion of a prompt is the same, and so is its reward"
@@ -54,7 +51,7 @@ def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 0.24 `models/utils.py` (`unwrap_model_for_generation`); executed.
     """
-    path: Final = "memory.checkpointing.reentrant"
+    path: FlagPath = "memory.checkpointing.reentrant"
     if spec.reentrant_after_generation and spec.flag("memory.checkpointing") and not spec.flag(path):
         yield Finding(
             spec.place(path, "only until the first completions"),
@@ -77,7 +74,7 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
     Source: trl 0.18 `models/utils.py` (`unwrap_model_for_generation`), transformers 4.52.3 `models/opt/modeling_opt.py`
     and those of the other families; executed for each family.
     """
-    path: Final = "memory.checkpointing"
+    path: FlagPath = "memory.checkpointing"
     recomputes = spec.method.grouped and generates_itself(spec.method, spec.get) and spec.flag(path)
     if recomputes and spec.model.model_type in spec.stack.facts.recomputed_generation:
         other = able(lambda one: spec.model.model_type not in one.facts.recomputed_generation)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import all_of, chosen, extra
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.setting import Path
 
 WHEN = all_of(chosen("method", "dpo", "kto"), extra("trl"))
 

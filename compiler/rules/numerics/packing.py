@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.language.setting import Path
+from xpc.compiler.language.setting import Path, TextPath
 from xpc.compiler.rules.core.conditions import enabled
 from xpc.compiler.rules.core.families import (
     FLASH,
@@ -23,13 +23,9 @@ from xpc.compiler.rules.core.rule import Finding, rule, with_number, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Family
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 WHEN = enabled("batch.packing", "batch.packing.eval", "batch.padding_free")
 
-ISOLATE: Final = "batch.packing.isolate"
+ISOLATE: TextPath = "batch.packing.isolate"
 UNMARKED = "cuts one stream and does not record where documents end"
 DENSE_ROW = 8192
 """Tokens of a flattened row above which a mask over all of it is reported: 8192 x 8192 scores per head."""

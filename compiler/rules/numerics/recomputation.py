@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.rules.core.conditions import any_of, chosen, enabled
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 WHEN = any_of(enabled("memory.checkpointing.selective"), chosen("strategy", "zero3"))
 
@@ -93,7 +90,7 @@ def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
 
     Source: torch `utils/checkpoint.py`; executed with deepspeed 0.16.8, 0.18.2 and 0.19.8.
     """
-    path: Final = "memory.checkpointing.reentrant"
+    path: FlagPath = "memory.checkpointing.reentrant"
     facts = spec.stack.facts
     partly = spec.lora or spec.names("freeze.layer_modules")
     if not (partly and spec.zero_stage == 3 and facts.zero3_frozen_reentrant and spec.flag("memory.checkpointing")):

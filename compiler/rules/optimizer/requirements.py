@@ -6,15 +6,12 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, RESTARTED, WARM_UP
+from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import any_of, not_chosen, written
 from xpc.compiler.rules.core.modules import MODULES, heads
 from xpc.compiler.rules.core.rule import Finding, rule, unsupported_choice, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 WHEN = any_of(
     not_chosen("optimizer", "adamw"),
@@ -23,7 +20,7 @@ WHEN = any_of(
     ),
 )
 
-PROJECTED: Final = ("optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap")
+PROJECTED: tuple[Path, ...] = ("optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap")
 MOMENTUM = ("sgd", "rmsprop")
 EMBEDDINGS = ("embed", "word_embeddings", "wte", "wpe")
 CONVOLUTIONS = ("gpt2",)

@@ -6,21 +6,17 @@ from collections.abc import Iterator
 
 from xpc.compiler.files.secrets import HEX, find, pinned
 from xpc.compiler.files.workspace import TASK_ROWS
-from xpc.compiler.language.setting import Path
+from xpc.compiler.language.setting import Path, TextPath
 from xpc.compiler.rules.core.conditions import any_of, may_have_secrets, written
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 WHEN = any_of(written("model.pickle", "data.system"), may_have_secrets)
 
 HELP = "remove it and revoke it; the run reads HF_TOKEN, WANDB_API_KEY and the like from the environment of its launch"
-TRACKED: Final = ("track.name", "track.project")
+TRACKED: tuple[TextPath, ...] = ("track.name", "track.project")
 
 
 def sources(spec: Spec) -> list[Source]:

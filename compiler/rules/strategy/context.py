@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.setting import FlagPath, IntegerPath
 from xpc.compiler.registry.windows import windowed
 from xpc.compiler.rules.core.conditions import has_value
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 WHEN = has_value("strategy.context_parallel")
 
-SETTING: Final = "strategy.context_parallel"
-FLATTENED: Final = ("batch.packing", "batch.padding_free")
-ULYSSES_ATTENTION: Final = ("sdpa", "flash2", "flash3")
+SETTING: IntegerPath = "strategy.context_parallel"
+FLATTENED: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free")
+ULYSSES_ATTENTION = ("sdpa", "flash2", "flash3")
 """Attention implementations to which DeepSpeed gives all tokens of some heads."""
 
 
