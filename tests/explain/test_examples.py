@@ -59,7 +59,7 @@ def test_an_example_is_legal_and_writes_its_setting(row: Setting, place: Path) -
         text = f"train {trains}\n{text}"
     checked = check_text(text.encode(), "t.xp", Workspace(str(place), allow_oom=True))
     wrong = [f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR]
-    assert not wrong, f"give {row.path} a line in compiler/suggest/examples.toml, and its data in TRAINS: {wrong}"
+    assert not wrong, f"give {row.path} an `example`, or a line in compiler/suggest/examples.toml: {wrong}"
     assert checked.spec is not None
     assert checked.members if row.path == "sweep" else checked.spec.written(row.path)
 
