@@ -68,6 +68,10 @@ class Feature:
         """In the preflight, once a source: findings about the columns that the trainer will get."""
         return []
 
+    def check_first_row(self, bundle: "Bundle", source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
+        """In the preflight, once a source: findings about its first row, as the trainer will get it."""
+        return []
+
     def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Any) -> str:
         """In the preflight, once a source: a note for the line about its first rows, such as "; ..."."""
         return ""

@@ -40,7 +40,11 @@ def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[s
     drop = row_format.dropped(source, present, bundle.method)
     columns = [*(one for one in present if one not in drop), *read[0]]
     problems = [f"{name}: {one}" for feature in bundle.features for one in feature.check_columns(bundle, columns)]
-    return problems if tokenizer is None else problems + _tokens(bundle, source, read, tokenizer)
+    if tokenizer is None:
+        return problems
+    row = {**{one: first[0][one] for one in columns if one in first[0]}, **read[0]}
+    problems += [one for feature in bundle.features for one in feature.check_first_row(bundle, name, row, tokenizer)]
+    return problems + _tokens(bundle, source, read, tokenizer)
 
 
 def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]], tokenizer: Any) -> list[str]:

@@ -1,6 +1,7 @@
 """Rewards in the progress line of a run."""
 
 from collections.abc import Mapping
+from math import isnan
 from typing import Any
 
 from ...core.feature import Bundle, Feature
@@ -13,5 +14,10 @@ class RewardProgress(Feature):
     """Rewards and margins in the progress line."""
 
     def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
-        """The rewards and margins of the event."""
-        return [f"{word} {event[key]:.3f}" for key, word in SHOWN.items() if key in event]
+        """The rewards and margins of the event; `none` if no completion of the window had a reward."""
+        return [f"{word} {_number(event[key])}" for key, word in SHOWN.items() if key in event]
+
+
+def _number(value: Any) -> str:
+    """Three decimals. trl logs nan, or None, where every reward function returned None."""
+    return f"{value:.3f}" if isinstance(value, float) and not isnan(value) else "none"

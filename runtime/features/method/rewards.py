@@ -18,6 +18,7 @@ from typing import Any
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 from ..launch.verified_files import changed
+from . import reward_calls
 
 Function = Callable[..., Any]
 STEPS = r"(Step \d+:|^\d+\.|\n-|\n\*|First,|Second,|Next,|Finally,)"
@@ -43,9 +44,22 @@ class Rewards(Feature):
             return []
         return [one for one in found if one]
 
+    def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
+        """Call each function once with this row: its result, an exception, and its time are what training will meet."""
+        try:
+            loaded = _loaded(bundle)
+        except RunError:  # reported by before_rows
+            return []
+        values, size = reward_calls.arguments(
+            bundle.stack["reward_given"], row, bundle.arguments.get("num_generations") or 2, tokenizer
+        )
+        callable_ones = [one for one in loaded if problem(bundle, one, list(row)) is None]
+        found = [reward_calls.first_call(one, values, size, f"row 0 of {source}") for one in callable_ones]
+        return [one for one in found if one]
+
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Pass the functions, in the order of their weights."""
-        options["reward_funcs"] = functions(bundle)
+        options["reward_funcs"] = [reward_calls.checked(one) for one in functions(bundle)]
         ignore_token_types(options["processing_class"], model)
 
 
@@ -281,7 +295,7 @@ _modules: dict[str, ModuleType] = {}
 
 def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
     """Why this function cannot be called with these columns, or None."""
-    name = getattr(reward, "__name__", type(reward).__name__)
+    name = reward_calls.name_of(reward)
     if not bundle.stack["reward_async"] and iscoroutinefunction(reward):
         return f"the reward {name} is asynchronous, which this trl cannot call"
     own = [one for one in columns if one not in ("prompt", "completion", "completion_ids")]

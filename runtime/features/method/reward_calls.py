@@ -1,0 +1,197 @@
+"""Call reward functions: once with a first row before the model is loaded, then in each step.
+
+What is wrong becomes one sentence: the row, the function, what it returned, and what trl expects. trl's own errors are
+tracebacks after the model is loaded and the first completions are generated (``GRPOTrainer._calculate_rewards``).
+"""
+
+import asyncio
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any
+
+from ...core.errors import RunError, first_line, say
+
+SECONDS = 60.0
+"""Time limit of the first call: a function that loads something large may be slower once, and is only reported."""
+ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
+"""The made-up answer of the first call."""
+EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
+FROM_TRAINING = ("wandb.init", "trackio.init", "process group has not been initialized", "init_process_group")
+"""Words of errors about things that exist only during training."""
+
+
+class TooSlow(BaseException):
+    """The time limit of a call is over. Not an Exception, which the function itself might catch."""
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The function's name in messages and logs."""
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def arguments(
+    given: Sequence[str], row: Mapping[str, Any], generations: int, tokenizer: Any
+) -> tuple[dict[str, Any], int]:
+    """The keyword arguments of trl's call for one group of completions, and the size of the group.
+
+    ``given`` are the trainer's own arguments on this stack, ``row`` is a row as the trainer gets it. The first answer
+    is empty, the others are made up.
+    """
+    from transformers import TrainerState
+
+    answers = ["", *[ANSWER] * max(1, generations - 1)]
+    turns = isinstance(row["prompt"], list)
+    completions = [[{"role": "assistant", "content": one}] if turns else one for one in answers]
+    ids = [[*tokenizer(one, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id] for one in answers]
+    made = {
+        "prompts": [row["prompt"]] * len(answers), "completions": completions, "completion_ids": ids,
+        "trainer_state": TrainerState(), "log_extra": lambda *_: None, "log_metric": lambda *_: None,
+    }  # fmt: skip
+    columns = {
+        key: [value] * len(answers) for key, value in row.items() if not key.startswith(("prompt", "completion"))
+    }
+    return {**columns, **{key: made[key] for key in given}}, len(answers)
+
+
+def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: int, row: str) -> str | None:
+    """Call the function once. Returns what is wrong with it or its result in one sentence, or None."""
+    where = f"called with {row} and {size} answers, the first of them empty"
+    try:
+        with _limit(SECONDS):
+            returned = function(**values)
+            if iscoroutinefunction(function):
+                returned = asyncio.run(returned)
+            return _problem(function, returned, _values(returned), size, where)
+    except TooSlow:
+        say(f"the reward {name_of(function)} took more than {SECONDS:.0f} s, {where}; each step calls it again")
+    except (Exception, SystemExit) as error:  # the function may raise anything
+        if any(words in str(error) for words in FROM_TRAINING):
+            say(f"the reward {name_of(function)} cannot be checked before training: {first_line(error)}")
+        else:
+            return _raised(function, error, where)
+    return None
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for trl's trainer. It raises RunError, with the prompt, where trl would raise something else."""
+
+    def judged(call: Callable[[], Any], given: Mapping[str, Any]) -> Any:
+        size = len(given["completions"])
+        where = f"called with {size} completions, the first for the prompt {str(given['prompts'][0])[:200]!r}"
+        try:
+            returned = call()
+            values = _values(returned)
+        except Exception as error:  # the function may raise anything
+            raise _local(_raised(function, error, where)) from error
+        why = _problem(function, returned, values, size, where)
+        if why is not None:
+            raise _local(why)
+        return values
+
+    if iscoroutinefunction(function):
+
+        async def asynchronous(**given: Any) -> Any:
+            try:
+                returned, failed = await function(**given), None
+            except Exception as error:  # reported by judged
+                returned, failed = None, error
+            return judged(lambda: _result(returned, failed), given)
+
+        return wraps(function)(asynchronous)
+
+    def synchronous(**given: Any) -> Any:
+        return judged(lambda: function(**given), given)
+
+    synchronous.__name__ = name_of(function)
+    return wraps(function)(synchronous)
+
+
+def _result(returned: Any, failed: Exception | None) -> Any:
+    if failed is not None:
+        raise failed
+    return returned
+
+
+def _local(why: str) -> RunError:
+    """An error of this process alone: it reports the error."""
+    error = RunError(why)
+    error.local = True  # type: ignore[attr-defined]
+    return error
+
+
+def _raised(function: Callable[..., Any], error: BaseException, where: str) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    own = [one for one in frames if one.filename == file]
+    line = f" in line {own[-1].lineno} of {file}" if own else ""
+    return f"the reward {name_of(function)} raised {type(error).__name__}: {first_line(error)}{line}, {where}"
+
+
+def _values(returned: Any) -> list[Any] | None:
+    """The values that the function returned, None for something else than values in an order."""
+    if isinstance(returned, str | bytes | Mapping | set):
+        return None
+    try:
+        first = iter(returned)
+    except TypeError:  # a number, or a tensor without dimensions
+        return None
+    return [*first]
+
+
+def _problem(
+    function: Callable[..., Any], returned: Any, values: Sequence[Any] | None, size: int, where: str
+) -> str | None:
+    """Why trl cannot use what the function returned, in a sentence; None if it can."""
+    import torch
+
+    before = f"the reward {name_of(function)} returned"
+    if values is None:
+        return f"{before} {_described(returned)}, {where}; {EXPECTED}"
+    if len(values) != size:
+        return f"{before} {len(values)} value{'' if len(values) == 1 else 's'}, {where}; {EXPECTED}"
+    for number, one in enumerate(values):
+        try:
+            value = torch.as_tensor(torch.nan if one is None else one, dtype=torch.float32)
+        except (TypeError, ValueError, RuntimeError):
+            value = None
+        if value is None or value.numel() != 1:
+            return f"{before} {_described(one)} for answer {number}, {where}; {EXPECTED}"
+        if value.isinf().any():
+            return f"{before} {one} for answer {number}, {where}; {EXPECTED}, and not an infinite one"
+    return None
+
+
+def _described(value: Any) -> str:
+    kind = type(value).__name__
+    return "None" if value is None else f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind} ({value!r:.80})"
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """Raise TooSlow here after some seconds.
+
+    The signal is not SIGALRM, which math_verify uses for its own limits. Only the main thread can handle signals; in
+    another one there is no limit.
+    """
+    main = threading.main_thread()
+    if threading.current_thread() is not main:
+        yield
+        return
+
+    def handler(*_: object) -> None:
+        raise TooSlow
+
+    before = signal.signal(signal.SIGVTALRM, handler)
+    timer = threading.Timer(seconds, signal.pthread_kill, (main.ident, signal.SIGVTALRM))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGVTALRM, before)
