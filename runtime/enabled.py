@@ -53,6 +53,7 @@ from .features.rows.packing import Packing
 from .features.rows.pair_counts import PairCounts
 from .features.rows.prompt_template import PromptTemplate
 from .features.rows.prompts import PromptRows
+from .features.rows.shares import Shares
 from .features.saving.hub import Hub, PublishingTrainer
 from .features.saving.rotation import RotatingTrainer
 from .features.saving.transformers_checkpoints import TransformersCheckpoints
@@ -105,6 +106,7 @@ FEATURES: tuple[Feature, ...] = (
     PromptTemplate(),
     NamedRoles(),
     Mixture(),
+    Shares(),
     KtoRows(),
     LengthLimits(),
     PairCounts(),

@@ -7,23 +7,62 @@ from math import ceil
 from xpc.compiler.data.rows import count
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
+
+
+def available(source: DataSource) -> int | None:
+    """Rows of a source after `limit` and `take`; None if unknown."""
+    there, take = count(source), source.take
+    if take is None:
+        return there
+    if take.unit == "count":
+        return int(take.value) if there is None else min(there, int(take.value))
+    return None if there is None else int(there * take.value)
 
 
 def trained(spec: Spec) -> int | None:
     """Rows that are trained on, after `take` and without the holdout; None if unknown."""
+    if spec.by_share:
+        found = drawn(spec)
+        return sum(found[0]) if isinstance(found, tuple) else None
     rows = 0
     for source in spec.data:
-        available, take = count(source), source.take
-        if take is not None and take.unit == "count":
-            rows += int(take.value) if available is None else min(available, int(take.value))
-        elif available is None:
+        there = available(source)
+        if there is None:
             return None
-        else:
-            rows += available if take is None else int(available * take.value)
+        rows += there
     held = spec.get("data.holdout")
     if isinstance(held, Amount):
         rows -= ceil(rows * held.value) if held.unit == "share" else int(held.value)
     return max(0, rows)
+
+
+def drawn(spec: Spec) -> tuple[list[int], list[int]] | str | None:
+    """Rows of each source in a mixture with shares: trained on, and held out.
+
+    None if the rows of a source are unknown, or a source has no share; a text says why the mixture cannot be drawn.
+    """
+    from xpc.runtime.core.errors import RunError
+    from xpc.runtime.features.rows.share_counts import counts
+
+    rows = [available(source) for source in spec.data]
+    shares = [source.share for source in spec.data]
+    if None in rows or not all(shares):
+        return None
+    held = spec.get("data.holdout")
+    holdout = None
+    if isinstance(held, Amount):
+        holdout = {"fraction": held.value} if held.unit == "share" else {"rows": int(held.value)}
+    try:
+        return counts(
+            [source.name[:80] for source in spec.data],
+            [one for one in rows if one is not None],
+            [one for one in shares if one is not None],
+            spec.text("data.exhausted"),
+            holdout,
+        )
+    except RunError as error:
+        return str(error)
 
 
 def steps_of_rows(spec: Spec, rows: int) -> int:

@@ -81,9 +81,10 @@ def _of_source(row: Setting) -> str:
 
     # A prompt of its own can be a turn, and a text can follow it.
     ref = "alpaca" if row.name in ("context", "chat") else "smoltalk"
+    rest = ", capybara(share=30%)" if row.name == "share" else ""  # every source of a mixture has its share
     return (
         f"{row.name} of a source: {row.doc}\n  takes    {row.kind.phrase}\n"
-        f"  example  data talk {{ {ref}({typed(row, None)}) }}\n"
+        f"  example  data talk {{ {ref}({typed(row, None)}){rest} }}\n"
     )
 
 

@@ -65,9 +65,10 @@ class Written:
 
 @record
 class Source:
-    """A source of data: a reference or a quoted path, its columns, the share of its rows and the most rows.
+    """A source of data: a reference or a quoted path, its columns, the part of its rows and the most rows.
 
-    `format`, `context` and `chat` are set where sources differ; `place` is the key that states the shape of its rows.
+    `format`, `context` and `chat` are set where sources differ; `place` is the key that states the shape of its rows;
+    `share` is its part of a mixture, from 0 to 1.
     """
 
     ref: str
@@ -78,6 +79,7 @@ class Source:
     context: str | None = None
     chat: bool = False
     place: Entry | None = None
+    share: float | None = None
 
 
 @mutable

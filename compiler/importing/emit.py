@@ -142,7 +142,9 @@ def _data(draft: Draft, sources: list[Source]) -> list[str]:
             lines.append(f"context = {_bare(plain(one.context))}")
         lines += ["chat"] * one.chat
         if one.take is not None:
-            lines.append(f"take = {_take(one)}")
+            lines.append(f"take = {_amount('take', one.take)}")
+        if one.share is not None:
+            lines.append(f"share = {_amount('share', kinds.Amount('share', one.share))}")
         if one.limit is not None:
             lines.append(f"limit = {one.limit}")
         inner += [f"{one.ref} {{", *lines, "}"] if lines else [one.ref]
@@ -152,11 +154,11 @@ def _data(draft: Draft, sources: list[Source]) -> list[str]:
     return [f"data{' corpus' if sources else ''} {{", *inner, "}", ""]
 
 
-def _take(one: Source) -> str:
+def _amount(name: str, value: kinds.Amount) -> str:
     from xpc.compiler.language.schema import SOURCE_SETTINGS
     from xpc.compiler.language.typed import show
 
-    return show(SOURCE_SETTINGS["take"], one.take)
+    return show(SOURCE_SETTINGS[name], value)
 
 
 def _extra(escape: str, table: dict[str, str]) -> list[str]:

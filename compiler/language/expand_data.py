@@ -8,7 +8,7 @@ from xpc.compiler.language.advisor import GetAdvisor
 from xpc.compiler.language.items import Collector, Evaluated, Item, Row, Written
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.nearest import nearest
-from xpc.grammar.tree import Call, Clause, File, Name, Ref, Setting, String, Value
+from xpc.grammar.tree import Call, Clause, File, Name, Number, Ref, Setting, String, Value
 
 Operand = Setting | Value
 
@@ -17,8 +17,12 @@ SOURCE_WORDS = {
     **dict.fromkeys(("column", "field", "fields", "keys", "column_map", "field_messages"), "columns"),
     **dict.fromkeys(("conversational", "turns", "as_turns", "chatty"), "chat"),
     **dict.fromkeys((
-     "weight", "fraction", "samples", "num_samples", "rows", "ratio", "proportion", "probability", "prob", "percent",
-     "percentage", "share", "mix", "amount", "count", "max_samples", "max_rows", "max_examples", "num_rows", "size"),
+     "weight", "weights", "ratio", "proportion", "probability", "prob", "mix", "part", "percent", "percentage",
+     "sampling_weight", "sampling_ratio", "mixing_ratio", "mix_ratio", "dataset_weight", "interleave_prob"),
+    "share"),
+    **dict.fromkeys((
+     "fraction", "samples", "num_samples", "rows", "amount", "count", "max_samples", "max_rows", "max_examples",
+     "num_rows", "size", "sample", "subsample"),
     "take"),
 }  # fmt: skip
 """Other tools' names for settings of a source."""
@@ -32,6 +36,7 @@ class DataBlocks(Collector):
 
     def __init__(self, file: File, evaluated: frozenset[str], advisor: GetAdvisor) -> None:
         super().__init__(file)
+        self.weights: list[float | None] = []
         self.evaluated, self.advisor = evaluated, advisor
         self.outer = schema.outer_names()
 
@@ -114,6 +119,7 @@ class DataBlocks(Collector):
 
     def sources(self, body: list[Operand | Clause]) -> None:
         """The contents of a block."""
+        self.weights = [_weight(node) for node in body if isinstance(node, Clause | Ref | Call | String)]
         for node in body:
             if isinstance(node, Setting):
                 self.setting(node, "data")
@@ -147,8 +153,13 @@ class DataBlocks(Collector):
                 text = name.text if name else self.typed(part.span)
                 near = SOURCE_WORDS.get(text) or nearest(text, schema.SOURCE_SETTINGS)
                 place, form = part.span if name is None else name.span, near
+                more = ""
                 if near == "take" and isinstance(part, Setting):
                     place, form = part.span, self.taken(part.value)
+                    more = ": of the rows that this source has" if form.endswith("%") else ""
+                elif near == "share" and isinstance(part, Setting):
+                    place, form = part.span, self.share(part)
+                    more = ": its part of the mixture, 100% with those of all other sources"
                 self.problem(
                     "XP101",
                     f"`{text}` is not a setting of a source",
@@ -156,16 +167,42 @@ class DataBlocks(Collector):
                     f"did you mean `{near}`?" if near else "",
                     help="a source has " + ", ".join(f"`{one}`" for one in schema.SOURCE_SETTINGS)
                     if form is None
-                    else f"write `{form}`" + (": of the rows that this source has" if form.endswith("%") else ""),
+                    else f"write `{form}`{more}",
                     edit=form,
                 )
         self.out.rows.append(Row(head, self.label(head.span), tuple(items)))
 
+    def share(self, part: Setting) -> str:
+        """The form for the weight of a mixture. Weights of all sources that are not 1 together are proportions."""
+        weight, known = _number(part), [one for one in self.weights if one is not None]
+        if weight is None or weight <= 0:
+            return "share = 50%"
+        total = sum(known)
+        complete = len(known) == len(self.weights) and total > 0 and abs(total - 1) > 0.0005
+        percent = round(100 * weight / (total if complete or weight > 1 else 1), 2)
+        return f"share = {percent:g}%"
+
     def taken(self, value: Value) -> str:
-        """The form for the weight of a mixture: `take`, a share of the source's own rows."""
+        """The form for a part of a source's own rows, in another tool's words."""
         typed = self.typed(value.span)
         name = "ratio" if "." in typed else ""
         return f"take = {self.advisor().share_of_rows(name, value, typed) or typed}"
+
+
+def _weight(node: Operand | Clause) -> float | None:
+    """The weight of a source in another tool's words, or None."""
+    body = node.body if isinstance(node, Clause) else ()
+    head = node.head if isinstance(node, Clause) else node
+    parts = (*body, *(head.args if isinstance(head, Call) else ()))
+    found = (one for one in parts if isinstance(one, Setting) and SOURCE_WORDS.get(one.name.text) == "share")
+    return next(map(_number, found), None)
+
+
+def _number(part: Setting) -> float | None:
+    value = part.value
+    if not isinstance(value, Number):
+        return None
+    return value.value / 100 if value.unit == "%" else float(value.value)
 
 
 def _flag(part: Operand | Clause) -> str | None:

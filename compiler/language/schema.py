@@ -121,6 +121,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.workers", k.INT, "processes that map and tokenize", inner=True, args=("dataset_num_proc",),
             low=1, high=4096),
     Setting("data.holdout", k.ROWS_OR_SHARE, "rows kept out of training for evaluation", low=0),
+    Setting("data.exhausted", k.CHOICE, "in a mixture with shares: stop when a source has no more rows, or repeat its "
+            "rows until every source is used up; default stop", choices=("stop", "repeat"), bare=False, inner=True),
     Setting("data.shuffle", k.FLAG, "shuffle the training rows", default=True),
     Setting("data.unique", k.FLAG, "drop rows that repeat an earlier one", inner=True),
     _of_methods("data.min_tokens", k.TOKENS, "drop rows with fewer tokens", low=1, inner=True),
@@ -363,6 +365,7 @@ SOURCE_SETTINGS = {
     "context": Setting("data.context", k.NAME, "column whose text follows the prompt"),
     "format": evolve(BY_PATH["data.format"], inner=False),
     "limit": Setting("data.limit", k.INT, "most rows to read, from the start", low=1),  # type: ignore[arg-type]
+    "share": Setting("data.share", k.SHARE, "part of the mixture; of every source or none"),  # type: ignore[arg-type]
     "take": Setting("data.take", k.ROWS_OR_SHARE, "rows to use", low=0),  # type: ignore[arg-type]
 }
 """Settings of a source in a `data` block."""

@@ -123,6 +123,8 @@ def _source(spec: Spec, source: DataSource) -> Source:
         "take": _rows(source.take),
         "limit": source.limit,
     }
+    if source.share is not None:
+        out["share"] = source.share
     if spec.mixes_shapes:
         out["kind"] = source.kind
     return out
@@ -147,8 +149,11 @@ def _data(spec: Spec) -> Data:
 
 
 def _words(spec: Spec) -> Words:
-    """The prompt template, the column of system prompts, and the roles of speakers, if the spec has them."""
+    """The prompt template, the column of system prompts, the roles of speakers, and how a mixture with shares ends, if
+    the spec has them."""
     out: Words = {}
+    if spec.by_share:
+        out["exhausted"] = spec.text("data.exhausted")
     template, column = _text(spec, "data.prompt_template"), spec.get("data.system_column")
     if template is not None:
         out["prompt_template"] = template

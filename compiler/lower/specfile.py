@@ -184,6 +184,8 @@ def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> lis
             inside.append(f"chat = {str(source.chat).lower()}")
         if source.take is not None:
             inside.append(f"take = {amount(source.take)}")
+        if source.share is not None:
+            inside.append(f"share = {amount(k.Amount('share', source.share))}")
         if source.limit is not None:
             inside.append(f"limit = {source.limit}")
         if source.only and source.columns is not None:

@@ -359,5 +359,7 @@ class Derivation(OpenSpec):
         if "train.epochs" not in self.values and "train.steps" not in self.values:
             self.set("train.epochs", 3.0, "transformers' own", DEFAULT)
             self.note("train.epochs", "no length is written: 3 epochs", "`for 3 epochs` states it")
+        if "data.exhausted" not in self.values and any(one.share is not None for one in self.data):
+            self.set("data.exhausted", "stop", "", DEFAULT)
         if "data.seed" not in self.values:
             self.set("data.seed", self.get("seed"), "as `seed`", DEFAULT)

@@ -62,7 +62,7 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
             problems.report("XP103", twice, item.label, related=(first,), help="keep one of the two")
         elif isinstance(value, Amount) and value.value == 0:
             nothing = f"`{item.path}` keeps no rows"
-            problems.report("XP107", nothing, item.label, help="write `take = 50%`, or leave the source out")
+            problems.report("XP107", nothing, item.label, help=f"write `{item.path} = 50%`, or leave the source out")
         else:
             settings[item.path] = value
     node = row.ref
@@ -86,6 +86,10 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     problems += wrong if all(one.code != "XP124" for one in more) else []  # of no known shape, which is reported once
     if isinstance(take, Amount):
         source = evolve(source, take=take)
+    share = settings.get("share")
+    if isinstance(share, Amount):
+        place = next(item.label for item in row.items if item.path == "share")
+        source = evolve(source, share=float(share.value), share_label=place)
     most = settings.get("limit")
     if isinstance(most, int):
         source = evolve(source, limit=most, rows=None if source.rows is None else min(source.rows, most))

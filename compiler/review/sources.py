@@ -65,6 +65,8 @@ def _chosen(source: DataSource) -> list[str]:
     if source.take is not None:
         take = source.take
         parts.append(f"take {take.value:.10g}" if take.unit != "share" else f"take {100 * take.value:.10g}%")
+    if source.share is not None:
+        parts.append(f"share {100 * source.share:.10g}%")
     digests = [part.sha256 for part in source.parts] or [source.sha256]
     if any(digests):
         parts.append("content " + " ".join(str(one)[:8] for one in digests[:4]))

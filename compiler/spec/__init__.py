@@ -234,6 +234,11 @@ class Spec:
         return any(len(kinds(mixture)) > 1 for mixture in (self.data, *(one.sources for one in self.evaluated)))
 
     @property
+    def by_share(self) -> bool:
+        """Whether the sources to train on are mixed by their shares."""
+        return any(source.share is not None for source in self.data)
+
+    @property
     def evaluates(self) -> bool:
         """Whether there are rows to evaluate on: a holdout, a split, or sets of their own."""
         return any(self.get(path) is not None for path in EVALUATED)

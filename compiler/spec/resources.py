@@ -21,9 +21,9 @@ class DataSource:
     `columns` are the dataset's own columns in the shape's order, and `only` says that the spec names them; `found` are
     the columns of a local file's first row, if it was read; `bundled` and `content` are the copy in the bundle.
     `context` is a column whose text follows the prompt, and `wording` the name of the words around both; with `chat`
-    texts become turns of a conversation; `limit` is the most rows that are read; `roles` maps names of speakers to
-    roles. `survey` is remembered for a file whose content was not read again. `parts` are the files of a folder, of all
-    its splits.
+    texts become turns of a conversation; `limit` is the most rows that are read; `share` is its part of a mixture, from
+    0 to 1, and `share_label` where the spec states it; `roles` maps names of speakers to roles. `survey` is remembered
+    for a file whose content was not read again. `parts` are the files of a folder, of all its splits.
     """
 
     id: str | None
@@ -37,6 +37,8 @@ class DataSource:
     columns: tuple[str, ...] | None = None
     only: bool = False
     take: Amount | None = None
+    share: float | None = None
+    share_label: Label | None = field(default=None, repr=False)
     sha256: str | None = None
     bundled: str | None = None
     content: bytes | None = field(default=None, repr=False)

@@ -154,7 +154,7 @@ def known() -> tuple[Known, ...]:
             add(argument, row.path, argument=True)
     for typed, phrases in tables.other_names().items():
         path, _, value = typed.partition("=")
-        for phrase in phrases if path in (*schema.BY_PATH, "train", "data.take", "data.columns") else ():
+        for phrase in phrases if path in (*schema.BY_PATH, "train", "data.take", "data.share", "data.columns") else ():
             add(phrase, path, value)
     for name, path in _target_names():
         add(name, path)

@@ -255,6 +255,10 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     row = schema.BY_PATH.get(guess.path)
     if guess.path == "train":
         return _suggested(unknown, message, sentence(unknown, guess, None))
+    if row is None and guess.path.startswith("data."):
+        where = " for each source" if clause == "data" else " in the `data` block, for each source"
+        form = sentence(unknown, guess, None)
+        return Suggestion("XP101", message, f"did you mean `{form}`?", f"write `{form}`{where}")
     if row is not None and row.kind is FLAG and "/" in (unknown.typed or "") and f"{row.path}.name" in schema.BY_PATH:
         guess = Meaning(f"{row.path}.name", own=True)  # `push_to_hub = "me/model"`
         row = schema.BY_PATH[guess.path]

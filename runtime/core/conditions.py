@@ -122,7 +122,8 @@ def uses(plan: "Payload") -> dict[str, bool]:
     prompts = any(one["shape"] not in CHATS for one in sources(plan))
     systems = data["system"] or data.get("system_column")
     local = any(one["path"] is not None for one in sources(plan))
-    shares = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
+    by_share = data.get("exhausted") is not None
+    several = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
     lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
     evaluates = held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
     # TRL rounds adapters over a quantized base to bfloat16, except DoRA's magnitudes, and FSDP2 needs one dtype.
@@ -167,7 +168,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "loss_mask": prompts or arguments.get("assistant_only_loss"),
         "merged_adapters": plan["lora"] and plan["lora"].get("merge"),
         "mixed_shapes": any(one.get("kind") for one in sources(plan)),
-        "mixture": shares or held_out or unpaired or data.get("unique"),
+        "mixture": not by_share and (several or held_out or unpaired or data.get("unique")),
         "named_log": evaluates,
         "named_roles": data.get("roles"),
         "nan_loss": run.get("nan") == "allow",
@@ -190,6 +191,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "rewards": method["rewarded"],
         "rotation": arguments.get("save_total_limit"),
         "sampling": method["generates"],
+        "shares": by_share,
         "single_process": run["world_size"] == 1,
         "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
         "teacher": method["teacher"],

@@ -130,6 +130,7 @@ class Source(TypedDict):
     wording: str | None
     take: Rows | None
     limit: NotRequired[int | None]
+    share: NotRequired[float]
     kind: NotRequired[str]
 
 
@@ -148,11 +149,13 @@ class Evaluation(TypedDict):
 
 
 class Words(TypedDict):
-    """A template for prompts from a row's columns, the column with system prompts, and the roles of named speakers."""
+    """Settings that few runs have: a template for prompts from a row's columns, the column with system prompts, the
+    roles of named speakers, and for a mixture with shares, whether it ends when a source has no more rows ("stop")."""
 
     prompt_template: NotRequired[str]
     system_column: NotRequired[str]
     roles: NotRequired[dict[str, str]]
+    exhausted: NotRequired[str]
 
 
 class Data(Words):

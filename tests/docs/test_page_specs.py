@@ -45,7 +45,8 @@ WORDS = {"MODEL": "qwen2.5-3b", "DATA": "capybara", "LENGTH": "3 epochs", "ENGIN
 
 
 def test_specs_of_the_methods_page_compile():
-    specs = [text for language, text in re.findall(r"```(\w*)\n(.*?)```", read("docs/methods.md"), re.S) if not language]
+    found = re.findall(r"```(\w*)\n(.*?)```", read("docs/methods.md"), re.S)
+    specs = [text for language, text in found if not language]
     seen = []
     for spec in specs:
         text = "xpc 1\n" + spec + MACHINE + ("" if "batch" in spec else "batch gbs=128\n")

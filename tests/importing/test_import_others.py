@@ -104,6 +104,33 @@ def test_the_second_generation():
 
 
 @pytest.mark.parametrize(
+    ("more", "shares", "exhausted"),
+    [
+        ("mix_strategy: interleave_under\ninterleave_probs: 0.7,0.3\n", [0.7, 0.3], "stop"),
+        ("mix_strategy: interleave_over\ninterleave_probs: [0.25, 0.75]\n", [0.25, 0.75], "repeat"),
+        ("mix_strategy: interleave_over\n", [0.5, 0.5], "repeat"),
+    ],
+)
+def test_llamafactory_interleaved_sets_have_shares(more, shares, exhausted):
+    found = lf(more)
+    data = found.payload["data"]
+    assert [one["share"] for one in data["sources"]] == shares
+    assert data["exhausted"] == exhausted
+    assert "the spec's shares are exact" in found.text
+
+
+@pytest.mark.parametrize("more", ["interleave_probs: 0.7,0.2\n", "interleave_probs: '1'\n", "interleave_probs: a,b\n"])
+def test_llamafactory_probabilities_are_one_together(more):
+    assert imported(LF + "mix_strategy: interleave_under\n" + more, *HARDWARE).fates["interleave_probs"] == "error"
+
+
+@pytest.mark.parametrize("more", ["mix_strategy: concat\n", "mix_strategy: interleave_once\n"])
+def test_llamafactory_other_mixtures(more):
+    fate = "irrelevant" if "concat" in more else "error"
+    assert imported(LF + more, *HARDWARE).fates["mix_strategy"] == fate
+
+
+@pytest.mark.parametrize(
     ("more", "key"),
     [("use_badam: true\n", "use_badam"), ("stage: ppo\n", "stage"), ("pissa_init: true\n", "pissa_init"),
      ("cutoff_ln: 3\n", "cutoff_ln"), ("pipeline_model_parallel_size: 2\n", "pipeline_model_parallel_size")],

@@ -89,7 +89,7 @@ ORDER = {
     "tokenizer_loaded": ("ChatTemplate", "AddedTokens", "SpecialTokens"),
     "row_format": ("PromptRows", "ChatRows"),
     "row_converter": ("PromptTemplate", "NamedRoles"),
-    "rows_mapped": ("Mixture", "KtoRows", "LengthLimits"),
+    "rows_mapped": ("Mixture", "Shares", "KtoRows", "LengthLimits"),
     "token_counter": ("PairCounts", "OrpoCounts", "MixedShapes"),
     "tokens_counted": ("Packing", "LossMask", "RewardHead"),
     "model_options": ("RewardHead", "Adapters"),

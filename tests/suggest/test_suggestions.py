@@ -80,7 +80,7 @@ def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
     if said.startswith("train "):
         return out | {"train"}
     if said.startswith("SOURCE("):
-        return out | {"data.take"}
+        return out | {f"data.{said[7:].partition('=')[0]}"}
     plain = said.removesuffix(" {")
     if plain in schema.BY_PATH or plain in schema.CLAUSES:
         return out | {plain}

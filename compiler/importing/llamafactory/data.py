@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft, Source
@@ -48,10 +49,43 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
         corpus.in_common(draft)
     else:
         draft.warn(listed, "no data is named", "`--data` names it")
+    _mixture(draft, named.get("mix_strategy"), named.get("interleave_probs"))
     _masks(draft, named, stage)
     _template(draft, named, stage)
     _holdout(draft, named, overrides, base, stage, most)
     _order(draft, named, stage)
+
+
+NUMBER = re.compile(r"[0-9]{0,20}\.?[0-9]{0,20}(?<=[0-9])")
+ENDS = {"interleave_under": "stop", "interleave_over": "repeat"}
+"""How a mixture with shares ends, by LLaMA-Factory's `mix_strategy` (data/data_utils.py, `merge_dataset`)."""
+
+
+def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
+    """Write the probabilities of interleaved data sets as shares; without probabilities they alternate."""
+    if mixed is None or mixed.empty or mixed.value == "concat":
+        draft.note(mixed, "a bundle concatenates its sources")
+        return  # probabilities are refused, as in LLaMA-Factory
+    end = ENDS.get(str(text(mixed)))
+    if end is None:
+        draft.error(mixed, "a mixture stops with its first source, or repeats rows", "write `mix_strategy: concat`")
+        return
+    if len(draft.sources) < 2:
+        for one in (mixed, stated):
+            draft.note(one, "there is one data set")
+        return
+    count = len(draft.sources)
+    shares: list[float | None] = [1 / count] * count
+    if stated is not None and not stated.empty:
+        shares = [float(one) if NUMBER.fullmatch(one) else None for one in words(stated) or []]
+    total = sum(one or 0.0 for one in shares)
+    if len(shares) != count or not all(shares) or abs(total - 1) > 0.0005:
+        draft.error(stated, f"it takes {count} probabilities, which are 1 together", "write one for each data set")
+        return
+    draft.sources = [evolve(one, share=share) for one, share in zip(draft.sources, shares, strict=True)]
+    draft.put("data.exhausted", end, mixed)
+    draft.mark(stated, "mapped", "share")
+    draft.differs("mix_strategy", "LLaMA-Factory draws the set of each row at random; the spec's shares are exact")
 
 
 def _order(draft: Draft, named: Entries, stage: str) -> None:

@@ -109,6 +109,12 @@ def counted_rows(spec: Spec) -> bool:
     return any(one.path or one.take for one in spec.sources)
 
 
+def mixture(spec: Spec) -> bool:
+    """The data has several sources, or shares of a mixture."""
+    shares = any(one.share is not None for one in spec.sources)
+    return len(spec.data) > 1 or shares or spec.written("data.exhausted")
+
+
 def data_folders(spec: Spec) -> bool:
     """A source is a folder."""
     return any(one.parts for one in spec.sources)

@@ -119,7 +119,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
         if id(source) in trained:
             total = None if total is None or taken is None else total + taken
     holdout = spec.get("data.holdout")
-    if not isinstance(holdout, Amount):
+    if not isinstance(holdout, Amount) or spec.by_share:  # XP540 draws the holdout of a mixture with shares
         return
     held = holdout.value if holdout.unit == "count" or total is None else ceil(holdout.value * total)
     nothing, rest = held == 0, (holdout.unit == "share" and holdout.value >= 1) or (total and held >= total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from posixpath import normpath
 
 from xpc.compiler.data.shapes import in_words
 from xpc.compiler.language.kinds import NEVER
@@ -11,6 +12,7 @@ from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import EVALUATED, Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.stacks import Stack, able
+from xpc.grammar.record import evolve
 
 CONVERSATIONS = ("messages", "conversations")
 
@@ -214,18 +216,23 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
     """
     for one in spec.evaluated:
         for source in one.sources:
-            same = next((other for other in spec.data if _same(source, other)), None)
+            same = next((other for other in spec.data if overlap(source, other)), None)
             if same is not None:
+                name, other = f"`{source.name[:80]}`", f"`{same.name[:80]}`"
                 yield Finding(
                     one.label,
-                    f"`{source.name[:80]}` is evaluated on and trained on",
+                    f"{name} is evaluated on and trained on"
+                    if name == other
+                    else f"{name} is evaluated on, and rows of it are trained on in {other}",
                     "name other rows, or write `data(holdout=5%)` instead",
                     (same.label,),
                 )
                 break
     split = spec.get("eval.split")
-    for source in spec.data:
-        if split is not None and source.id is not None and source.split == split and source.slice is None:
+    for source in spec.data if isinstance(split, str) else ():
+        if source.path is not None and not source.parts:
+            continue  # XP551: a file has no splits
+        if overlap(evolve(source, split=split), source):
             yield Finding(
                 spec.place("eval.split", "trained on"),
                 f"`{split}` is evaluated on and trained on",
@@ -235,10 +242,26 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
             return
 
 
-def _same(one: DataSource, other: DataSource) -> bool:
-    """Whether two sources are the same rows: one file or folder, or one split of a dataset."""
-    if one.sha256 is not None and one.sha256 == other.sha256:
-        return True
-    named = (one.id, one.path, one.config, one.split, one.revision)
-    complete = None in (one.slice, other.slice) or one.slice == other.slice
-    return complete and named == (other.id, other.path, other.config, other.split, other.revision)
+def overlap(one: DataSource, other: DataSource) -> bool:
+    """Whether two sources have the same rows: a file or a copy of it, also in a folder, or parts of one split.
+
+    Parts of a split are its first rows, so that any two of them overlap. A `take` of both selects by the same seed.
+    """
+    return not _stored(one).isdisjoint(_stored(other))
+
+
+def _stored(source: DataSource) -> set[str]:
+    """The files of a source by their digests, or by their paths if they are not here, or the split of a dataset."""
+    if source.id is not None:
+        return {f"{source.id.lower()} {source.config} {source.split}"}
+    return {part.sha256 or normpath(part.path or "") for part in source.of_split(source.split)}
+
+
+def read_alike(one: DataSource, other: DataSource) -> bool:
+    """Whether the same rows of two sources become the same training rows."""
+    return (one.kind, one.columns, one.context, one.wording) == (
+        other.kind,
+        other.columns,
+        other.context,
+        other.wording,
+    )

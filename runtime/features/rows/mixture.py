@@ -33,16 +33,16 @@ class Mixture(Feature):
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Load, tokenizer: Any
     ) -> tuple[Any, Any]:
         """The mixture, and the evaluation set: None, rows, or `Sets`."""
-        return build(bundle, parts, load)
+        return build(bundle, parts, load, mix)
 
 
-def build(bundle: Bundle, parts: list[Any], load: Load) -> tuple[Any, Any]:
+def build(bundle: Bundle, parts: list[Any], load: Load, mix: Callable[..., tuple[Any, Any]]) -> tuple[Any, Any]:
     """The training set from the converted rows of its sources, and the evaluation set."""
     data = bundle.data
     filtered = repeated if data.get("unique") else None
     train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"], filtered)
     if evaluation is None and data.get("eval_split"):
-        evaluation = _joined([load(source, data["eval_split"]) for source in data["sources"]])
+        evaluation = joined([load(source, data["eval_split"]) for source in data["sources"]])
     stated = data.get("evaluation")
     if evaluation is None and stated:
         evaluation = _evaluation_sets(bundle, stated, load)
@@ -55,7 +55,7 @@ def mix(
     seed: int,
     shuffle: bool,
     holdout: Mapping[str, Any] | None,
-    filtered: Callable[[Any], Any] | None = None,
+    filtered: Callable[..., Any] | None = None,
 ) -> tuple[Any, Any]:
     """The mixture of the alignment handbook and open-r1 (``get_dataset``), row for row.
 
@@ -63,10 +63,8 @@ def mix(
     concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. With ``shuffle`` off
     nothing is shuffled. ``filtered`` drops rows of the concatenated parts.
     """
-    taken = [
-        _take(_first(part, plan), plan.get("take"), seed, shuffle) for part, plan in zip(parts, plans, strict=True)
-    ]
-    rows = _joined(taken)
+    taken = [selected(part, plan, seed, shuffle) for part, plan in zip(parts, plans, strict=True)]
+    rows = joined(taken)
     if filtered is not None:
         rows = filtered(rows)
     if shuffle:
@@ -83,7 +81,8 @@ def mix(
     return split["train"], split["test"]
 
 
-def _joined(parts: list[Any]) -> Any:
+def joined(parts: list[Any]) -> Any:
+    """The rows of all parts, in their order. Raises RunError for parts with columns of different kinds."""
     if len(parts) == 1:
         return parts[0]
     import datasets
@@ -95,10 +94,11 @@ def _joined(parts: list[Any]) -> Any:
         raise RunError(f"the sources of the mixture have rows of different kinds ({columns})") from error
 
 
-def _first(part: Any, plan: Mapping[str, Any]) -> Any:
-    """The first ``limit`` rows of a source with a limit, else all."""
+def selected(part: Any, plan: Mapping[str, Any], seed: int, shuffle: bool) -> Any:
+    """The rows of a source that its ``limit`` and ``take`` leave."""
     most = plan.get("limit")
-    return part if most is None or most >= len(part) else part.select(range(most))
+    first = part if most is None or most >= len(part) else part.select(range(most))
+    return _take(first, plan.get("take"), seed, shuffle)
 
 
 def _take(part: Any, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -> Any:
@@ -127,18 +127,19 @@ def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> A
     for one in stated["sets"]:
         parts = [load(source) for source in one["sources"]]
         plans = zip(parts, one["sources"], strict=True)
-        taken = [
-            _take(_first(part, plan), plan.get("take"), data["seed"], bool(data["shuffle"])) for part, plan in plans
-        ]
-        made[one["name"]] = _joined(taken)
+        taken = [selected(part, plan, data["seed"], bool(data["shuffle"])) for part, plan in plans]
+        made[one["name"]] = joined(taken)
         if len(made[one["name"]]) == 0:
             raise RunError(f"the evaluation set {one['name']} has no rows")
     return made if stated["named"] else next(iter(made.values()))
 
 
-def repeated(rows: Any) -> Any:
-    """The rows without duplicates (equal in every kept column); prints how many are dropped."""
-    seen: set[bytes] = set()
+def repeated(rows: Any, seen: set[bytes] | None = None) -> Any:
+    """The rows without duplicates (equal in every kept column); prints how many are dropped.
+
+    ``seen`` are digests of the rows of other sources, to which those of these rows are added.
+    """
+    seen = set() if seen is None else seen
     kept: list[int] = []
     for index, row in enumerate(rows):
         key = sha256(json.dumps(row, sort_keys=True, default=str).encode()).digest()

@@ -29,6 +29,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("E12", "XP525", at="load", measure="rows.evaluated_masked", expect={"training": True, "evaluation": False}),
     Proof("E12", "XP525", at="load", measure="rows.evaluated_masked", expect={"training": True, "evaluation": False},
           target="trl-0.18", variant="0.18"),
+    Proof("T54", "XP542", at="load", measure="rows.evaluated",
+          expect=lambda seen: seen["trained_on"]),
     Proof("T27", "XP580", at="load", measure="rows.built", raises="RunError", match="no file of the split"),
     Proof("T27", "XP580", case="XP580-train", at="load", measure="rows.folder", raises="ValueError", match="Unknown split",
           variant="train"),

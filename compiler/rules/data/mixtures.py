@@ -1,0 +1,163 @@
+"""Several sources: shares of the mixture, the rows that follow, and sources that are named twice (XP540 to XP542)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.data.row_counts import available, drawn
+from xpc.compiler.rules.core.conditions import mixture
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.data.sources import overlap, read_alike
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
+
+WHEN = mixture
+
+TOLERANCE = 0.0005
+"""How far the sum of shares may be from 1: shares of a third are written with two decimals."""
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share, 2):g}%"
+
+
+@rule("XP540", "shares-of-a-mixture")
+def shares(spec: Spec) -> Iterator[Finding]:
+    """Either every source of the training data has a `share` or none has one, and the shares are 100% together. Each
+    source needs enough rows for its share and for the holdout. `exhausted` says how such a mixture ends.
+
+    Why it is bad: the rows of a source without a share, or of a sum that is not 100%, could mean several mixtures.
+
+    Without it: LLaMA-Factory and `interleave_datasets` raise ValueError for probabilities that are not 1 together.
+
+    Source: datasets 5.2 and 5.0 `interleave_datasets`; the runtime's `share_counts.py`; executed.
+    """
+    yield from _without_effect(spec)
+    if not spec.by_share:
+        return
+    stated = [one for one in spec.data if one.share is not None]
+    total = sum(one.share or 0.0 for one in stated)
+    without = [one for one in spec.data if one.share is None]
+    if without:
+        missing, rest = without[0], (1 - total) / len(without)
+        yield Finding(
+            missing.label,
+            f"`{missing.name[:80]}` has no share of the mixture, and `{stated[0].name[:80]}` has one",
+            f"`share = {_percent(rest)}` is left for it: all shares are 100% together"
+            if rest > TOLERANCE
+            else "give each source a `share`, 100% together",
+            (stated[0].share_label,),
+        )
+        return
+    last = stated[-1]
+    if abs(total - 1) > TOLERANCE:
+        rest = 1 - total + (last.share or 0.0)
+        scaled = ", ".join(_percent((one.share or 0.0) / total) for one in stated)
+        yield Finding(
+            last.share_label or last.label,
+            f"the shares of the mixture are {_percent(total)} together, and not 100%",
+            f"write `share = {_percent(rest)}` here, or {scaled} for the same proportions"
+            if rest > TOLERANCE
+            else f"write {scaled} for the same proportions",
+            tuple(one.share_label for one in stated[:-1]),
+            replace=f"share = {_percent(rest)}" if rest > TOLERANCE else None,
+        )
+        return
+    found = drawn(spec)
+    if isinstance(found, str):
+        yield Finding(
+            last.share_label or last.label,
+            f"the mixture cannot be drawn: {found}",
+            "name more rows of this source, or give it a smaller share or `data(holdout)`",
+            severity=None if all(one.path is not None for one in spec.data) else "warning",
+        )
+
+
+def _without_effect(spec: Spec) -> Iterator[Finding]:
+    """A share in an evaluation set, and `exhausted` in a mixture without shares."""
+    trained = {id(one.share_label) for one in spec.data}
+    for source in spec.sources:
+        if source.share_label is not None and id(source.share_label) not in trained:
+            yield Finding(
+                source.share_label,
+                "`share` is for the data that is trained on: an evaluation set has all rows of its sources",
+                "leave it out; `take = 10%` selects rows",
+            )
+    if spec.written("data.exhausted") and not spec.by_share:
+        yield Finding(
+            spec.place("data.exhausted", "no source has a share"),
+            "`exhausted` has no effect: the sources are used once, completely",
+            "give each source a `share`, such as `share = 50%`, or leave `exhausted` out",
+        )
+
+
+@rule("XP541", "rows-of-a-mixture", "note")
+def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
+    """The number of rows of each source that follow from the shares of a mixture, in one epoch.
+
+    Why it is bad: `exhausted = stop` leaves rows of the larger sources unused, and `exhausted = repeat` trains several
+    times on each row of the smaller ones.
+
+    Without it: only the run prints these numbers, once it has read the data.
+
+    Source: the runtime's `share_counts.py`, which both use.
+    """
+    found, place = drawn(spec), spec.data[0].share_label
+    if place is None or isinstance(found, str) or not all(one.share for one in spec.data):
+        return
+    if found is None:
+        unknown = next(one for one in spec.data if available(one) is None)
+        yield Finding(
+            place,
+            f"the rows of the mixture are not known here: `{unknown.name[:80]}` is not counted",
+            "the run prints the rows of each source; `xpc lock --update` asks the hub for its numbers",
+        )
+        return
+    used, held = found
+    parts = [_rows(source, count, out) for source, count, out in zip(spec.data, used, held, strict=True)]
+    repeat = spec.get("data.exhausted") == "repeat"
+    yield Finding(
+        place,
+        f"the mixture has {sum(used):,} rows: {', '.join(parts)}",
+        "`exhausted = stop` would end with the first source that has no more rows"
+        if repeat
+        else "`exhausted = repeat` would use every row, and repeat those of the smaller sources",
+    )
+
+
+def _rows(source: DataSource, used: int, held: int) -> str:
+    """`300 of 5,000 of b.jsonl`, or how often each row is used."""
+    there = (available(source) or 0) - held
+    times = f" ({used / there:.3g} times each)" if used > there else ""
+    return f"{used:,} of `{source.name[:60]}`, which has {there:,}{times}"
+
+
+@rule("XP542", "source-named-twice", "note")
+def named_twice(spec: Spec) -> Iterator[Finding]:
+    """Two sources should not have the same rows: one file under two names, a folder and a file in it, or two parts of
+    one split, which both begin with its first row. It is a warning with a holdout and with `unique`.
+
+    Why it is bad: rows that are held out are also trained on. Without a holdout, each row is trained on twice in an
+    epoch, unless `unique` drops the second copy.
+
+    Without it: nothing is reported. Of 16 rows that were named twice with `holdout=8`, 6 of the 8 held-out rows were
+    trained on.
+
+    Source: the runtime's `mixture.py`; executed.
+    """
+    for number, source in enumerate(spec.data):
+        first = next((one for one in spec.data[:number] if overlap(one, source) and read_alike(one, source)), None)
+        if first is None:
+            continue
+        name = f"`{source.name[:80]}`"
+        same = f"{name} is named twice" if first.name == source.name else f"{name} has rows of `{first.name[:80]}`"
+        if spec.flag("data.unique"):
+            severity, message = "warning", f"{same}, and `unique` drops its rows again"
+            help = "name it once, or leave `unique` out"
+        elif spec.get("data.holdout") is not None:
+            severity, message = "warning", f"{same}: held-out rows would be trained on"
+            help = "name it once; `share` and `exhausted = repeat` use the rows of a source more often"
+        else:
+            severity, message = "note", f"{same}: those rows are trained on twice in each epoch"
+            help = "name it once if that is not intended"
+        yield Finding(source.label, message, help, (first.label,), severity=severity)

@@ -1,0 +1,90 @@
+"""Mixtures with shares in real runs of every stack: the rows that are trained on, and their order over a stop."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emitted import put
+from method_runs import KEPT, STEPS, Warm, tensors
+from stacks import REPOSITORY
+from tiny_runs import lines, spec
+
+from xpc.compiler.stacks import STACKS
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = os.path.join(REPOSITORY, "tests", "support", "prepared_rows.py")
+FILES = {
+    f"{name}.jsonl": lines(
+        [
+            {
+                "messages": [
+                    {"role": "user", "content": f"Number {i}?"},
+                    {"role": "assistant", "content": f"{word} {i}."},
+                ]
+            }
+            for i in range(rows)
+        ]
+    )
+    for name, word, rows in (("few", "red", 6), ("many", "blue", 30))
+}
+
+
+def mixture(more: str = "", few: str = "share = 40%", many: str = "share = 60%") -> str:
+    settings = "".join(f"  {one}\n" for one in more.split(", ") if one)
+    return f'data mix {{\n  "few.jsonl" {{\n    {few}\n  }}\n  "many.jsonl" {{\n    {many}\n  }}\n{settings}}}'
+
+
+def prepared(warm: Warm, target: str, *texts: str) -> list[dict[str, Any]]:
+    """What the trainers of these specs' bundles train on."""
+    put(warm.place, FILES)
+    bundles = [warm.compiled(text, f"shares-{target}-{number}") for number, text in enumerate(texts)]
+    answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
+    assert answer["status"] == [0], answer["err"][-3000:]
+    return [json.loads(line[5:]) for line in answer["out"].splitlines() if line.startswith("ROWS ")]
+
+
+def small(target: str, data: str, *more: str) -> str:
+    return spec(data, *more, data="mix", length="1 epoch", target=target, sizes="gbs=2 micro=1 seq=64")
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_the_trainer_gets_each_source_in_its_share(warm: Warm, target: str) -> None:
+    alone = [f'data mix {{\n  "{name}.jsonl"\n}}' for name in ("few", "many")]
+    held = "exhausted = repeat, holdout = 5"
+    few, many, stop, repeat, evaluated = prepared(
+        warm,
+        target,
+        *(small(target, one) for one in (*alone, mixture(), mixture("exhausted = repeat"))),
+        small(target, mixture(held), "eval every=epoch"),
+    )
+    of = {json.dumps(row): name for name, one in (("few", few), ("many", many)) for row in one["rows"]}
+    times = [Counter(json.dumps(row) for row in one["rows"]) for one in (stop, repeat, evaluated)]
+    counts = [Counter(of[row] for row in one.elements()) for one in times]
+    assert counts == [{"few": 6, "many": 9}, {"few": 20, "many": 30}, {"few": 18, "many": 27}]
+    assert set(times[0].values()) == {1}
+    assert {times[1][row] for row, name in of.items() if name == "few"} == {3, 4}
+    assert {times[1][row] for row, name in of.items() if name == "many"} == {1}
+    assert evaluated["evaluated"] == 5
+    assert sum(row in times[2] for row in of) == 36 - 5
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_a_stopped_run_continues_in_the_same_order(
+    warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str
+) -> None:
+    put(warm.place, FILES)
+    text = spec(mixture("exhausted = repeat, seed = 3"), data="mix", length=f"{STEPS} steps", target=target,
+                sizes="gbs=8 micro=2 seq=64", save=f'save "out" every={KEPT}')  # fmt: skip
+    whole, again = warm.twice(text, f"shares-{target}", target, str(tmp_path_factory.mktemp("shares")))
+    assert "mixture: 20 rows of few.jsonl, which has 6, 3.333 times each" in whole.output
+    assert "mixture: 30 rows of many.jsonl, which has 30" in whole.output
+    assert again.summary["resumed_from"] == f"checkpoint-{KEPT}"
+    assert again.values("loss") == whole.values("loss")
+    model = [tensors(str(Path(one.out, "model.safetensors"))) for one in (whole, again)]
+    assert model[0] == model[1]
