@@ -132,7 +132,7 @@ def run_length(spec: Spec) -> RunLength:
     elif rows is not None and epochs is not None:
         samples = round(rows * epochs)
     warmup = warmup_of(spec) if spec.get("schedule.warmup") is not None else None
-    held = [spec.get(path) for path in ("data.holdout", "data.unique", "data.min_tokens")]
+    held = [spec.get(path) for path in ("data.holdout", "data.exhausted", "data.unique", "data.min_tokens")]
     data = plain((spec.data, held, packed, spec.text("method")))
     return RunLength(steps, samples, rows, epochs, gbs, spec.integer("batch.seq"), packed, online, warmup, data)
 
