@@ -136,6 +136,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.prompt_template", k.TEXT_OR_FILE, "Jinja template that builds the prompt of a row from its columns, "
             "each in two braces", inner=True),
     *ROLE_SETTINGS,
+    Setting("data.omit", k.CHOICES, "what the chat template may leave out of the rows; otherwise the run stops",
+            choices=("content", "tool_calls", "reasoning", "tools"), bare=False, inner=True),
     Setting("data.columns", k.NAMES, "columns of the rows, in the order of the shape, for every source without its own",
             inner=True),
     Setting("data.prompt", k.NAME, "column with the prompt, for every source without `columns`", inner=True),

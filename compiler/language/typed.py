@@ -27,7 +27,7 @@ def show(row: Setting, value: object) -> str:
     if row.kind is k.SOURCES:
         return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
     if row.kind is k.CHOICES and isinstance(value, tuple):
-        return " ".join(str(one) for one in value)
+        return " ".join(map(str, value)) if row.head else f"[{', '.join(map(str, value))}]"
     return plain(value)
 
 

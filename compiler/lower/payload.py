@@ -149,8 +149,8 @@ def _data(spec: Spec) -> Data:
 
 
 def _words(spec: Spec) -> Words:
-    """The prompt template, the column of system prompts, the roles of speakers, and how a mixture with shares ends, if
-    the spec has them."""
+    """The prompt template, the column of system prompts, the roles of speakers, how a mixture with shares ends, and what
+    the chat template may leave out, if the spec has them."""
     out: Words = {}
     if spec.by_share:
         out["exhausted"] = spec.text("data.exhausted")
@@ -162,6 +162,8 @@ def _words(spec: Spec) -> Words:
     named = {name: role for source in spec.data for name, role in source.roles}
     if named:
         out["roles"] = named
+    if omitted := spec.names("data.omit"):
+        out["omit"] = list(omitted)
     return out
 
 

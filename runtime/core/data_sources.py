@@ -8,7 +8,8 @@ from typing import Any
 
 from .errors import RunError, first_line
 from .feature import Bundle
-from .rows import KEPT, RowFormat, name
+from .messages import KEPT
+from .rows import RowFormat, name
 
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, first: int | None = None) -> Any:

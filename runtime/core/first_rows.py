@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from . import data_sources, template_check, truncation
+from . import data_sources, row_comparison, truncation
 from .data import row_maker
 from .errors import RunError, say
 from .feature import Bundle
@@ -30,7 +30,7 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
 
 def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[str]:
     name, row_format = name_of(source), bundle.row_format()
-    first = data_sources.load(bundle, source, first=template_check.FIRST)
+    first = data_sources.load(bundle, source, first=row_comparison.FIRST)
     if not first:
         return [f"{name} has no rows"]
     present = list(first[0])
@@ -49,31 +49,30 @@ def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[s
 
 def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
     name, lengths, ends, most = name_of(source), [], 0, truncation.limit(bundle)
-    prompts_only = source["shape"] == "prompt"
+    prompts_only, conversations = source["shape"] == "prompt", bundle.row_format().conversations
+    talks = False
     for row in read:
-        parts = [row[part] for part in ("messages", "text", "prompt", "chosen", "completion") if part in row]
-        if isinstance(parts[0], str):
-            text = "".join(parts)
-        else:
-            messages = [message for part in parts for message in part]
+        texts = []
+        for messages in conversations(row):
+            talks = True
             if not tokenizer.chat_template:
                 return [f"{name} contains conversations, and the tokenizer has no chat template; name one in model"]
             if not prompts_only and not any(message["role"] == "assistant" for message in messages):
                 return [f"{name}: a conversation has no assistant turn to learn from"]
             try:
-                text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompts_only)
+                texts.append(
+                    tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompts_only)
+                )
             except Exception as error:  # a template may raise anything
                 return [f"{name}: the chat template refuses the first rows: {error}"]
-        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        lengths.append(len(ids))
-        ends += tokenizer.eos_token_id in ids
+        ids = [tokenizer(one, add_special_tokens=False)["input_ids"] for one in texts or _texts(row)]
+        lengths.append(max(map(len, ids)))
+        ends += any(tokenizer.eos_token_id in one for one in ids)
     if not any(lengths):
         return [f"{name}: the first rows have no tokens"]
-    rendered = dict(enumerate(read)) if tokenizer.chat_template else {}
-    why = template_check.omitted_turn(rendered, tokenizer, name, bundle.row_format().conversations)
-    if why is not None:
-        return [why]
-    learnt = not prompts_only and not isinstance(parts[0], str)
+    if tokenizer.chat_template:
+        row_comparison.check(dict(enumerate(read)), tokenizer, name, conversations, bundle.data.get("omit", ()))
+    learnt = not prompts_only and talks
     note = "; no end token in them: the model may never stop" if learnt and not ends else ""
     note += "".join(feature.first_rows_note(bundle, read, tokenizer) for feature in bundle.features)
     long = 0 if most is None or prompts_only else sum(length > most for length in lengths)
@@ -81,3 +80,10 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
         note += f"; seq = {most:,} is less than {long} of them {'has' if long == 1 else 'have'}"
     say(f"{name}: first {'prompts' if prompts_only else 'rows'} have {', '.join(map(str, lengths))} tokens{note}")
     return []
+
+
+def _texts(row: Mapping[str, Any]) -> list[str]:
+    """The texts of a row without messages: its text, or its prompt with each answer."""
+    prompt = row.get("text", row.get("prompt")) or ""
+    answers = [row[name] for name in ("completion", "chosen", "rejected") if name in row]
+    return [prompt + answer for answer in answers or [""]]

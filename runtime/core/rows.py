@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .errors import RunError
+from .messages import KEPT, packed
 
-KEPT = ("tools", "chat_template_kwargs")
-"""Columns that trl reads unchanged, in every shape."""
 ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
     "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
@@ -42,9 +41,9 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get.
 
-    A source that names its columns (``only``) has no others, as with the alignment handbook's ``select_columns``.
+    These are all: the first message carries those that the chat template reads (messages.KEPT).
     """
-    return [one for one in present if one not in KEPT or (source.get("only") and one not in source["columns"])]
+    return list(present)
 
 
 def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
@@ -52,14 +51,23 @@ def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
     return [row["messages"]] if isinstance(row.get("messages"), list) else []
 
 
-def to_row(source: Mapping[str, Any], row: Mapping[str, Any], index: int, **_: object) -> dict[str, Any]:
+def to_row(
+    source: Mapping[str, Any], row: Mapping[str, Any], index: int, system: str | None = None, **_: object
+) -> dict[str, Any]:
     """Convert one stored row to trl's ``messages``.
 
     A null content becomes an empty one, which a template would render as "None". Raises RunError with the row's number
     (from 0) for a row of another shape.
     """
-    turns = row[columns(source, list(row))["conversations"]]
-    return {"messages": from_value(turns, f"{name(source)}, row {index}")}
+    turns = from_value(row[columns(source, list(row))["conversations"]], f"{name(source)}, row {index}")
+    return {"messages": with_system(turns, system)}
+
+
+def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
+    """The messages, after the system prompt if they have none."""
+    if system is None or messages[0]["role"] == "system":
+        return list(messages)
+    return [{"role": "system", "content": system}, *messages]
 
 
 def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
@@ -71,8 +79,8 @@ def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
         speaker = turn.get("from") if isinstance(turn, dict) else None
         if speaker not in ROLES:
             raise RunError(f"{where}: {speaker!r} is no known speaker; known are {', '.join(sorted(ROLES))}")
-        content = turn.get("value")
-        out.append({"role": ROLES[speaker], "content": "" if content is None else content})
+        keys = {key: one for key, one in turn.items() if key not in ("from", "value")}
+        out.append(packed({**keys, "role": ROLES[speaker], "content": turn.get("value")}, where))
     return out
 
 

@@ -10,9 +10,9 @@ from runtime_bundles import bundle_of, plan, source
 
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.method import method_facts
-from xpc.runtime.core import template_check, truncation
+from xpc.runtime.core import truncation
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features.rows import local_sources, prompts
+from xpc.runtime.features.rows import local_sources
 from xpc.runtime.features.rows.loss_mask import LossMask
 from xpc.runtime.features.rows.orpo_counts import OrpoCounts
 from xpc.runtime.features.rows.packing import Packing
@@ -77,53 +77,6 @@ def test_nothing_left_is_an_error() -> None:
     half = rows.add_column("completion_mask", [[0, 0, 0, 1], [0, 0, 0, 0]])
     truncation.settle(bundle, found, 2, half)
     assert found.unlearned == 1
-
-
-class Deaf:
-    """A tokenizer whose template writes texts of users and assistants alone."""
-
-    chat_template = "some"
-
-    def apply_chat_template(self, turns: list[dict[str, Any]], **_: Any) -> str:
-        known = [one for one in turns if one["role"] in ("user", "assistant")]
-        return "".join(one["content"] if isinstance(one["content"], str) else "" for one in known)
-
-
-def turns(*roles: str, content: Any = "words") -> list[dict[str, Any]]:
-    return [{"role": role, "content": content} for role in roles]
-
-
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ({"messages": turns("user", "assistant")}, None),
-        ({"messages": turns("human", "assistant")}, "'human' turn (a role that it does not know)"),
-        ({"messages": turns("user", content=[{"type": "text", "text": "words"}])}, "'user' turn (a list of parts"),
-        ({"messages": turns("system", content=" ")}, None),
-        ({"messages": [{"role": "caller", "content": "words", "tool_calls": [{}]}]}, None),
-        ({"prompt": turns("user"), "chosen": turns("assistant"), "rejected": turns("gpt")}, "'gpt'"),
-        ({"prompt": turns("human")}, "'human'"),
-        ({"prompt": "words", "completion": "words"}, None),
-        ({"text": "words"}, None),
-    ],
-)
-def test_a_turn_that_the_template_leaves_out_is_found(row: dict[str, Any], words: str | None) -> None:
-    fault = template_check.of_row(row, Deaf(), prompts.conversations)
-    assert fault is None if words is None else words in (fault or "")
-
-
-def test_a_role_is_found_in_whatever_row_it_stands() -> None:
-    def omitted() -> str | None:
-        stored = datasets.Dataset.from_list(rows)
-        telling = {number: stored[number] for number in template_check.sampled_rows(stored)}
-        return template_check.omitted_turn(telling, Deaf(), "a.jsonl", prompts.conversations)
-
-    rows = [{"messages": turns("user", "assistant")}] * 2000
-    assert omitted() is None
-    rows[1234] = {"messages": turns("critic", "assistant")}
-    assert (omitted() or "").startswith("a.jsonl, row 1234: ")
-    parts = datasets.concatenate_datasets([datasets.Dataset.from_list(rows[start:][:700]) for start in (0, 700, 1400)])
-    assert template_check.sampled_rows(parts) == [0, 1, 2, 3, 1234]
 
 
 @pytest.mark.parametrize(

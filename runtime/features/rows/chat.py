@@ -1,12 +1,13 @@
 """Rows without a separate prompt: messages with roles, from/value conversations, and texts; system prompts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ...core import rows
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
-from ...core.rows import RowFormat, columns, conversations, dropped, name
+from ...core.messages import packed
+from ...core.rows import RowFormat, columns, conversations, dropped, name, with_system
 
 
 def to_row(
@@ -24,19 +25,11 @@ def to_row(
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
     if shape == "conversations":
-        return {"messages": with_system(rows.to_row(source, row, index)["messages"], system)}
+        return rows.to_row(source, row, index, system)
     value = row[columns(source, list(row))[shape]]
     if shape == "text":
         return {text: string(value, where, "text")}
     return {"messages": with_system(messages(value, where), system)}
-
-
-def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    """The messages, after the system prompt if they have none."""
-    if system is None or messages[0]["role"] == "system":
-        return list(messages)
-    keys = {key: None for key in messages[0] if key not in ("role", "content")}
-    return [{"role": "system", "content": system, **keys}, *messages]
 
 
 def messages(turns: Any, where: str) -> list[dict[str, Any]]:
@@ -48,9 +41,7 @@ def messages(turns: Any, where: str) -> list[dict[str, Any]]:
             raise RunError(f"{where}: a message needs a role and a content")
         if not isinstance(turn["content"], str | list | None):
             raise RunError(f"{where}: the content of a message is not a text: {str(turn['content'])[:40]}")
-    # Role first in every row: a mixture can join only sources with the same order of keys.
-    contents = ["" if turn["content"] is None else turn["content"] for turn in turns]
-    return [{"role": turn["role"], **turn, "content": one} for turn, one in zip(turns, contents, strict=True)]
+    return [packed(turn, where) for turn in turns]
 
 
 def string(value: Any, where: str, what: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from ...core import data_sources
 from ...core.errors import RunError, say
 from ...core.feature import Bundle, Feature
+from ...core.messages import FIELDS
 from ...core.rows import name
 from .evaluation_sets import Sets
 
@@ -88,10 +89,24 @@ def joined(parts: list[Any]) -> Any:
     import datasets
 
     try:
-        return datasets.concatenate_datasets(parts)
+        return datasets.concatenate_datasets(_one_type(parts))
     except ValueError as error:
         columns = "; ".join(", ".join(f"{name}: {kind}" for name, kind in part.features.items()) for part in parts)
         raise RunError(f"the sources of the mixture have rows of different kinds ({columns})") from error
+
+
+def _one_type(parts: list[Any]) -> list[Any]:
+    """The parts with messages of one type: where only some have `FIELDS`, those of the others get the key."""
+    wide: dict[str, Any] = {}
+    for part in parts:
+        turns = {name: getattr(kind, "feature", None) for name, kind in part.features.items()}
+        wide |= {name: part.features[name] for name, one in turns.items() if isinstance(one, dict) and FIELDS in one}
+    out = []
+    for part in parts:
+        features = part.features.copy()
+        features.update({name: kind for name, kind in wide.items() if name in features})
+        out.append(part if features == part.features else part.cast(features))
+    return out
 
 
 def selected(part: Any, plan: Mapping[str, Any], seed: int, shuffle: bool) -> Any:

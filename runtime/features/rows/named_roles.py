@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from ...core.feature import Bundle, Feature
-from ...core.rows import KEPT
+from ...core.messages import KEPT
 
 Read = Callable[..., dict[str, Any]]
 

@@ -6,9 +6,10 @@ from typing import Any
 from ...core import rows
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
-from ...core.rows import KEPT, RowFormat, from_value, name
+from ...core.messages import KEPT
+from ...core.rows import RowFormat, from_value, name, with_system
 from . import chat as chat_rows
-from .chat import messages, string, with_system
+from .chat import messages, string
 
 SHAPES = {
     "prompt_completion": ("prompt", "completion"), "preference": ("chosen", "rejected"),
@@ -66,7 +67,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
     if source["shape"] != "prompt":
         margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])
         return [one for one in rows.dropped(source, present, method) if one != "margin" or not margin]
-    used = [*((source["columns"] or ())[1:] or present), *KEPT]  # the first is the prompt
+    used = (source["columns"] or ())[1:] or present  # the first is the prompt
     prompt = columns(source, present)["prompt"]
     return [one for one in present if one not in used or one == prompt or one in ("prompt", *RESERVED)]
 

@@ -1,0 +1,243 @@
+"""Compare rows with the text that the chat template makes of them: what a row has and its text lacks is not learned.
+
+Each piece of a row gets a mark, and the marks are looked for in the rendered text. So a content such as "1" is found
+where it belongs, and not in another turn.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..library_internals.datasets_rows import rearranged
+from .errors import RunError
+from .messages import FIELDS, unpacked
+
+Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
+"""From a mapped row: its conversations (see ``rows.RowFormat``)."""
+REASONING = ("reasoning_content", "reasoning", "thinking")
+"""Keys of a message with the thoughts before its content."""
+THOUGHTS = re.compile("(</?think(?:ing)?>)")
+PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
+"""By kind: the end of the text before a piece that was written as Python writes a dictionary."""
+FIRST, SPREAD = 4, 200
+"""Rows of each source that are compared: the first, and as many in equal distances; and the first of each structure."""
+COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
+NAMES = {
+    "content": "content",
+    "part": "content",
+    "tool_call": "tool_calls",
+    "argument": "tool_calls",
+    "reasoning": "reasoning",
+}
+"""What a spec's `omit` calls each kind of loss; a tool is one of its `tools`."""
+WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
+
+
+class Loss(NamedTuple):
+    """A piece of a row that its rendered text lacks, or has in another form."""
+
+    kind: str
+    """content, part (of a content that is a list), tool_call, argument, reasoning or tool."""
+    turn: int | None
+    """The number of its turn, from 0; None for a tool."""
+    piece: str
+    """What it is: the beginning of a text, the name of a function, an argument."""
+    how: str = "missing"
+    """missing, "encoded twice" (JSON text in a JSON string), or "as Python text"."""
+    role: str = ""
+
+    @property
+    def name(self) -> str:
+        """What a spec's `omit` calls it."""
+        return NAMES.get(self.kind, "tools")
+
+    def __str__(self) -> str:
+        """What the chat template does, such as: leaves out the tool call 'weather' of turn 1 (assistant)."""
+        does = "leaves out" if self.how == "missing" else "writes"
+        of = "" if self.turn is None else f" of turn {self.turn} ({self.role})"
+        how = "" if self.how == "missing" else f" {self.how}"
+        return f"{does} the {self.kind.replace('_', ' ')} {self.piece!r}{of}{how}"
+
+
+def check(
+    rows: Mapping[int, Mapping[str, Any]],
+    tokenizer: Any,
+    name: str,
+    conversations: Conversations,
+    omit: Collection[str] = (),
+) -> list[str]:
+    """Sentences on the losses that ``omit`` allows; ``rows`` are keyed by their number. Raises RunError for another."""
+    first: dict[str, tuple[int, Loss]] = {}
+    counts: dict[str, int] = {}
+    for number, row in rows.items():
+        found: dict[str, Loss] = {}
+        for loss in losses(row, tokenizer, conversations):
+            found.setdefault(loss.name, loss)
+        for lost, loss in found.items():
+            first.setdefault(lost, (number, loss))
+            counts[lost] = counts.get(lost, 0) + 1
+    refused = [lost for lost in first if lost not in omit]
+    if refused:
+        number, loss = first[refused[0]]
+        also = f", and {' and '.join(WORDS[lost] for lost in refused[1:])}" if refused[1:] else ""
+        raise RunError(
+            f"{name}, row {number}: the chat template {loss}{also}, so the model would not learn what the row says "
+            f"({counts[refused[0]]:,} of {len(rows):,} compared rows); change the data, name another chat_template, or "
+            f"allow it with `data(omit=[{', '.join([*omit, *refused])}])`"
+        )
+    return [
+        f"{name}: {count:,} of {len(rows):,} compared rows lose {WORDS[lost]}, as `omit` allows"
+        for lost, count in counts.items()
+    ]
+
+
+class _Marks:
+    """The marks of a conversation, each with the loss that it shows."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, Loss]] = []
+
+    def mark(self, loss: Loss) -> str:
+        mark = f"zq{len(self.found)}qz"
+        self.found.append((mark, loss))
+        return mark
+
+    def text(self, text: str, loss: Loss) -> str:
+        """The text with a mark after its first word, so that it begins and ends as before."""
+        first = re.match(r"\s*\S+", text)
+        return f"{first[0]} {self.mark(loss)}{text[first.end() :]}" if first else text
+
+
+def losses(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations) -> list[Loss]:
+    """What a mapped row has and its rendered text lacks. Rows that the template refuses are reported elsewhere."""
+    found: dict[Loss, None] = {}
+    for messages in conversations(row):
+        found |= dict.fromkeys(of_conversation(messages, tokenizer))
+    return list(found)
+
+
+def of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator[Loss]:
+    """What one conversation loses."""
+    turns, carried = unpacked(messages)
+    tools, marks = carried.get("tools"), _Marks()
+    tools = json.loads(tools) if isinstance(tools, str) and tools else tools
+    marked = [_turn(turn, number, marks) for number, turn in enumerate(turns)]
+    options = carried.get("chat_template_kwargs") or {}
+    try:
+        text = tokenizer.apply_chat_template(
+            marked, tools=[_tool(tool, marks) for tool in tools or []] or None, tokenize=False,
+            add_generation_prompt=turns[-1]["role"] != "assistant", **options,
+        )  # fmt: skip
+    except Exception:  # a template may raise anything
+        return
+    written = {loss for mark, loss in marks.found if mark in text}
+    for mark, loss in marks.found:
+        place = text.find(mark)
+        if place < 0 and loss in written:  # the same thoughts under two keys
+            continue
+        how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])
+        if how:
+            yield Loss(loss.kind, loss.turn, loss.piece, how, loss.role)
+
+
+def _form(kind: str, before: str) -> str:
+    """The wrong form of a piece that was written after the text ``before``, or an empty text."""
+    if kind == "argument" and before.endswith('\\"'):
+        return "encoded twice"
+    return "as Python text" if kind in PYTHON and PYTHON[kind].search(before) else ""
+
+
+def _turn(turn: Mapping[str, Any], number: int, marks: _Marks) -> dict[str, Any]:
+    """The turn with marks in its pieces."""
+    role, out = str(turn.get("role")), dict(turn)
+    content = turn.get("content")
+    if isinstance(content, str):
+        out["content"] = _content(content, number, role, marks)
+    elif isinstance(content, list):
+        out["content"] = [
+            {**part, "text": _content(part["text"], number, role, marks, "part")}
+            if isinstance(part.get("text"), str)
+            else part
+            for part in content
+        ]
+    for key in REASONING:
+        if isinstance(turn.get(key), str):
+            out[key] = marks.text(turn[key], Loss("reasoning", number, turn[key][:40], role=role))
+    if turn.get("tool_calls"):
+        out["tool_calls"] = [_call(call, number, marks) for call in turn["tool_calls"]]
+    return out
+
+
+def _content(text: str, number: int, role: str, marks: _Marks, kind: str = "content") -> str:
+    """A content with a mark; an answer's thoughts, which some templates take out of it, have their own."""
+    segments = THOUGHTS.split(text) if role == "assistant" else [text]
+    out = []
+    for index, segment in enumerate(segments):
+        thought = segments[index + 1 : index + 2] in (["</think>"], ["</thinking>"])
+        loss = Loss("reasoning" if thought else kind, number, segment.strip()[:40], role=role)
+        out.append(segment if index % 2 else marks.text(segment, loss))
+    return "".join(out)
+
+
+def _call(call: Any, number: int, marks: _Marks) -> Any:
+    """A tool call with marks in its name and its arguments."""
+    if not isinstance(call, dict):
+        return call
+    if isinstance(call.get("function"), dict):
+        return {**call, "function": _call(call["function"], number, marks)}
+    name, given = str(call.get("name")), call.get("arguments")
+    out = {**call, "name": name + marks.mark(Loss("tool_call", number, name[:40], role="assistant"))}
+    try:
+        read = json.loads(given) if isinstance(given, str) else given
+    except ValueError:
+        return out
+    if isinstance(read, dict):
+        arguments = _arguments(read, name, number, marks)
+        out["arguments"] = json.dumps(arguments, ensure_ascii=False) if isinstance(given, str) else arguments
+    return out
+
+
+def _arguments(value: Any, path: str, number: int, marks: _Marks) -> Any:
+    """The arguments with a mark in place of each value."""
+    if isinstance(value, dict) and value:
+        return {key: _arguments(one, f"{path}.{key}", number, marks) for key, one in value.items()}
+    if isinstance(value, list) and value:
+        return [_arguments(one, f"{path}[{index}]", number, marks) for index, one in enumerate(value)]
+    return value if value in ({}, []) else marks.mark(Loss("argument", number, path[:60], role="assistant"))
+
+
+def _tool(tool: Any, marks: _Marks) -> Any:
+    """A tool with marks in its name and its description."""
+    if not isinstance(tool, dict):
+        return tool
+    if isinstance(tool.get("function"), dict):
+        return {**tool, "function": _tool(tool["function"], marks)}
+    name, described = str(tool.get("name")), tool.get("description")
+    out = {**tool, "name": name + marks.mark(Loss("tool", None, name[:40]))}
+    if isinstance(described, str):
+        out["description"] = marks.text(described, Loss("tool", None, f"the description of {name[:40]}"))
+    return out
+
+
+def sampled_rows(part: Any) -> list[int]:
+    """The numbers of the mapped rows to compare: the first, others in equal distances, and the first with each role and
+    each kind of key. The latter are found without reading the rows one by one."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    found = set(range(min(FIRST, len(part)))) | set(range(0, len(part), max(1, len(part) // SPREAD)))
+    for name in () if rearranged(part) else (one for one in COLUMNS if one in part.column_names):
+        column = part.data.column(name)
+        kind = column.type
+        if not pyarrow.types.is_list(kind) or not pyarrow.types.is_struct(kind.value_type):
+            continue
+        rows, turns = compute.list_parent_indices(column), compute.list_flatten(column)
+        kinds = compute.struct_field(turns, "role")
+        if kind.value_type.get_field_index(FIELDS) >= 0:
+            fields = compute.fill_null(compute.struct_field(turns, FIELDS), "")
+            for key in ("tool_calls", "tools", *REASONING):
+                there = compute.cast(compute.match_substring(fields, f'"{key}":'), "string")
+                kinds = compute.binary_join_element_wise(kinds, there, " ")
+        found |= {rows[compute.index(kinds, one).as_py()].as_py() for one in kinds.unique().to_pylist()}
+    return sorted(found)
