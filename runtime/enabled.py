@@ -45,6 +45,7 @@ from .features.rows.kto import KtoRows
 from .features.rows.lengths import LengthLimits
 from .features.rows.local_sources import LocalSources
 from .features.rows.loss_mask import LossMask
+from .features.rows.message_fields import MessageFields
 from .features.rows.mixed_shapes import MixedShapes, MixedShapesTrainer
 from .features.rows.mixture import Mixture
 from .features.rows.named_roles import NamedRoles
@@ -101,6 +102,7 @@ FEATURES: tuple[Feature, ...] = (
     CheckpointingWarning(),
     LocalFiles(),
     LocalSources(),
+    MessageFields(),
     PromptRows(),
     ChatRows(),
     PromptTemplate(),

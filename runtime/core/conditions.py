@@ -166,6 +166,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "local_sources": local,
         "loss_division": method["name"] in plan["stack"]["losses_not_divided"],
         "loss_mask": prompts or arguments.get("assistant_only_loss"),
+        "message_fields": any(_has_fields(one) for one in sources(plan)),
         "merged_adapters": plan["lora"] and plan["lora"].get("merge"),
         "mixed_shapes": any(one.get("kind") for one in sources(plan)),
         "mixture": not by_share and (several or held_out or unpaired or data.get("unique")),
@@ -203,6 +204,13 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "weights_only": run.get("full_state") is False,
     }
     return {name: bool(one) for name, one in used.items()}
+
+
+def _has_fields(source: "Source") -> bool:
+    """Whether messages of a source may have other keys than a role and a text."""
+    if source["shape"] == "conversations":  # those of a file may have any
+        return source["id"] is None or "tools" in (source["columns"] or ())
+    return source["shape"] != "text"
 
 
 def _may_be(gpu: "Gpu", family: str) -> bool:

@@ -1,13 +1,12 @@
 """Build the training and evaluation sets, in the row format that trl reads."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from . import data_sources, row_comparison
 from .errors import RunError, rank, say
 from .feature import Bundle
-from .messages import FIELDS, KEPT, carried_by_first, without_nulls
 from .rows import name
 
 SYSTEM = "system"
@@ -34,9 +33,9 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
     """The mapped rows of a source. Raises RunError for a turn that the chat template drops."""
     stored, row_format = data_sources.load(bundle, source, split), bundle.row_format()
     data_sources.check_columns(row_format, source, list(stored.column_names))
-    fields = _has_fields(stored)
-    make = row_maker(bundle, source, tokenizer is None or bool(tokenizer.chat_template), fields)
+    make = row_maker(bundle, source, tokenizer is None or bool(tokenizer.chat_template))
     dropped = row_format.dropped(source, stored.column_names, bundle.method)
+    types = [feature.row_types(stored, dropped, make) for feature in bundle.features]
     try:
         part = stored.map(
             make,
@@ -44,7 +43,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
             remove_columns=dropped,
             num_proc=bundle.data.get("workers"),
             desc=None,
-            features=_features(stored, dropped, make) if fields and len(stored) else None,
+            features=next((one for one in types if one is not None), None),
         )
     except UnicodeDecodeError as error:  # the readers do not check the encoding
         raise RunError(data_sources.unreadable(bundle, source, split, error)) from error
@@ -58,67 +57,19 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
     return part
 
 
-def _has_fields(stored: Any) -> bool:
-    """Whether the messages of stored rows may have other keys than role and content, or columns for the template."""
-    for column, feature in stored.features.items():
-        turn = getattr(feature, "feature", None)
-        keys = turn if isinstance(turn, dict) else {}
-        plain = set(keys) in ({"role", "content"}, {"from", "value"})
-        texts = all(getattr(one, "dtype", None) == "string" for one in keys.values())
-        if column in KEPT or (turn is not None and not (plain and texts)):
-            return True
-    return False
-
-
-def _features(stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
-    """The types of the mapped columns: every message is three texts, whatever the stored messages are."""
-    from datasets import Features, List, Value
-
-    text, features = Value("string"), {column: one for column, one in stored.features.items() if column not in dropped}
-    for column, value in make(stored[0], 0).items():
-        turns = List({"role": text, "content": text, FIELDS: text})
-        features[column] = turns if isinstance(value, list) else Value("bool") if isinstance(value, bool) else text
-    return Features(features)
-
-
-def row_maker(
-    bundle: Bundle, source: Mapping[str, Any], chat: bool, fields: bool = False
-) -> Callable[[Any, int], dict[str, Any]]:
-    """The function from a stored row and its number to trl's row; ``chat`` is true with a chat template. With
-    ``fields`` every message has that key, as rows of one type need."""
+def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable[[Any, int], dict[str, Any]]:
+    """The function from a stored row and its number to trl's row; ``chat`` is true with a chat template."""
     convert = bundle.row_format().to_row
     for feature in bundle.features:
         convert = feature.row_converter(bundle, convert)
-    convert = partial(
-        convert, dict(source), system=bundle.data.get("system"),
-        text=bundle.arguments.get("dataset_text_field") or "text", method=bundle.method, chat=chat,
-    )  # fmt: skip
-    used = [one for one in (*KEPT, SYSTEM) if not source.get("only") or one in source["columns"]]
-    paths = [str(source["path"]), *(one["path"] for one in source.get("files") or ())]
-    sparse = source["id"] is not None or any(one.endswith(".parquet") for one in paths)
-    return partial(_row, convert, used, sparse, fields)
+    how = {
+        "system": bundle.data.get("system"), "text": bundle.arguments.get("dataset_text_field") or "text",
+        "method": bundle.method, "chat": chat,
+    }  # fmt: skip
+    return partial(_row, convert, dict(source), how)
 
 
-def _row(
-    convert: Callable[..., dict[str, Any]], used: Sequence[str], sparse: bool, fields: bool,
-    row: Mapping[str, Any], index: int,
-) -> dict[str, Any]:  # fmt: skip
-    """trl's row; its first message carries the columns that the chat template reads."""
-    if sparse:
-        row = {column: _without_nulls(value) for column, value in row.items()}
-    system = row.get(SYSTEM) if SYSTEM in used else None
-    made = convert(row, index, **({"system": system} if isinstance(system, str) and system.strip() else {}))
-    if kept := {column: row[column] for column in KEPT if column in used and row.get(column)}:
-        made = carried_by_first(made, kept)
-    if fields:
-        for value in made.values():
-            for turn in value if isinstance(value, list) else ():
-                turn.setdefault(FIELDS, "")
-    return made
-
-
-def _without_nulls(value: Any) -> Any:
-    """A column without null keys; messages keep their own."""
-    turns = value if isinstance(value, list) else [value]
-    out = [{key: without_nulls(one) for key, one in turn.items()} if isinstance(turn, dict) else turn for turn in turns]
-    return out if isinstance(value, list) else out[0]
+def _row(convert: Callable[..., dict[str, Any]], source: Any, how: Any, row: Any, index: int) -> dict[str, Any]:
+    """trl's row; the column `system` of a row that has one is its system prompt."""
+    system = row.get(SYSTEM) if not source.get("only") or SYSTEM in source["columns"] else None
+    return convert(source, row, index, **how | ({"system": system} if system and isinstance(system, str) else {}))

@@ -8,8 +8,7 @@ from typing import Any
 
 from .errors import RunError, first_line
 from .feature import Bundle
-from .messages import KEPT
-from .rows import RowFormat, name
+from .rows import KEPT, RowFormat, name
 
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, first: int | None = None) -> Any:
@@ -52,6 +51,8 @@ def check_columns(row_format: RowFormat, source: Mapping[str, Any], present: Seq
     used = [source["context"]] if source.get("context") and not source.get("wording") else []
     used += [one for one in source["columns"] or () if one not in KEPT]
     expected = dict.fromkeys([*row_format.columns(source, present).values(), *used])
+    if source["id"] and source["shape"] == "conversations" and not source.get("only") and "tools" in present:
+        raise RunError(f"{name(source)} has tools next to its conversations: write `columns = [conversations, tools]`")
     missing = [one for one in expected if one not in present]
     if missing:
         has = f"it has {', '.join(map(repr, present))}"

@@ -141,6 +141,11 @@ class Feature:
         """Wrap ``convert``, the ``to_row`` of the row format, or return it unchanged."""
         return convert
 
+    def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
+        """Before the stored rows of a source lose the columns ``dropped`` and are converted by ``make``: the types of
+        their columns, or None for those that the values have."""
+        return None
+
     def source_mapped(self, bundle: "Bundle", source: Mapping[str, Any], rows: Any) -> Any:
         """After the rows of a source are converted: the rows, changed or not."""
         return rows

@@ -6,7 +6,6 @@ from typing import Any
 from .checkpoint_integrity import set_default_mode
 from .errors import RunError, first_line
 from .feature import Bundle
-from .messages import Renderer
 
 
 def load_tokenizer(bundle: Bundle) -> Any:
@@ -21,7 +20,6 @@ def load_tokenizer(bundle: Bundle) -> Any:
         feature.tokenizer_loaded(bundle, tokenizer)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    tokenizer.apply_chat_template = Renderer(tokenizer)
     return tokenizer
 
 

@@ -4,19 +4,20 @@ Each piece of a row gets a mark, and the marks are looked for in the rendered te
 where it belongs, and not in another turn.
 """
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..library_internals.datasets_rows import rearranged
 from .errors import RunError
-from .messages import FIELDS, unpacked
+from .rows import FIELDS
 
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 """From a mapped row: its conversations (see ``rows.RowFormat``)."""
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Keys of a message with the thoughts before its content."""
+STRUCTURE = ("tool_calls", "tools", *REASONING)
+"""Keys of `FIELDS` that make a row one to compare."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
 """By kind: the end of the text before a piece that was written as Python writes a dictionary."""
@@ -92,13 +93,14 @@ def check(
     ]
 
 
-class _Marks:
+class Marks:
     """The marks of a conversation, each with the loss that it shows."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, Loss]] = []
 
     def mark(self, loss: Loss) -> str:
+        """A new mark for the piece of ``loss``."""
         mark = f"zq{len(self.found)}qz"
         self.found.append((mark, loss))
         return mark
@@ -113,28 +115,22 @@ def losses(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations)
     """What a mapped row has and its rendered text lacks. Rows that the template refuses are reported elsewhere."""
     found: dict[Loss, None] = {}
     for messages in conversations(row):
-        found |= dict.fromkeys(of_conversation(messages, tokenizer))
+        found |= dict.fromkeys(_of_conversation(messages, tokenizer))
     return list(found)
 
 
-def of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator[Loss]:
-    """What one conversation loses."""
-    turns, carried = unpacked(messages)
-    tools, marks = carried.get("tools"), _Marks()
-    tools = json.loads(tools) if isinstance(tools, str) and tools else tools
-    marked = [_turn(turn, number, marks) for number, turn in enumerate(turns)]
-    options = carried.get("chat_template_kwargs") or {}
+def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator[Loss]:
+    marks = Marks()
+    render = tokenizer.apply_chat_template
+    turns, options = getattr(render, "marked", marked)(messages, marks)
     try:
-        text = tokenizer.apply_chat_template(
-            marked, tools=[_tool(tool, marks) for tool in tools or []] or None, tokenize=False,
-            add_generation_prompt=turns[-1]["role"] != "assistant", **options,
-        )  # fmt: skip
+        text = render(turns, tokenize=False, add_generation_prompt=turns[-1]["role"] != "assistant", **options)
     except Exception:  # a template may raise anything
         return
     written = {loss for mark, loss in marks.found if mark in text}
     for mark, loss in marks.found:
         place = text.find(mark)
-        if place < 0 and loss in written:  # the same thoughts under two keys
+        if place < 0 and loss.kind == "reasoning" and loss in written:  # the same thoughts under two keys
             continue
         how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])
         if how:
@@ -148,28 +144,13 @@ def _form(kind: str, before: str) -> str:
     return "as Python text" if kind in PYTHON and PYTHON[kind].search(before) else ""
 
 
-def _turn(turn: Mapping[str, Any], number: int, marks: _Marks) -> dict[str, Any]:
-    """The turn with marks in its pieces."""
-    role, out = str(turn.get("role")), dict(turn)
-    content = turn.get("content")
-    if isinstance(content, str):
-        out["content"] = _content(content, number, role, marks)
-    elif isinstance(content, list):
-        out["content"] = [
-            {**part, "text": _content(part["text"], number, role, marks, "part")}
-            if isinstance(part.get("text"), str)
-            else part
-            for part in content
-        ]
-    for key in REASONING:
-        if isinstance(turn.get(key), str):
-            out[key] = marks.text(turn[key], Loss("reasoning", number, turn[key][:40], role=role))
-    if turn.get("tool_calls"):
-        out["tool_calls"] = [_call(call, number, marks) for call in turn["tool_calls"]]
-    return out
+def marked(messages: list[dict[str, Any]], marks: Marks) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Messages of a role and a text, with a mark in each text, and no arguments for the chat template."""
+    turns = enumerate(messages)
+    return [{**turn, "content": content(turn["content"], number, turn["role"], marks)} for number, turn in turns], {}
 
 
-def _content(text: str, number: int, role: str, marks: _Marks, kind: str = "content") -> str:
+def content(text: str, number: int, role: str, marks: Marks, kind: str = "content") -> str:
     """A content with a mark; an answer's thoughts, which some templates take out of it, have their own."""
     segments = THOUGHTS.split(text) if role == "assistant" else [text]
     out = []
@@ -178,46 +159,6 @@ def _content(text: str, number: int, role: str, marks: _Marks, kind: str = "cont
         loss = Loss("reasoning" if thought else kind, number, segment.strip()[:40], role=role)
         out.append(segment if index % 2 else marks.text(segment, loss))
     return "".join(out)
-
-
-def _call(call: Any, number: int, marks: _Marks) -> Any:
-    """A tool call with marks in its name and its arguments."""
-    if not isinstance(call, dict):
-        return call
-    if isinstance(call.get("function"), dict):
-        return {**call, "function": _call(call["function"], number, marks)}
-    name, given = str(call.get("name")), call.get("arguments")
-    out = {**call, "name": name + marks.mark(Loss("tool_call", number, name[:40], role="assistant"))}
-    try:
-        read = json.loads(given) if isinstance(given, str) else given
-    except ValueError:
-        return out
-    if isinstance(read, dict):
-        arguments = _arguments(read, name, number, marks)
-        out["arguments"] = json.dumps(arguments, ensure_ascii=False) if isinstance(given, str) else arguments
-    return out
-
-
-def _arguments(value: Any, path: str, number: int, marks: _Marks) -> Any:
-    """The arguments with a mark in place of each value."""
-    if isinstance(value, dict) and value:
-        return {key: _arguments(one, f"{path}.{key}", number, marks) for key, one in value.items()}
-    if isinstance(value, list) and value:
-        return [_arguments(one, f"{path}[{index}]", number, marks) for index, one in enumerate(value)]
-    return value if value in ({}, []) else marks.mark(Loss("argument", number, path[:60], role="assistant"))
-
-
-def _tool(tool: Any, marks: _Marks) -> Any:
-    """A tool with marks in its name and its description."""
-    if not isinstance(tool, dict):
-        return tool
-    if isinstance(tool.get("function"), dict):
-        return {**tool, "function": _tool(tool["function"], marks)}
-    name, described = str(tool.get("name")), tool.get("description")
-    out = {**tool, "name": name + marks.mark(Loss("tool", None, name[:40]))}
-    if isinstance(described, str):
-        out["description"] = marks.text(described, Loss("tool", None, f"the description of {name[:40]}"))
-    return out
 
 
 def sampled_rows(part: Any) -> list[int]:
@@ -236,7 +177,7 @@ def sampled_rows(part: Any) -> list[int]:
         kinds = compute.struct_field(turns, "role")
         if kind.value_type.get_field_index(FIELDS) >= 0:
             fields = compute.fill_null(compute.struct_field(turns, FIELDS), "")
-            for key in ("tool_calls", "tools", *REASONING):
+            for key in STRUCTURE:
                 there = compute.cast(compute.match_substring(fields, f'"{key}":'), "string")
                 kinds = compute.binary_join_element_wise(kinds, there, " ")
         found |= {rows[compute.index(kinds, one).as_py()].as_py() for one in kinds.unique().to_pylist()}

@@ -4,8 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .errors import RunError
-from .messages import KEPT, packed
 
+FIELDS = "fields"
+"""The key of a message with its other keys as JSON text."""
+KEPT = ("tools", "chat_template_kwargs")
+"""Columns for the chat template. The first message of a row carries them, because trl passes them on for some methods
+only, and a mixture needs rows of one type."""
 ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
     "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
@@ -41,7 +45,7 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get.
 
-    These are all: the first message carries those that the chat template reads (messages.KEPT).
+    These are all: the first message carries those that the chat template reads.
     """
     return list(present)
 
@@ -59,8 +63,8 @@ def to_row(
     A null content becomes an empty one, which a template would render as "None". Raises RunError with the row's number
     (from 0) for a row of another shape.
     """
-    turns = from_value(row[columns(source, list(row))["conversations"]], f"{name(source)}, row {index}")
-    return {"messages": with_system(turns, system)}
+    where = f"{name(source)}, row {index}"
+    return {"messages": with_system(from_value(row[columns(source, list(row))["conversations"]], where), system)}
 
 
 def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
@@ -79,8 +83,10 @@ def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
         speaker = turn.get("from") if isinstance(turn, dict) else None
         if speaker not in ROLES:
             raise RunError(f"{where}: {speaker!r} is no known speaker; known are {', '.join(sorted(ROLES))}")
-        keys = {key: one for key, one in turn.items() if key not in ("from", "value")}
-        out.append(packed({**keys, "role": ROLES[speaker], "content": turn.get("value")}, where))
+        content, fields = turn.get("value"), {FIELDS: turn[FIELDS]} if FIELDS in turn else {}
+        if not isinstance(content, str | None):
+            raise RunError(f"{where}: the value of a turn is not a text: {str(content)[:40]}")
+        out.append({"role": ROLES[speaker], "content": "" if content is None else content, **fields})
     return out
 
 

@@ -178,7 +178,8 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
         feature.before_training(bundle, trainer)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines replace theirs
         trainer.remove_callback(printer)
-    say(f"{len(rows):,} rows to train on, world size {args.world_size}, {bundle.run['distributed_type']}")
+    left = len(rows) - losses.left_out
+    say(f"{left:,} rows to train on, world size {args.world_size}, {bundle.run['distributed_type']}")
     return trainer, tokenizer
 
 

@@ -10,8 +10,8 @@ import pytest
 from xpc.compiler.registry import chat_templates
 from xpc.runtime.core import row_comparison
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.core.messages import Renderer, carried_by_first, packed, without_nulls
 from xpc.runtime.features.rows import prompts
+from xpc.runtime.features.rows.message_fields import Renderer, carried_by_first, packed, without_nulls
 
 pytestmark = pytest.mark.slow
 TOOL = {"type": "function", "function": {"name": "weather", "description": "Says it.", "parameters": {}}}
@@ -38,7 +38,7 @@ def built_in(name: str) -> Any:
 
 
 def turn(role: str, content: Any, **keys: Any) -> dict[str, Any]:
-    return packed({"role": role, "content": content, **keys}, "a.jsonl, row 0")
+    return packed({"role": role, "content": "" if content is None else content, **keys}, "a.jsonl, row 0")
 
 
 def call(arguments: Any) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import pytest
 from run_features import read
 from runtime_bundles import bundle_of, plan, source, write
 
-from xpc.runtime.core import data, data_sources, messages, rows
+from xpc.runtime.core import data, data_sources, rows
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.feature import Bundle
-from xpc.runtime.features.rows import mixture, prompts
+from xpc.runtime.features.rows import message_fields, mixture, prompts
 
 pytestmark = pytest.mark.slow
 
@@ -227,7 +227,7 @@ def test_sources_of_both_shapes_join_with_their_tools(tmp_path: Path) -> None:
     bundle = bundle_with(tmp_path, source(first), source(second, "conversations"), shuffle=False)
     rows = data.build(bundle)[0]
     assert [row["messages"][1]["content"] for row in rows] == ["ho", "4"]
-    carried = [messages.unpacked(row["messages"])[1] for row in rows]
+    carried = [message_fields.unpacked(row["messages"])[1] for row in rows]
     assert carried == [{"tools": '[{"name": "f"}]'}, {}]
 
 

@@ -37,11 +37,10 @@ def batches(folder: str) -> dict[str, Any]:
 def _row(batch: Any, tokenizer: Any) -> dict[str, Any]:
     out = {}
     for name, values in batch.items():
-        if name.endswith("_ids"):
-            out[name] = [tokenizer.decode(ids) for ids in values.tolist()]
-    labels = next((batch[name] for name in ("labels", "chosen_labels", "completion_labels") if name in batch), None)
-    if labels is not None:
-        out["learned"] = [tokenizer.decode([one for one in ids if one != -100]) for ids in labels.tolist()]
+        if "input_ids" in name:
+            out[name] = [tokenizer.decode(ids) for ids in (values if isinstance(values, list) else values.tolist())]
+    if "labels" in batch:
+        out["learned"] = [tokenizer.decode([one for one in ids if one != -100]) for ids in batch["labels"].tolist()]
     elif "completion_mask" in batch and "input_ids" in batch:
         pairs = zip(batch["input_ids"].tolist(), batch["completion_mask"].tolist(), strict=True)
         out["learned"] = [tokenizer.decode([i for i, one in zip(*pair, strict=True) if one]) for pair in pairs]

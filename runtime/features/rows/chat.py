@@ -6,7 +6,6 @@ from typing import Any
 from ...core import rows
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
-from ...core.messages import packed
 from ...core.rows import RowFormat, columns, conversations, dropped, name, with_system
 
 
@@ -41,7 +40,8 @@ def messages(turns: Any, where: str) -> list[dict[str, Any]]:
             raise RunError(f"{where}: a message needs a role and a content")
         if not isinstance(turn["content"], str | list | None):
             raise RunError(f"{where}: the content of a message is not a text: {str(turn['content'])[:40]}")
-    return [packed(turn, where) for turn in turns]
+    contents = ["" if turn["content"] is None else turn["content"] for turn in turns]
+    return [{"role": turn["role"], **turn, "content": one} for turn, one in zip(turns, contents, strict=True)]
 
 
 def string(value: Any, where: str, what: str) -> str:

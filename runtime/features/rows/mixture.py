@@ -8,8 +8,7 @@ from typing import Any
 from ...core import data_sources
 from ...core.errors import RunError, say
 from ...core.feature import Bundle, Feature
-from ...core.messages import FIELDS
-from ...core.rows import name
+from ...core.rows import FIELDS, name
 from .evaluation_sets import Sets
 
 Load = Callable[..., Any]

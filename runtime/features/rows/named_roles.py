@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from ...core.feature import Bundle, Feature
-from ...core.messages import KEPT
+from ...core.rows import KEPT
 
 Read = Callable[..., dict[str, Any]]
 

@@ -6,8 +6,7 @@ from typing import Any
 from ...core import rows
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
-from ...core.messages import KEPT
-from ...core.rows import RowFormat, from_value, name, with_system
+from ...core.rows import KEPT, RowFormat, from_value, name, with_system
 from . import chat as chat_rows
 from .chat import messages, string
 

@@ -1,0 +1,286 @@
+"""Messages with more than a role and a text: parts, tool calls, reasoning; and the tools of a row.
+
+trl gets every message as texts, so that all rows of a run have one type: its role, its content, and under ``FIELDS``
+its other keys as JSON. `Renderer` gives the chat template the message with its keys again.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+from ...core.row_comparison import REASONING, Loss, Marks, content
+from ...core.rows import FIELDS, KEPT, name
+
+
+class MessageFields(Feature):
+    """Messages with other keys than a role and a text."""
+
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+        """Give the chat template every message in the forms that it reads."""
+        tokenizer.apply_chat_template = Renderer(tokenizer)
+
+    def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        """``convert`` with the messages packed; the first carries the columns that the chat template reads."""
+        return partial(_read, convert)
+
+    def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
+        """Three texts for every message, whatever the stored messages are."""
+        from datasets import Features, List, Value
+
+        if not len(stored) or not _has_fields(stored):
+            return None
+        text, types = Value("string"), {column: one for column, one in stored.features.items() if column not in dropped}
+        for column, value in make(stored[0], 0).items():
+            turns = List({"role": text, "content": text, FIELDS: text})
+            types[column] = turns if isinstance(value, list) else Value("bool") if isinstance(value, bool) else text
+        return Features(types)
+
+
+def _has_fields(stored: Any) -> bool:
+    """Whether the stored messages may have other keys than role and content, or columns for the template."""
+    for column, kind in stored.features.items():
+        turn = getattr(kind, "feature", None)
+        keys = turn if isinstance(turn, dict) else {}
+        plain = set(keys) in ({"role", "content"}, {"from", "value"})
+        texts = all(getattr(one, "dtype", None) == "string" for one in keys.values())
+        if column in KEPT or (turn is not None and not (plain and texts)):
+            return True
+    return False
+
+
+def _read(
+    convert: Callable[..., dict[str, Any]], source: Mapping[str, Any], row: Mapping[str, Any], index: int, **how: Any
+) -> dict[str, Any]:
+    """trl's row; its first message carries the columns that the chat template reads."""
+    where = f"{name(source)}, row {index}"
+    paths = [str(source["path"]), *(one["path"] for one in source.get("files") or ())]
+    if source["id"] is not None or any(one.endswith(".parquet") for one in paths):
+        row = {column: _without_nulls(value) for column, value in row.items()}
+    row = {column: value if column in KEPT else _packed(value, where) for column, value in row.items()}
+    made = convert(source, row, index, **how)
+    used = [one for one in KEPT if not source.get("only") or one in source["columns"]]
+    kept = {column: row[column] for column in used if row.get(column)}
+    return carried_by_first(made, kept) if kept else made
+
+
+def _packed(value: Any, where: str) -> Any:
+    """A column with its messages packed; other values unchanged."""
+    if isinstance(value, list):
+        return [_packed(turn, where) if isinstance(turn, dict) else turn for turn in value]
+    return packed(value, where) if isinstance(value, dict) and ("role" in value or "from" in value) else value
+
+
+def _without_nulls(value: Any) -> Any:
+    """A column without the null keys below its messages: a Parquet file has each key that another row has."""
+    if isinstance(value, list):
+        return [_without_nulls(turn) if isinstance(turn, dict) else turn for turn in value]
+    return {key: without_nulls(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A message with its other keys as JSON. Parts of a content are joined, and kept for templates that read them.
+    Raises RunError for a part that is not text."""
+    names = ("from", "value") if "from" in turn else ("role", "content")
+    message = {key: turn[key] for key in names if key in turn}
+    fields = {key: value for key, value in turn.items() if key not in names and value is not None}
+    if isinstance(parts := turn.get(names[1]), list):
+        fields["content"] = [{"type": "text", "text": _text(part, where)} for part in parts]
+        message[names[1]] = "".join(part["text"] for part in fields["content"])
+    if fields:
+        message[FIELDS] = json.dumps(fields, ensure_ascii=False)
+    return message
+
+
+def _text(part: Any, where: str) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict) and part.get("type") in (None, "text") and isinstance(part.get("text"), str):
+        return str(part["text"])
+    kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+    raise RunError(f"{where}: a message has a part of the type {str(kind)[:40]!r}, and only text is trained on")
+
+
+def without_nulls(value: Any) -> Any:
+    """The value without the keys of its dictionaries that are null."""
+    if isinstance(value, dict):
+        return {key: without_nulls(one) for key, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+def carried_by_first(made: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    """A converted row whose first message carries the columns ``kept``."""
+    begins = [column for column in ("messages", "prompt") if isinstance(made.get(column), list)]
+    out = dict(made)
+    for column in begins or [column for column in ("chosen", "rejected") if isinstance(made.get(column), list)]:
+        first, *rest = made[column]
+        fields = {**json.loads(first.get(FIELDS) or "{}"), **kept}
+        out[column] = [{**first, FIELDS: json.dumps(fields, ensure_ascii=False)}, *rest]
+    return out
+
+
+def unpacked(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The messages with their own keys, and what the first carries for all of them."""
+    turns = [
+        {key: one for key, one in {**turn, **json.loads(turn.get(FIELDS) or "{}")}.items() if key != FIELDS}
+        for turn in messages
+    ]
+    carried = {name: turns[0].pop(name) for name in KEPT if turns and name in turns[0]}
+    return turns, carried
+
+
+class Forms(NamedTuple):
+    """The forms that a chat template reads."""
+
+    parts: bool
+    """A content may be a list of parts."""
+    objects: bool
+    """Arguments of tool calls may be an object."""
+    texts: bool
+    """Arguments of tool calls may be JSON text."""
+
+
+FOUND: dict[str, Forms] = {}
+"""By the text of a template. It is no attribute of `Renderer`, whose digest names the cache of tokenized rows."""
+
+
+class Renderer:
+    """Replaces ``apply_chat_template`` of a tokenizer: every message in the forms that the chat template reads."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    def __call__(self, conversation: Any, tools: Any = None, **options: Any) -> Any:
+        """What the tokenizer's method returns."""
+        real = partial(type(self.tokenizer).apply_chat_template, self.tokenizer)
+        if conversation and not isinstance(conversation[0], Mapping):
+            every = [unpacked(one) for one in conversation]
+            if not any(carried for _, carried in every):
+                return real([self._read(real, turns, options) for turns, _ in every], tools=tools or None, **options)
+            made = [self(one, tools, **options) for one in conversation]
+            return {key: [one[key] for one in made] for key in made[0]} if isinstance(made[0], Mapping) else made
+        turns, carried = unpacked(conversation)
+        options |= carried.get("chat_template_kwargs") or {}
+        tools = tools or carried.get("tools")
+        tools = json.loads(tools) if isinstance(tools, str) else tools
+        return real(self._read(real, turns, options), tools=tools or None, **options)
+
+    def marked(
+        self, messages: Sequence[Mapping[str, Any]], marks: Marks
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The messages with marks in their pieces, and the arguments of the chat template, for `row_comparison`."""
+        turns, carried = unpacked(messages)
+        marked = [_turn(turn, number, marks) for number, turn in enumerate(turns)]
+        tools = carried.get("tools")
+        tools = json.loads(tools) if isinstance(tools, str) else tools or []
+        options = carried.get("chat_template_kwargs") or {}
+        return marked, {**options, "tools": [_tool(tool, marks) for tool in tools] or None}
+
+    def _read(self, real: Callable[..., Any], turns: list[dict[str, Any]], options: Mapping[str, Any]) -> Any:
+        if not any(isinstance(turn.get("content"), list) or turn.get("tool_calls") for turn in turns):
+            return turns
+        template = options.get("chat_template") or self.tokenizer.chat_template
+        forms = FOUND.get(str(template))
+        if forms is None:
+            forms = FOUND[str(template)] = forms_of(partial(real, tokenize=False, chat_template=template))
+        return [_in_form(turn, forms) for turn in turns]
+
+
+def _in_form(turn: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
+    turn = dict(turn)
+    if isinstance(turn.get("content"), list) and not forms.parts:
+        turn["content"] = "".join(part["text"] for part in turn["content"])
+    if turn.get("tool_calls"):
+        turn["tool_calls"] = [_call(call, forms) for call in turn["tool_calls"]]
+    return turn
+
+
+def _call(call: Any, forms: Forms) -> Any:
+    if isinstance(call, dict) and isinstance(call.get("function"), dict):
+        return {**call, "function": _call(call["function"], forms)}
+    given = call.get("arguments") if isinstance(call, dict) else None
+    if isinstance(given, dict | list) and forms.texts and not forms.objects:
+        return {**call, "arguments": json.dumps(given, ensure_ascii=False)}
+    if isinstance(given, str) and not forms.texts:
+        try:
+            return {**call, "arguments": json.loads(given)}
+        except ValueError:
+            return call
+    return call
+
+
+def forms_of(render: Callable[..., str]) -> Forms:
+    """The forms that a template reads; ``render`` gives the text of a conversation."""
+    question = {"role": "user", "content": "?"}
+    parts = _rendered(render, [{"role": "user", "content": [{"type": "text", "text": "zqz"}]}])
+    found = []
+    for arguments in ({"zqk": "zqv"}, '{"zqk": "zqv"}'):
+        call = {"id": "zqzqzqzqz", "type": "function", "function": {"name": "zqn", "arguments": arguments}}
+        text = _rendered(render, [question, {"role": "assistant", "content": "", "tool_calls": [call]}])
+        found.append("zqv" in text and '\\"zqv' not in text and "'zqk'" not in text)
+    return Forms("zqz" in parts and "'text'" not in parts and '"text"' not in parts, *found)
+
+
+def _rendered(render: Callable[..., str], turns: list[dict[str, Any]]) -> str:
+    try:
+        return render(turns)
+    except Exception:  # a template may raise anything
+        return ""
+
+
+def _turn(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, Any]:
+    """The turn with marks in its pieces."""
+    role, out = str(turn.get("role")), dict(turn)
+    text = turn.get("content")
+    if isinstance(text, str):
+        out["content"] = content(text, number, role, marks)
+    elif isinstance(text, list):
+        out["content"] = [{**part, "text": content(part["text"], number, role, marks, "part")} for part in text]
+    for key in REASONING:
+        if isinstance(turn.get(key), str):
+            out[key] = marks.text(turn[key], Loss("reasoning", number, turn[key][:40], role=role))
+    if turn.get("tool_calls"):
+        out["tool_calls"] = [_marked_call(call, number, marks) for call in turn["tool_calls"]]
+    return out
+
+
+def _marked_call(call: Any, number: int, marks: Marks) -> Any:
+    """A tool call with marks in its name and its arguments."""
+    if not isinstance(call, dict):
+        return call
+    if isinstance(call.get("function"), dict):
+        return {**call, "function": _marked_call(call["function"], number, marks)}
+    name, given = str(call.get("name")), call.get("arguments")
+    out = {**call, "name": name + marks.mark(Loss("tool_call", number, name[:40], role="assistant"))}
+    try:
+        read = json.loads(given) if isinstance(given, str) else given
+    except ValueError:
+        return out
+    if isinstance(read, dict):
+        arguments = _arguments(read, name, number, marks)
+        out["arguments"] = json.dumps(arguments, ensure_ascii=False) if isinstance(given, str) else arguments
+    return out
+
+
+def _arguments(value: Any, path: str, number: int, marks: Marks) -> Any:
+    """The arguments with a mark in place of each value."""
+    if isinstance(value, dict) and value:
+        return {key: _arguments(one, f"{path}.{key}", number, marks) for key, one in value.items()}
+    if isinstance(value, list) and value:
+        return [_arguments(one, f"{path}[{index}]", number, marks) for index, one in enumerate(value)]
+    return value if value in ({}, []) else marks.mark(Loss("argument", number, path[:60], role="assistant"))
+
+
+def _tool(tool: Any, marks: Marks) -> Any:
+    """A tool with marks in its name and its description."""
+    if not isinstance(tool, dict):
+        return tool
+    if isinstance(tool.get("function"), dict):
+        return {**tool, "function": _tool(tool["function"], marks)}
+    name, described = str(tool.get("name")), tool.get("description")
+    out = {**tool, "name": name + marks.mark(Loss("tool", None, name[:40]))}
+    if isinstance(described, str):
+        out["description"] = marks.text(described, Loss("tool", None, f"the description of {name[:40]}"))
+    return out

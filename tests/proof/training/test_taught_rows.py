@@ -1,0 +1,126 @@
+"""What a row says is in the batches: tools, calls, parts and reasoning, for every method, on every stack."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emitted import put
+from method_runs import Warm
+from stacks import REPOSITORY
+from tiny_runs import lines, spec
+
+from xpc.compiler.stacks import STACKS
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = os.path.join(REPOSITORY, "tests", "support", "batches.py")
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Says it.", "parameters": {}}}]
+
+
+def turn(role: str, content: Any, **keys: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **keys}
+
+
+def calls(arguments: Any) -> list[dict[str, Any]]:
+    call = {"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": arguments}}
+    return [
+        turn("assistant", None, tool_calls=[call]),
+        turn("tool", "sun", tool_call_id="abcdefghi"),
+        turn("assistant", "Sunny.", reasoning_content="it shines"),
+    ]
+
+
+def parts(*texts: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": one} for one in texts]
+
+
+ASKED, NO = [turn("user", "And now?")], [turn("assistant", "No.")]
+OBJECT, TEXT = {"city": "Paris", "unit": None}, '{"city": "Paris", "unit": null}'
+WRITTEN = '{"name": "weather", "arguments": {"city": "Paris", "unit": null}}'
+FILES = {
+    "taught-calls.jsonl": lines([{"messages": ASKED + calls(one), "tools": TOOLS} for one in (OBJECT, TEXT, {}, "{}")]),
+    "taught-plain.jsonl": lines([{"messages": ASKED + NO}] * 4),
+    "taught-parts.jsonl": lines(
+        [{"messages": [turn("user", parts("And now?")), turn("assistant", parts("N", "o."))]}] * 4
+    ),
+    "taught-pairs.jsonl": lines([{"prompt": ASKED, "chosen": calls(OBJECT), "rejected": NO, "tools": TOOLS}] * 4),
+    "taught-judged.jsonl": lines(
+        [{"prompt": ASKED, "completion": calls(TEXT), "label": i > 1, "tools": json.dumps(TOOLS)} for i in range(4)]
+    ),
+    "taught-sharegpt.jsonl": lines(
+        [{"conversations": [{"from": "human", "value": "And now?"}, {"from": "gpt", "value": "No."}],
+          "system": "Be short.", "tools": json.dumps(TOOLS)}] * 4
+    ),
+}  # fmt: skip
+QWEN3 = "model(chat_template=qwen3)"
+
+
+def data(*names: str, more: str = "") -> str:
+    return "data mix {\n" + "".join(f'  "taught-{name}.jsonl"\n' for name in names) + f"{more}}}"
+
+
+def taught(warm: Warm, target: str, name: str, *texts: str) -> list[dict[str, Any]]:
+    """The batches of the bundles of these specs."""
+    put(warm.place, FILES)
+    bundles = [warm.compiled(text, f"taught-{target}-{name}-{number}") for number, text in enumerate(texts)]
+    answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
+    assert answer["status"] == [0], answer["err"][-3000:]
+    return [json.loads(line[8:]) for line in answer["out"].splitlines() if line.startswith("BATCHES ")]
+
+
+def small(target: str, *more: str) -> str:
+    return spec(*more, data="mix", length="1 step", target=target, sizes="gbs=4 micro=2 seq=1024")
+
+
+def texts(found: dict[str, Any]) -> list[str]:
+    """The text of each row, with its better answer, without repetitions."""
+    assert "rows" in found, found
+    out = []
+    for row in found["rows"]:
+        one = {name: values[0] for name, values in row.items() if name != "learned" and "rejected" not in name}
+        out.append("".join(one[name] for name in sorted(one, reverse=True)))
+    return list(dict.fromkeys(out))
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_calls_and_reasoning_are_in_the_batches_of_every_method(warm: Warm, tmp_path: Path, target: str) -> None:
+    rows = {"sft": "calls", "dpo": "pairs", "orpo": "pairs", "reward": "pairs", "kto": "judged"}
+    cut = ("dpo", "orpo", "kto") if target != "trl-1.16" else ()  # their prompts have 512 tokens by default
+    found = taught(
+        warm, target, "methods",
+        *(
+            small(target, data(name), f"method {method}" + "(max_prompt=900)" * (method in cut), QWEN3)
+            for method, name in rows.items()
+        ),
+    )  # fmt: skip
+    for batches in found:
+        written = texts(batches)
+        assert sum(WRITTEN in one for one in written) == 1, written
+        for one in written:
+            assert '"description": "Says it."' in one
+            assert "<think>\nit shines\n</think>\n\nSunny." in one
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_rows_of_one_type_in_a_mixture(warm: Warm, tmp_path: Path, target: str) -> None:
+    mixture, alone, parts, sharegpt, lost, allowed = taught(
+        warm, target, "mixture",
+        small(target, data("calls", "plain", "parts", "sharegpt"), QWEN3),
+        small(target, data("plain"), QWEN3),
+        small(target, data("parts"), QWEN3),
+        small(target, data("sharegpt"), QWEN3),
+        small(target, data("plain", "calls"), "model(chat_template=chatml)"),
+        small(target, data("calls", more="omit = [tools, tool_calls, reasoning]\n"), "model(chat_template=chatml)"),
+    )  # fmt: skip
+    assert len(mixture["rows"]) == 16
+    assert texts(alone) == texts(parts)
+    assert set(texts(alone) + texts(sharegpt)) < set(texts(mixture))
+    assert "<|im_start|>system\nBe short." in texts(sharegpt)[0]
+    assert "weather" in texts(sharegpt)[0]
+    assert "row 0: the chat template leaves out the tool call 'weather' of turn 1 (assistant)" in lost["error"]
+    assert "data(omit=[tool_calls, reasoning, tools])" in lost["error"]
+    assert "weather" not in texts(allowed)[0]
