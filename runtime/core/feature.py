@@ -5,7 +5,7 @@ refers to the other: a bundle has features, and a hook receives the bundle.
 """
 
 import os
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -204,6 +204,13 @@ class Feature:
 
     def trainer_made(self, bundle: "Bundle", trainer: Any, tokenizer: Any) -> None:
         """After the trainer is made: change it. Raises RunError."""
+
+    def made(self, bundle: "Bundle", trainer: Any) -> Iterable[tuple[str, object, object]]:
+        """After the trainer is made: what was made of the bundle, as rows of (what, stated, made).
+
+        A row with two different values stops the run.
+        """
+        return ()
 
     def before_training(self, bundle: "Bundle", trainer: Any) -> None:
         """After the rows of the trainer are counted, before it trains or loads a checkpoint. Raises RunError."""

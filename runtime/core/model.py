@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from . import made
 from .checkpoint_integrity import set_default_mode
 from .errors import RunError, first_line
 from .feature import Bundle
@@ -44,7 +45,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
         for feature in bundle.features:
             kind = feature.model_class(bundle, kind)
             feature.model_options(bundle, options)
-        model = kind.from_pretrained(bundle.model_place, **options)
+        model, info = kind.from_pretrained(bundle.model_place, output_loading_info=True, **options)
     except (OSError, ValueError, ImportError) as error:
         if not plan.get("pickle") and "safetensors" in str(error):
             raise RunError(
@@ -52,6 +53,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
                 "`model { pickle }` in the spec allows pickled ones"
             ) from error
         raise RunError(f"cannot load {bundle.model_place}: {first_line(error)}") from error
+    made.loaded(model, info, bundle.model_place, bundle.plan["method"]["scores"])
     model.config.use_cache = False  # useless in training, and incompatible with activation checkpointing
     for feature in bundle.features:
         feature.model_loaded(bundle, model, tokenizer)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from ...core import made
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 
@@ -32,8 +33,9 @@ def teacher(bundle: Bundle) -> Any:
     assert plan is not None
     where = bundle.place_of(plan)
     try:
-        model = AutoModelForCausalLM.from_pretrained(
+        model, info = AutoModelForCausalLM.from_pretrained(
             where,
+            output_loading_info=True,
             revision=plan["revision"] or "main",
             use_safetensors=True,
             attn_implementation=bundle.model["attn_implementation"],
@@ -41,6 +43,7 @@ def teacher(bundle: Bundle) -> Any:
         )
     except (OSError, ValueError, ImportError) as error:
         raise RunError(f"cannot load the teacher {where}: {str(error).strip().splitlines()[0]}") from error
+    made.loaded(model, info, where)
     model.config.use_cache = False
     return model.requires_grad_(False).eval()
 

@@ -3,7 +3,7 @@
 import logging
 import re
 import warnings
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from ...core.fault_tolerance import FaultTolerant
@@ -12,6 +12,8 @@ from ...library_internals.adapter_loading import LoadingHook
 
 CPU_KERNEL = "Failed to load CPU gemm_4bit_forward from kernels-community"
 """bitsandbytes 0.50, at its import on a CPU with AVX512-BF16: it then uses its own kernel instead of the hub's."""
+ADAPTER = "default"
+"""peft's name of the adapter that is trained."""
 LABELS = "No label_names provided for model class `PeftModel"
 """transformers 4.52, in every run with adapters: it does find the labels, in peft's forward."""
 
@@ -47,6 +49,12 @@ class Adapters(Feature):
             trainer.rates = {**plan, "rate": trainer.args.learning_rate}
         if bundle.plan["method"]["scores"] and plan["bits"] is not None:
             keep_scores(trainer.model, trainer.args)
+
+    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+        """The modules that got an adapter, its shape and dtype, and the trained weights."""
+        plan = bundle.lora
+        assert plan is not None
+        return built(plan, trainer.model)
 
 
 def adapter(bundle: Bundle) -> Any:
@@ -87,6 +95,58 @@ def _inside_module(module: str, targets: Sequence[str]) -> str:
     """The pattern for targets inside one module; peft matches it against full module names."""
     names = "|".join(map(re.escape, targets))
     return rf"(?:.*\.)?{re.escape(module)}\.(?:.*\.)?(?:{names})"
+
+
+def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, object]]:
+    """Rows of (what, stated, made) about the adapters of a model.
+
+    peft skips a target that matches nothing if another one matches, and rounds a block size that does not divide. It
+    renames experts that transformers 5 stacks in one parameter (``target_parameters`` instead of ``target_modules``);
+    two that are stacked together share an adapter of twice the rank.
+    """
+    config = model.peft_config[ADAPTER]
+    layers = ((name, one) for name, one in model.named_modules() if isinstance(getattr(one, "r", None), dict))
+    adapted = {name: one for name, one in layers if ADAPTER in one.r}
+    places = [name.replace(".base_layer", "") for name in adapted]
+    stacks = [
+        f"{name}.{getattr(one, 'parameter_name', '')}" for name, one in zip(places, adapted.values(), strict=True)
+    ]
+    saved = [name for name, one in model.named_modules() if ADAPTER in (getattr(one, "modules_to_save", None) or ())]
+    renamed = set(getattr(config, "target_parameters", None) or ()) - {*(plan.get("parameters") or ())}
+    listed = plan["targets"] if isinstance(plan["targets"], list) else []
+    for name in listed:
+        ends = f"{plan['within']}.*.{name}" if plan.get("within") else name
+        there = _matches(ends, places) or (name not in config.target_modules and bool(renamed))
+        yield f"the target `{name}`", "adapted", "adapted" if there else "in no module of the model"
+    for name in (*(plan.get("parameters") or ()), *renamed):
+        yield f"the parameter `{name}`", "adapted", "adapted" if _matches(name, stacks) else "not in the model"
+    for name in plan["modules_to_save"] or ():
+        yield f"the module `{name}`", "trained", "trained" if _matches(name, saved) else "not in the model"
+    attribute, stated = ("r", plan["rank"]) if plan["rank"] is not None else ("oft_block_size", plan["block_size"])
+    for name, module in adapted.items():
+        fused = plan["kind"] == "lora" and getattr(module, "parameter_name", None) in renamed
+        value = getattr(module, attribute)[ADAPTER]
+        what = f"the {'rank' if attribute == 'r' else 'block size'} of the adapter on {name}"
+        yield what, stated, stated if fused and value == 2 * stated else value
+    yield from _weights(plan, model)
+
+
+def _matches(name: str, places: Iterable[str]) -> bool:
+    """Whether a target is one of these full names or the end of one; `a.*.b` is `b` anywhere inside `a`."""
+    pattern = re.compile(rf"(?:.*\.)?{re.escape(name).replace(re.escape('.*.'), r'[.](?:.*[.])?')}")
+    return any(pattern.fullmatch(one) for one in places)
+
+
+def _weights(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, object]]:
+    """Rows about trained weights: only adapters and complete modules are trained, in the stated dtype."""
+    prefixes = (f".{model.base_model.prefix}", f".modules_to_save.{ADAPTER}.")
+    for name, weight in model.named_parameters():
+        own = f".{ADAPTER}" in name and any(one in name for one in prefixes)
+        if own != weight.requires_grad:
+            yield f"the weight {name}", *(("trained", "frozen") if own else ("frozen", "trained"))
+        kind = str(weight.dtype).removeprefix("torch.")
+        if plan["adapter_dtype"] is not None and prefixes[0] in name and "magnitude" not in name:
+            yield f"the dtype of {name}", plan["adapter_dtype"], kind
 
 
 class AdapterTrainer(LoadingHook, FaultTolerant):

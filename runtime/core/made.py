@@ -1,0 +1,93 @@
+"""Compare what the libraries made of a bundle with what it states: loaded weights, precision, batch, trained weights.
+
+A setting can be accepted and still have no effect: peft skips a target that matches nothing, transformers initializes
+a head that the checkpoint lacks, and accelerate reads its precision from the environment. ``check`` collects rows of
+(what, stated, made) here and from the features, before the first step.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .errors import RunError
+
+if TYPE_CHECKING:
+    from .feature import Bundle
+
+Row = tuple[str, object, object]
+"""What is compared, the value that the bundle states, and the value that was made."""
+OTHER_TASKS = (
+    "SequenceClassification",
+    "TokenClassification",
+    "QuestionAnswering",
+    "MultipleChoice",
+    "ImageClassification",
+)
+"""Ends of the names of model classes that have a head for another task."""
+PRECISION_VARIABLE = "ACCELERATE_MIXED_PRECISION"
+
+
+def loaded(model: Any, info: Mapping[str, Any], place: str, scores: bool = False) -> Any:
+    """The model that was loaded from ``place``. Raises RunError when weights were not in the checkpoint.
+
+    ``info`` is transformers' loading info. With ``scores`` the head may be new: that of a reward model is trained.
+    """
+    saved = next(iter(getattr(model.config, "architectures", None) or ()), "")
+    if not scores and saved.endswith(OTHER_TASKS):
+        raise RunError(
+            f"{place} is a checkpoint of {saved}, and this run needs a language model: its output head was not trained "
+            "for text"
+        )
+    prefix = f"{model.base_model_prefix}."
+    missing = {name for name in info["missing_keys"] if not scores or name.startswith(prefix)}
+    missing &= {name for name, _ in model.named_parameters()}
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise RunError(
+            f"{place} has no weights for {min(missing)}{more}, and {type(model).__name__} needs them: they would be "
+            "initialized at random" + (f" (the checkpoint was saved by {saved})" if saved else "")
+        )
+    return model
+
+
+def trained(model: Any) -> set[str]:
+    """The names of the weights that are trained."""
+    return {name for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+def check(bundle: "Bundle", trainer: Any, stated: set[str]) -> None:
+    """Compare the trainer with the bundle; ``stated`` are the trained weights of the model that it was given.
+
+    Raises RunError with both values of each difference.
+    """
+    rows = [*_rows(bundle, trainer, stated), *(row for one in bundle.features for row in one.made(bundle, trainer))]
+    wrong = [f"{what} is {made}, and the bundle states {value}" for what, value, made in rows if made != value]
+    if wrong:
+        found = os.environ.get(PRECISION_VARIABLE)
+        hint = f" (the environment has {PRECISION_VARIABLE}={found})" if found and "precision" in wrong[0] else ""
+        raise RunError(f"the libraries did not build the run as stated: {'; '.join(wrong)}{hint}")
+
+
+def _rows(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
+    plan, run, args = bundle.arguments, bundle.run, trainer.args
+    accelerator, model = trainer.accelerator, trainer.model
+    precision = "bf16" if plan.get("bf16") else "fp16" if plan.get("fp16") else "no"
+    yield "the mixed precision of accelerate", precision, str(accelerator.mixed_precision)
+    yield "the number of processes", run["world_size"], accelerator.num_processes
+    yield "the device", run["device"], accelerator.device.type
+    yield "the micro-batch", plan["per_device_train_batch_size"], args.train_batch_size
+    yield "the gradient accumulation", plan["gradient_accumulation_steps"], args.gradient_accumulation_steps
+    compiler = plan.get("torch_compile_backend") or ("inductor" if plan.get("torch_compile") else "no")
+    yield "the compiler (torch_compile)", compiler, accelerator.state.dynamo_plugin.backend.value.lower()
+    if not bundle.on_cpu:
+        stated_tf32 = bool(plan.get("tf32"))
+        tf32 = {"0": False, "1": True}.get(os.environ.get("NVIDIA_TF32_OVERRIDE", ""), stated_tf32)
+        yield "TF32 (NVIDIA_TF32_OVERRIDE)", stated_tf32, tf32
+    attention = model.config.get_text_config()._attn_implementation
+    yield "the attention", bundle.model["attn_implementation"], attention
+    if bundle.lora is None:
+        changed = stated ^ trained(model)
+        yield "the number of trained weights", len(stated), len(stated ^ changed)
+        kinds = {str(one.dtype).removeprefix("torch.") for one in model.parameters() if one.requires_grad}
+        kinds -= {"float32"} if len(kinds) > 1 else set()  # some models keep a few weights wide
+        yield "the dtype of trained weights", bundle.model["dtype"], ", ".join(sorted(kinds))

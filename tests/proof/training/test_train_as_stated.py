@@ -1,0 +1,160 @@
+"""Runs whose libraries make something else than the bundle states: each stops before its first step, with both values.
+
+Each stack is asked; what a run makes as stated is trained by the other files of this folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from method_runs import Warm, small
+
+from xpc.compiler.stacks import DEFAULT, STACKS
+
+pytestmark = pytest.mark.slow
+every = pytest.mark.parametrize("target", STACKS)
+
+
+def refused(warm: Warm, text: str, cwd: Path, target: str, world: int = 1,
+            change: dict[str, dict[str, object]] | None = None, **variables: str) -> str:  # fmt: skip
+    """What a run says that stops with status 1 and trains no step. `change` are values in sections of the bundle."""
+    bundle = warm.compiled(text, re.sub(r"\W", "-", cwd.name))
+    plan = Path(bundle, "trainer_args.json")
+    facts = json.loads(plan.read_text())
+    for section, values in (change or {}).items():
+        facts[section].update(values)
+    plan.write_text(json.dumps(facts))
+    done = warm.of(target).run(bundle, str(cwd), world=world, XPC_PREFLIGHT="passed", **variables)
+    first, *others = done["status"]  # process 0 reports, and the others may be ended with it
+    assert first == 1, f"{done['out']}\n{done['err']}"
+    assert {*others} <= {1, -9}
+    metrics = cwd / "out" / "metrics.jsonl"
+    assert not metrics.exists() or not metrics.read_text()
+    return str(done["err"])
+
+
+@every
+@pytest.mark.parametrize("strategy", ["one", "ddp"])
+def test_precision_of_the_environment_stops_the_run(warm: Warm, tmp_path: Path, target: str, strategy: str) -> None:
+    text = small("launch local(launcher=torchrun)", method="sft", target=target, strategy=strategy)
+    output = refused(warm, text, tmp_path, target, 1 + (strategy == "ddp"), ACCELERATE_MIXED_PRECISION="bf16")
+    assert "the mixed precision of accelerate is bf16, and the bundle states no" in output
+    assert "the environment has ACCELERATE_MIXED_PRECISION=bf16" in output
+
+
+@every
+def test_compiler_of_the_environment_stops_the_run(warm: Warm, tmp_path: Path, target: str) -> None:
+    text = small(method="sft", target=target)
+    output = refused(warm, text, tmp_path, target, ACCELERATE_DYNAMO_BACKEND="EAGER")
+    assert "the compiler (torch_compile) is eager, and the bundle states no" in output
+
+
+@every
+def test_target_that_no_module_has_stops_the_run(warm: Warm, tmp_path: Path, target: str) -> None:
+    text = small("method dpo", "lora(targets=[q_proj, v_proj])", method="dpo", target=target)
+    output = refused(warm, text, tmp_path, target, change={"lora": {"targets": ["q_proj", "w1"]}})
+    assert "the target `w1` is in no module of the model, and the bundle states adapted" in output
+
+
+@every
+def test_whole_module_that_the_model_lacks_stops_the_run(warm: Warm, tmp_path: Path, target: str) -> None:
+    text = small("lora(modules_to_save=[lm_head])", method="sft", target=target)
+    output = refused(warm, text, tmp_path, target, change={"lora": {"modules_to_save": ["score_head"]}})
+    assert "the module `score_head` is not in the model, and the bundle states trained" in output
+
+
+@every
+@pytest.mark.parametrize(("name", "stated", "made"), [("block_size", 24, 16), ("rank", 5, 4)])
+def test_rounded_rotations_stop_the_run(
+    warm: Warm, tmp_path: Path, target: str, name: str, stated: int, made: int
+) -> None:
+    text = small(f"oft({name}=8)", method="sft", target=target)
+    output = refused(warm, text, tmp_path, target, change={"lora": {name: stated}})
+    what = "rank" if name == "rank" else "block size"
+    assert re.search(rf"the {what} of the adapter on \S+ is {made}, and the bundle states {stated}", output)
+
+
+OTHER_MODELS = """
+import json, sys, torch, transformers
+name, folder = sys.argv[1:]
+model = transformers.AutoModelForCausalLM.from_pretrained("tiny")
+config = model.config
+config.tie_word_embeddings = "Tied" in name
+config.num_labels = 1
+made = getattr(transformers, name.removesuffix("Tied"))(config)
+made.save_pretrained(folder)
+transformers.AutoTokenizer.from_pretrained("tiny").save_pretrained(folder)
+print(json.dumps({"saved": folder}))
+"""
+
+
+WITHOUT_A_NORM = """
+import json, shutil, sys
+from safetensors.torch import load_file, save_file
+shutil.copytree(sys.argv[1], sys.argv[2])
+weights = load_file(sys.argv[1] + "/model.safetensors")
+weights.pop("model.norm.weight")
+save_file(weights, sys.argv[2] + "/model.safetensors", {"format": "pt"})
+print(json.dumps({"saved": sys.argv[2]}))
+"""
+MODELS = ("Qwen2ForSequenceClassification", "Qwen2ForSequenceClassificationTied", "Qwen2Model", "Qwen2ForCausalLM")
+
+
+@pytest.fixture(scope="module")
+def others(warm: Warm) -> None:
+    """Models without a trained head for text, next to the tiny model: a classifier, a tied one, one without a head."""
+    for name in MODELS:
+        assert warm.program(DEFAULT, OTHER_MODELS, name, os.path.join(warm.place, name))
+
+
+@every
+@pytest.mark.usefixtures("others")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (MODELS[0], "is a checkpoint of Qwen2ForSequenceClassification, and this run needs a language model"),
+        (MODELS[1], "is a checkpoint of Qwen2ForSequenceClassification, and this run needs a language model"),
+        (MODELS[2], "has no weights for lm_head.weight, and Qwen2ForCausalLM needs them"),
+    ],
+)
+@pytest.mark.parametrize(("method", "strategy"), [("sft", "one"), ("orpo", "zero3")])
+def test_model_without_a_head_for_text_stops_the_run(
+    warm: Warm, tmp_path: Path, target: str, method: str, strategy: str, name: str, message: str
+) -> None:
+    world = 1 if strategy == "one" else 2
+    text = small(f"method {method}", method=method, target=target, strategy=strategy)
+    assert message in refused(warm, text, tmp_path, target, world, {"model": {"path": name}})
+
+
+@every
+@pytest.mark.usefixtures("others")
+def test_teacher_without_a_head_stops_the_run(warm: Warm, tmp_path: Path, target: str) -> None:
+    text = small('method distill(teacher="teacher", max_completion=12)', method="distill", target=target)
+    bundle = json.loads(Path(warm.compiled(text, "teacher-plan"), "trainer_args.json").read_text())
+    teacher = {**bundle["method"]["teacher"], "path": "Qwen2Model"}
+    output = refused(warm, text, tmp_path, target, change={"method": {"teacher": teacher}})
+    assert "Qwen2Model has no weights for lm_head.weight" in output
+
+
+@every
+@pytest.mark.usefixtures("others")
+@pytest.mark.parametrize("name", MODELS)
+def test_reward_model_may_have_a_new_head(warm: Warm, tmp_path: Path, target: str, name: str) -> None:
+    text = small("method reward", method="reward", target=target).replace('"tiny"', f'"{name}"')
+    done = warm.train(text, f"{target}-reward-{name}", target, str(tmp_path))
+    assert len(done.values("loss")) == 4
+
+
+@every
+@pytest.mark.usefixtures("others")
+def test_reward_model_without_a_body_stops_the_run(warm: Warm, tmp_path: Path, target: str) -> None:
+    folder = Path(warm.place, "Qwen2ForCausalLM")
+    weights = warm.program(DEFAULT, WITHOUT_A_NORM, str(folder), str(tmp_path / "broken"))
+    assert weights
+    text = small("method reward", method="reward", target=target)
+    output = refused(warm, text, tmp_path, target, change={"model": {"path": str(tmp_path / "broken")}})
+    assert "has no weights for model.norm.weight" in output
