@@ -35,6 +35,7 @@ CODES: dict[str, tuple[str, str]] = {
     "XP126": ("setting-of-another-method", "error"),
     "XP128": ("encoder-decoder", "error"),
     "XP129": ("task-file", "error"),
+    "XP130": ("vision-model", "error"),
     "XP140": ("part-of-a-split", "error"),
     "XP930": ("continued-adapter-folder", "error"),
     "XP935": ("checkpoint-without-weights", "error"),

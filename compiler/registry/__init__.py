@@ -32,6 +32,7 @@ __all__ = [
     "find_model",
     "gpu_names",
     "model_names",
+    "multimodal",
     "uncounted",
 ]
 
@@ -98,6 +99,17 @@ def encoder_decoder(name: str) -> str | None:
         if name == id or short == id.partition("/")[2].lower():
             return str(kind)
     return None
+
+
+def multimodal(name: str) -> bool:
+    """Whether the last part of a hub id is the name of a model that reads images or sound, such as Qwen2-VL-7B."""
+    words = re.findall("[a-z0-9]+", name.rpartition("/")[2].lower())
+    joined = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(len(words), i + 5) + 1)}
+    known = _table("families")["multimodal"]
+    starts = tuple(known["starts"])
+    return any(one in known["words"] or one.startswith(starts) for one in words) or not joined.isdisjoint(
+        known["called"]
+    )
 
 
 def model_names() -> tuple[str, ...]:

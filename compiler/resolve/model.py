@@ -20,6 +20,12 @@ WEIGHTS = (
 )  # fmt: skip
 """Files that transformers looks for in a folder."""
 
+SENSES = (
+    "vision_config", "visual", "vision_tower", "mm_vision_tower", "img_processor", "vision_model", "audio_config",
+    "speech_config", "thinker_config",
+)  # fmt: skip
+"""Keys of a config.json for parts that read images or sound, in transformers and in models with code of their own."""
+
 
 def find_model(
     node: Ref | String, label: Label, config: Read | None, revision: str | None, workspace: Workspace
@@ -94,6 +100,8 @@ def find_model(
         problems.append(unknown_model(node, label))
     elif (path := unquoted(node.name, label, "XP108", "XP109", workspace)) is not None:
         problems.append(path)
+    elif facts is None and not config_json and not problems and registry.multimodal(node.name):
+        problems.append(_multimodal(node.name, "is the name of a model that reads images or sound", label))
     elif facts is None and not config_json:
         problems.report(
             "XP109",
@@ -201,6 +209,9 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dic
     family = registry.encoder_decoder(kind) if isinstance(kind, str) else None
     if family is not None:
         return None, {}, [_encoder_decoder(name, family, label)]
+    part = next((key for key in SENSES if config.get(key)), None)
+    if part is not None:
+        return None, {}, [_multimodal(name, f"has a `{part}`: the model reads images or sound", label)]
     try:
         why = registry.uncounted(config)
         facts = registry.facts_from_config(config, name, name) if why is None else None
@@ -223,6 +234,15 @@ def _encoder_decoder(name: str, family: str, label: Label) -> Diagnostic:
         f"`{name[:80]}` is a {family} model, with an encoder: the trainers here train decoders only",
         label,
         help="write a causal language model, such as `qwen2.5-3b`",
+    )
+
+
+def _multimodal(name: str, why: str, label: Label) -> Diagnostic:
+    return report(
+        "XP130",
+        f"`{name[:80]}` {why}, and only models of text alone are trained here",
+        label,
+        help="write a language model, such as `qwen2.5-3b`",
     )
 
 

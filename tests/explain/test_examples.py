@@ -23,7 +23,7 @@ OF_SHAPE = {"preference": PREFERENCES, "unpaired": PREFERENCES, "prompt": PROMPT
 TRAINS = {
     **{f"method {name}": OF_SHAPE[one.shapes[0]] for name, one in METHODS.items() if one.shapes[0] in OF_SHAPE},
     "lora(parameters": "qwen3-30b-a3b on infinity-instruct",
-    "within=": "google/gemma-3-12b-it on infinity-instruct",
+    "within=": "org/model on infinity-instruct",
 }
 """What goes along with an example; otherwise rows of conversations."""
 FILES = {

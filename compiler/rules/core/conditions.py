@@ -88,6 +88,11 @@ def quantized(spec: Spec) -> bool:
     return "quantization_config" in spec.model.config
 
 
+def states_its_class(spec: Spec) -> bool:
+    """The config.json of the model or of the teacher names the class that saved it."""
+    return any(one is not None and "architectures" in one.config for one in (spec.model, spec.teacher))
+
+
 def gemma(spec: Spec) -> bool:
     """The model is a Gemma, whose template has no place for a system prompt."""
     return spec.model.name.startswith("gemma-")

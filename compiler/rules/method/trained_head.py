@@ -1,0 +1,59 @@
+"""The class of the model that a checkpoint was saved by, against the head that a method needs (XP654)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import states_its_class
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import Model
+from xpc.grammar.diagnostic import Label
+
+WHEN = states_its_class
+
+OTHER_HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
+"""Ends of the names of classes whose head is not one for text."""
+WITH_A_HEAD = ("LMHeadModel", "DoubleHeadsModel", "LMModel")
+"""Ends of older classes for text that end like those without a head."""
+
+
+@rule("XP654", "head-of-another-task")
+def trained_head(spec: Spec) -> Iterator[Finding]:
+    """A method that trains on text needs a model with a trained head for text. `architectures` in config.json names the
+    class that saved the model: a classifier has another head, a class such as `Qwen2Model` has none. A reward model may
+    start from either, because its head is new.
+
+    Why it is bad: the missing head is initialized at random, and training starts from noise.
+
+    Without it: transformers logs "newly initialized: lm_head.weight" and trains. The runtime stops such a run once the
+    model is loaded.
+
+    Source: transformers 5.23 and 4.52 `modeling_utils.py` (`missing_keys`); executed
+    (`tests/proof/training/test_train_as_stated.py`).
+    """
+    if not spec.method.scores:
+        yield from _finding(spec.model, spec.model.label, spec)
+    if spec.teacher is not None:
+        yield from _finding(spec.teacher, spec.place("method.teacher"), spec)
+
+
+def _finding(model: Model, place: Label, spec: Spec) -> Iterator[Finding]:
+    named = model.config.get("architectures")
+    saved = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
+    other = saved.endswith(OTHER_HEADS)
+    without = saved.endswith("Model") and not saved.endswith(WITH_A_HEAD) and not _tied(model)
+    if other or without:
+        yield Finding(
+            place,
+            f"`{model.name[:80]}` was saved as {saved[:60]}, which has {'another head' if other else 'no head'}: "
+            f"{spec.text('method')} needs a trained language model",
+            "name a model whose `architectures` end with ForCausalLM"
+            + ("; a classifier is trained further as a reward model" if other and model is spec.model else ""),
+        )
+
+
+def _tied(model: Model) -> bool:
+    """Whether the head is the embeddings, so that nothing is missing without it."""
+    facts = model.facts
+    return facts.tied if facts is not None else model.config.get("tie_word_embeddings") is True

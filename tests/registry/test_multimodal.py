@@ -1,0 +1,49 @@
+"""Models that read images or sound: their names and their config.json, in specs and in imported files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from compile_support import checked, only, put
+
+from xpc.compiler import registry
+
+READ_IMAGES = str.split("""
+Qwen/Qwen2-VL-7B-Instruct Qwen/Qwen2.5-VL-3B-Instruct Qwen/Qwen3-VL-8B-Instruct Qwen/Qwen2.5-Omni-7B Qwen/Qwen-VL-Chat
+Qwen/Qwen2-Audio-7B-Instruct google/gemma-3-4b-it google/gemma-3-12b-pt google/gemma-3-27b-it google/gemma-3n-E4B-it
+unsloth/gemma-3-4b-it-bnb-4bit meta-llama/Llama-3.2-11B-Vision-Instruct meta-llama/Llama-4-Scout-17B-16E-Instruct
+llava-hf/llava-1.5-7b-hf mistralai/Pixtral-12B-2409 mistralai/Mistral-Small-3.1-24B-Instruct-2503 zai-org/GLM-4.5V
+HuggingFaceTB/SmolVLM2-2.2B-Instruct HuggingFaceM4/Idefics3-8B-Llama3 google/paligemma2-3b-pt-224 OpenGVLab/InternVL3-8B
+openbmb/MiniCPM-V-2_6 openbmb/MiniCPM-o-2_6 microsoft/Phi-3.5-vision-instruct microsoft/Phi-4-multimodal-instruct
+allenai/Molmo-7B-D-0924 THUDM/glm-4v-9b CohereLabs/aya-vision-8b deepseek-ai/deepseek-vl2-small
+""")
+READ_TEXT = str.split("""
+Qwen/Qwen2.5-7B google/gemma-3-1b-it google/gemma-3-270m Qwen/Qwen3.5-9B mistralai/Mistral-Small-24B-Instruct-2501
+meta-llama/Llama-3.2-3B THUDM/glm-4-9b zai-org/GLM-4.5-Air microsoft/Phi-4-mini-instruct google/medgemma-27b-text-it
+ibm-granite/granite-3.3-8b-instruct openbmb/MiniCPM3-4B moonshotai/Kimi-K2-Instruct deepseek-ai/DeepSeek-V3
+""")
+TEXT = {
+    "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300, "max_position_embeddings": 512,
+}  # fmt: skip
+
+
+def test_names_say_whether_a_model_reads_images():
+    assert [one for one in READ_IMAGES if not registry.multimodal(one)] == []
+    assert [one for one in READ_TEXT if registry.multimodal(one)] == []
+    assert [one for one in registry.model_names() if registry.multimodal(one)] == []
+
+
+@pytest.mark.parametrize("key", ["vision_config", "audio_config", "visual"])
+def test_config_with_another_sense_is_refused(tmp_path: Path, key: str):
+    put(tmp_path, {"m/config.json": json.dumps({**TEXT, key: {"depth": 2}})})
+    found = only(checked('xpc 1\ntrain "m" on ultrachat-200k for 3 epochs\n', tmp_path), "XP130")
+    assert found.message.startswith(f"`m/config.json` has a `{key}`: the model reads images or sound, and only models")
+
+
+def test_config_of_a_text_model_overrules_the_name(tmp_path: Path):
+    put(tmp_path, {"config.json": json.dumps({**TEXT, "vision_config": None})})
+    spec = 'xpc 1\ntrain org/gemma-3-4b-text-only on ultrachat-200k for 3 epochs\nmodel(config=file("config.json"))\n'
+    assert "XP130" not in {one.code for one in checked(spec, tmp_path).problems}
