@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from xpc.compiler.files.workspace import Workspace, read_toml
+from xpc.compiler.files.workspace import HIDDEN, TEXTS, Workspace, read_toml
 from xpc.compiler.files.written import lines, written
 from xpc.grammar.record import field, mutable
 from xpc.grammar.tree import quoted
@@ -43,6 +43,14 @@ class BundleWorkspace(Workspace):
     def walk(self, written: str) -> list[str] | str:
         """As for any workspace."""
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
+
+    def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
+        """As for any workspace; for a copied file by the name that the spec gives it."""
+        name = self.locate(written, base)[0]
+        if name not in self.copies_of:
+            return Workspace.outside_fault(self, written, base, endings)
+        hidden = [one for one in name.split("/") if one.startswith(".") and one != ".."]
+        return HIDDEN.format(written) if hidden and name.startswith(("../", "/")) else ""
 
     def _inside(self, name: str) -> list[str]:
         """The copied files below a folder, by their names in it."""

@@ -34,6 +34,7 @@ OURS = (*BASES, ".jinja", ".jinja2", ".j2")
 TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv", ".tsv", ".parquet", ".arrow")
 """Endings of files outside its folder that a spec may name: keys and passwords have none of them."""
 
+HIDDEN = "`{}` lies in a hidden folder outside the spec's"
 DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
 """Endings of files of rows; their columns are read from the first row."""
 READ_ROWS = (".jsonl", ".json", ".csv", ".txt")
@@ -112,7 +113,7 @@ class Workspace:
         if not name.endswith(endings):
             return f"`{_shown(written)}` lies outside the spec's folder, and does not end in {' or '.join(endings[:4])}"
         if not name.endswith(OURS) and any(part.startswith(".") for part in os.path.relpath(path, above).split(os.sep)):
-            return f"`{_shown(written)}` lies in a hidden folder outside the spec's"
+            return HIDDEN.format(_shown(written))
         return ""
 
     def read(self, written: str, base: str = "", limit: int = MAX_TEXT) -> Read | str:

@@ -10,6 +10,7 @@ from xpc.compiler.engines.install import install
 from xpc.compiler.engines.vllm_server import server_options
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.kinds import Weighted
+from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.typed import show
 from xpc.compiler.lower.drift import drift
@@ -260,6 +261,8 @@ def _architecture(spec: Spec) -> str:
 def _table(spec: Spec, written: bool) -> list[str]:
     lines = ["| setting | value | from |", "|---|---|---|"]
     for path, value in spec.values.items():
+        if path.startswith("launch.") and spec.text("launch") not in readers(BY_PATH[path]):
+            continue  # a base may write a setting for an engine that its child replaces
         if (value.origin.kind in (SPEC, BASE)) is written:
             lines.append(f"| {path} | {cell(_value(path, value))} | {cell(value.origin.name)} |")
     return lines

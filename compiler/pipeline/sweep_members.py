@@ -54,9 +54,8 @@ def members(
         every.append(own)
         wrong = any(one.severity == ERROR for one in (*loaded.problems, *own))
         left, silenced = silence(loaded.files, own) if by_comment and not wrong else (own, ())
-        problems = tuple(one for one in left if one.code not in ("XP901", "XP902"))
         settings = tuple(pair for pick in picks for pair in pick.shown)
-        checked = None if spec is None or wrong else CheckedSpec.of(spec, problems, silenced)
+        checked = None if spec is None or wrong else CheckedSpec.of(spec, left, silenced)
         out.append(Member(name, index, settings, checked))
     together = [*loaded.problems, *grid.problems, *_together(every, rows, names)]
     if not any(one.severity == ERROR for one in together):

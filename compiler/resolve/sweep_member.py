@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from xpc.compiler.language.items import DERIVED
+from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import CheckedSpec, Origin, Value
-from xpc.grammar.record import record
+from xpc.grammar.record import evolve, record
 
 APART = ("save", "track.name", "save.hub.revision")
 """Settings that differ in every member, and so do not make two runs different."""
@@ -39,5 +39,9 @@ def keep_apart(values: dict[Path, Value], member: str) -> None:
     values["save"] = Value(f"{str(save.value).rstrip('/')}/{member}", origin)
     if name is not None:
         values["track.name"] = Value(f"{name.value}-{plain_name(member)}", name.origin)
-    if hub is not None and hub.value is True and "save.hub.revision" not in values:
-        values["save.hub.revision"] = Value(plain_name(member), Origin(DERIVED, None, "the member of the sweep"))
+    if hub is not None and hub.value is True:
+        stated = Origin(hub.origin.kind, hub.origin.label, "one branch for each member")
+        values.setdefault("save.hub.revision", Value(plain_name(member), stated))
+        repository = values["save.hub.name"]
+        if repository.origin.kind not in (SPEC, BASE):  # the last part of `save`, which is not that of the member's folder
+            values["save.hub.name"] = evolve(repository, origin=stated)

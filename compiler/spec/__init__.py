@@ -375,10 +375,15 @@ class Spec:
         return self.sharded_by_fsdp or self.zero_stage == 3
 
 
+ABOUT_THE_TEXT = ("XP125", "XP901", "XP902")
+"""Findings about a spec's edition line, and about the comments that silence findings."""
+
+
 class CheckedSpec(Spec):
     """An experiment without errors after every rule: the input of `lower`.
 
-    `problems` are its warnings and notes, `silenced` those that comments silence.
+    `problems` are its warnings and notes, `silenced` those that comments silence. Findings about the spec's text are
+    not among them: they say nothing about the run, and the bundle's own spec has another text.
     """
 
     problems: tuple[Diagnostic, ...]
@@ -390,5 +395,8 @@ class CheckedSpec(Spec):
         if any(one.severity == ERROR for one in problems):
             raise ValueError(f"{spec.name} has errors")
         checked = cls(**{name: value for name, value in vars(spec).items() if name not in cls.__annotations__})
-        vars(checked).update(problems=tuple(problems), silenced=tuple(silenced))
+        vars(checked).update(
+            problems=tuple(one for one in problems if one.code not in ABOUT_THE_TEXT),
+            silenced=tuple(one for one in silenced if one.finding.code not in ABOUT_THE_TEXT),
+        )
         return checked
