@@ -5,14 +5,30 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
 from tempfile import TemporaryDirectory
 
 from xpc.compiler.files.pins import Environment
+from xpc.compiler.resolve.lock_fields import PACKAGE
 
 SECONDS = 3600
 """Timeout of a resolution. It can be slow: without separate metadata in the index, pip downloads the packages."""
+WORDS = ("install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-", "--disable-pip-version-check",
+         "--no-input")  # fmt: skip
+PIP = """
+import os, runpy, signal, sys, threading
+
+def end_with_the_lock():
+    os.read(0, 1)
+    os.killpg(0, signal.SIGKILL)
+
+threading.Thread(target=end_with_the_lock, daemon=True).start()
+sys.argv[0] = "pip"
+runpy.run_module("pip", run_name="__main__")
+"""
+"""Runs pip until it ends, or until standard input does because `xpc lock` was killed."""
 BASE = "requirements.txt"
 BUILT = "requirements-flash.txt"
 """Built against the installed torch, which pip needs to know the dependencies: only its own pin is recorded."""
@@ -50,6 +66,24 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
     return out
 
 
+def _run(words: list[str], folder: str) -> tuple[int, str, str]:
+    """The status, output and complaints of pip, which does not outlive this process. Raises OSError and
+    subprocess.SubprocessError."""
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        process_group=0,
+    ) as process:  # fmt: skip
+        held, process.stdin = process.stdin, None  # `communicate` would close it
+        try:
+            report, complaints = process.communicate(timeout=SECONDS)
+            return process.returncode, report, complaints
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            if held is not None:
+                held.close()
+
+
 def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
     program = shutil.which(python)
     if program is None:
@@ -58,31 +92,19 @@ def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
         path = os.path.join(folder, "requirements.txt")
         with open(path, "w", encoding="utf-8") as handle:
             handle.writelines(f"{line}\n" for line in lines)
-        words = [
-            program,
-            "-m",
-            "pip",
-            "install",
-            "--dry-run",
-            "--ignore-installed",
-            "--quiet",
-            "--report",
-            "-",
-            "-r",
-            path,
-        ]
         try:
-            done = subprocess.run(
-                [*words, "--disable-pip-version-check", "--no-input"], capture_output=True, text=True, timeout=SECONDS,
-                check=False, cwd=folder,
-            )  # fmt: skip
+            status, report, complaints = _run([program, "-c", PIP, *WORDS, "-r", path], folder)
         except (OSError, subprocess.SubprocessError) as error:
             raise ResolveError(f"{python} could not run pip: {type(error).__name__}") from error
-    if done.returncode:
-        errors = [line.partition("ERROR: ")[2] for line in done.stderr.splitlines() if "ERROR: " in line]
-        raise ResolveError(f"pip cannot resolve the requirements: {(errors or done.stderr.splitlines() or ['?'])[-1]}")
+    if status:
+        errors = [line.partition("ERROR: ")[2] for line in complaints.splitlines() if "ERROR: " in line]
+        raise ResolveError(f"pip cannot resolve the requirements: {(errors or complaints.splitlines() or ['?'])[-1]}")
     try:
-        found = [one["metadata"] for one in json.loads(done.stdout)["install"]]
-        return tuple(sorted(f"{one['name'].lower()}=={one['version']}" for one in found))
+        found = [one["metadata"] for one in json.loads(report)["install"]]
+        resolved = tuple(sorted(f"{one['name'].lower()}=={one['version']}" for one in found))
+        wrong = next((one for one in resolved if PACKAGE.fullmatch(one) is None), None)
+        if wrong is not None:  # the index may be anybody's
+            raise ResolveError(f"pip's answer has a package `{wrong[:60]}`, which is not `NAME==VERSION`")
+        return resolved
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResolveError(f"the pip of {python} gives no report (pip 22.2 or later is needed)") from error

@@ -9,15 +9,21 @@ import json
 import os
 from collections.abc import Mapping
 from hashlib import sha256
+from http.client import HTTPException, IncompleteRead
+from threading import Thread
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from xpc.compiler.files.pins import DATASET, KERNEL, MODEL, Pin
+from xpc.compiler.files.secrets import pinned
 
 ENDPOINT = "https://huggingface.co"
 SECONDS = 30.0
+"""Timeout of a connection that sends nothing."""
+DEADLINE = 120.0
+"""Timeout of an answer, which may come byte by byte."""
 LARGEST = 16 * 2**20
 """Maximum bytes of one answer."""
 NAMES = {MODEL: "models", DATASET: "datasets", KERNEL: "kernels"}
@@ -32,6 +38,8 @@ class _Redirects(HTTPRedirectHandler):
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
         """The next request."""
+        if urlsplit(newurl).scheme not in ("http", "https"):
+            raise HTTPError(newurl, code, "a redirect to another protocol", headers, fp)
         made = super().redirect_request(req, fp, code, msg, headers, newurl)
         if made is not None and urlsplit(newurl).netloc != urlsplit(req.full_url).netloc:
             made.remove_header("Authorization")
@@ -57,8 +65,10 @@ class Hub:
         path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(requested or 'main', safe='')}"
         answer = self._json(path, f"{id}{f'@{requested}' if requested else ''}")
         revision = answer.get("sha")
-        if not isinstance(revision, str) or len(revision) != 40:
+        if not isinstance(revision, str) or not pinned(revision):
             raise HubError(f"the hub's answer about {id} has no commit")
+        if pinned(requested) and revision != requested:
+            raise HubError(f"the hub's answer about {id} is about another commit, {revision[:12]}")
         if kind == MODEL:
             return self._model(id, requested, revision)
         if kind == KERNEL:
@@ -72,16 +82,19 @@ class Hub:
         tokenizer = self._file(id, revision, "tokenizer_config.json")
         template = self._file(id, revision, "chat_template.jinja")
         try:
-            settings = json.loads(tokenizer or b"{}")
-            config_text = json.dumps(json.loads(config), sort_keys=True) if config else ""
+            settings, facts = json.loads(tokenizer or b"{}"), json.loads(config or b"{}")
+            config_text = json.dumps(facts, sort_keys=True) if facts else ""
         except (ValueError, RecursionError) as error:
             raise HubError(f"a configuration of {id} is not JSON") from error
+        if not isinstance(settings, dict) or not isinstance(facts, dict):
+            raise HubError(f"a configuration of {id} is not a JSON object")
         stated = template.decode("utf-8", "replace") if template is not None else settings.get("chat_template")
         text = stated if isinstance(stated, str) else "" if stated is None else json.dumps(stated, sort_keys=True)
+        template_digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return Pin(
             MODEL, id, requested, revision, config=config_text,
             chat=None if tokenizer is None and template is None else stated is not None,
-            template=f"sha256:{sha256(text.encode()).hexdigest()}" if text else "",
+            template=f"sha256:{template_digest}" if text else "",
         )  # fmt: skip
 
     def _file(self, id: str, revision: str, name: str) -> bytes | None:
@@ -102,9 +115,16 @@ class Hub:
         return found
 
     def _get(self, path: str, what: str) -> bytes:
+        found: list[bytes | BaseException] = []
+        thread = Thread(target=lambda: found.append(self._answer(path)), daemon=True)
+        thread.start()
+        thread.join(DEADLINE)  # the timeout of a socket begins again with each byte
         try:
-            with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:
-                data: bytes = answer.read(LARGEST + 1)
+            if not found:
+                raise OSError(f"no complete answer within {DEADLINE:.0f} seconds")
+            if isinstance(found[0], BaseException):
+                raise found[0]
+            data = found[0]
         except HTTPError as error:
             error.close()
             if error.code == 404:
@@ -112,13 +132,24 @@ class Hub:
             if error.code in (401, 403):
                 raise HubError(f"{what} is gated or private: HF_TOKEN must belong to an account with access") from error
             raise HubError(f"the hub answered {error.code} for {what}") from error
-        except (URLError, OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             raise HubError(
                 f"the hub cannot be reached for {what} ({getattr(error, 'reason', None) or error})"
             ) from error
         if len(data) > LARGEST:
             raise HubError(f"the hub's answer about {what} is larger than {LARGEST // 2**20} MiB")
         return data
+
+    def _answer(self, path: str) -> bytes | BaseException:
+        """The body of an answer, at most a byte more than LARGEST; or the exception."""
+        try:
+            with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:
+                data: bytes = answer.read(LARGEST + 1)
+                if len(data) <= LARGEST and answer.length:  # `read` with a size reports no early end
+                    raise IncompleteRead(data, answer.length)
+                return data
+        except BaseException as error:
+            return error
 
 
 class _Missing(Exception):
@@ -132,9 +163,14 @@ def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict
     named = [one for one in entries if one.get("config_name", "default") == (part or "default")]
     entry = named[0] if named else entries[0] if len(entries) == 1 and not part else {}
     features, splits = entry.get("features"), entry.get("splits")
-    columns = tuple(str(one["name"]) for one in _dicts(features) if "name" in one)
+    columns = tuple(dict.fromkeys(one["name"] for one in _dicts(features) if _is_name(one.get("name"))))
     counted = [(one.get("name"), one.get("num_examples")) for one in _dicts(splits)]
-    return columns, {str(name): count for name, count in counted if isinstance(count, int)}
+    return columns, {str(name): n for name, n in counted if _is_name(name) and type(n) is int and 0 <= n < 2**63}
+
+
+def _is_name(value: object) -> bool:
+    """Whether a lock can contain it: a printable text."""
+    return isinstance(value, str) and value.isprintable()
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 from xpc.compiler.files.pins import KINDS, Environment, Lock, Pin
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.codes import report
+from xpc.compiler.resolve import lock_fields as fields
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.source import Source, Span
 
@@ -33,8 +34,13 @@ def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
         table = tomllib.loads(found.data.decode())
         if table["lock"]["format"] != FORMAT:
             return None, [_wrong(name, f"`{name}` is of another version of xpc")]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None, [_wrong(name, f"`{name}` is not a lock of xpc")]
+    try:
         return _lock(name, table, above), []
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+    except ValueError as error:
+        return None, [_wrong(name, f"`{name}` {error}")]
+    except (RecursionError, KeyError, TypeError, AttributeError):
         return None, [_wrong(name, f"`{name}` is not a lock of xpc")]
 
 
@@ -43,23 +49,35 @@ def _wrong(name: str, why: str) -> Diagnostic:
 
 
 def _lock(name: str, table: Mapping[str, Any], text: bytes) -> Lock:
+    """The lock of a table. Raises ValueError with a sentence for a field of another form."""
+    fields.known(table, "lock", *KINDS, "files", "rows", "environment", "bundle")
+    head, bundle = table["lock"], table.get("bundle", {})
+    fields.known(head, "format", "xpc", "target")
+    fields.known(bundle, "digest")
     pins = [_pin(kind, one) for kind in KINDS for one in table.get(kind, ())]
+    if len({(one.kind, one.id, one.part, one.asked) for one in pins}) < len(pins):
+        raise ValueError("pins a repository twice")
     environments = {
-        str(title): Environment(tuple(map(str, one["asked"])), tuple(map(str, one["resolved"])))
-        for title, one in table.get("environment", {}).items()
+        title: Environment(*fields.packages(title, one)) for title, one in table.get("environment", {}).items()
     }
-    files = {str(file): str(digest) for file, digest in table.get("files", {}).items()}
-    rows = {str(file): int(count) for file, count in table.get("rows", {}).items()}
-    head = table["lock"]
-    digest = str(table.get("bundle", {}).get("digest", ""))
-    return Lock(name, tuple(pins), files, rows, environments, str(head["target"]), str(head["xpc"]), digest, text)
+    return Lock(
+        name, tuple(pins), fields.digests(table.get("files", {})), fields.counts(table.get("rows", {})), environments,
+        fields.text(head, "target"), fields.text(head, "xpc"),
+        fields.matching(bundle, "digest", fields.DIGEST, "`sha256:` and 64 digits", ""), text,
+    )  # fmt: skip
 
 
 def _pin(kind: str, one: Mapping[str, Any]) -> Pin:
+    fields.known(one, "id", "part", "asked", "revision", "template", "chat", "config", "columns", "rows")
+    chat = one.get("chat")
+    if chat is not None and not isinstance(chat, bool):
+        raise ValueError("has a `chat` that is not true or false")
     return Pin(
-        kind, str(one["id"]), str(one.get("asked", "")), str(one["revision"]), str(one.get("part", "")),
-        str(one.get("config", "")), one.get("chat"), str(one.get("template", "")),
-        tuple(map(str, one.get("columns", ()))), {str(split): int(n) for split, n in one.get("rows", {}).items()},
+        kind, fields.matching(one, "id", fields.REPOSITORY, "a repository"),
+        fields.matching(one, "asked", fields.BRANCH, "a branch, tag or commit", ""), fields.commit(one),
+        fields.text(one, "part", ""), fields.config(one), chat,
+        fields.matching(one, "template", fields.DIGEST, "`sha256:` and 64 digits", ""),
+        fields.texts(one, "columns"), fields.counts(one.get("rows", {})),
     )  # fmt: skip
 
 

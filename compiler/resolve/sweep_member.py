@@ -43,5 +43,8 @@ def keep_apart(values: dict[Path, Value], member: str) -> None:
         stated = Origin(hub.origin.kind, hub.origin.label, "one branch for each member")
         values.setdefault("save.hub.revision", Value(plain_name(member), stated))
         repository = values["save.hub.name"]
-        if repository.origin.kind not in (SPEC, BASE):  # the last part of `save`, which is not that of the member's folder
+        if repository.origin.kind not in (
+            SPEC,
+            BASE,
+        ):  # the last part of `save` as the spec has it
             values["save.hub.name"] = evolve(repository, origin=stated)

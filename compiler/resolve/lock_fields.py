@@ -1,0 +1,120 @@
+"""The form of every field of a lock: `NAME==VERSION` packages, full commits, digests, counts.
+
+A lock may come from anybody in a pull request, and pip reads a part of it as `constraints.txt`. Each function raises
+ValueError with a sentence for a value of another form.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xpc.compiler.files.secrets import pinned
+
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+VERSION = r"[0-9A-Za-z]+(?:[.!+_-][0-9A-Za-z]+)*"
+PACKAGE = re.compile(rf"({NAME})(?:\[{NAME}(?:,{NAME})*\])?==({VERSION})")
+"""`NAME==VERSION`, the name perhaps with extras: what our requirements files and pip's answers consist of."""
+REPOSITORY = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?", re.ASCII)
+BRANCH = re.compile(r"(?!.*\.\.)[\w][^\s\\?*\[\]~^:#]*", re.ASCII)
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+REQUIREMENTS = re.compile(r"requirements(?:-[a-z0-9]+)?\.txt")
+LARGEST = 2**63 - 1
+
+
+def known(table: Mapping[str, Any], *keys: str) -> None:
+    """A table without other keys."""
+    other = [key for key in table if key not in keys]
+    if other:
+        raise ValueError(f"has an unknown entry `{other[0][:40]}`")
+
+
+def text(table: Mapping[str, Any], key: str, default: str | None = None) -> str:
+    """A printable text."""
+    value = table.get(key, default)
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError(f"has a `{key}` that is not a text of one line")
+    return value
+
+
+def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: str, default: str | None = None) -> str:
+    """A text of a form, or the default."""
+    value = text(table, key, default)
+    if value != default and form.fullmatch(value) is None:
+        raise ValueError(f"has {key} = `{value[:60]}`, which is not {what}")
+    return value
+
+
+def commit(table: Mapping[str, Any]) -> str:
+    """The `revision` of a pin, and of its `asked` if that is a commit, too."""
+    value = text(table, "revision")
+    if not pinned(value):
+        raise ValueError(f"has the revision `{value[:60]}`, which is not a commit of 40 hexadecimal digits")
+    if pinned(text(table, "asked", "")) and table["asked"] != value:
+        raise ValueError(f"pins the commit {table['asked'][:12]} to another one, {value[:12]}")
+    return value
+
+
+def digests(table: Mapping[str, Any]) -> dict[str, str]:
+    """Names of files to their digests."""
+    return {key: matching(table, key, DIGEST, "`sha256:` and 64 digits") for key in _names(table)}
+
+
+def counts(table: Mapping[str, Any]) -> dict[str, int]:
+    """Names of files or splits to numbers of rows."""
+    for key in _names(table):
+        if type(table[key]) is not int or not 0 <= table[key] <= LARGEST:
+            raise ValueError(f"has a number of rows of `{key[:60]}` that is not one")
+    return dict(table)
+
+
+def _names(table: Mapping[str, Any]) -> list[str]:
+    """The keys, which are printable names."""
+    if not isinstance(table, dict) or not all(key.isprintable() for key in table):
+        raise ValueError("has a name that is not a text of one line")
+    return list(table)
+
+
+def texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """A list of printable texts."""
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(one, str) and one.isprintable() for one in value):
+        raise ValueError(f"has `{key}` that is not a list of texts of one line")
+    return tuple(value)
+
+
+def config(table: Mapping[str, Any]) -> str:
+    """The text of a config.json, which is a JSON object; empty if there is none."""
+    value = table.get("config", "")
+    if not isinstance(value, str) or (value and not isinstance(json.loads(value), dict)):
+        raise ValueError("has a `config` that is not a JSON object")
+    return value
+
+
+def packages(title: str, table: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What pip was asked for and what that resolves to: each package once, at the version that is asked for."""
+    if REQUIREMENTS.fullmatch(title) is None:
+        raise ValueError(f"has packages of `{title[:60]}`, which is not a requirements file")
+    known(table, "asked", "resolved")
+    asked, resolved = texts(table, "asked"), texts(table, "resolved")
+    there = _versions(title, resolved)
+    for name, version in _versions(title, asked).items():
+        if there.get(name, "").partition("+")[0] != version.partition("+")[0]:
+            raise ValueError(f"resolves {name}=={version} of {title} to {there.get(name) or 'nothing'}")
+    return asked, resolved
+
+
+def _versions(title: str, lines: Sequence[str]) -> dict[str, str]:
+    """Versions by normalized name."""
+    out: dict[str, str] = {}
+    for line in lines:
+        found = PACKAGE.fullmatch(line)
+        if found is None:
+            raise ValueError(f"has `{line[:60]}` among the packages of {title}, which is not `NAME==VERSION`")
+        name = re.sub(r"[-_.]+", "-", found[1]).lower()
+        if name in out:
+            raise ValueError(f"has {name} twice among the packages of {title}")
+        out[name] = found[2]
+    return out
