@@ -7,11 +7,12 @@ import stat
 from collections.abc import Mapping
 
 from xpc.compiler.files.atomic import recover, replace_folder
+from xpc.compiler.files.bundle_tree import LARGEST, is_bytecode
+from xpc.compiler.files.bundle_tree import read as read_file
 from xpc.compiler.files.digest import sha256, shared_digest
 from xpc.compiler.files.workspace import read_toml
 
 EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})
-IGNORED = "__pycache__"
 MANIFESTS = ("bundle.toml", "sweep.toml")
 SHARED = ("trainer/", "files/", "data/")
 """Folders that are the same in all members of a sweep: each file is on disk once, and every member has a link."""
@@ -107,7 +108,7 @@ def why_foreign(target: str) -> str:
     read: dict[tuple[int, int], str] = {}
     parents = {name[:at] for name in known for at, c in enumerate(name) if c == "/"}
     for folder, folders, inside in os.walk(target, onerror=_raise):
-        folders[:] = sorted(name for name in folders if not _is_bytecode(os.path.join(folder, name)))
+        folders[:] = sorted(name for name in folders if not is_bytecode(os.path.join(folder, name)))
         for name in sorted([*inside, *folders]):
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, target).replace(os.sep, "/")
@@ -124,8 +125,9 @@ def why_foreign(target: str) -> str:
                 return f"contains {relative}, which is not a regular file"
             found = os.stat(path)
             if found.st_nlink < 2 or (found.st_dev, found.st_ino) not in read:
-                with open(path, "rb") as handle:
-                    read[found.st_dev, found.st_ino] = "sha256:" + sha256(handle.read()).hexdigest()
+                if found.st_size > LARGEST:
+                    return f"contains {relative}, which is larger than what the compiler writes"
+                read[found.st_dev, found.st_ino] = "sha256:" + sha256(read_file(path)).hexdigest()
             if read[found.st_dev, found.st_ino] != known[relative]:
                 return f"contains {relative}, which was changed since the compiler wrote it"
     return ""
@@ -136,18 +138,12 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _is_bytecode(folder: str) -> bool:
-    """Whether a folder contains only bytecode that Python wrote during a run."""
-    if os.path.basename(folder) != IGNORED or os.path.islink(folder):
-        return False
-    with os.scandir(folder) as inside:
-        return all(".pyc" in one.name and one.is_file(follow_symlinks=False) for one in inside)
-
-
 def _is_sealed(path: str) -> bool:
     """Whether a manifest is unchanged: its last line has the digest of the lines above."""
-    with open(path, "rb") as handle:
-        data = handle.read()
+    try:
+        data = read_file(path)
+    except OSError:
+        return False
     above = data[: data.rstrip(b"\n").rfind(b"\n") + 1]
     return sealed(above) == data
 

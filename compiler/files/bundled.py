@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from xpc.compiler.files.bundle_tree import parts
 from xpc.compiler.files.workspace import HIDDEN, TEXTS, Workspace, read_toml
 from xpc.compiler.files.written import lines, written
 from xpc.grammar.record import field, mutable
@@ -66,9 +67,12 @@ def _folders_above(root: str) -> list[str]:
     return [above, os.path.dirname(sweep)] if member else [above]
 
 
-def manifest(folder: str) -> dict[str, dict[str, str]] | None:
-    """The `bundle.toml` of a folder, or None if it is not one that the compiler wrote."""
-    table = read_toml(os.path.join(folder, MANIFEST))
+def manifest(folder: str, brief: bool = False) -> dict[str, dict[str, str]] | None:
+    """The `bundle.toml` of a folder, or None if it is not one that the compiler wrote.
+
+    With `brief` its `files` lack the trainer's, and the assumed settings are not read: a sweep has a thousand of them.
+    """
+    table = read_toml(os.path.join(folder, MANIFEST), _without_trainer if brief else str)
     if table is None:
         return None
     parts = [table.get(part) for part in ("bundle", "files", "inputs")]
@@ -80,6 +84,11 @@ def manifest(folder: str) -> dict[str, dict[str, str]] | None:
         return None
     values = (*facts, *table["files"].values(), *table["inputs"].values())
     return table if all(isinstance(one, str) for one in values) else None
+
+
+def _without_trainer(text: str) -> str:
+    lines = text.partition("\n[assumed]\n")[0].split("\n")
+    return "\n".join(line for line in lines if not line.startswith('"trainer/'))
 
 
 def _leads_out(name: str) -> bool:
@@ -94,7 +103,7 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]]) -> BundleWork
         own = bundle_name(name, digest.removeprefix("sha256:"))
         held = [one for one, other in table["files"].items() if other == digest and one.startswith(("files/", "data/"))]
         held.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
-        if held:
+        if held and not any(os.path.islink(path) for path in parts(folder, held[0])):  # a bundle may be anybody's
             copies[name] = held[0]
     named, allowed = table["bundle"]["spec"], bool(table["bundle"].get("allow_oom"))
     lock = f"{named}.lock"

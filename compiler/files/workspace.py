@@ -15,6 +15,7 @@ from xpc.grammar.record import field, mutable, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from xpc.compiler.files.file_memory import FileMemory
@@ -277,14 +278,18 @@ def _shown(name: str) -> str:
     return name if len(name) <= 80 else name[:77] + "..."
 
 
-def read_toml(path: str) -> dict[str, Any] | None:
-    """A TOML file of a bundle; None if it cannot be read, is not TOML, or is not a regular file."""
+def read_toml(path: str, part: Callable[[str], str] = str) -> dict[str, Any] | None:
+    """A TOML file of a bundle; None if it cannot be read, is not TOML, or is not a regular file.
+
+    `part` cuts the text before it is parsed.
+    """
     import tomllib
 
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_TEXT:
             return None
-        with open(path, "rb") as handle:
-            return tomllib.load(handle)
+        with open(path, "rb", opener=_without_waiting) as handle:
+            return tomllib.loads(part(handle.read(MAX_TEXT).decode()))
     except (OSError, ValueError, RecursionError):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from xpc.grammar.parse import parse
 from xpc.grammar.record import record
@@ -28,6 +29,7 @@ class Line:
         return self.note.removeprefix(LENGTH).startswith(FILLED) and not self.note.endswith(".xp")
 
 
+@lru_cache(maxsize=1)
 def lines(text: str) -> list[Line]:
     """The lines of a bundle's `spec.xp`. A `#` inside a text does not begin a comment."""
     file, _ = parse(Source("spec.xp", text))

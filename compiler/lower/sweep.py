@@ -21,13 +21,12 @@ from xpc.compiler.lower.sweep_launch import launch
 from xpc.compiler.lower.toml_text import value as quoted
 from xpc.compiler.resolve.sweep_member import Member, plain_name
 from xpc.compiler.spec import CheckedSpec, Spec
-from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.record import evolve
 
 FORMAT = 1
 
 
-def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str, bytes]:
+def sweep(members: Sequence[Member]) -> dict[str, bytes]:
     """Every file of the folder by name, `sweep.toml` last. Equal specs and files give equal bytes."""
     first = members[0].spec
     assert first is not None  # a sweep with an error has no members
@@ -41,13 +40,21 @@ def sweep(members: Sequence[Member], problems: Sequence[Diagnostic]) -> dict[str
         digests.append(shared_digest(files["bundle.toml"]))
         pins[member.name] = pin(files[LIST])
         out.update({f"{MEMBERS}/{member.name}/{name}": data for name, data in files.items()})
-    readme = _readme(first, members, problems).encode("utf-8", "surrogatepass")
-    top = {"README.md": readme, **starters([one.spec for one in members if one.spec is not None], first.name, pins)}
-    top["sweep.toml"] = sealed(_table(first, members, digests, top).encode("utf-8", "surrogatepass"))
-    return {**out, **top}
+    source = shared_digest(first.source.text.encode("utf-8", "surrogatepass"))
+    return {**out, **top_files(first, members, digests, pins, source)}
 
 
-def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, bytes]:
+def top_files(
+    first: Spec, members: Sequence[Member], digests: Sequence[str], pins: Mapping[str, str], source: str
+) -> dict[str, bytes]:
+    """The files next to `members/`. `digests` are those of the members' bundle.toml, `source` that of the spec."""
+    specs = [one.spec for one in members if one.spec is not None]
+    top = {"README.md": _readme(first, members).encode("utf-8", "surrogatepass"), **_starters(specs, first.name, pins)}
+    top["sweep.toml"] = sealed(_table(first, members, digests, top, source).encode("utf-8", "surrogatepass"))
+    return top
+
+
+def _starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, bytes]:
     """The files that start the members; `pins` are the digests of their `run.sha256`, by member in order."""
     texts = {
         "launch.sh": launch(len(pins)),
@@ -74,7 +81,9 @@ def value(member: Member, path: str) -> str:
     return show(row, spec.get(row.path))
 
 
-def _table(first: Spec, members: Sequence[Member], digests: Sequence[str], top: Mapping[str, bytes]) -> str:
+def _table(
+    first: Spec, members: Sequence[Member], digests: Sequence[str], top: Mapping[str, bytes], source: str
+) -> str:
     """`sweep.toml`: the sweep's identity, the digests of the files next to it, and each member with its settings."""
     lines = [
         "[sweep]",
@@ -83,7 +92,7 @@ def _table(first: Spec, members: Sequence[Member], digests: Sequence[str], top: 
         f"name = {quoted(first.name)}",
         f"target = {quoted(first.stack.name)}",
         f"spec = {quoted(first.source.name)}",
-        f"spec_digest = {quoted(shared_digest(first.source.text.encode('utf-8', 'surrogatepass')))}",
+        f"spec_digest = {quoted(source)}",
         f"members = {len(members)}",
         "",
         "[files]",
@@ -96,7 +105,7 @@ def _table(first: Spec, members: Sequence[Member], digests: Sequence[str], top: 
     return "\n".join(lines) + "\n"
 
 
-def _readme(first: Spec, members: Sequence[Member], problems: Sequence[Diagnostic]) -> str:
+def _readme(first: Spec, members: Sequence[Member]) -> str:
     paths = [path for path, _ in members[0].settings]
     commands = engine(first).sweep_readme([one.name for one in members])
     width = max(len(command) for command, _ in commands)
@@ -128,8 +137,24 @@ def _readme(first: Spec, members: Sequence[Member], problems: Sequence[Diagnosti
     for member in members:
         values = " | ".join(cell(value(member, path)) for path in paths)
         lines.append(f"| {member.index} | {values} | {cell(member.name)} |")
-    shown = [one for one in problems if one.severity != ERROR]
+    shown = _findings(members)
     if shown:
-        lines += ["", "## Warnings and notes", ""]
-        lines += sorted(map(finding, shown))
+        lines += ["", "## Warnings and notes", "", *shown]
     return "\n".join(lines) + "\n"
+
+
+def _findings(members: Sequence[Member]) -> list[str]:
+    """The findings of all members as list items, each once, with the names of the members if not all have it."""
+    names: dict[str, list[str]] = {}
+    for member in members:
+        for text in {finding(one) for one in (() if member.spec is None else member.spec.problems)}:
+            names.setdefault(text, []).append(member.name)
+    return sorted(text + _some(have, len(members)) for text, have in names.items())
+
+
+def _some(names: Sequence[str], of: int) -> str:
+    if len(names) == of:
+        return ""
+    first = cell(", ".join(names[:2]))
+    more = f" and {len(names) - 2} more of {of}" if len(names) > 2 else ""
+    return f" (member{'s' * (len(names) > 1)} {first}{more})"

@@ -122,5 +122,5 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
     if checked.members:
         from xpc.compiler.lower.sweep import sweep
 
-        return sweep(checked.members, checked.problems), checked
+        return sweep(checked.members), checked
     return lower(checked.spec), checked

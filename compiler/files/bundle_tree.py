@@ -1,0 +1,99 @@
+"""List and read the files of a bundle that somebody else may have made: nothing is followed or waited for.
+
+A bundle consists of folders and regular files. Links, pipes, devices and sockets are reported, and never opened. No
+file is larger than the data that the compiler copies, so larger ones are not read either.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+from xpc.grammar.record import field, mutable
+
+LARGEST = 64 * 2**20
+"""Largest file of a bundle, bytes: a copied data file has at most as many (workspace.MAX_DATA)."""
+KINDS = (
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+BYTECODE = "__pycache__"
+
+
+@mutable
+class Tree:
+    """What lies below a folder, by names with `/`.
+
+    `files` are the regular files with their status, `folders` the empty folders, `bytecode` the `__pycache__` folders
+    that contain only bytecode, and `odd` a phrase for everything else: `is a link`.
+    """
+
+    files: dict[str, os.stat_result] = field(factory=dict)
+    folders: list[str] = field(factory=list)
+    bytecode: list[str] = field(factory=list)
+    odd: dict[str, str] = field(factory=dict)
+
+
+def tree(folder: str) -> Tree:
+    """The contents of a folder, which itself may be named by a link. Raises OSError for one that cannot be listed."""
+    out = Tree()
+    open_folders = [("", os.path.realpath(folder))]
+    while open_folders:
+        prefix, path = open_folders.pop()
+        found = sorted(os.scandir(path), key=lambda one: one.name)
+        if not found and prefix:
+            out.folders.append(prefix.rstrip("/"))
+        for one in found:
+            name, status = prefix + one.name, one.stat(follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):
+                out.files[name] = status
+                if status.st_size > LARGEST:
+                    out.odd[name] = f"is larger than {LARGEST // 2**20} MiB"
+            elif not stat.S_ISDIR(status.st_mode):
+                out.odd[name] = "is " + next(
+                    (word for test, word in KINDS if test(status.st_mode)), "not a regular file"
+                )
+            elif one.name == BYTECODE and is_bytecode(one.path):
+                out.bytecode.append(name)
+            else:
+                open_folders.append((name + "/", one.path))
+    return out
+
+
+def is_bytecode(folder: str) -> bool:
+    """Whether a folder, which is no link, contains only bytecode that Python wrote during a run."""
+    if os.path.basename(folder) != BYTECODE or os.path.islink(folder):
+        return False
+    with os.scandir(folder) as inside:
+        return all(".pyc" in one.name and one.is_file(follow_symlinks=False) for one in inside)
+
+
+def read(path: str, limit: int = LARGEST) -> bytes:
+    """The bytes of a regular file. Raises OSError with a sentence for a link, a device, or a file above the limit."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with os.fdopen(os.open(path, flags), "rb") as handle:
+        status = os.fstat(handle.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("it is not a regular file")
+        data: bytes = handle.read(limit + 1) if status.st_size <= limit else b""
+        if len(data) > limit or status.st_size > limit:
+            raise OSError(f"it is larger than {limit // 2**20} MiB")
+        return data
+
+
+def parts(folder: str, name: str) -> Iterator[str]:
+    """The paths of a file's folders within a bundle, and its own."""
+    for part in name.split("/"):
+        folder = os.path.join(folder, part)
+        yield folder
+
+
+def read_inside(folder: str, name: str) -> bytes:
+    """A file of a bundle by its name there. Raises OSError if it, or a folder above it, is not what it should be."""
+    if any(os.path.islink(path) for path in parts(folder, name)):
+        raise OSError("it is a link")
+    return read(os.path.join(folder, name))

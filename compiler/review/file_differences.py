@@ -1,0 +1,79 @@
+"""Compare the files of a folder with the expected ones: their names, modes and bytes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+
+from xpc.compiler.files.bundle import EXECUTABLE
+from xpc.compiler.files.bundle_tree import Tree, read
+from xpc.compiler.review.tables import PROSE
+
+SHOWN = 100
+"""Maximum characters of a shown line."""
+SPECIAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
+
+
+def differences(folder: str, found: Tree, expected: Mapping[str, bytes]) -> Iterator[str]:
+    """A sentence for each file that differs, is missing or is foreign. Prose, which repeats the others, comes last."""
+    parents = {name[:at] for name in expected for at, c in enumerate(name) if c == "/"}
+    foreign = [*found.files, *(one for one in found.folders if one not in parents)]
+    cache: dict[tuple[int, int], bytes] = {}
+    for name in sorted({*expected, *foreign}, key=_order):
+        path = os.path.join(folder, name)
+        status = found.files.get(name)
+        if name not in expected:
+            yield f"{path}: the spec does not compile to this file"
+        elif status is None:
+            yield f"{path} is missing"
+        else:
+            yield from _compared(path, status, expected[name], name, cache)
+
+
+def _order(name: str) -> tuple[bool, str]:
+    last = name.rpartition("/")[2]
+    return last in (*PROSE, "sweep.toml", "members.txt"), name
+
+
+def _compared(
+    path: str, status: os.stat_result, expected: bytes, name: str, cache: dict[tuple[int, int], bytes]
+) -> Iterator[str]:
+    key = (status.st_dev, status.st_ino)
+    data = cache.get(key)
+    if data is None:
+        try:
+            data = read(path)
+        except OSError as error:
+            yield f"{path} cannot be read: {error.strerror or error}"
+            return
+        if status.st_nlink > 1:  # the members of a sweep share the trainer
+            cache[key] = data
+    if data != expected:
+        yield f"{path}:{first_difference(data, expected)}"
+    elif os.name == "posix":
+        yield from _mode(path, status.st_mode, name.rpartition("/")[2] in EXECUTABLE)
+
+
+def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
+    """Differences in what git and archives keep of a mode, and rights that nobody should have."""
+    if bool(mode & stat.S_IXUSR) is not runs:
+        yield f"{path} {'is not' if runs else 'is'} executable; the compiler {'makes it so' if runs else 'does not'}"
+    elif mode & (SPECIAL | stat.S_IWOTH):
+        yield f"{path} has the mode {stat.filemode(mode)}; the compiler gives {'rwxr-xr-x' if runs else 'rw-r--r--'}"
+
+
+def first_difference(on_disk: bytes, made: bytes) -> str:
+    """The number of the first different line, its text on disk, and the text that the spec compiles to."""
+    texts = [one.decode("utf-8", "surrogateescape").split("\n") for one in (on_disk, made)]
+    length = max(map(len, texts))
+    texts = [one + [""] * (length - len(one)) for one in texts]
+    at = next(number for number in range(length) if texts[0][number] != texts[1][number])
+    here, recompiled = (_line(one[at]) for one in texts)
+    if here == recompiled:  # they differ in spaces, or after what is shown
+        here, recompiled = (repr(one[at][:SHOWN]) for one in texts)
+    return f"{at + 1}: {here}, but the spec compiles to {recompiled}"
+
+
+def _line(text: str) -> str:
+    return text.strip().rstrip(",")[:SHOWN] or "nothing"

@@ -1,0 +1,141 @@
+"""Compile a bundle's own spec again: the expected bytes of each of its files, `bundle.toml` and `sweep.toml` too."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xpc.compiler.engines.pin import LIST, pin
+from xpc.compiler.files import bundled
+from xpc.compiler.files.bundle import sealed
+from xpc.compiler.files.bundle_tree import read_inside
+from xpc.compiler.files.digest import shared_digest
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.files.workspace import read_toml
+from xpc.compiler.files.written import LENGTH, lines
+from xpc.compiler.language.items import BASE
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.lower import lower
+from xpc.compiler.lower.sweep import top_files, value
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.resolve.sweep import PLAIN
+from xpc.compiler.resolve.sweep_member import Member
+from xpc.compiler.spec import CheckedSpec, Origin, Value
+from xpc.grammar.diagnostic import ERROR, Label
+from xpc.grammar.record import evolve
+from xpc.grammar.source import Source
+
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+Table = Mapping[str, Mapping[str, str]]
+
+
+def recompiled(folder: str, table: Table) -> tuple[CheckedSpec, dict[str, bytes]] | str:
+    """The spec of a bundle with this manifest and the files that it compiles to, or the message of its first error."""
+    spec = recheck(folder, table)
+    if isinstance(spec, str):
+        return spec
+    files = lower(spec)
+    stated = table["bundle"].get("spec_digest")
+    if stated is not None and DIGEST.fullmatch(stated):  # that of a text that the bundle does not have
+        above = files[bundled.MANIFEST].rpartition(b"# The lines above: ")[0]
+        line = f'spec_digest = "{stated}"'.encode()
+        files[bundled.MANIFEST] = sealed(re.sub(rb'^spec_digest = "[^"]*"', line, above, count=1, flags=re.MULTILINE))
+    return spec, files
+
+
+def recheck(folder: str, table: Table) -> CheckedSpec | str:
+    """The bundle's spec, checked again under its original name; or the message of its first error."""
+    try:
+        data = read_inside(folder, bundled.SPEC)
+    except OSError as error:
+        raise UsageError(f"{os.path.join(folder, bundled.SPEC)} cannot be read: {error.strerror or error}") from error
+    workspace = bundled.workspace(folder, table)
+    workspace.hashes = True
+    text, data = data.decode("utf-8", "surrogateescape"), bundled.as_written(data, workspace.copies_of)
+    checked = check_text(data, table["bundle"]["spec"], workspace)
+    spec = checked.spec
+    if spec is None:
+        return next(one.message for one in checked.problems if one.severity == ERROR)
+    spec = _with_bases(spec, text)
+    above, name = os.path.split(os.path.abspath(folder))
+    inside = f"{spec.name}.bundle/members/{name}" if os.path.basename(above) == "members" else ""
+    named = evolve(spec, name=table["bundle"]["name"], folder=inside, inputs=_with_base_digests(spec, table["inputs"]))
+    return CheckedSpec.of(named, spec.problems, spec.silenced)
+
+
+def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str, str]:
+    """The digests of the files that were read, and those of the bases, which a bundle does not have."""
+    bases = {
+        name: digest.removeprefix("sha256:")
+        for name, digest in stated.items()
+        if name.endswith(".xp") and DIGEST.fullmatch(digest)
+    }
+    return {**bases, **spec.inputs}
+
+
+def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
+    """The spec with settings attributed to their bases again, as the comments in the bundle's spec.xp say."""
+    notes = {one.number: one.note.removeprefix(LENGTH) for one in lines(text)}
+    bases = {number: Source(note, text) for number, note in notes.items() if note.endswith(".xp")}
+
+    def restored(value: Value) -> Value:
+        label = value.origin.label
+        if label is None or not bases:
+            return value
+        source = bases.get(label.source.position(label.span.start)[0])
+        return (
+            value if source is None else evolve(value, origin=Origin(BASE, Label(source, label.span), value.origin.why))
+        )
+
+    values = {path: restored(value) for path, value in spec.values.items()}
+    extra = {one: {name: restored(value) for name, value in table.items()} for one, table in spec.extra.items()}
+    return CheckedSpec.of(evolve(spec, values=values, extra=extra), spec.problems, spec.silenced)
+
+
+def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[str, bytes]]]) -> dict[str, bytes] | str:
+    """The files next to `members/` by name, from the members in the order of sweep.toml; or what is wrong there."""
+    table = read_toml(os.path.join(folder, "sweep.toml"))
+    try:
+        assert table is not None
+        head, listed = table["sweep"], table["member"]
+        title, source, digest = (head[key] for key in ("name", "spec", "spec_digest"))
+        stated = [(one["name"], one["settings"]) for one in listed]
+        assert all(isinstance(one, str) for one in (title, source, digest))
+        assert DIGEST.fullmatch(digest)
+        assert all(isinstance(name, str) and set(settings) <= {*BY_PATH, "model"} for name, settings in stated)
+    except (AssertionError, AttributeError, KeyError, TypeError):
+        return "is not a list of members"
+    if sorted(name for name, _ in stated) != sorted(members):
+        return "its members are not those in the folder"
+    if {members[name][0].source.name for name, _ in stated} != {source}:
+        return f"it names the spec {source}, and its members another one"
+    made = [
+        Member(name, index, tuple((path, "") for path in settings), members[name][0])
+        for index, (name, settings) in enumerate(stated)
+    ]
+    misnamed = next((one for one in made if not _agrees(one)), None)
+    if misnamed is not None:
+        return f"the settings of {misnamed.name} are others than its name says"
+    pins = {name: pin(members[name][1][LIST]) for name, _ in stated}
+    digests = [shared_digest(members[name][1][bundled.MANIFEST]) for name, _ in stated]
+    first = evolve(made[0].spec, name=title, folder="") if made[0].spec is not None else None
+    assert first is not None
+    return top_files(first, made, digests, pins, digest)
+
+
+def _agrees(member: Member) -> bool:
+    """Whether a member's name and its output folder have its settings, as far as these have one spelling."""
+    spec = member.spec
+    if spec is None or not spec.text("save").endswith("/" + member.name):
+        return False
+    parts: Sequence[str] = member.name.split(",")
+    for path, _ in member.settings:
+        row: Any = BY_PATH.get(path)
+        if path != "model" and row.kind.name in PLAIN and row.kind.name != "flag" and len(member.name) < 100:
+            shown = value(member, path)
+            own = [one for one in parts if one.partition("=")[0] in (path, path.rpartition(".")[2])]
+            if own and own[0].partition("=")[2] != shown and shown.isalnum():
+                return False
+    return True
