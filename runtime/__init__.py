@@ -1,6 +1,24 @@
 """The trainer of a bundle: plain Python over TRL, for Python 3.11 and later."""
 
+import os
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036  # the modules below need it
     sys.exit(f"error: Python 3.11 or later is needed, and {sys.executable} is {sys.version.split()[0]}")
+if "." not in __name__:  # in a bundle, whose bytecode may be of another source: it is neither read nor written
+    from importlib.machinery import FileFinder, SourceFileLoader
+
+    class _Source(SourceFileLoader):
+        def get_code(self, fullname: str) -> object:  # type: ignore[override]
+            return self.source_to_code(self.get_data(self.path), self.path)
+
+    _bundle = os.path.dirname(__path__[0])
+
+    def _finder(path: str) -> FileFinder:
+        if not (path + os.sep).startswith(_bundle + os.sep):
+            raise ImportError
+        return FileFinder(path, (_Source, [".py"]))
+
+    sys.path_hooks.insert(0, _finder)
+    for _place in (_bundle, __path__[0]):
+        sys.path_importer_cache.pop(_place, None)

@@ -171,6 +171,8 @@ if __name__ == "__main__":
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
+    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
     __import__(__package__)
+    sys.pycache_prefix = _kept
     del sys.path[0]  # so that the launcher cannot import from the bundle
     sys.exit(main(os.path.dirname(_folder), sys.argv[1:]))

@@ -22,7 +22,9 @@ if not __package__:
     if __name__ == "__main__":
         sys.path[0] = os.path.dirname(os.path.abspath(__file__))
     __package__ = "trainer"
+    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
     __import__(__package__)
+    sys.pycache_prefix = _kept
 
 from .core import arguments, data_sources
 from .core import bundle as bundles

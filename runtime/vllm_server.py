@@ -16,7 +16,9 @@ if not __package__:
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
+    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
     __import__(__package__)
+    sys.pycache_prefix = _kept
 
 from .core import bundle as bundles
 from .core.errors import RunError
