@@ -222,6 +222,12 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     _print_line(f"wrote {out}{many}; launch {'them' if many else 'it'} with", to)
     spec = checked.members[0].spec if many else checked.spec
     assert spec is not None  # there are files
+    from xpc.compiler.resolve.weights import local_models
+
+    away = [one for one in local_models(spec) if not os.path.isabs(one)]
+    if away and os.path.dirname(os.path.realpath(out)) != os.path.realpath(workspace.root):
+        root = os.path.relpath(workspace.root)
+        _print_line(f"{away[0]} is not next to it: XPC_DATA_ROOT={root} lets the launch and `xpc verify` find it", to)
     start = engine(spec).sweep_command(spec, out) if many else engine(spec).command(spec, out)
     _print_line(f"  {start}", to)
     return 0

@@ -22,10 +22,12 @@ MANIFEST, SPEC = "bundle.toml", "spec.xp"
 class BundleWorkspace(Workspace):
     """The folder of a bundle. `copies_of` maps names of files as the spec has them to their copies.
 
-    A file without a copy, such as a model's folder, is looked for next to the bundle or its sweep, where the spec was.
+    A file without a copy, such as a model's folder, is looked for below `data_root`, as at the run, and next to the
+    bundle or its sweep, where the spec was.
     """
 
     copies_of: Mapping[str, str] = field(factory=dict)
+    data_root: str = ""
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
         """The name that a file has in the spec, and the path of its copy."""
@@ -34,7 +36,8 @@ class BundleWorkspace(Workspace):
         if copy is not None or name == self.lock:  # a lock that was written later does not belong to this bundle
             return name, os.path.join(self.root, copy or name)
         inside = os.path.join(self.root, name)
-        places = [inside, *(os.path.join(one, name) for one in _folders_above(self.root))]
+        first = [os.path.join(self.data_root, name)] if self.data_root else []
+        places = [inside, *first, *(os.path.join(one, name) for one in _folders_above(self.root))]
         return name, next((one for one in places if os.path.lexists(one)), inside)
 
     def kind(self, written: str, base: str = "") -> str:
@@ -96,8 +99,8 @@ def _leads_out(name: str) -> bool:
     return os.path.isabs(name) or any(part in ("", ".", "..") for part in name.split("/"))
 
 
-def workspace(folder: str, table: Mapping[str, Mapping[str, str]]) -> BundleWorkspace:
-    """The workspace of a bundle with this manifest."""
+def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: str = "") -> BundleWorkspace:
+    """The workspace of a bundle with this manifest. `data_root` is the first place for files without a copy."""
     copies = {}
     for name, digest in table["inputs"].items():
         own = bundle_name(name, digest.removeprefix("sha256:"))
@@ -107,7 +110,9 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]]) -> BundleWork
             copies[name] = held[0]
     named, allowed = table["bundle"]["spec"], bool(table["bundle"].get("allow_oom"))
     lock = f"{named}.lock"
-    return BundleWorkspace(os.path.abspath(folder), copies_of=copies, lock=lock, allow_oom=allowed, named=named)
+    return BundleWorkspace(
+        os.path.abspath(folder), copies_of=copies, lock=lock, allow_oom=allowed, named=named, data_root=data_root
+    )
 
 
 def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:

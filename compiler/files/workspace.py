@@ -215,6 +215,18 @@ class Workspace:
                 return f"`{_shown(written)}` contains more than {MOST:,} files"
         return sorted(found)
 
+    def listed(self, written: str) -> list[str]:
+        """The names of the files in a folder and in the folders within it, without hidden ones; links to folders are
+        not followed."""
+        path, out = self.locate(written)[1], []
+        for where, folders, names in os.walk(path):
+            folders[:] = sorted(one for one in folders if not one.startswith((".", "checkpoint-", "global_step")))
+            prefix = os.path.relpath(where, path).replace(os.sep, "/") + "/"
+            out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
+            if prefix.count("/") > 1 or len(out) > MOST:
+                folders.clear()
+        return sorted(out)
+
     def digest(self, written: str) -> str | None:
         """The SHA-256 of a file of any size, in hex. None if it cannot be read, or without `hashes`: a check need not
         wait for it."""

@@ -35,6 +35,8 @@ def digests(checked: Checked, workspace: Workspace) -> dict[str, str]:
     """The digest of every file that affects the run, by its name in the spec."""
     reads = {name: digest for spec in specs(checked) for name, digest in spec.inputs.items()}
     out = {name: f"sha256:{digest}" for name, digest in reads.items() if name != workspace.lock}
+    for spec in specs(checked):
+        out |= {name: f"sha256:{digest}" for name, digest in spec.weights.items()}
     for source in _sources(checked):
         for one in (source, *source.parts):
             if one.path is not None and one.sha256 is not None:

@@ -71,7 +71,7 @@ class Manifest:
     """`bundle.toml`, table by table.
 
     `inputs` has the digest of every file that the compiler read in addition to the spec, `files` that of every other
-    file of the bundle.
+    file of the bundle, `weights` that of the files of local models.
     """
 
     bundle: Identity
@@ -80,6 +80,7 @@ class Manifest:
     pins: dict[str, str]
     inputs: dict[str, str]
     files: dict[str, str]
+    weights: dict[str, str] | None = None
     assumed: dict[str, str] = field(factory=dict)
 
 
@@ -139,6 +140,7 @@ def manifest(spec: CheckedSpec, files: Mapping[str, bytes]) -> str:
             ],
             pins=dict(line.split("==", 1) for line in requirements(spec).splitlines()),
             inputs={name: "sha256:" + one for name, one in sorted(spec.inputs.items())},
+            weights={name: "sha256:" + one for name, one in sorted(spec.weights.items())} or None,
             files={name: shared_digest(data) for name, data in sorted(files.items())},
             assumed={
                 path: f"{show(BY_PATH[path], value.value)} ({value.origin.name})"

@@ -118,7 +118,17 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
     if checked.spec is None:
         return None, checked
     from xpc.compiler.lower import lower  # importing the emitters costs milliseconds, and `check` needs none of them
+    from xpc.compiler.resolve.weights import with_weights
 
+    checked = evolve(
+        checked,
+        spec=with_weights(checked.spec, workspace, workspace.memory),
+        members=tuple(
+            evolve(one, spec=one.spec and with_weights(one.spec, workspace, workspace.memory))
+            for one in checked.members
+        ),
+    )
+    assert checked.spec is not None
     if checked.members:
         from xpc.compiler.lower.sweep import sweep
 

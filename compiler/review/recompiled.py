@@ -12,6 +12,7 @@ from xpc.compiler.files import bundled
 from xpc.compiler.files.bundle import sealed
 from xpc.compiler.files.bundle_tree import read_inside
 from xpc.compiler.files.digest import shared_digest
+from xpc.compiler.files.file_memory import FileMemory
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.files.written import LENGTH, lines
@@ -22,18 +23,25 @@ from xpc.compiler.lower.sweep import top_files, value
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.resolve.sweep import PLAIN
 from xpc.compiler.resolve.sweep_member import Member
+from xpc.compiler.resolve.weights import with_weights
 from xpc.compiler.spec import CheckedSpec, Origin, Value
 from xpc.grammar.diagnostic import ERROR, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Source
 
+DATA_ROOT = "XPC_DATA_ROOT"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 Table = Mapping[str, Mapping[str, str]]
 
 
-def recompiled(folder: str, table: Table) -> tuple[CheckedSpec, dict[str, bytes]] | str:
-    """The spec of a bundle with this manifest and the files that it compiles to, or the message of its first error."""
-    spec = recheck(folder, table)
+def recompiled(
+    folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False
+) -> tuple[CheckedSpec, dict[str, bytes]] | str:
+    """The spec of a bundle with this manifest and the files that it compiles to, or the message of its first error.
+
+    `memory` and `trusted` are those of `recheck`.
+    """
+    spec = recheck(folder, table, memory, trusted)
     if isinstance(spec, str):
         return spec
     files = lower(spec)
@@ -45,13 +53,16 @@ def recompiled(folder: str, table: Table) -> tuple[CheckedSpec, dict[str, bytes]
     return spec, files
 
 
-def recheck(folder: str, table: Table) -> CheckedSpec | str:
-    """The bundle's spec, checked again under its original name; or the message of its first error."""
+def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False) -> CheckedSpec | str:
+    """The bundle's spec, checked again under its original name; or the message of its first error.
+
+    The files of local models are hashed; with `trusted`, what `memory` knows about unchanged ones is believed.
+    """
     try:
         data = read_inside(folder, bundled.SPEC)
     except OSError as error:
         raise UsageError(f"{os.path.join(folder, bundled.SPEC)} cannot be read: {error.strerror or error}") from error
-    workspace = bundled.workspace(folder, table)
+    workspace = bundled.workspace(folder, table, os.environ.get(DATA_ROOT, ""))
     workspace.hashes = True
     text, data = data.decode("utf-8", "surrogateescape"), bundled.as_written(data, workspace.copies_of)
     checked = check_text(data, table["bundle"]["spec"], workspace)
@@ -61,6 +72,7 @@ def recheck(folder: str, table: Table) -> CheckedSpec | str:
     spec = _with_bases(spec, text)
     above, name = os.path.split(os.path.abspath(folder))
     inside = f"{spec.name}.bundle/members/{name}" if os.path.basename(above) == "members" else ""
+    spec = with_weights(spec, workspace, memory, trusted)
     named = evolve(spec, name=table["bundle"]["name"], folder=inside, inputs=_with_base_digests(spec, table["inputs"]))
     return CheckedSpec.of(named, spec.problems, spec.silenced)
 

@@ -10,12 +10,14 @@ from xpc.compiler import __version__
 from xpc.compiler.files import bundled
 from xpc.compiler.files.bundle import why_foreign
 from xpc.compiler.files.bundle_tree import Tree, tree
-from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.file_differences import differences
 from xpc.compiler.review.recompiled import Table, recheck, recompiled, sweep_files
 from xpc.compiler.spec import CheckedSpec
+from xpc.grammar.diagnostic import ERROR
 
+LOOKED = "XPC_DATA_ROOT names the folder that has the models, if it is not next to the bundle"
 EPILOG = (
     "The spec in the bundle is compiled again, and every file is compared byte for byte. --env compares the packages "
     "of an interpreter with the pins that the bundle's README.md installs. --run compares the summary.json of a run: "
@@ -36,7 +38,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="a bundle, the folder of a sweep, or any file of a bundle",
     )
     parser.add_argument("--env", action="store_true", help="compare the installed packages with the bundle's pins")
+    parser.add_argument("--spec", metavar="SPEC", help="compare the bundle with what this spec compiles to now, too")
     parser.add_argument("--run", metavar="OUT", help="compare the finished run in this folder with the bundle")
+    parser.add_argument(
+        "--quick", action="store_true",
+        help="do not read a local model's files again whose size, times and inode are those of an earlier command",
+    )  # fmt: skip
     parser.add_argument("--strict", action="store_true", help="fail for bytecode that a run or somebody else left")
     parser.add_argument("--python", metavar="PATH", help="the interpreter for --env (default: $PYTHON or python3)")
     return parser.parse_args(list(arguments))
@@ -45,8 +52,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """The printed text and the exit status. Raises UsageError."""
     folders = list(dict.fromkeys(map(_bundle_of, options.folders)))
-    if len(folders) > 1 and (options.env or options.run is not None):
-        raise UsageError("--env and --run take one bundle")
+    if len(folders) > 1 and (options.env or options.run is not None or options.spec is not None):
+        raise UsageError("--env, --run and --spec take one bundle")
     results = [_verified(folder, options) for folder in folders]
     return "".join(text for text, _ in results), max(status for _, status in results)
 
@@ -85,21 +92,57 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
             f"{folder} was written by xpc {others[0]} and is unchanged, but this is xpc {__version__}: "
             f"`pip install xpc=={others[0]}` installs the version that can compile it again"
         )
-    return _compared(folder, found, bundles, options)
+    text, status = _compared(folder, found, bundles, options)
+    if status == 0 and options.spec is not None:
+        return _stale(folder, found, bundles[0][1], options)
+    return text, status
+
+
+def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) -> tuple[str, int]:
+    """Compare a bundle with what a spec compiles to now."""
+    from xpc.compiler.files.file_memory import user_memory
+    from xpc.compiler.pipeline import compile_text
+
+    data, name, workspace = read_spec(options.spec)
+    workspace.memory, workspace.allow_oom = user_memory(), bool(table["bundle"].get("allow_oom"))
+    made, checked = compile_text(data, name, workspace)
+    if made is None:
+        error = next(one.message for one in checked.problems if one.severity == ERROR)
+        return f"{visible(options.spec)} does not compile: {visible(error)}\n", 1
+    drifts = list(differences(folder, found, made))
+    if not drifts:
+        return f"{visible(folder)} is what {visible(options.spec)} compiles to\n", 0
+    return f"{visible(drifts[0])}\n{visible(folder)} is not what {visible(options.spec)} compiles to now\n", 1
+
+
+def _weights(path: str, spec: CheckedSpec, table: Table) -> Iterator[str]:
+    """A sentence for each file of a local model that is not the one that the bundle was compiled with."""
+    stated = table.get("weights", {})
+    for name in sorted({*stated, *spec.weights}):
+        if name not in spec.weights:
+            yield f"{name}, a file of a local model of {path}, is not here; {LOOKED}"
+        elif stated.get(name) != f"sha256:{spec.weights[name]}":
+            how = "is not the one" if name in stated else "was not there when"
+            yield f"{name}, a file of a local model, {how} {path} was compiled{' with' * (name in stated)}"
 
 
 def _compared(
     folder: str, found: Tree, bundles: Sequence[tuple[str, Table]], options: argparse.Namespace
 ) -> tuple[str, int]:
     """Every file with what the spec compiles to."""
+    from xpc.compiler.files.file_memory import user_memory
+
+    memory = user_memory()
     expected: dict[str, bytes] = {}
     broken: list[str] = []
     members: dict[str, tuple[CheckedSpec, Mapping[str, bytes]]] = {}
     for path, table in bundles:
-        made = recompiled(path, table)
+        made = recompiled(path, table, memory, options.quick)
         if isinstance(made, str):
-            broken.append(f"{os.path.join(path, bundled.SPEC)} does not compile here: {made}")
+            looked = f"; {LOOKED}" if "weights" in table else ""
+            broken.append(f"{os.path.join(path, bundled.SPEC)} does not compile here: {made}{looked}")
             continue
+        broken += _weights(path, made[0], table)
         prefix = os.path.relpath(path, folder).replace(os.sep, "/") + "/" if path != folder else ""
         expected |= {prefix + name: data for name, data in made[1].items()}
         members[os.path.basename(path)] = made
@@ -120,7 +163,9 @@ def _compared(
     if bytecode and options.strict:
         return "".join(f"{visible(line)}\n" for line in bytecode), 1
     many = f", {len(bundles)} members" if len(bundles) > 1 else ""
-    lines = [f"{folder} is what its spec compiles to{many}", *bytecode]
+    hashed = any(spec.weights for spec, _ in members.values())
+    quick = "; the files of local models were compared by size, times and inode" if options.quick and hashed else ""
+    lines = [f"{folder} is what its spec compiles to{many}{quick}", *bytecode]
     return "".join(f"{visible(line)}\n" for line in lines), 0
 
 

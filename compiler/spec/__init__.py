@@ -97,7 +97,8 @@ class Spec:
     `continued` the adapter that `lora(from = ...)` names. `wrong` are settings whose written value is in error, so that
     they have a default that nobody wrote; `data` is among them when a source is unknown. `folder` is the place of the
     bundle of a sweep's member; any other bundle is named after its spec. `allow_oom` lets a run compile that does not
-    fit its GPUs (`--allow-oom`). `kernels` are the locked commits of kernels of the hub, by repository.
+    fit its GPUs (`--allow-oom`). `kernels` are the locked commits of kernels of the hub, by repository, and
+    `weights` the SHA-256 of the files of local models, which compiling computes.
     """
 
     source: Source
@@ -118,6 +119,7 @@ class Spec:
     continued: AdapterFolder | None = None
     allow_oom: bool = False
     kernels: Mapping[str, str] = field(factory=dict)
+    weights: Mapping[str, str] = field(factory=dict)
 
     if TYPE_CHECKING:
 

@@ -225,3 +225,33 @@ def test_several_bundles_and_files_of_them_are_verified_in_one_call(tmp_path):
     assert done.returncode == 1
     assert done.stdout.decode().splitlines()[-1] == "b.bundle is what its spec compiles to"
     assert xpc("verify", *files, "--env", cwd=str(tmp_path)).returncode == 2
+
+
+STALE = {
+    "the spec": ("t.xp", b"gbs = 128", b"gbs = 256"),
+    "a comment": ("t.xp", b"\ntrain", b"\n# more\ntrain"),
+    "a base": ("base.xp", b"overlap_comm = false", b"overlap_comm = true"),
+    "a comment of a base": ("base.xp", b"# one for all", b"# for all"),
+    "the rows": ("rows.jsonl", b'"4"', b'"5"'),
+    "the template": ("chat.jinja", b"\n", b"\n\n"),
+}
+
+
+@pytest.mark.parametrize(("name", "old", "new"), STALE.values(), ids=STALE)
+def test_a_stale_bundle_is_compared_with_its_spec(bundle, name, old, new):
+    made = bundle.parent / "made"
+    spec_path = str(made / "t.xp")
+    assert verified(bundle, "--spec", spec_path) == (0, f"{bundle} is what {spec_path} compiles to\n")
+    path = made / name
+    data = path.read_bytes()
+    path.write_bytes(data.replace(old, new, 1) if old in data else data + b" ")
+    assert verified(bundle)[0] == 0
+    status, out = verified(bundle, "--spec", spec_path)
+    assert (status, "is not what" in out) == (1, True), out
+
+
+def test_a_spec_that_does_not_compile_is_reported(bundle):
+    path = bundle.parent / "made" / "t.xp"
+    path.write_bytes(path.read_bytes() + b"\nnope = 1\n")
+    status, out = verified(bundle, "--spec", str(path))
+    assert (status, "does not compile" in out) == (1, True), out

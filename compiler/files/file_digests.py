@@ -1,0 +1,67 @@
+"""SHA-256 of files of any size: read once in a process, with a line of progress for those that take seconds."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.files.file_memory import FileMemory
+
+BLOCK = 2**22
+SHOWN = 4 * 2**30
+"""Bytes between two lines of progress: a few seconds of hashing."""
+VERSION = "sha256"
+_known: dict[tuple[str, str], str] = {}
+"""Digests of this process, by path and stamp."""
+
+
+def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = False) -> str | None:
+    """The digest in hex; None for something that cannot be read or is not a regular file.
+
+    `memory` keeps it. With `trusted` a digest in the memory is believed if size, times and inode are unchanged.
+    """
+    from xpc.compiler.files.file_memory import FileMemory
+
+    before = FileMemory("").stamp(path)
+    if before is None:
+        return None
+    key = (os.path.abspath(path), before[0])
+    if key in _known:
+        return _known[key]
+    if trusted and memory is not None and (recalled := memory.recall(path, VERSION, VERSION)) is not None:
+        return recalled[0]
+    digest = _read(path)
+    if digest is not None:
+        _known[key] = digest
+        if memory is not None:
+            memory.keep(path, before, VERSION, VERSION, digest, True)
+    return digest
+
+
+def _read(path: str) -> str | None:
+    from hashlib import sha256
+
+    total, done, shown = sha256(), 0, 0
+    try:
+        with open(path, "rb", opener=_without_waiting) as handle:
+            status = os.fstat(handle.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            while block := handle.read(BLOCK):
+                total.update(block)
+                done += len(block)
+                if done - shown >= SHOWN:
+                    shown = done
+                    name = os.path.basename(path).encode("ascii", "backslashreplace").decode()
+                    size = max(done, status.st_size)
+                    print(f"hashing {name}: {done / 2**30:.0f} of {size / 2**30:.0f} GiB", file=sys.stderr, flush=True)
+    except OSError:
+        return None
+    return total.hexdigest()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -1,0 +1,56 @@
+"""The files of the local models of a run, with their digests: weights, tokenizers, adapters.
+
+They are not copied into the bundle, so its manifest has the digests. `check` needs none: hashing takes minutes.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.files.file_digests import file_digest
+from xpc.compiler.files.file_memory import FileMemory
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.spec import CheckedSpec
+from xpc.grammar.record import evolve
+
+READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
+"""Endings of the files of a model's folder that transformers and peft read."""
+STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
+"""Beginnings of a checkpoint's other files, which a new run does not read."""
+RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
+"""Files that a run of xpc or transformers leaves next to its model."""
+
+
+def with_weights(
+    spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None = None, trusted: bool = False
+) -> CheckedSpec:
+    """The spec with the digests of its local models' files, by their names in the spec.
+
+    `memory` keeps the digests, and with `trusted` those that it has are believed.
+    """
+    found: dict[str, str] = {}
+    for folder in local_models(spec):
+        for name in model_files(folder, workspace):
+            digest = file_digest(workspace.locate(name)[1], memory, trusted)
+            if digest is not None:
+                found[name] = digest
+    if not found:
+        return spec
+    return CheckedSpec.of(evolve(spec, weights=found), spec.problems, spec.silenced)
+
+
+def local_models(spec: CheckedSpec) -> list[str]:
+    """The folders of the model, the teacher and the continued adapter that are not the hub's, as the spec has them."""
+    models = [spec.model.path, spec.teacher.path if spec.teacher else None]
+    folders = [*models, spec.continued.path if spec.continued else None]
+    return list(dict.fromkeys(one.rstrip("/") for one in folders if one))
+
+
+def model_files(folder: str, workspace: Workspace) -> list[str]:
+    """The files of a local model that a run reads; none if the folder is not here."""
+    if workspace.kind(folder) != "folder":
+        return []
+    listed = workspace.listed(folder)
+    return [
+        f"{folder}/{name}"
+        for name in listed
+        if name.endswith(READ) and not name.startswith(STATES) and name not in RECORDS
+    ]
