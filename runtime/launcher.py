@@ -39,8 +39,8 @@ def main(folder: str, words: Sequence[str]) -> int:
         print(f"error: the first word names the launcher: {' or '.join(LAUNCHERS)}", file=sys.stderr)
         return 2
     from .core import arguments, bundle, preflight, signals
-    from .core.errors import RunError, say, stop
-    from .core.output_folder import Finished
+    from .core.errors import RunError, stop
+    from .core.output_folder import Finished, finished
     from .enabled import FEATURES
 
     signal.signal(signal.SIGINT, lambda *_: (os.write(2, STOPPED_BEFORE), os._exit(130)))
@@ -54,8 +54,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         if not checked and (found := preflight.without_libraries(read)):
             preflight.check(read, 0, 0, found)  # reports all findings together
     except Finished as done:
-        say(str(done))
-        return 0
+        return finished(read, done)
     except RunError as error:
         return stop(error)
     from psutil import Process  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
+from xpc.compiler.files.bundle_tree import LARGEST, read
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.review import run_files
 from xpc.compiler.review.installed import pins, plain_version
 
 SUMMARY = "summary.json"
@@ -30,7 +32,7 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
     summary, plan = read_json(os.path.join(out, SUMMARY)), read_json(os.path.join(folder, DECISIVE[0]))
     if "arguments" not in summary:
         raise UsageError(f"{out}/{SUMMARY} is from an older bundle and does not record the arguments of the run")
-    found = list(_differences(folder, summary, plan, steps))
+    found = [*_differences(folder, summary, plan, steps), *run_files.differences(out, summary)]
     if found:
         return "".join(f"{line}\n" for line in [*found, f"{out} is not what {folder} asks for"]), 1
     tokens = summary.get("tokens")
@@ -43,8 +45,7 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
 def read_json(path: str) -> dict[str, Any]:
     """A JSON table written by a run or the compiler. Raises UsageError."""
     try:
-        with open(path, encoding="utf-8") as handle:
-            found = json.load(handle)
+        found = json.loads(read(path, LARGEST).decode())
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read; a run writes it when it ends") from error
     if not isinstance(found, dict):

@@ -13,6 +13,8 @@ STAGING = "_saving"
 """Folder in the output folder for checkpoints that are being written or deleted."""
 RECORD = "xpc_files.json"
 """File in a checkpoint with the size and digest of every other file."""
+NOT_FINAL = ("_", ".", "checkpoint-", "runs/", "eval/", "summary.json", "xpc_run.json")
+"""Beginnings of the names of files that change after a run, or that only a resumed run reads."""
 WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|__)(\d+)[_.]")
 """Files that each process writes: DeepSpeed's and torch's shards, transformers' random states."""
 BLOCK = 1 << 20
@@ -29,8 +31,16 @@ def staging(output_dir: str) -> str:
 
 
 def clear(output_dir: str) -> None:
-    """Delete the leftovers of an earlier write or deletion."""
+    """Delete the leftovers of an earlier write or deletion; safetensors writes into `.tmpXXXXXX` and renames it."""
     shutil.rmtree(staging(output_dir), ignore_errors=True)
+    for left in (*Path(output_dir).glob(".tmp??????"), *Path(output_dir).glob("merged/.tmp??????")):
+        left.unlink(missing_ok=True)
+
+
+def final_files(output_dir: str) -> dict[str, Seal]:
+    """Sizes and digests of what a finished run leaves: weights, configuration, tokenizer, metrics. Raises OSError."""
+    chosen = [name for name in names(output_dir) if not name.startswith(NOT_FINAL)]
+    return dict(zip(chosen, _hashed(output_dir, chosen), strict=True))
 
 
 def seal(folder: str, rank: int) -> dict[str, Seal]:

@@ -247,6 +247,9 @@ class Feature:
         """For the summary: the last evaluation, and its lines for the terminal. None when the run never evaluates."""
         return None
 
+    def finished_before(self, bundle: "Bundle") -> None:
+        """When a launch finds that an earlier one has finished this run, in one process. Raises RunError."""
+
     def run_ended(self, bundle: "Bundle", trainer: Any, stopped: bool) -> None:
         """At the very end, after everything is saved; ``stopped`` is true for a stop on request. Raises RunError."""
 

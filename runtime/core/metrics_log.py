@@ -4,6 +4,7 @@ import json
 import os
 import time
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 from transformers import TrainerCallback
@@ -11,6 +12,7 @@ from transformers.trainer_callback import ExportableState
 
 from ..library_internals.transformers_trainer import tokens_trained
 from . import checkpoints, machine, signals
+from .checkpoint_integrity import final_files
 from .fault_tolerance import writing
 from .feature import Bundle
 from .metrics_file import events, number, trim, written
@@ -174,9 +176,12 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "world": trainer.args.world_size,
             "versions": {name: machine.installed(name) for name in bundle.pins},
             "arguments": {name: value for name, value in trainer.args.to_dict().items() if name in bundle.arguments},
+            "files": final_files(folder),
         }
+        text = json.dumps(facts, indent=2, allow_nan=False, default=str)
+        seal = sha256(text.encode()).hexdigest()
         with open(target + ".part", "w", encoding="utf-8") as handle:
-            handle.write(json.dumps(facts, indent=2, allow_nan=False, default=str) + "\n")
+            handle.write(f'{text[:-2]},\n  "seal": "sha256:{seal}"\n}}\n')  # the digest of the text without it
         os.replace(target + ".part", target)
     loss = f"{losses[0]:.4f} -> {losses[-1]:.4f}" if losses else "no loss was logged"
     base = f"  (adapters; their base is {facts['adapter_of']})" if facts["adapter_of"] else ""

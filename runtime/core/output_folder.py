@@ -10,7 +10,7 @@ from typing import IO, Any
 from . import same_run
 from .checkpoint_integrity import STAGING
 from .checkpoints import FOLDER, newest_complete
-from .errors import RunError
+from .errors import RunError, say, stop
 from .feature import Bundle
 
 MARKER = "xpc_run.json"
@@ -29,6 +29,17 @@ def check_unfinished(bundle: Bundle) -> None:
     folder = bundle.output_dir
     if os.path.exists(os.path.join(folder, "summary.json")) and difference(bundle) == "":
         raise Finished(f"{folder} contains this run, finished; name another output folder or empty it to train again")
+
+
+def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
+    """Do what the launch that finished this run was killed before, and report. Returns the exit status."""
+    try:
+        for feature in () if only_report else bundle.features:
+            feature.finished_before(bundle)
+    except RunError as error:
+        return stop(error)
+    say(str(done))
+    return 0
 
 
 def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]:

@@ -38,8 +38,7 @@ def main(folder: str, words: Sequence[str]) -> int:
             return 0
         return train(bundle)
     except output_folder.Finished as done:
-        say(str(done))
-        return 0
+        return output_folder.finished(bundle, done, bool(words) or rank() != 0)
     except RunError as error:
         return stop(error)
     except KeyboardInterrupt:

@@ -1,14 +1,16 @@
 """`xpc verify BUNDLE --run OUT`: the summary of a run is compared with its bundle."""
 
+import hashlib
 import json
 import os
 
 import pytest
 from case_support import spec
-from compile_support import put, xpc
+from compile_support import put, tree, xpc
 
 from xpc.compiler.review.finished_run import _digest
 from xpc.compiler.review.installed import pins
+from xpc.runtime.core.checkpoint_integrity import clear, final_files
 
 ROWS = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' * 40
 
@@ -80,3 +82,100 @@ def test_missing_and_older_summaries_are_refused(place):
     done = xpc("verify", "x.bundle", "--run", "out", cwd=str(place))
     assert (done.returncode, b"older bundle" in done.stderr) == (2, True)
     assert not os.path.exists(place / "out" / "xpc_run.json")
+
+
+def finished(place):
+    """The folder of a run that matches the bundle, as a run leaves it: metrics, weights and a sealed summary."""
+    events = [{"step": 1, "loss": 2.5, "tokens": 64, "epoch": 0.2}, {"step": 10, "loss": 1.5, "tokens": 640.0}]
+    put(place / "out", {
+        "metrics.jsonl": "".join(json.dumps(one) + "\n" for one in events), "model.safetensors": b"w" * 5000,
+        "config.json": "{}", "tokenizer.json": "{}", "merged/model.safetensors": b"m" * 50, "xpc_run.json": "{}\n",
+        "checkpoint-10/model.safetensors": b"c", "runs/events": b"e", "_hub_pending": "",
+    })  # fmt: skip
+    files = {name: list(seal) for name, seal in final_files(str(place / "out")).items()}
+    facts = {**noted(place), "first_loss": 2.5, "last_loss": 1.5, "epochs": 2.0, "files": files}
+    text = json.dumps(facts, indent=2)
+    seal = hashlib.sha256(text.encode()).hexdigest()
+    put(place / "out", {"summary.json": f'{text[:-2]},\n  "seal": "sha256:{seal}"\n}}\n'})
+    return place / "out"
+
+
+def of_run(place):
+    done = xpc("verify", "x.bundle", "--run", "out", cwd=str(place))
+    assert b"broke the compiler" not in done.stderr, done.stderr
+    return done.returncode, done.stdout.decode() + done.stderr.decode()
+
+
+def test_a_finished_run_with_its_digests(place):
+    out = finished(place)
+    assert of_run(place)[0] == 0, of_run(place)
+    for name in ("checkpoint-10/model.safetensors", "runs/events", "xpc_run.json"):  # these change after a run
+        (out / name).write_text("x")
+    assert of_run(place)[0] == 0
+
+
+FILES = ("metrics.jsonl", "model.safetensors", "config.json", "tokenizer.json", "merged/model.safetensors")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("how", ["edited", "removed", "a link", "a pipe", "longer"])
+def test_a_tampered_file_of_a_run(place, name, how):
+    path = finished(place) / name
+    data = path.read_bytes()
+    if how == "edited":
+        path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    elif how == "longer":
+        path.write_bytes(data + b"\n")
+    else:
+        os.remove(path)
+    if how == "a link":
+        put(place, {"elsewhere": data})
+        os.symlink(place / "elsewhere", path)
+    if how == "a pipe":
+        os.mkfifo(path)
+    status, out = of_run(place)
+    assert (status, name in out) == (1, True), out
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"first_loss": 2.5', '"first_loss": 2.4'),
+        ('"last_loss": 1.5', '"last_loss": 0.5'),
+        ('"tokens": 640.0', '"tokens": 64000.0'),
+        ('"epochs": 2.0', '"epochs": 3.0'),
+        ('"left_out": 0', '"left_out": 1'),
+        ('"steps": 10', '"steps":  10'),
+    ],
+    ids=lambda one: one.split(":")[0],
+)
+@pytest.mark.parametrize("sealed", [False, True])
+def test_an_edited_summary(place, old, new, sealed):
+    path = finished(place) / "summary.json"
+    text = path.read_text()
+    assert old in text
+    text = text.replace(old, new, 1)
+    if sealed:  # as somebody who knows how would
+        above = text.rpartition(',\n  "seal"')[0]
+        text = f'{above},\n  "seal": "sha256:{hashlib.sha256((above + chr(10) + "}").encode()).hexdigest()}"\n}}\n'
+    path.write_text(text)
+    status, out = of_run(place)
+    known = old.startswith(('"first_loss', '"last_loss', '"tokens'))  # metrics.jsonl repeats them
+    assert status == (1 if known or not sealed else 0), out
+
+
+def test_added_weights_and_a_summary_without_digests(place):
+    out = finished(place)
+    put(out, {"model-00002.safetensors": b"x"})
+    assert "model-00002.safetensors was added" in of_run(place)[1]
+    os.remove(out / "model-00002.safetensors")
+    put(out, {"summary.json": json.dumps(noted(place))})
+    status, text = of_run(place)
+    assert (status, "no digests" in text) == (1, True), text
+
+
+def test_leftovers_of_a_killed_save_are_deleted(tmp_path):
+    """safetensors writes weights into `.tmpXXXXXX` next to them, which `kill -9` leaves there."""
+    put(tmp_path, {".tmpAb12Cd": b"w", "merged/.tmpAb12Cd": b"w", ".tmpfile-of-mine": b"", "model.safetensors": b""})
+    clear(str(tmp_path))
+    assert sorted(tree(tmp_path)) == [".tmpfile-of-mine", "merged/", "model.safetensors"]

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from runtime_bundles import ROOT, plan, source, write
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 from hub import READ, SCOPED, WRITE, Hub
 
-from xpc.runtime.core import preflight
+from xpc.runtime.core import output_folder, preflight
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.feature import Bundle
 from xpc.runtime.features.saving import hub as pushing
@@ -257,3 +258,31 @@ def test_a_checkpoint_of_shards_is_not_pushed(
     one.finish()
     assert server.repositories["me/model"].titles() == ["initial commit", "End of training"]
     assert "checkpoint-2 has no weights that can be loaded from the hub: not pushed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("moment", ["before the push", "a failed push"])
+def test_the_next_launch_pushes_what_a_killed_one_did_not(
+    server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], moment: str
+) -> None:
+    """The end of a run that pushes is the end of its push, also if it was killed after its summary was written."""
+    at(server, monkeypatch)
+    bundle = pushes(tmp_path, hub_strategy="end")
+    one = publisher(bundle)
+    out = tmp_path / "out"
+    out.mkdir(exist_ok=True)
+    (out / "model.safetensors").write_text("the end")
+    pushing.Hub().final_saved(bundle, SimpleNamespace(publisher=one), None)
+    if moment == "a failed push":
+        server.broken.add("main")
+        with pytest.raises(RunError):
+            one.finish()
+        server.broken.clear()
+    done = output_folder.Finished("finished")
+    assert output_folder.finished(bundle, done, only_report=True) == 0
+    assert "End of training" not in server.repositories["me/model"].titles()
+    assert output_folder.finished(bundle, done) == 0
+    assert "End of training" in server.repositories["me/model"].titles()
+    assert "pushed     " in capsys.readouterr().out
+    server.asked.clear()
+    assert output_folder.finished(bundle, done) == 0
+    assert server.asked == [], "it is pushed once"

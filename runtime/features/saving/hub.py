@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from fnmatch import fnmatch
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from ...core import signals
@@ -27,12 +28,14 @@ from .transformers_checkpoints import weights_complete
 
 FOLDER = "_hub"
 """Folder in the output folder with hard links to files that wait to be pushed, so that checkpoints may be deleted."""
+PENDING = "_hub_pending"
+"""File in the output folder from the final save to the end of its push."""
 STATE = (
     "optimizer*", "scheduler.pt", "scaler.pt", "rng_state*", "*.pt", "*.pth", "global_step*", "latest",
     "zero_to_fp32.py", "pytorch_model_fsdp*",
 )  # fmt: skip
 """Files that only training needs. Open-R1 excludes ``*.pt`` and ``*.pth``; FSDP and DeepSpeed have other names."""
-PRIVATE = ("_*", "checkpoint-*", "xpc_run.json", "summary.json")
+PRIVATE = ("_*", "checkpoint-*", "xpc_run.json", "summary.json", ".tmp*")
 """Files that are not pushed: checkpoints, and files with paths of this machine."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
@@ -110,6 +113,18 @@ class Hub(Feature):
         trainer.args.push_to_hub = False
         if bundle.repository is not None:
             trainer.hub_model_id, trainer.publisher = bundle.repository, Publisher(bundle)
+
+    def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+        """Record that the final model is to be pushed: this process may be killed before the push has ended."""
+        if trainer.publisher is not None:
+            Path(bundle.output_dir, PENDING).touch()
+
+    def finished_before(self, bundle: Bundle) -> None:
+        """Push what the launch that finished this run did not push, on node 0. Raises RunError."""
+        pending = os.path.exists(os.path.join(bundle.output_dir, PENDING))
+        if pushes(bundle) and pending and os.environ.get("NODE_RANK", "0") == "0":
+            self.output_folder_locked(bundle)
+            Publisher(bundle).finish()
 
     def run_ended(self, bundle: Bundle, trainer: Any, stopped: bool) -> None:
         """Finish the pushes on process 0; the others do not wait, because an upload may take longer than ddp_timeout.
@@ -302,6 +317,8 @@ class Publisher:
         shutil.rmtree(os.path.join(self.output_dir, FOLDER), ignore_errors=True)
         before = len(self.failed)
         self._upload("the model", self.output_dir, self.revision, "End of training", ignore_patterns=list(PRIVATE))
+        if len(self.failed) == before:
+            Path(self.output_dir, PENDING).unlink(missing_ok=True)
         if self.failed:
             hint = ""
             if len(self.failed) > before:

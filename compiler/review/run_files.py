@@ -1,0 +1,105 @@
+"""Compare the files of a finished run with the digests in its summary.json, and the summary with its metrics.
+
+The summary ends in `seal`, the digest of its text without that line, and its `files` are sizes and digests: a digest is
+the SHA-256 of the SHA-256 of each part of 64 MiB, as checkpoints have it (runtime/core/checkpoint_integrity.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+from xpc.compiler.files.bundle_tree import LARGEST, parts, read
+
+SUMMARY, METRICS = "summary.json", "metrics.jsonl"
+SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')
+PART, BLOCK = 64 * 2**20, 2**20
+WEIGHTS = (".safetensors", ".bin")
+SHOWN = 5
+"""Named files of a kind."""
+
+
+def differences(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for each edited, missing or added file of a run, and for an edited summary."""
+    files = summary.get("files")
+    if not isinstance(files, dict):
+        if any(os.path.lexists(os.path.join(out, name)) for name in (METRICS, "model.safetensors", "xpc_run.json")):
+            yield f"{SUMMARY} has no digests of the run's files: it was edited, or a bundle of an older xpc wrote it"
+        return
+    text = read(os.path.join(out, SUMMARY))
+    end = SEAL.search(text)
+    above = sha256(text[: end.start()] + b"\n}").hexdigest() if end else ""
+    if end is None or end[1].decode() != f"sha256:{above}":
+        yield f"{SUMMARY} was edited after the run: its seal differs from its text"
+    found = list(_edited(out, files))
+    yield from found[:SHOWN]
+    if len(found) > SHOWN:
+        yield f"{len(found) - SHOWN} more files differ"
+    if METRICS in files and not found:
+        yield from _disagreements(out, summary)
+
+
+def _edited(out: str, files: Mapping[str, Any]) -> Iterator[str]:
+    for name, stated in files.items():
+        if not _is_inside(name) or any(os.path.islink(path) for path in parts(out, name)):
+            yield f"{name} is a link or leads out of the run's folder"
+            continue
+        seal = _seal(os.path.join(out, name))
+        if seal is None:
+            yield f"{name} is missing"
+        elif seal != stated:
+            yield f"{name} was edited after the run"
+    for name in sorted(os.listdir(out)):
+        if name.endswith(WEIGHTS) and name not in files:
+            yield f"{name} was added after the run"
+
+
+def _is_inside(name: str) -> bool:
+    return not os.path.isabs(name) and all(part not in ("", ".", "..") for part in name.split("/"))
+
+
+def _seal(path: str) -> list[object] | None:
+    """Size and digest of a regular file, or None."""
+    total = sha256()
+    try:
+        handle = open(path, "rb", opener=lambda one, flags: os.open(one, flags | os.O_NONBLOCK | os.O_NOFOLLOW))  # noqa: SIM115
+    except OSError:
+        return None
+    with handle:
+        status = os.fstat(handle.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        for start in range(0, status.st_size, PART):
+            part, left = sha256(), min(PART, status.st_size - start)
+            while left and (block := handle.read(min(left, BLOCK))):
+                part.update(block)
+                left -= len(block)
+            total.update(part.digest())
+        return [status.st_size, total.hexdigest()]
+
+
+def _disagreements(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
+    """What the summary states and metrics.jsonl does not."""
+    events = []
+    try:
+        for line in read(os.path.join(out, METRICS), LARGEST).split(b"\n"):
+            event = json.loads(line or b"0")
+            events += [event] if isinstance(event, dict) else []
+    except (OSError, ValueError, RecursionError):
+        yield f"{METRICS} cannot be read"
+        return
+    losses = [event["loss"] for event in events if "loss" in event]
+    tokens = [event["tokens"] for event in events if event.get("tokens") is not None]
+    expected = {
+        "first_loss": losses[0] if losses else None,
+        "last_loss": losses[-1] if losses else None,
+        "tokens": tokens[-1] if tokens else None,
+    }
+    for name, value in expected.items():
+        if summary.get(name) != value:
+            yield f"{name} is {summary.get(name)}, but {METRICS} ends in {value}"
