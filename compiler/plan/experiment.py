@@ -147,6 +147,7 @@ def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
         return None, "the number of rows is not known: `--rows N` states it"
     if spec.method.generates and spec.method.grouped:
         rows *= spec.get("method.generations") or 1  # a batch counts completions
+        rows *= spec.get("method.iterations") or 1  # and trains on each so many times (trl, RepeatSampler)
     if spec.flag("batch.packing"):
         if given.tokens is None:
             return None, "the number of packed rows is not known: `--tokens N` states the average length of a row"

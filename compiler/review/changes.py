@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-from xpc.compiler.review.compare import Change, Difference, changes, compare
+from xpc.compiler.review.compare import CODE, DIFFERS, SAME, VERDICTS, Difference, changes, compare
+from xpc.compiler.review.differences.change import Change
+from xpc.compiler.review.differences.files import FileChange, differing
 from xpc.compiler.review.operands import Operand, Run
 from xpc.grammar.record import evolve, field, record
 
 MEMBER = "MEMBER"
 """Replaces a member's own name in folders and run names, so that members can be compared."""
+LISTS = ("members.txt", "sweep.toml")
+"""Files of a sweep's folder that repeat the members, which are compared themselves."""
+COMMENT = re.compile(r"  # .*$", re.M)
 
 
 @record
@@ -22,7 +29,11 @@ class Group:
 
 @record
 class Comparison:
-    """Two operands compared. `new` and `gone` are members of one operand only, `same` are equal in both."""
+    """Two operands compared. `new` and `gone` are members of one operand only, `same` are equal in both.
+
+    `renamed` are equal members with another name. `axes` are the swept settings of both with their numbers of values,
+    if they differ. `launchers` are files that start a sweep.
+    """
 
     before: str
     after: str
@@ -30,44 +41,127 @@ class Comparison:
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
     swept: tuple[Change, ...] = field(default=())
+    axes: tuple[str, str] = ("", "")
+    launchers: tuple[FileChange, ...] = ()
     counts: tuple[int, int] = (1, 1)
+
+    @property
+    def verdict(self) -> str:
+        """The strongest verdict of all members."""
+        if self.new or self.gone or self.renamed or self.swept:
+            return DIFFERS
+        found = [one.difference.verdict for one in self.groups]
+        found.append(CODE if self.launchers else SAME)
+        return max(found, key=VERDICTS.index)
 
     @property
     def equal(self) -> bool:
         """Whether both operands are the same runs."""
-        return not self.new and not self.gone and not self.swept and all(one.difference.same for one in self.groups)
+        return self.verdict == SAME
 
 
-def compare_operands(one: Operand, other: Operand) -> Comparison:
-    """Compare two operands that compile."""
+def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] | None = None) -> Comparison:
+    """Compare two operands that compile; `prices` are those of a GPU-hour by the name of the GPU.
+
+    Raises DoesNotCompile for a member on disk that does not.
+    """
     counts = len(one.runs), len(other.runs)
     if not one.sweep and not other.sweep:
-        return Comparison(one.title, other.title, (Group((), compare(one.runs[0], other.runs[0])),))
+        return Comparison(one.title, other.title, (Group((), compare(one.runs[0], other.runs[0], prices)),))
     if one.sweep != other.sweep:
-        return _run_and_sweep(one, other, counts)
+        return _run_and_sweep(one, other, counts, prices)
     before, after = ({run.name: run for run in operand.runs} for operand in (one, other))
-    differing: dict[tuple[object, ...], list[str]] = {}
+    differing_members: dict[tuple[object, ...], list[str]] = {}
     same: list[str] = []
+    stored = one.launchers is not None or other.launchers is not None
     for name in before:
         if name in after:
-            found = [_without_name(each, name) for each in changes(before[name].spec, after[name].spec)]
-            if any(found):
-                differing.setdefault(tuple(map(tuple, found)), []).append(name)
+            key = tuple((_file_key if stored else _value_key)(before[name], after[name]))
+            if key:
+                differing_members.setdefault(key, []).append(name)
             else:
                 same.append(name)
-    groups = [(names, before[names[0]], after[names[0]]) for names in differing.values()]
-    if same:  # emitted files and findings may still differ
+    groups = [(names, before[names[0]], after[names[0]]) for names in differing_members.values()]
+    if same and not stored:  # equal settings; the packages of their lock and their findings may still differ
         groups.append((same, before[same[0]], after[same[0]]))
-    changed = tuple(Group(tuple(names), _compare_members(*runs)) for names, *runs in groups)
+    changed = tuple(Group(tuple(names), _compare_members(was, now, prices)) for names, was, now in groups)
     gone, new = (
         [name for name in members if name not in others] for members, others in ((before, after), (after, before))
     )
-    return Comparison(one.title, other.title, changed, tuple(new), tuple(gone), tuple(same), counts=counts)
+    renamed = _renamed([before[name] for name in gone], [after[name] for name in new])
+    was, now = {name for name, _ in renamed}, {name for _, name in renamed}
+    axes = ("", "") if one.axes == other.axes else (_axes(one), _axes(other))
+    launchers = tuple(_launchers(one, other)) if stored else ()
+    return Comparison(
+        one.title, other.title, changed, tuple(name for name in new if name not in now),
+        tuple(name for name in gone if name not in was), tuple(same), tuple(renamed), (), axes, launchers, counts,
+    )  # fmt: skip
 
 
-def _compare_members(one: Run, other: Run) -> Difference:
-    found = compare(one, other)
+def _value_key(one: Run, other: Run) -> Iterator[object]:
+    """How two compiled members differ; nothing if they are equal."""
+    for found in changes(one.spec, other.spec):
+        yield from _without_name(found, one.name)
+
+
+def _file_key(one: Run, other: Run) -> Iterator[object]:
+    """How the files of two members differ, line by line; nothing if they are equal."""
+    names = differing(one.digests, other.digests)
+    if one.digests.get("spec.xp") != other.digests.get("spec.xp"):
+        names.append("spec.xp")
+    if one.stale != other.stale:
+        yield one.stale, other.stale
+    before, after = one.read(names), other.read(names)
+    for name in names:
+        marks = [run.digests.get(name, "").partition(" ")[2] for run in (one, other)]
+        if name not in before or name not in after:
+            yield name, name in before, name in after, *marks
+            continue
+        own = one.name.encode(), MEMBER.encode()
+        was, now = (Counter(files[name].replace(*own).split(b"\n")) for files in (before, after))
+        yield name, frozenset((was - now).items()), frozenset((now - was).items()), *marks
+
+
+def _launchers(one: Operand, other: Operand) -> Iterator[FileChange]:
+    before, after = one.starters(), other.starters()
+    for name in differing(before, after):
+        if name not in LISTS:
+            kind = "removed" if name not in after else "added" if name not in before else "differs"
+            yield FileChange(name, kind)
+
+
+def _renamed(gone: Sequence[Run], new: Sequence[Run]) -> list[tuple[str, str]]:
+    """Members with the same values under another name: a sweep with another axis names its members anew."""
+    if not gone or not new:
+        return []
+    known = {_identity(run): run for run in new}
+    found = [(run, known[key]) for run in gone if (key := _identity(run)) in known]
+    return [(one.name, other.name) for one, other in found if _same_values(one, other)]
+
+
+def _identity(run: Run) -> bytes:
+    """A member's spec.xp without its comments and its own name."""
+    text = run.read(["spec.xp"]).get("spec.xp", b"").decode("utf-8", "surrogateescape")
+    return COMMENT.sub("", text).replace(run.name, MEMBER).encode("utf-8", "surrogateescape")
+
+
+def _same_values(one: Run, other: Run) -> bool:
+    settings, follows = changes(one.spec, other.spec)
+    return all(
+        each.before.replace(one.name, MEMBER) == each.after.replace(other.name, MEMBER)
+        for each in (*settings, *follows)
+    )
+
+
+def _axes(operand: Operand) -> str:
+    """The swept settings with their numbers of values: `optimizer.lr (3), seed (2)`."""
+    return ", ".join(f"{path} ({len(values)})" for path, values in operand.axes)
+
+
+def _compare_members(one: Run, other: Run, prices: Mapping[str, float] | None) -> Difference:
+    found = compare(one, other, prices)
     return evolve(
         found, settings=_without_name(found.settings, one.name), follows=_without_name(found.follows, one.name)
     )
@@ -78,11 +172,16 @@ def _without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
     if not name:
         return tuple(found)
     return tuple(
-        evolve(each, before=each.before.replace(name, MEMBER), after=each.after.replace(name, MEMBER)) for each in found
+        evolve(each, before=each.before.replace(name, MEMBER), after=each.after.replace(name, MEMBER), values=None)
+        if name in each.before or name in each.after
+        else each
+        for each in found
     )
 
 
-def _run_and_sweep(one: Operand, other: Operand, counts: tuple[int, int]) -> Comparison:
+def _run_and_sweep(
+    one: Operand, other: Operand, counts: tuple[int, int], prices: Mapping[str, float] | None
+) -> Comparison:
     """Compare a run with a sweep: the swept settings, and what differs from the run in every member."""
     run, members = (one.runs[0], other.runs) if other.sweep else (other.runs[0], one.runs)
     found = [_without_name(changes(run.spec, member.spec)[0], member.name) for member in members]
@@ -93,10 +192,11 @@ def _run_and_sweep(one: Operand, other: Operand, counts: tuple[int, int]) -> Com
             values[change.name] = [change.before, *(each.get(change.name, change.before) for each in after_by_name)]
     varied = {name for name, (_, *swept) in values.items() if len({*swept}) > 1}
     swept = [
-        Change(name, *(values[name][0], ", ".join(dict.fromkeys(values[name][1:])))[:: 1 if other.sweep else -1])
+        Change(name, *((run_value, swept_values) if other.sweep else (swept_values, run_value)))
         for name in sorted(varied)
+        for run_value, swept_values in [(values[name][0], ", ".join(dict.fromkeys(values[name][1:])))]
     ]
-    first = compare(*((run, members[0]) if other.sweep else (members[0], run)))
+    first = compare(*((run, members[0]) if other.sweep else (members[0], run)), prices)
     kept = tuple(each for each in _without_name(first.settings, members[0].name) if each.name not in varied)
     follows = _without_name(first.follows, members[0].name)
     group = Group((members[0].name,), evolve(first, settings=kept, follows=follows))

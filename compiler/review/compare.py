@@ -9,31 +9,34 @@ from collections.abc import Iterator, Mapping
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.typed import show
-from xpc.compiler.lower.drift import same_value
 from xpc.compiler.lower.executes import executes
+from xpc.compiler.review.consequences import follows, forecast, verdict_change
+from xpc.compiler.review.differences.arguments import ABSENT as ABSENT
+from xpc.compiler.review.differences.arguments import argument_changes
+from xpc.compiler.review.differences.change import Change as Change
+from xpc.compiler.review.differences.change import scalar, short
+from xpc.compiler.review.differences.files import CONTENT, MANIFEST, FileChange, decides, differing, file_changes
+from xpc.compiler.review.differences.packages import installs, package_changes, summary
 from xpc.compiler.review.meaning import plain
 from xpc.compiler.review.operands import Run
-from xpc.compiler.review.planned import planned, verdicts
-from xpc.compiler.review.run_length import Change as Change
-from xpc.compiler.review.run_length import run_length
+from xpc.compiler.review.resuming import resumes
 from xpc.compiler.review.sources import UNSET, source_changes
-from xpc.compiler.review.tables import PROSE, tables
+from xpc.compiler.review.tables import FACTS, is_table, tables
 from xpc.compiler.spec import CheckedSpec, Spec, Value
 from xpc.grammar.record import evolve, record
 
-ABSENT = "absent"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.review.differences.change import Scalar
+
+SAME, CODE, DIFFERS = VERDICTS = ("same run", "same settings, other code or packages", "differs")
+"""The three verdicts, from the mildest."""
 READING = {"method", "data.format", "data.columns", "data.prompt", "data.context", "data.chat"}
 """Settings that decide how the rows of a source are read."""
-
-
-@record
-class FileChange:
-    """A file of the bundle. `kind` is added, removed or changed; `added` and `removed` count its lines."""
-
-    name: str
-    kind: str
-    added: int = 0
-    removed: int = 0
+ABOUT_MEMORY = ("XP960", "XP961")
+"""Findings that repeat the plan's verdict."""
+SHOWN = 2
+"""Files that a first line names."""
 
 
 @record
@@ -41,20 +44,26 @@ class Difference:
     """Two runs compared. `settings` are written by the author, `follows` are derived values and defaults.
 
     `arguments` are keys of the emitted tables; `same_arguments` counts the unchanged ones. Between two `stacks`,
-    `renamed` arguments have another name and the same value. `new` and `gone` are findings. `runs_now` and
-    `ran_before` are the programs executed next to the trainer in one run only.
+    `renamed` arguments have another name and the same value; on one stack, `facts` are different facts for the
+    trainer's code. `new` and `gone` are findings. `runs_now` and `ran_before` are the programs executed next to the
+    trainer in one run only. `checkpoints` says whether those of the run before can be resumed, and `fixed` are errors
+    of the libraries that the other stack does not have.
     """
 
     settings: tuple[Change, ...]
     follows: tuple[Change, ...]
     arguments: tuple[Change, ...]
     renamed: tuple[Change, ...]
+    facts: tuple[Change, ...]
     same_arguments: int
     files: tuple[FileChange, ...]
+    packages: tuple[Change, ...]
     new: tuple[str, ...]
     gone: tuple[str, ...]
     runs_now: tuple[str, ...]
     ran_before: tuple[str, ...]
+    checkpoints: str
+    fixed: tuple[str, ...]
     headline: str
     stacks: tuple[str, str]
 
@@ -64,27 +73,57 @@ class Difference:
         return self.stacks[0] != self.stacks[1]
 
     @property
+    def verdict(self) -> str:
+        """One of VERDICTS; findings are not compared."""
+        if self.settings or self.follows or self.arguments or self.renamed:
+            return DIFFERS
+        if any(one.name.startswith(CONTENT) for one in self.files):
+            return DIFFERS
+        return CODE if self.files or self.packages or self.facts else SAME
+
+    @property
     def same(self) -> bool:
-        """Whether both are the same run; findings are not compared."""
-        return not (self.settings or self.follows or self.arguments or self.renamed)
+        """Whether both are the same run."""
+        return self.verdict == SAME
 
 
-def compare(one: Run, other: Run) -> Difference:
-    """Everything that differs between two runs."""
-    settings, follows = changes(one.spec, other.spec)
-    before, after = run_length(one.spec), run_length(other.spec)
-    moved = planned(one.spec, other.spec)
-    follows += [*(Change(*each) for each in before.changes(after)), *moved]
-    files = one.files(), other.files()
-    renamed, arguments, same = _arguments(one.spec, other.spec, *map(tables, files))
+def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> Difference:
+    """Everything that differs between two runs. `prices` are those of a GPU-hour, by the name of the GPU."""
+    settings, derived = changes(one.spec, other.spec)
+    before, after = (forecast(each.spec, prices) for each in (one, other))
+    derived += follows(before, after)
+    stacks = one.spec.stack.name, other.spec.stack.name
+    names = differing(one.digests, other.digests)
+    files = one.read(names), other.read(names)
+    hidden = FACTS if one.spec.stack is not other.spec.stack else ()
+    tabled = [tables(each.read(filter(is_table, each.digests)), hidden) for each in (one, other)]
+    checkpoints = resumes(*tabled)
+    renamed, arguments, same = argument_changes(one.spec, other.spec, *tabled)
+    facts = tuple(each for each in arguments if each.name.startswith(FACTS))
+    arguments = tuple(each for each in arguments if each not in facts)
+    packages = package_changes(*({name: each[name] for name in each if installs(name)} for each in files))
+    changed_tables = {each.name.partition(" ")[0] for each in (*arguments, *renamed, *facts)}
+    decisive = [name for name in names if decides(name, *files, changed_tables)]
+    listed = list(file_changes(decisive, (one.digests, other.digests), *files))
+    if not names and one.stale != other.stale:
+        listed.append(FileChange(MANIFEST, f"has other digests than its files ({(*one.stale, *other.stale)[0]})"))
     gone, new = _only_in_either(_findings(one.spec), _findings(other.spec))
     removed, added = _only_in_either(_executes(one.spec), _executes(other.spec))
-    headline = "; ".join(filter(None, (before.headline(after, settings), verdicts(moved))))
     found = Difference(
-        tuple(settings), tuple(follows), arguments, renamed, same, tuple(_files(*files)), new, gone, added, removed,
-        headline, (one.spec.stack.name, other.spec.stack.name),
+        tuple(settings), tuple(derived), arguments, renamed, () if arguments else facts, same,
+        tuple(listed), packages, new, gone, added, removed, checkpoints, _fixes(one.spec, other.spec), "", stacks,
     )  # fmt: skip
-    return evolve(found, headline=f"{found.headline}{_stack_summary(found)}") if found.across else found
+    first = before.length.headline(after.length, settings)
+    return evolve(found, headline=_headline(found, first, verdict_change(before.plan, after.plan)))
+
+
+def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
+    """Errors of the libraries on the stack before that this run no longer has."""
+    if one.stack is other.stack:
+        return ()
+    from xpc.compiler.rules.core.advisory_table import mended  # few changes move to another stack
+
+    return tuple(f"{each.effect} ({', '.join(each.threads)})" for each in mended(other, one.stack, other.stack))
 
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
@@ -98,7 +137,8 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
             continue
         stated = any(each is not None and each.origin.kind in (SPEC, BASE) for each in (before, after))
         why = "" if after is None or after.origin.kind in (SPEC, BASE) else after.origin.name
-        change = Change(path, _shown(path, before), _shown(path, after), why)
+        texts = _shown(path, before), _shown(path, after)
+        change = Change(path, *texts, why, (_scalar(before), _scalar(after)))
         (settings if stated else follows).append(change)
     if READING.isdisjoint(each.name for each in settings):  # the source's own settings changed
         return [*settings, *read], follows
@@ -109,6 +149,10 @@ def _value(value: Value | None) -> object:
     return None if value is None else plain(value.value)
 
 
+def _scalar(value: Value | None) -> Scalar:
+    return None if value is None else scalar(value.value)
+
+
 def _shown(path: str, value: Value | None) -> str:
     return UNSET if value is None else show(BY_PATH[path], value.value)
 
@@ -117,7 +161,7 @@ def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
     """Changes outside the table of settings: the model, data sources and `extra`. The second list has the sources whose
     rows are the same but read in another way."""
     names = [each.model.location for each in (one, other)]
-    found = [Change("model", *names)] if names[0] != names[1] else []
+    found = [Change("model", names[0], names[1])] if names[0] != names[1] else []
     read: list[Change] = []
     sets = [{each.name: each.sources for each in spec.evaluated} for spec in (one, other)]
     titles = {name: f"eval.data {name}" for name in (*sets[0], *sets[1])}
@@ -135,7 +179,7 @@ def _extra(one: Spec, other: Spec) -> Iterator[Change]:
         for name in sorted({*tables[0], *tables[1]}):
             values = [UNSET if name not in table else json.dumps(table[name].value) for table in tables]
             if values[0] != values[1]:
-                yield Change(f"extra {escape}.{name}", *values)
+                yield Change(f"extra {escape}.{name}", values[0], values[1])
 
 
 def _findings(spec: CheckedSpec) -> Counter[str]:
@@ -150,50 +194,38 @@ def _only_in_either(before: Counter[str], after: Counter[str]) -> tuple[tuple[st
     return tuple((before - after).elements()), tuple((after - before).elements())
 
 
-# -- emitted files ---------------------------------------------------------------------------------------------------
+# -- the first line --------------------------------------------------------------------------------------------------
 
 
-def _arguments(
-    one: Spec, other: Spec, before: dict[str, object], after: dict[str, object]
-) -> tuple[tuple[Change, ...], tuple[Change, ...], int]:
-    """Renamed arguments, arguments whose value differs, and the number of unchanged ones."""
-    head = "trainer_args.json arguments."
-    renamed: list[Change] = []
-    why: dict[str, str] = {}
-    for key in [key for key in before if key.startswith(head) and key not in after and one.stack is not other.stack]:
-        name, dot, inner = key.removeprefix(head).partition(".")
-        new = other.stack.rename(name) or next((o for o in other.stack.renamed if one.stack.rename(o) == name), None)
-        moved = f"{head}{new}{dot}{inner}"
-        if new is not None and moved in after and after[moved] == before[key]:
-            renamed.append(Change(name + dot + inner, name + dot + inner, new + dot + inner, _as_text(before.pop(key))))
-            del after[moved]
-        else:
-            gone = other.stack.removed.get(name) or other.stack.omitted(other.config).get(name)
-            why[key] = gone or (f"now {new}" if new is not None else "")
-    found: list[Change] = []
-    same = 0
-    for key in (*before, *(key for key in after if key not in before)):
-        was, now = (_as_text(table[key]) if key in table else ABSENT for table in (before, after))
-        alike = one.stack is not other.stack and key in before and key in after and same_value(before[key], after[key])
-        same += was == now or alike
-        if was != now and not alike:
-            found += _entries(key, before.get(key), after.get(key)) or [Change(key, was, now, why.get(key, ""))]
-    return tuple(renamed), tuple(found), same + len(renamed)
+def _headline(found: Difference, settings: str, memory: str) -> str:
+    """The first line: what changed, and what a reviewer must know about it. Empty only for the same run."""
+    if found.verdict == SAME:
+        return ""
+    if found.verdict == CODE:
+        files = [each.line.replace("  ", " ") for each in found.files]
+        named = [*files[:SHOWN], *([f"{len(files) - SHOWN} more files"] if len(files) > SHOWN + 1 else files[SHOWN:])]
+        facts = [_moved(each) for each in found.facts[:SHOWN]] if not files else []
+        return f"{CODE}: {'; '.join(filter(None, (summary(found.packages), *named, *facts)))}"
+    first = settings or _others(found)
+    codes = [each.split(" ")[1] for each in found.new if each.startswith("warning ")]
+    warnings = Counter(code for code in codes if not memory or code not in ABOUT_MEMORY)
+    more = ", ".join(f"{code} ({count})" if count > 1 else code for code, count in warnings.items())
+    new = f"new warning{'s' if warnings.total() > 1 else ''} {more}" if warnings else ""
+    stacks = _stack_summary(found) if found.across else ""
+    return "; ".join(filter(None, (first + stacks, memory, new)))
 
 
-def _entries(key: str, before: object, after: object) -> list[Change]:
-    """The differences between two lists of records, key by key: a data source has seventeen keys."""
-    lists = [each for each in (before, after) if isinstance(each, list) and all(isinstance(one, dict) for one in each)]
-    if len(lists) < 2:
-        return []
-    if len(lists[0]) != len(lists[1]):
-        return [Change(key, *(f"{len(each)} entr{'y' if len(each) == 1 else 'ies'}" for each in lists))]
-    return [
-        Change(f"{key}[{at}].{name}", *(_as_text(of[name]) if name in of else ABSENT for of in (one, other)))
-        for at, (one, other) in enumerate(zip(*lists, strict=True))
-        for name in dict.fromkeys((*one, *other))
-        if one.get(name, ABSENT) != other.get(name, ABSENT)
-    ]
+def _others(found: Difference) -> str:
+    """The first line if no setting changed: a derived value, an emitted argument, or the contents of a file."""
+    changes = [*found.follows, *found.arguments, *found.renamed]
+    lines = [_moved(each) for each in changes] or [each.line.replace("  ", " ") for each in found.files]
+    more = len(lines) - SHOWN
+    return "; ".join(lines[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _moved(one: Change) -> str:
+    before, after = short(one.before, one.after)
+    return f"{one.name.removeprefix('trainer_args.json ')} {before} -> {after}"
 
 
 def _stack_summary(found: Difference) -> str:
@@ -208,17 +240,3 @@ def _stack_summary(found: Difference) -> str:
         f": {found.same_arguments} arguments unchanged{names}, {moved} change, "
         f"{new} only on {found.stacks[0]}, {gone} only on {found.stacks[1]}"
     )
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else "unset" if value is None else json.dumps(value)
-
-
-def _files(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[FileChange]:
-    for name in sorted({*before, *after} - {*PROSE}):
-        if name not in before or name not in after:
-            yield FileChange(name, "removed" if name in before else "added")
-        elif before[name] != after[name]:
-            lines = [files[name].split(b"\n") for files in (before, after)]
-            was, now = Counter(lines[0]), Counter(lines[1])
-            yield FileChange(name, "changed", (now - was).total(), (was - now).total())

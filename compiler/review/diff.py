@@ -6,15 +6,23 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from xpc.compiler.plan.price import prices
 from xpc.compiler.render import render
+from xpc.compiler.render.visible import visible
 from xpc.compiler.review.changes import compare_operands
-from xpc.compiler.review.operands import open_operand
-from xpc.compiler.review.show import FORMATS
+from xpc.compiler.review.compare import CODE, DIFFERS, SAME
+from xpc.compiler.review.operands import DoesNotCompile, Operand, open_operand
+from xpc.compiler.review.show import FORMATS, broken_as_json
+
+STATUS = {SAME: 0, CODE: 4, DIFFERS: 1}
+"""The exit status of each verdict under --exit-code."""
+BROKEN = 5
 
 EPILOG = (
     "A and B are each a spec, REV:FILE for the spec of a commit, a bundle, or the folder of a sweep. Meanings are "
-    "compared: comments, order and defaults that are written out make no difference. Exit status: 0 compared, 1 A or B "
-    "does not compile, or with --exit-code the runs differ, 2 wrong usage."
+    "compared: comments, order and defaults that are written out make no difference. Bundles are compared file by "
+    "file. Exit status: 0 compared, 1 A or B does not compile, 2 wrong usage. With --exit-code: 0 same run, 4 same "
+    "settings, other code or packages, 1 differs, 5 A or B does not compile, 2 wrong usage."
 )
 
 
@@ -24,8 +32,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("before", metavar="A", help="a spec, REV:FILE, a bundle, or - for standard input")
     parser.add_argument("after", metavar="B", help="the same, to compare with A")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
-    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if the runs differ")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 0, 4, 1 or 5 (see below)")
+    parser.add_argument(
+        "--price", type=_prices, metavar="PRICE", help="of a GPU-hour: 2.5, or h100-80gb=2.5,a100-80gb=1.4"
+    )
     return parser.parse_args(list(arguments))
+
+
+def _prices(written: str) -> dict[str, float]:
+    try:
+        return prices(written)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
@@ -36,9 +54,22 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             broken = [operand for operand in (before, after) if not operand.runs]
             if not broken:
                 break  # else try the other name: a spec that extends the other cannot be checked under its name
-        for operand in broken:
-            sys.stderr.write(render(operand.errors, "full"))
         if broken:
-            return "".join(f"{one.title} does not compile, so there is nothing to compare\n" for one in broken), 1
-        found = compare_operands(before, after)
-        return FORMATS[options.format](found), int(options.exit_code and not found.equal)
+            return _broken(broken, options)
+        try:
+            found = compare_operands(before, after, options.price)
+        except DoesNotCompile as member:
+            return _broken([member.operand], options)
+        return FORMATS[options.format](found), STATUS[found.verdict] if options.exit_code else 0
+
+
+def _broken(operands: Sequence[Operand], options: argparse.Namespace) -> tuple[str, int]:
+    """The answer if a side does not compile; its errors go to standard error."""
+    for operand in operands:
+        sys.stderr.write(render(operand.errors, "full"))
+    titles = [one.title for one in operands]
+    if options.format == "json":
+        text = broken_as_json(titles)
+    else:
+        text = "".join(f"{visible(one)} does not compile, so there is nothing to compare\n" for one in titles)
+    return text, BROKEN if options.exit_code else 1

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 
+from xpc.compiler.engines.pin import LIST
 from xpc.compiler.files import bundled
+from xpc.compiler.files.bundle_digests import BundleTree, bundle_tree, read_regular
+from xpc.compiler.files.digest import shared_digest
 from xpc.compiler.files.inputs import UsageError, located, read_spec
+from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.pipeline import Checked, check_text
+from xpc.compiler.review.differences.files import is_prose
 from xpc.compiler.review.revision import at_revision, is_revision
 from xpc.compiler.spec import CheckedSpec
 from xpc.grammar.diagnostic import Diagnostic
@@ -18,38 +24,113 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.files.workspace import Workspace
 
+MANIFEST = 64 * 2**20
+"""Most bytes of the list of a sweep's members."""
+NO_BYTECODE = b"PYTHONPYCACHEPREFIX", b"pycache_prefix"
+"""Words in a launch.sh that lets Python read no bytecode from the bundle."""
+FOREIGN = "a folder that the compiler did not write; it is not compared"
 
-@record
+
+class DoesNotCompile(Exception):
+    """A member of a sweep's folder does not compile; `operand` has its errors."""
+
+    def __init__(self, operand: Operand) -> None:
+        self.operand = operand
+
+
 class Run:
-    """One run of an operand. `name` is empty outside a sweep; `folder` is empty if its files are not on disk."""
+    """One run of an operand. `name` is empty outside a sweep.
 
-    name: str
-    spec: CheckedSpec
-    folder: str = ""
+    `tree` are its files if they are on disk. The spec of a sweep's member there is checked when it is first needed;
+    it may raise DoesNotCompile.
+    """
 
-    @property
-    def problems(self) -> tuple[Diagnostic, ...]:
-        """The run's warnings and notes."""
-        return self.spec.problems
+    def __init__(
+        self, name: str, checked: CheckedSpec | None, tree: BundleTree | None = None, unchanged: Collection[str] = ()
+    ) -> None:
+        """`unchanged` are files on disk that are taken as compiled, because the spec is checked under another name."""
+        self.name, self.checked, self.tree, self.unchanged = name, checked, tree, unchanged
 
-    def files(self) -> Mapping[str, bytes]:
-        """The files of the bundle, from disk or as they would be written, without the digests."""
-        if self.folder:
-            return _on_disk(self.folder)
+    @cached_property
+    def spec(self) -> CheckedSpec:
+        """The checked spec."""
+        if self.checked is not None:
+            return self.checked
+        assert self.tree is not None
+        with open_operand(self.tree.folder) as one:
+            operand = one.check(one.name)
+        if operand.errors:
+            raise DoesNotCompile(operand)
+        return operand.runs[0].spec
+
+    @cached_property
+    def emitted(self) -> Mapping[str, bytes]:
+        """The files as they would be written, without the manifest."""
         from xpc.compiler.lower import emitted
         from xpc.compiler.lower.sweep import named
 
         return emitted(named(self.spec, self.name) if self.name else self.spec)
 
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """The digest of every file that a run may read, by name: those on disk, or as they would be written.
+
+        Bytecode counts unless launch.sh lets Python ignore it. Foreign folders are listed but not read.
+        """
+        if self.tree is None:
+            return _digests(self.emitted)
+        out = dict(self.tree.digests)
+        if self.tree.bytecode and not any(word in self.tree.read("launch.sh") for word in NO_BYTECODE):
+            out |= self.tree.bytecode
+        out |= dict.fromkeys(self.tree.foreign, f"{FOREIGN} {self.tree.folder}")
+        return out | _digests({name: self.emitted[name] for name in self.unchanged if name in self.emitted})
+
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """Files on disk whose digest in the manifest is another one."""
+        if self.tree is None:
+            return ()
+        table = bundled.manifest(self.tree.folder)
+        found = {} if table is None else table["files"]
+        actual = {name: f"sha256:{digest.partition(' ')[0]}" for name, digest in self.tree.digests.items()}
+        return tuple(name for name in sorted(found) if found[name] != actual.get(name) and not is_prose(name))
+
+    def read(self, names: Iterable[str]) -> dict[str, bytes]:
+        """The bytes of those files that the run has."""
+        names = list(names)
+        if self.tree is None:
+            return {name: self.emitted[name] for name in names if name in self.emitted}
+        out = {name: self.emitted[name] for name in names if name in self.unchanged and name in self.emitted}
+        on_disk = {*self.tree.digests, *self.tree.bytecode} - out.keys()
+        return out | {name: self.tree.read(name) for name in names if name in on_disk}
+
+
+def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: shared_digest(data).removeprefix("sha256:") for name, data in files.items()}
+
 
 @record
 class Operand:
-    """One argument of the command. `runs` is empty if there are `errors`."""
+    """One argument of the command. `runs` is empty if there are `errors`. `axes` are the settings that a sweep
+    varies, with their values. `launchers` are the files of a sweep's folder next to its members, by digest; None if
+    they are not on disk."""
 
     title: str
     runs: tuple[Run, ...]
     errors: tuple[Diagnostic, ...] = ()
     sweep: bool = False
+    axes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    launchers: Mapping[str, str] | None = None
+
+    def starters(self) -> Mapping[str, str]:
+        """The digests of the files that start a sweep: those on disk, or as they would be written."""
+        from xpc.compiler.lower.sweep import starters
+
+        if self.launchers is None:
+            specs = [one.spec for one in self.runs]
+            pins = {one.name: one.digests[LIST] for one in self.runs}
+            return _digests(starters(specs, specs[0].name, pins))
+        return self.launchers
 
 
 @contextmanager
@@ -65,12 +146,21 @@ def open_operand(written: str) -> Iterator[UncheckedOperand]:
     if os.path.isfile(os.path.join(written, "sweep.toml")):
         yield UncheckedOperand(written, b"", "", None, written)
         return
-    path = os.path.join(written, bundled.SPEC)
+    tree = _tree(written, {})
+    if bundled.SPEC not in tree.digests:
+        raise UsageError(f"{written} is not a bundle: it has no {bundled.SPEC}")
+    data, _, space = read_spec(os.path.join(written, bundled.SPEC))
     table = bundled.manifest(written)
-    if table is None or not os.path.isfile(path):
-        raise UsageError(f"{written} is not a bundle: it has no bundle.toml of xpc")
-    data, _, space = read_spec(path)
-    yield UncheckedOperand(written, data, table["bundle"]["spec"], space, written)
+    assert table is not None  # the tree was read with it
+    yield UncheckedOperand(written, data, table["bundle"]["spec"], space, written, tree)
+
+
+def _tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
+    """The files of a bundle. Raises UsageError if it is none."""
+    table = bundled.manifest(folder)
+    if table is None:
+        raise UsageError(f"{folder} is not a bundle: it has no bundle.toml of xpc")
+    return bundle_tree(folder, table["files"], known)
 
 
 @record
@@ -82,6 +172,7 @@ class UncheckedOperand:
     name: str
     workspace: Workspace | None
     folder: str
+    tree: BundleTree | None = None
 
     def check(self, name: str) -> Operand:
         """Check the operand under the given spec name, so that different file names make no difference."""
@@ -92,47 +183,69 @@ class UncheckedOperand:
         if checked.spec is None:
             problems = check_text(self.data, self.name, self.workspace).problems  # messages use its own name
             return Operand(self.title, (), tuple(located(problems, self.title)))
-        own = self.folder if name == self.name else ""
-        return Operand(self.title, tuple(_runs(checked, own)), sweep=bool(checked.members))
+        return Operand(self.title, tuple(self._runs(checked, name)), sweep=bool(checked.members), axes=_axes(checked))
 
-
-def _runs(checked: Checked, folder: str) -> Iterator[Run]:
-    assert checked.spec is not None
-    if not checked.members:
-        yield Run("", checked.spec, folder)
-    for one in checked.members:
-        assert one.spec is not None
-        yield Run(one.name, one.spec)
+    def _runs(self, checked: Checked, name: str) -> Iterator[Run]:
+        assert checked.spec is not None
+        for one in checked.members:
+            assert one.spec is not None
+            yield Run(one.name, one.spec)
+        if checked.members:
+            return
+        unchanged: list[str] = []
+        if self.tree is not None and name != self.name:
+            assert self.workspace is not None
+            own = check_text(self.data, self.name, self.workspace).spec
+            made = {} if own is None else _digests(Run("", own).emitted)
+            unchanged = [file for file, digest in made.items() if self.tree.digests.get(file) == digest]
+        yield Run("", checked.spec, self.tree, unchanged)
 
 
 def _members(folder: str) -> Operand:
-    """The members of a sweep's folder."""
-    runs: list[Run] = []
+    """The members of a sweep's folder, each with its files; their specs are not checked yet."""
     try:
-        with open(os.path.join(folder, "members.txt"), encoding="utf-8") as handle:
-            names = [name for name in handle.read().split("\n") if name]
-    except (OSError, ValueError) as error:
+        text = read_regular(os.path.join(folder, "members.txt"), MANIFEST).decode()
+    except (UsageError, ValueError) as error:
         raise UsageError(f"{folder} is not a complete sweep: its members.txt cannot be read") from error
+    names = [name for name in text.split("\n") if name]
     for member in names:
         if os.path.basename(member) != member or member in (".", ".."):
             raise UsageError(f"{folder}: members.txt names `{member[:80]}`, which is not a member")
-        with open_operand(os.path.join(folder, "members", member)) as one:
-            operand = one.check(one.name)
-        if operand.errors:
-            return operand
-        runs.append(Run(member, operand.runs[0].spec, os.path.join(folder, "members", member)))
+    if os.path.islink(os.path.join(folder, "members")):
+        raise UsageError(f"{folder}/members is a link, and is not followed: a sweep has only regular files")
+    known: dict[tuple[int, int], str] = {}
+    runs = []
+    for name in dict.fromkeys(names):
+        path = os.path.join(folder, "members", name)
+        if os.path.islink(path):
+            raise UsageError(f"{path} is a link, and is not followed: a sweep has only regular files")
+        runs.append(Run(name, None, _tree(path, known)))
     if not runs:
         raise UsageError(f"{folder} is a sweep without members")
-    return Operand(folder, tuple(runs), sweep=True)
+    top = bundle_tree(folder, {}, {})
+    return Operand(folder, tuple(runs), sweep=True, axes=_axes_on_disk(folder), launchers=top.digests)
 
 
-def _on_disk(folder: str) -> dict[str, bytes]:
-    table = bundled.manifest(folder)
-    out: dict[str, bytes] = {}
-    for name in [] if table is None else table["files"]:
-        try:
-            with open(os.path.join(folder, name), "rb") as handle:
-                out[name] = handle.read()
-        except OSError as error:
-            raise UsageError(f"{os.path.join(folder, name)} cannot be read: {error.strerror}") from error
-    return out
+def _axes(checked: Checked) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not checked.members:
+        return ()
+    from xpc.compiler.lower.sweep import value
+
+    return _grouped([(path, value(one, path)) for one in checked.members for path, _ in one.settings])
+
+
+def _axes_on_disk(folder: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The axes in sweep.toml; empty if it is damaged."""
+    table = read_toml(os.path.join(folder, "sweep.toml"))
+    try:
+        members = [] if table is None else table["member"]
+        return _grouped([(str(path), str(text)) for one in members for path, text in one["settings"].items()])
+    except (KeyError, TypeError, AttributeError):
+        return ()
+
+
+def _grouped(found: Iterable[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    axes: dict[str, dict[str, None]] = {}
+    for path, text in found:
+        axes.setdefault(path, {})[text] = None
+    return tuple((path, tuple(values)) for path, values in axes.items())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from xpc.compiler.data.row_counts import trained
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.optimizer import warmup_of
+from xpc.compiler.review.differences.change import Change, short
 from xpc.compiler.review.meaning import plain
 from xpc.compiler.rules.numerics.batch import total_steps
 from xpc.compiler.spec import Spec
@@ -14,25 +15,14 @@ from xpc.grammar.record import record
 
 SHOWN = 3
 """Maximum settings in the first line."""
-WIDE = 60
-"""Maximum characters of a value in the first line."""
-
-
-@record
-class Change:
-    """A changed value; `why` is the arithmetic, or the origin of a value that is not written."""
-
-    name: str
-    before: str
-    after: str
-    why: str = ""
 
 
 @record
 class RunLength:
     """The length of one run. `samples` are all sequences trained on, `rows` those of one epoch, `epochs` the budget.
 
-    Unknown quantities are None: the rows of most datasets, and the number of sequences after packing.
+    Unknown quantities are None: the rows of most datasets, and the number of sequences after packing. `each` are the
+    completions of a prompt that are trained on, counted once for each iteration; a `group` is those of one prompt.
     """
 
     steps: int | None
@@ -45,17 +35,8 @@ class RunLength:
     online: bool
     warmup: Amount | None
     data: object
-
-    def changes(self, other: RunLength) -> Iterator[tuple[str, str, str, str]]:
-        """The differences: name, old value, new value, and the arithmetic."""
-        if self.steps != other.steps:
-            yield "steps", _number(self.steps), _number(other.steps), other._steps_why()
-        before, after = self.tokens, other.tokens
-        if before != after:
-            yield "tokens, at most", _number(before), _number(after), other._tokens_why()
-        was, now = self.warm, other.warm
-        if was is not None and now is not None and was != now:
-            yield "warm-up", _warm(*was), _warm(*now), ""
+    each: int = 1
+    group: int = 1
 
     @property
     def tokens(self) -> int | None:
@@ -70,12 +51,17 @@ class RunLength:
         count = self.warmup.steps(self.steps)
         return count, count / self.steps
 
-    def _steps_why(self) -> str:
+    def steps_why(self) -> str:
+        """The arithmetic of the steps."""
         if self.epochs is None:
             return "as written"
-        return "" if self.rows is None else f"{self.rows:,} rows x {self.epochs:g} epochs / {self.gbs}"
+        if self.rows is None:
+            return ""
+        each = f" x {self.each} completions" if self.each > 1 else ""
+        return f"{self.rows:,} rows{each} x {self.epochs:g} epochs / {self.gbs}"
 
-    def _tokens_why(self) -> str:
+    def tokens_why(self) -> str:
+        """The arithmetic of the tokens."""
         return "" if self.samples is None else f"{self.samples:,} sequences x {self.seq}"
 
     def headline(self, other: RunLength, settings: Sequence[Change]) -> str:
@@ -87,7 +73,7 @@ class RunLength:
         if len(by_name) > SHOWN:
             more = len(by_name) - SHOWN
             named.append(f"{more} more setting{'s' if more > 1 else ''}")
-        parts = [*self._steps(other), *self._samples(other)]
+        parts = [*self._steps(other), *self._samples(other), *self._prompts(other)]
         head = ", ".join(named)
         return f"{head}: {', '.join(parts)}" if head and parts else head or ", ".join(parts)
 
@@ -97,6 +83,12 @@ class RunLength:
                 yield f"{other.steps:,} step{'s' if other.steps != 1 else ''} instead of {self.steps:,}"
         elif self._comparable(other) and self._pace() != other._pace():
             yield f"{_times(other._pace() / self._pace())} the steps"
+
+    def _prompts(self, other: RunLength) -> Iterator[str]:
+        """The change in prompts of a step."""
+        was, now = self.gbs / self.group, other.gbs / other.group
+        if max(self.group, other.group) > 1 and was != now:
+            yield f"{now:g} prompts a step instead of {was:g}"
 
     def _samples(self, other: RunLength) -> Iterator[str]:
         """The change in tokens if the batch or the length of the run changed."""
@@ -113,28 +105,32 @@ class RunLength:
 
     def _comparable(self, other: RunLength) -> bool:
         """Whether the ratio of steps is known even if their number is not."""
-        return bool(self.epochs and other.epochs and self.data == other.data) and not (self.online or other.online)
+        return bool(self.epochs and other.epochs and self.data == other.data)
 
     def _pace(self) -> float:
         """The steps up to a factor that both runs share: the rows, or with packing their tokens."""
-        return (self.epochs or 0) / self.gbs / (self.seq if self.packed else 1)
+        return (self.epochs or 0) * self.each / self.gbs / (self.seq if self.packed else 1)
 
 
-def run_length(spec: Spec) -> RunLength:
-    """The length of the run of a spec."""
+def run_length(spec: Spec, planned: int | None = None) -> RunLength:
+    """The length of a run. `planned` are the steps of its plan, which also knows those of online methods."""
     steps, written = total_steps(spec), spec.get("train.steps")
+    steps = planned if steps is None else steps
     epochs = None if isinstance(written, int) else spec.real("train.epochs")
     gbs, packed, online = spec.integer("batch.gbs"), spec.flag("batch.packing"), spec.online
-    rows = None if packed or online else trained(spec)
+    rows = None if packed else trained(spec)
     samples = None
     if isinstance(written, int):
         samples = written * gbs
-    elif rows is not None and epochs is not None:
+    elif rows is not None and epochs is not None and not online:
         samples = round(rows * epochs)
     warmup = warmup_of(spec) if spec.get("schedule.warmup") is not None else None
     held = [spec.get(path) for path in ("data.holdout", "data.exhausted", "data.unique", "data.min_tokens")]
     data = plain((spec.data, held, packed, spec.text("method")))
-    return RunLength(steps, samples, rows, epochs, gbs, spec.integer("batch.seq"), packed, online, warmup, data)
+    group = int(spec.get("method.generations") or 1) if spec.method.grouped else 1
+    each = group * int(spec.get("method.iterations") or 1) if spec.method.grouped else 1
+    length = spec.integer("batch.seq")
+    return RunLength(steps, samples, rows, epochs, gbs, length, packed, online, warmup, data, each, group)
 
 
 def _short(path: str) -> str:
@@ -150,19 +146,8 @@ def _short_change(name: str, found: Sequence[Change]) -> str:
     """A setting in the first line; several data sources are only counted."""
     if len(found) > 1:
         return f"{name} ({len(found)} sources change)"
-    return f"{_short(name)} {_cut(found[0].before)} -> {_cut(found[0].after)}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= WIDE else text[: WIDE - 3] + "..."
-
-
-def _number(value: int | None) -> str:
-    return "unknown" if value is None else f"{value:,}"
-
-
-def _warm(count: int, share: float) -> str:
-    return f"{count:,} step{'' if count == 1 else 's'}, {100 * share:.2g}% of the run"
+    before, after = short(found[0].before, found[0].after)
+    return f"{_short(name)} {before} -> {after}"
 
 
 def _times(ratio: float) -> str:

@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from xpc.compiler.lower.readme import cell
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.changes import Comparison
-from xpc.compiler.review.compare import ABSENT, Change, Difference, FileChange
+from xpc.compiler.review.compare import ABSENT, CODE, Difference
+from xpc.compiler.review.differences.change import Change
+from xpc.compiler.review.differences.files import FileChange
 
-SAME = "the same run"
+FORMAT = 1
+"""The version of the JSON."""
 NAMED = 6
 """Maximum members that a section names."""
+FOLDED = 3
+"""Most keys of a file, present in one run only, that are listed one by one."""
 
 
 def headline(found: Comparison) -> str:
@@ -21,14 +26,21 @@ def headline(found: Comparison) -> str:
     if found.swept:
         return f"{_runs(before)} -> {_runs(after)}: {', '.join(one.name for one in found.swept)} swept"
     if found.equal:
-        return SAME if found.counts == (1, 1) else f"the same {_runs(before)}"
+        return "the same run" if found.counts == (1, 1) else f"the same {_runs(before)}"
     ways = [one for one in found.groups if not one.difference.same]
-    if found.counts == (1, 1):
+    if ways and not ways[0].members:
         return ways[0].difference.headline
     parts = [f"{one.difference.headline} in {len(one.members):,} of {_runs(before)}" for one in ways[:1]]
     if len(ways) > 1:
-        parts.append(f"{len(ways) - 1} other ways in {sum(len(one.members) for one in ways[1:]):,}")
-    parts += [f"{len(names):,} {word}" for names, word in ((found.new, "new"), (found.gone, "removed")) if names]
+        others = len(ways) - 1
+        way = "another way" if others == 1 else f"{others} other ways"
+        parts.append(f"{way} in {sum(len(one.members) for one in ways[1:]):,}")
+    if any(found.axes):
+        parts.insert(0, f"swept: {found.axes[0] or 'nothing'} -> {found.axes[1] or 'nothing'}")
+    counted = ((found.new, "new"), (found.gone, "removed"), (found.renamed, "under a new name"))
+    parts += [f"{len(names):,} {word}" for names, word in counted if names]
+    if not parts:
+        parts = [CODE + ": " + "; ".join(each.line for each in found.launchers)]
     return "; ".join(parts)
 
 
@@ -55,12 +67,16 @@ def as_markdown(found: Comparison) -> str:
 def _sections(found: Comparison) -> Iterator[tuple[str, list[str]]]:
     if found.swept:
         yield "Swept", _changes(found.swept)
-    for title, names in (("New members", found.new), ("Removed members", found.gone)):
+    renamed = [f"{before} -> {after}" for before, after in found.renamed]
+    named = (("New members", found.new), ("Removed members", found.gone), ("Equal under a new name", renamed))
+    for title, names in named:
         if names:
             yield title, _few(names)
+    if found.launchers:
+        yield "Files of the sweep", [each.line for each in found.launchers]
     for group in found.groups:
         sections = list(_difference_sections(group.difference))
-        if sections and found.counts != (1, 1):
+        if sections and group.members:
             title = "Other differences, in the first member" if found.swept else f"In {_runs(len(group.members))}"
             yield title, _few(group.members)
         yield from sections
@@ -76,6 +92,10 @@ def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
         yield "Settings", _changes(one.settings)
     if one.follows:
         yield "What follows", _changes(one.follows)
+    if one.checkpoints:
+        yield "Checkpoints of the run before", [one.checkpoints]
+    if one.fixed:
+        yield f"Wrong on {one.stacks[0]} for this run, fixed on {one.stacks[1]}", list(one.fixed)
     if one.renamed:
         yield (
             "Renamed arguments with the same value",
@@ -93,9 +113,13 @@ def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
             yield f"Only on {stack}", [f"{line}  ({why})" if why else line for line, why in entries]
     changed = [each for each, single in zip(one.arguments, one_sided, strict=True) if not (single and one.across)]
     if changed:
-        yield f"Emitted arguments ({one.same_arguments:,} others unchanged)", _changes(changed)
+        yield f"Emitted arguments ({one.same_arguments:,} others unchanged)", _folded(changed)
+    if one.facts:
+        yield "Facts for the trainer's code", _changes(one.facts)
+    if one.packages:
+        yield "Packages", _changes(one.packages)
     if one.files:
-        yield "Files of the bundle", [_file(each) for each in one.files]
+        yield "Files of the bundle", [each.line for each in one.files]
     findings = [*(f"+ {each}" for each in one.new), *(f"- {each}" for each in one.gone)]
     if findings:
         yield "Warnings and notes", findings
@@ -110,24 +134,57 @@ def _changes(found: Sequence[Change]) -> list[str]:
     return [f"{line}  ({each.why})" if each.why else line for line, each in zip(lines, found, strict=True)]
 
 
-def _file(one: FileChange) -> str:
-    return f"{one.name}  {one.kind}" if one.kind != "changed" else f"{one.name}  +{one.added} -{one.removed}"
+def _folded(found: Sequence[Change]) -> list[str]:
+    """The changed arguments. Many keys of a file that exist in one run only become one line."""
+    by_file: dict[tuple[str, str], list[Change]] = {}
+    for each in found:
+        if ABSENT in (each.before, each.after):
+            side = "removed" if each.after == ABSENT else "added"
+            by_file.setdefault((each.name.partition(" ")[0], side), []).append(each)
+    many = {key: changes for key, changes in by_file.items() if len(changes) > FOLDED}
+    folded = {id(each) for changes in many.values() for each in changes}
+    few = [each for each in found if id(each) not in folded]
+    lines = _changes(few) if few else []
+    return [*lines, *(f"{file}  {len(changes)} keys {side}" for (file, side), changes in many.items())]
 
 
 def as_json(found: Comparison) -> str:
-    """The comparison for programs."""
-    from cattrs import unstructure
-
+    """The comparison for programs; docs/diff.schema.json describes it. Numbers are numbers."""
     groups = [
-        {"members": list(group.members), **unstructure(group.difference), "same": group.difference.same}
+        {
+            "members": list(group.members),
+            "verdict": group.difference.verdict,
+            "same": group.difference.same,
+            **{name: _value(value) for name, value in vars(group.difference).items()},
+        }
         for group in found.groups
     ]
     table = {
-        "before": found.before, "after": found.after, "same": found.equal, "headline": headline(found),
-        "members": {"before": found.counts[0], "after": found.counts[1], "new": found.new, "gone": found.gone},
-        "swept": unstructure(found.swept), "groups": groups,
+        "format": FORMAT, "verdict": found.verdict, "same": found.equal, "headline": headline(found),
+        "before": found.before, "after": found.after,
+        "members": {
+            "before": found.counts[0], "after": found.counts[1], "new": found.new, "gone": found.gone,
+            "renamed": [{"before": before, "after": after} for before, after in found.renamed],
+        },
+        "axes": {"before": found.axes[0], "after": found.axes[1]},
+        "swept": _value(found.swept), "launchers": _value(found.launchers), "groups": groups,
     }  # fmt: skip
     return json.dumps(table, indent=2) + "\n"
+
+
+def _value(value: object) -> object:
+    """A part of a comparison as JSON: a change has its values if it has them, else texts."""
+    if isinstance(value, Change):
+        before, after = value.values or (value.before, value.after)
+        return {"name": value.name, "before": before, "after": after, "why": value.why}
+    if isinstance(value, FileChange):
+        return vars(value)
+    return [_value(one) for one in value] if isinstance(value, tuple) else value
+
+
+def broken_as_json(titles: Sequence[str]) -> str:
+    """The answer for programs if a side does not compile."""
+    return json.dumps({"format": FORMAT, "verdict": "does not compile", "broken": list(titles)}, indent=2) + "\n"
 
 
 FORMATS: dict[str, Callable[[Comparison], str]] = {"text": as_text, "markdown": as_markdown, "json": as_json}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from xpc.compiler.lower.specfile import ref
-from xpc.compiler.review.run_length import Change
+from xpc.compiler.review.differences.change import Change
 from xpc.compiler.spec.resources import DataSource
 
 UNSET = "unset"

@@ -15,14 +15,16 @@ PROSE = (*NOT_RUN, LIST, "bundle.toml")
 """Files that repeat the others as text or digests, so they change with anything."""
 
 
-def tables(files: Mapping[str, bytes]) -> dict[str, object]:
+def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict[str, object]:
     """Every value of accelerate.yaml and the JSON files: `trainer_args.json arguments.learning_rate` to 2e-05.
+
+    Keys that begin with one of `without` are dropped.
 
     Raises UsageError for a file that is not YAML or JSON.
     """
     out: dict[str, object] = {}
     for name in sorted(files):
-        if "/" in name or not name.endswith(TABLES):
+        if not is_table(name):
             continue
         try:
             text = files[name].decode()
@@ -30,7 +32,12 @@ def tables(files: Mapping[str, bytes]) -> dict[str, object]:
             out.update({f"{name} {key}": value for key, value in _flat(table, "")})
         except (ValueError, RecursionError) as error:  # somebody edited the bundle
             raise UsageError(f"{name} of the bundle is damaged: not valid {name.rpartition('.')[2].upper()}") from error
-    return {key: value for key, value in out.items() if not key.startswith(FACTS)}
+    return {key: value for key, value in out.items() if not (without and key.startswith(without))}
+
+
+def is_table(name: str) -> bool:
+    """Whether a file of a bundle has keys and values."""
+    return "/" not in name and name.endswith(TABLES)
 
 
 def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from case_support import ROW, spec
 from compile_support import REPOSITORY, SEED, put, read, tree, xpc
+from jsonschema import Draft202012Validator
 
 
 def difference(done):
@@ -21,9 +22,14 @@ def diff(tmp_path, before, after, *options):
     return xpc("diff", "a.xp", "b.xp", *options, cwd=root)
 
 
+with open(os.path.join(REPOSITORY, "docs", "diff.schema.json"), encoding="utf-8") as schema:
+    SCHEMA = Draft202012Validator(json.load(schema))
+
+
 def table(tmp_path, before, after):
     """The JSON of a diff, and its only group."""
     found = json.loads(difference(diff(tmp_path, before, after, "--format", "json")))
+    SCHEMA.validate(found)
     (group,) = found["groups"]
     return found, group
 
@@ -39,13 +45,13 @@ def test_half_the_batch_is_twice_the_steps_and_the_same_tokens(tmp_path):
     out = difference(diff(tmp_path, SEED, SEED.replace("528", "264")))
     assert out.startswith("gbs 528 -> 264: 7,500 steps instead of 3,750, same tokens\n")
     found, group = table(tmp_path, SEED, SEED.replace("528", "264"))
-    assert named(group["settings"]) == {"batch.gbs": ("528", "264")}
+    assert named(group["settings"]) == {"batch.gbs": (528, 264)}
     follows = named(group["follows"])
-    assert follows["batch.accum"] == ("6", "3")
-    assert follows["steps"] == ("3,750", "7,500")
+    assert follows["batch.accum"] == (6, 3)
+    assert follows["steps"] == (3750, 7500)
     assert follows["warm-up"] == ("40 steps, 1.1% of the run", "40 steps, 0.53% of the run")
     assert {"264 / (11 x 8)", "derived: 264 / (11 x 8)"} & {one["why"] for one in group["follows"]}
-    assert named(group["arguments"])["trainer_args.json arguments.gradient_accumulation_steps"] == ("6", "3")
+    assert named(group["arguments"])["trainer_args.json arguments.gradient_accumulation_steps"] == (6, 3)
     assert {one["name"] for one in group["files"]} == {"deepspeed.json", "launch.sh", "trainer_args.json"}
     assert not found["same"]
 
@@ -115,7 +121,7 @@ data mixed {
         ("me/c", "me/d", {"data": ("me/c[train], messages", "me/d[train], messages")}, {}),
         ("  me/a\n  me/b { take = 50% }\n", "  me/b { take = 50% }\n  me/a\n",
          {"data": ("me/a[train], me/b[train], me/c[train]", "me/b[train], me/a[train], me/c[train]")}, {}),
-        ("  me/c\n", "  me/c\n  format = text\n", {"data.format": ("unset", "text")},
+        ("  me/c\n", "  me/c\n  format = text\n", {"data.format": (None, "text")},
          {f"data me/{each}[train]": ("messages", "text") for each in "abc"}),
     ],
 )  # fmt: skip
@@ -124,7 +130,7 @@ def test_changed_sources_are_listed_one_by_one(old, new, settings, follows, tmp_
     assert (named(group["settings"]), named(group["follows"])) == (settings, follows)
     keys = [one["name"] for one in group["arguments"] if " data.sources" in one["name"]]
     assert keys
-    assert all(len(one["before"]) < 40 for one in group["arguments"] if one["name"] in keys)
+    assert all(len(str(one["before"])) < 40 for one in group["arguments"] if one["name"] in keys)
 
 
 def test_the_first_line_counts_sources(tmp_path):
@@ -288,7 +294,7 @@ def test_members_of_two_sweeps_are_compared_by_name(tmp_path):
     assert found["members"]["new"] == ["lr=3e-06,seed=1", "lr=3e-06,seed=2"]
     assert found["members"]["gone"] == ["lr=1e-06,seed=1", "lr=1e-06,seed=2"]
     assert group["members"] == ["lr=2e-06,seed=1", "lr=2e-06,seed=2"]
-    assert named(group["settings"]) == {"batch.gbs": ("128", "256")}
+    assert named(group["settings"]) == {"batch.gbs": (128, 256)}
     assert "in 2 of 4 runs; 2 new; 2 removed" in found["headline"]
     assert difference(diff(tmp_path, SWEEP, SWEEP.replace("lr =", "lr  ="), "--exit-code")) == "the same 4 runs\n"
 
@@ -296,7 +302,7 @@ def test_members_of_two_sweeps_are_compared_by_name(tmp_path):
 def test_run_against_a_sweep(tmp_path):
     found, group = table(tmp_path, spec(), SWEEP.replace("gbs=128", "gbs=256"))
     assert {one["name"]: one["after"] for one in found["swept"]} == {"optimizer.lr": "1e-06, 2e-06", "seed": "1, 2"}
-    assert named(group["settings"]) == {"batch.gbs": ("128", "256"), "save": ('"out/run"', '"out/run/MEMBER"')}
+    assert named(group["settings"]) == {"batch.gbs": (128, 256), "save": ('"out/run"', '"out/run/MEMBER"')}
     assert found["headline"] == "1 run -> 4 runs: optimizer.lr, seed swept"
 
 
@@ -353,9 +359,9 @@ def test_changed_memory_hours_and_verdict_are_shown(tmp_path):
     assert re.match(r"micro 4 -> 8; memory [\d.]+ -> [\d.]+ GiB: tight, was fits\n", out)
     _, group = table(tmp_path, before, after)
     follows = named(group["follows"])
-    assert float(follows["memory"][0]) < float(follows["memory"][1].removesuffix(" GiB"))
-    assert float(follows["hours"][0]) > float(follows["hours"][1])
-    assert float(follows["GPU-hours"][0]) == pytest.approx(8 * float(follows["hours"][0]), rel=0.01)
+    assert follows["memory"][0] < follows["memory"][1]
+    assert follows["hours"][0] > follows["hours"][1]
+    assert follows["GPU-hours"][0] == pytest.approx(8 * follows["hours"][0], rel=0.01)
 
 
 def test_another_gpu_changes_the_verdict_and_a_seed_does_not(tmp_path):
@@ -365,3 +371,112 @@ def test_another_gpu_changes_the_verdict_and_a_seed_does_not(tmp_path):
     out = difference(diff(tmp_path, before, before.replace("a100-80gb", "h100-80gb")))
     assert re.search(r"^  hours ", out, re.M)
     assert "memory" not in out.split("\n", 1)[0]
+
+
+# -- consequences ---------------------------------------------------------------------------------------------------
+
+PROMPTS = "".join(f'{{"prompt": "what is {number}?"}}\n' for number in range(2000))
+GRPO = """\
+xpc 1
+
+train qwen2.5-0.5b-instruct on "p.jsonl" for 1 epochs
+
+hardware 8 x h100-80gb
+strategy zero2
+precision bf16
+batch(gbs=256, micro=4)
+method METHOD { generations = 8, max_completion = 256, rewards = ["r.py:f"] }
+save "out/g"
+"""
+
+
+def consequences(tmp_path, before, after, *options):
+    root = put(tmp_path, {"a.xp": before, "b.xp": after, "p.jsonl": PROMPTS, "r.py": "def f(**_): return [1.0]\n"})
+    done = xpc("diff", "a.xp", "b.xp", "--format", "json", *options, cwd=root)
+    found = json.loads(difference(done))
+    return found, named(found["groups"][0]["follows"]), found["groups"][0]
+
+
+@pytest.mark.parametrize("method", ["grpo", "rloo"])
+@pytest.mark.parametrize(
+    ("old", "new", "line", "follows"),
+    [
+        ("generations = 8", "generations = 16", "125 steps instead of 63, 16 prompts a step instead of 32",
+         {"steps": (63, 125), "prompts a step": (32, 16)}),
+        ("gbs=256", "gbs=512", "32 steps instead of 63, 64 prompts a step instead of 32",
+         {"steps": (63, 32), "prompts a step": (32, 64)}),
+        ("generations = 8", "generations = 8, iterations = 2", "125 steps instead of 63",
+         {"steps": (63, 125), "updates with one generation": (8, 16)}),
+    ],
+)  # fmt: skip
+def test_a_change_of_an_online_method_has_consequences(method, old, new, line, follows, tmp_path):
+    text = GRPO.replace("METHOD", method)
+    found, moved, _ = consequences(tmp_path, text, text.replace(old, new))
+    assert line in found["headline"]
+    assert {name: moved[name] for name in follows} == follows
+
+
+def test_adapters_have_a_scale_and_trained_parameters(tmp_path):
+    before = spec("lora(rank=16, alpha=32)")
+    _, moved, group = consequences(tmp_path, before, before.replace("rank=16", "rank=64"))
+    assert moved["alpha over rank"] == (2.0, 0.5)
+    assert moved["trained parameters"][1] == 4 * moved["trained parameters"][0]
+    assert moved["one checkpoint"][0] < moved["one checkpoint"][1]
+    assert "cannot be resumed" in group["checkpoints"]
+    assert "lora" in group["checkpoints"]
+
+
+def test_checkpoints_can_be_resumed_if_no_number_changes(tmp_path):
+    _, _, group = consequences(tmp_path, spec(), spec("track wandb"))
+    assert group["checkpoints"] == "can be resumed"
+    _, _, group = consequences(tmp_path, spec(), spec(save='save "out/other"'))
+    assert group["checkpoints"] == "can be resumed if they are moved from out/run to out/other"
+    _, _, group = consequences(tmp_path, spec(), spec("seed 7"))
+    assert group["checkpoints"].startswith("cannot be resumed: arguments.")
+
+
+def test_evaluations_and_their_rows(tmp_path):
+    before = spec("eval(every=100)", train='qwen2.5-0.5b-instruct on "rows.jsonl" for 9000 steps')
+    before = before.replace("\n\nhardware", "\n\ndata { holdout = 20 }\nhardware")
+    put(tmp_path, {"rows.jsonl": ROW * 400})
+    _, moved, _ = consequences(tmp_path, before, before.replace("every=100", "every=50").replace("= 20", "= 40"))
+    assert (moved["evaluations"], moved["rows of an evaluation"]) == ((90, 180), (20, 40))
+
+
+def test_a_price_shows_the_cost_and_nothing_without_it(tmp_path):
+    before, after = spec(), spec(hardware="8 x a100-80gb")
+    _, moved, _ = consequences(tmp_path, before, after, "--price", "h100-80gb=2.5,a100-80gb=1.4")
+    hours = moved["GPU-hours"]
+    assert moved["cost"] == (pytest.approx(hours[0] * 2.5, abs=0.01), pytest.approx(hours[1] * 1.4, abs=0.01))
+    assert "cost" not in consequences(tmp_path, before, after)[1]
+    assert consequences(tmp_path, before, after, "--price", "2")[1]["cost"][0] == pytest.approx(hours[0] * 2, abs=0.01)
+    for wrong in ("", "x", "h100=2", "h100-80gb=", "-1", "1e9", "2.5;"):
+        assert xpc("diff", "a.xp", "b.xp", f"--price={wrong}", cwd=str(tmp_path)).returncode == 2
+
+
+def test_the_first_line_shows_the_part_that_differs(tmp_path):
+    one = spec('save "' + "deep/" * 30 + 'a"', save="")
+    found, _, _ = consequences(tmp_path, one, one.replace('a"', 'b"'))
+    before, _, after = found["headline"].partition(" -> ")
+    assert (before[-2:], after.split(";")[0][-2:], len(found["headline"]) < 100) == ('a"', 'b"', True)
+
+
+def test_the_first_line_names_new_warnings(tmp_path):
+    before, after = (
+        spec(),
+        spec(hardware="8 x v100-32gb", precision="fp32") + 'model(trust_remote_code, revision="main")\n',
+    )
+    assert "new warning" in consequences(tmp_path, before, after)[0]["headline"]
+
+
+def test_long_lists_of_removed_keys_are_folded(tmp_path):
+    out = difference(diff(tmp_path, spec(), spec(strategy="fsdp")))
+    assert re.search(r"  deepspeed.json  \d\d keys removed\n", out)
+    assert out.count("-> absent") <= 6
+
+
+def test_a_move_to_another_stack_names_what_it_fixes(tmp_path):
+    root = put(tmp_path, {"a.xp": SEED + "target trl-0.18\n", "b.xp": SEED + "target trl-1.16\n"})
+    shown = xpc("upgrade", "a.xp", "--target", "trl-1.16", cwd=root).stdout.decode()
+    fixed = "Wrong on trl-0.18 for this" in shown
+    assert ("fixed on trl-1.16" in difference(xpc("diff", "a.xp", "b.xp", cwd=root))) == fixed

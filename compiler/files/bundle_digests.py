@@ -1,0 +1,87 @@
+"""The digests of a bundle's files, for a comparison with another bundle.
+
+Every regular file counts, not only those in `bundle.toml`: a module that somebody adds to `trainer/` runs as well.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+
+from xpc.compiler.files.bundle_tree import LARGEST, read, tree
+from xpc.compiler.files.digest import sha256
+from xpc.compiler.files.inputs import UsageError
+from xpc.grammar.record import mutable
+
+TOTAL = 4 * 2**30
+"""Most bytes of all files of a bundle."""
+MOST = 20_000
+"""Most files of a bundle; a data folder has at most 10,000."""
+PROGRAMS = frozenset({"launch.sh", "evaluate.sh"})
+NOT_EXECUTABLE = " (not executable)"
+"""Ends the digest of a script that lacks its executable bit."""
+
+
+@mutable
+class BundleTree:
+    """The files below a folder: `digests` by name, in hex. `bytecode` are .pyc files of `__pycache__` folders.
+
+    `foreign` are folders without any file of the manifest, such as the output of a run; they are not read.
+    """
+
+    folder: str
+    digests: Mapping[str, str]
+    bytecode: Mapping[str, str]
+    foreign: tuple[str, ...]
+
+    def read(self, name: str) -> bytes:
+        """The bytes of one file. Raises UsageError."""
+        return read_regular(os.path.join(self.folder, name))
+
+
+def bundle_tree(folder: str, listed: Mapping[str, object], known: dict[tuple[int, int], str]) -> BundleTree:
+    """Read the files of a bundle; `listed` are the names in its manifest.
+
+    `known` has digests by device and inode, for members of a sweep, which share most files. Raises UsageError.
+    """
+    digests: dict[str, str] = {}
+    bytecode: dict[str, str] = {}
+    own = {name.partition("/")[0] for name in listed if "/" in name}
+    try:
+        found = tree(folder)
+    except OSError as error:
+        raise UsageError(f"{error.filename or folder} cannot be read: {error.strerror}") from error
+    below = [*found.files, *found.folders, *found.odd]
+    foreign = {top for top, slash, _ in (name.partition("/") for name in below) if slash and top not in own}
+    foreign |= {name for name in found.folders if "/" not in name}
+    for name, phrase in found.odd.items():
+        if name.partition("/")[0] not in foreign:
+            raise UsageError(f"{os.path.join(folder, name)} {phrase}, and is not read: a bundle has only regular files")
+    files = {name: status for name, status in found.files.items() if name.partition("/")[0] not in foreign}
+    for place in found.bytecode:
+        if place.partition("/")[0] in own or "/" not in place:
+            inside = os.path.join(folder, place)
+            files |= {f"{place}/{name}": os.lstat(os.path.join(inside, name)) for name in os.listdir(inside)}
+    if len(files) > MOST:
+        raise UsageError(f"{folder} has more than {MOST:,} files, too many for a bundle")
+    if sum(status.st_size for status in files.values()) > TOTAL:
+        raise UsageError(f"{folder} has more than {TOTAL // 2**30} GiB of files, too many for a bundle")
+    for name, status in files.items():
+        key = (status.st_dev, status.st_ino)
+        digest = known.get(key)
+        if digest is None or name in PROGRAMS:
+            digest = known[key] = sha256(read_regular(os.path.join(folder, name))).hexdigest()
+        if name in PROGRAMS and not status.st_mode & stat.S_IXUSR:
+            digest += NOT_EXECUTABLE
+        cached = name.split("/")[-2:-1] == ["__pycache__"]
+        (bytecode if cached else digests)[name] = digest
+    return BundleTree(folder, digests, bytecode, tuple(sorted(f"{one}/" for one in foreign)))
+
+
+def read_regular(path: str, limit: int = LARGEST) -> bytes:
+    """The bytes of a regular file, without following a link or waiting for a pipe. Raises UsageError."""
+    try:
+        return read(path, limit)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error

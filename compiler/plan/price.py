@@ -1,0 +1,30 @@
+"""The price of a GPU-hour: one for all GPUs, or one for each kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from xpc.compiler.registry import find_gpu
+
+EVERY = ""
+"""The key of a price that holds for all GPUs."""
+
+
+def prices(written: str) -> dict[str, float]:
+    """`2.5`, or `h100-80gb=2.5,a100-80gb=1.4`, by the name of the GPU. Raises ValueError with a sentence."""
+    out: dict[str, float] = {}
+    for part in written.split(","):
+        name, equals, number = part.strip().rpartition("=")
+        gpu = find_gpu(name.strip()) if equals else None
+        if equals and gpu is None:
+            raise ValueError(f"`{name.strip()[:40]}` is not a GPU; `xpc list gpus` lists them")
+        if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number.strip()) is None:
+            raise ValueError(f"`{part.strip()[:40]}` is not a price: write 2.5, or h100-80gb=2.5,a100-80gb=1.4")
+        out[EVERY if gpu is None else gpu.name] = float(number)
+    return out
+
+
+def price_of(known: Mapping[str, float], gpu: str) -> float | None:
+    """The price of an hour of this GPU, if it is known."""
+    return known.get(gpu, known.get(EVERY))

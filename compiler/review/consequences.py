@@ -1,0 +1,232 @@
+"""What follows from the settings of a run: steps, prompts, parameters, memory, hours, disk, money."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import ceil, sqrt
+
+from xpc.compiler.data.rows import count
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.lower.disk import disk
+from xpc.compiler.plan import GIB
+from xpc.compiler.plan.experiment import Plan, plan
+from xpc.compiler.plan.from_spec import load_of
+from xpc.compiler.plan.price import price_of
+from xpc.compiler.review.differences.change import Change
+from xpc.compiler.review.run_length import RunLength, run_length
+from xpc.compiler.spec import Spec
+from xpc.grammar.record import field, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.review.differences.change import Scalar
+
+UNKNOWN = "unknown"
+IS = {"fits": "fits", "tight": "tight", "no": "does not fit", UNKNOWN: "not known"}
+"""Verdicts of a plan in words."""
+WAS = {**IS, "no": "too large"}
+MIB = 2**20
+
+
+@record
+class Quantity:
+    """One number of a run as a person and a program read it; `why` is its arithmetic."""
+
+    text: str
+    value: Scalar
+    why: str = ""
+
+
+@record
+class Forecast:
+    """A run's consequences by name, with its plan and its length."""
+
+    plan: Plan
+    length: RunLength
+    quantities: Mapping[str, Quantity] = field(factory=dict)
+
+    @property
+    def gpu_hours(self) -> float | None:
+        """GPU-hours of the run, if they are known."""
+        found = self.plan.gpu_hours
+        return None if found is None else found.value
+
+    def number(self, name: str) -> float | None:
+        """A quantity, if it is known."""
+        found = self.quantities.get(name)
+        value = None if found is None else found.value
+        return float(value) if isinstance(value, int | float) else None
+
+
+def forecast(spec: Spec, prices: Mapping[str, float] | None = None) -> Forecast:
+    """The consequences of one run."""
+    planned = plan(spec)
+    length = run_length(spec, planned.steps)
+    found = dict(_quantities(spec, planned, length))
+    cost = _cost(spec, planned, prices or {})
+    if cost is not None:
+        found["cost"] = Quantity(f"{cost:,.2f}", round(cost, 2), "GPU-hours x price")
+    return Forecast(planned, length, found)
+
+
+def follows(before: Forecast, after: Forecast) -> list[Change]:
+    """The quantities that differ."""
+    names = dict.fromkeys((*before.quantities, *after.quantities))
+    out = [
+        Change(name, was.text, now.text, now.why, (was.value, now.value))
+        for name in names
+        for was, now in [tuple(one.quantities.get(name, NOTHING) for one in (before, after))]
+        if (was.text, was.value) != (now.text, now.value)
+    ]
+    memory = _memory(before.plan, after.plan)
+    if memory is not None:
+        out.insert(next((at for at, one in enumerate(out) if one.name in TIMES), len(out)), memory)
+    return out
+
+
+NOTHING = Quantity("none", None)
+TIMES = ("hours", "GPU-hours", "cost")
+
+
+def verdict_change(before: Plan, after: Plan) -> str:
+    """The end of the first line if the plan's verdict changes: `memory 24.1 -> 31.0 GiB: tight, was fits`."""
+    one = _memory(before, after)
+    return f"memory {one.before} -> {one.after}: {one.why}" if one is not None and ", was " in one.why else ""
+
+
+def _memory(before: Plan, after: Plan) -> Change | None:
+    was = WAS[before.verdict] if before.verdict != after.verdict else ""
+    verdict = f"{IS[after.verdict]}, was {was}" if was else IS[after.verdict]
+    sizes = [UNKNOWN if one.peak is None else f"{one.peak.value / GIB:.1f}" for one in (before, after)]
+    if was and sizes[0] == sizes[1]:  # another GPU
+        sizes[0] += f" of {before.capacity / GIB:.1f}"
+        sizes[1] += f" of {after.capacity / GIB:.1f}"
+    if sizes[0] == sizes[1] and not was:
+        return None
+    unit = " GiB" if after.peak is not None else ""
+    return Change("memory", sizes[0], sizes[1] + unit, verdict, (_gib(before), _gib(after)))
+
+
+def _gib(planned: Plan) -> float | None:
+    return None if planned.peak is None else round(planned.peak.value / GIB, 1)
+
+
+def _quantities(spec: Spec, planned: Plan, length: RunLength) -> Iterator[tuple[str, Quantity]]:
+    yield "steps", _counted(length.steps, length.steps_why())
+    if spec.online:
+        yield from _completions(spec, length)
+    yield "tokens, at most", _counted(length.tokens, length.tokens_why())
+    if length.warm is not None:
+        count_, share = length.warm
+        percent = f"{100 * share:.2g}" if share < 1 else f"{100 * share:,.0f}"
+        text = f"{count_:,} step{'' if count_ == 1 else 's'}, {percent}% of the run"
+        yield "warm-up", Quantity(text, text)
+    yield from _parameters(spec)
+    yield from _evaluations(spec, length.steps)
+    if planned.saves is not None:
+        yield "checkpoints written", _counted(planned.saves)
+    written = disk(spec)
+    if written is not None:
+        yield "one checkpoint", _size(written["checkpoint"])
+        total = written["checkpoint"] * written["checkpoints"] + written["model"]
+        yield "disk, at most", _size(total, f"{written['checkpoints']} checkpoints and the model")
+    rows = "if every row is as long as `seq`" if planned.full_rows else ""
+    for name, span in (("hours", planned.hours), ("GPU-hours", planned.gpu_hours)):
+        if span is not None:
+            yield name, Quantity(_decimals(span.value), round(span.value, 3), rows)
+
+
+def _completions(spec: Spec, length: RunLength) -> Iterator[tuple[str, Quantity]]:
+    """A step of an online method: its batch counts completions, several of one prompt where they are compared."""
+    gbs = spec.integer("batch.gbs")
+    group = int(spec.get("method.generations") or 1) if spec.method.grouped else 1
+    prompts = gbs / group
+    number = int(prompts) if prompts == int(prompts) else round(prompts, 2)
+    yield "prompts a step", Quantity(f"{number:,}", number, f"{gbs} completions / {group} of each prompt")
+    together = int(spec.get("method.steps_per_generation") or spec.integer("batch.accum"))
+    again = int(spec.get("method.iterations") or 1)
+    if spec.method.grouped:
+        yield "updates with one generation", _counted(together * again, f"{together} batches x {again} times")
+    if length.steps is not None:
+        yield "completions generated", _counted(length.steps * gbs // again, f"{length.steps:,} steps x {gbs}")
+
+
+def _parameters(spec: Spec) -> Iterator[tuple[str, Quantity]]:
+    rank, alpha = spec.get("lora.rank"), spec.get("lora.alpha")
+    if spec.lora and rank and alpha is not None and not spec.flag("oft"):
+        scale = float(alpha) / (sqrt(rank) if spec.flag("lora.rslora") else rank)
+        root = "square root of " if spec.flag("lora.rslora") else ""
+        yield "alpha over rank", Quantity(f"{scale:.4g}", float(f"{scale:.6g}"), f"{alpha:g} / {root}{rank}")
+    load = load_of(spec)
+    facts = spec.model.facts
+    if isinstance(load, str) or facts is None:
+        return
+    trained = round(load.trained if load.adapters is None else load.adapters.params)
+    if trained and facts.params:
+        yield (
+            "trained parameters",
+            Quantity(_count(trained), trained, f"{100 * trained / facts.params:.3g}% of the model"),
+        )
+
+
+def _evaluations(spec: Spec, steps: int | None) -> Iterator[tuple[str, Quantity]]:
+    every = spec.get("eval.every")
+    if not isinstance(every, Amount) or every.unit == "never":
+        return
+    number: int | None = None
+    if every.unit == "epoch":
+        epochs = spec.get("train.epochs")
+        number = None if epochs is None else ceil(float(epochs))
+    elif steps is not None:
+        apart = int(every.value) if every.unit == "count" else max(1, ceil(steps * every.value))
+        number = steps // apart if apart else None
+    yield "evaluations", _counted(number)
+    rows = _evaluated_rows(spec)
+    if rows is not None:
+        yield "rows of an evaluation", _counted(rows)
+
+
+def _evaluated_rows(spec: Spec) -> int | None:
+    """The rows of one evaluation, if they are known."""
+    held = spec.get("data.holdout")
+    if spec.evaluated:
+        counts = [count(source) for one in spec.evaluated for source in one.sources]
+        return None if None in counts else sum(one for one in counts if one is not None)
+    if isinstance(held, Amount):
+        if held.unit != "share":
+            return int(held.value)
+        counts = [count(source) for source in spec.data]
+        if None not in counts:
+            return ceil(held.value * sum(one for one in counts if one is not None))
+    return None
+
+
+def _cost(spec: Spec, planned: Plan, prices: Mapping[str, float]) -> float | None:
+    gpu = spec.hardware.gpu
+    price = None if gpu is None else price_of(prices, gpu.name)
+    return None if price is None or planned.gpu_hours is None else planned.gpu_hours.value * price
+
+
+def _counted(value: int | None, why: str = "") -> Quantity:
+    return Quantity(UNKNOWN, None) if value is None else Quantity(f"{value:,}", value, why)
+
+
+def _count(value: int) -> str:
+    """A number of parameters: `8.8M`."""
+    for unit, letter in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if value >= unit:
+            return f"{value / unit:.3g}{letter}"
+    return str(value)
+
+
+def size(value: float) -> str:
+    """Bytes as a person reads them: `46.0 GiB`, `12.3 MiB`."""
+    return f"{value / GIB:,.1f} GiB" if value >= GIB / 10 else f"{value / MIB:,.1f} MiB"
+
+
+def _size(value: int, why: str = "") -> Quantity:
+    return Quantity(size(value), value, why)
+
+
+def _decimals(hours: float) -> str:
+    return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"

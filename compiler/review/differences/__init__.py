@@ -1,0 +1,1 @@
+"""The kinds of differences between two runs: values, emitted arguments, files and packages."""

@@ -1,0 +1,67 @@
+"""A changed value, and the part of it that a first line shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.language.kinds import Amount
+from xpc.grammar.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Scalar: TypeAlias = int | float | str | bool | tuple["Scalar", ...] | None
+
+WIDE = 60
+"""Maximum characters of a value in the first line."""
+AROUND = 16
+"""Characters shown before the first different one of a long value."""
+
+
+@record
+class Change:
+    """A changed value; `why` is the arithmetic, or the origin of a value that is not written.
+
+    `values` are the two values for programs, if they are numbers, flags, texts or lists of them.
+    """
+
+    name: str
+    before: str
+    after: str
+    why: str = ""
+    values: tuple[Scalar, Scalar] | None = None
+
+
+def scalar(value: object) -> Scalar:
+    """A value for programs: numbers stay numbers, counts become numbers, anything else a text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Amount) and value.unit == "count":
+        return value.value
+    if isinstance(value, list | tuple):
+        return tuple(scalar(one) for one in value)
+    if isinstance(value, Mapping):
+        return tuple(f"{name}={scalar(one)}" for name, one in value.items())
+    return str(value)
+
+
+def short(before: str, after: str) -> tuple[str, str]:
+    """Two different values, each cut to the part that differs: equal beginnings and ends become `...`."""
+    if len(before) <= WIDE and len(after) <= WIDE:
+        return before, after
+    start = _common(before, after)
+    end = _common(before[start:][::-1], after[start:][::-1])
+    first = max(0, start - AROUND)
+    return _cut(before, first, len(before) - end), _cut(after, first, len(after) - end)
+
+
+def _common(one: str, other: str) -> int:
+    """The number of equal characters at the beginning of two texts."""
+    return next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
+
+
+def _cut(text: str, start: int, end: int) -> str:
+    """The characters from `start` to `end` and a little more, with `...` where something is missing."""
+    end = min(len(text), end + AROUND, start + WIDE)
+    return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"

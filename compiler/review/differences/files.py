@@ -1,0 +1,78 @@
+"""The files of two bundles, one by one: by digest, and by value where a file is a table or a list of packages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+
+from xpc.compiler.engines.pin import LIST
+from xpc.compiler.files.bundle_digests import NOT_EXECUTABLE
+from xpc.compiler.review.differences.packages import installs
+from xpc.grammar.record import record
+
+MANIFEST = "bundle.toml"
+CONTENT = ("data/", "files/")
+"""Folders with what the run trains on and with: rows, templates, rewards, tasks."""
+
+
+@record
+class FileChange:
+    """A file of the bundle. `kind` is added, removed, changed, `not executable` or `executable`.
+
+    `added` and `removed` count its lines.
+    """
+
+    name: str
+    kind: str
+    added: int = 0
+    removed: int = 0
+
+    @property
+    def line(self) -> str:
+        """`launch.sh +1 -0`, or the file and what happened to it."""
+        return f"{self.name}  +{self.added} -{self.removed}" if self.kind == "changed" else f"{self.name}  {self.kind}"
+
+
+def is_prose(name: str) -> bool:
+    """Whether a file decides nothing: Markdown, the manifest, and the spec, whose values are compared."""
+    return name in (MANIFEST, "spec.xp") or (name.endswith(".md") and not name.startswith(CONTENT))
+
+
+def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """The names of the files whose digests differ, without prose. The list of digests counts if it alone differs."""
+    found = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) and not is_prose(name))
+    return found if found == [LIST] else [name for name in found if name != LIST]
+
+
+def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], tables: Collection[str]) -> bool:
+    """Whether a file whose bytes differ changes the run. `tables` are the files of which a value differs.
+
+    Lists of packages are compared as packages, JSON by its values, YAML without its comments.
+    """
+    if installs(name):
+        return False
+    if name in tables or name not in before or name not in after:
+        return True
+    if name.endswith(".yaml"):
+        return _without_comments(before[name]) != _without_comments(after[name])
+    return "/" in name or not name.endswith(".json")
+
+
+def _without_comments(data: bytes) -> list[bytes]:
+    return [line.rstrip() for line in data.split(b"\n") if line.strip() and not line.lstrip().startswith(b"#")]
+
+
+def file_changes(
+    names: list[str], digests: tuple[Mapping[str, str], Mapping[str, str]], before: Mapping[str, bytes],
+    after: Mapping[str, bytes],
+) -> Iterator[FileChange]:  # fmt: skip
+    """A line for each of these files."""
+    for name in names:
+        was, now = (one.get(name) for one in digests)
+        if was is None or now is None:
+            yield FileChange(name, "removed" if now is None else "added")
+        elif was.removesuffix(NOT_EXECUTABLE) == now.removesuffix(NOT_EXECUTABLE):
+            yield FileChange(name, "not executable" if now.endswith(NOT_EXECUTABLE) else "executable")
+        else:
+            counts = [Counter(files[name].split(b"\n")) for files in (before, after)]
+            yield FileChange(name, "changed", (counts[1] - counts[0]).total(), (counts[0] - counts[1]).total())

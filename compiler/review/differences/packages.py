@@ -1,0 +1,84 @@
+"""The packages that a bundle installs, by version: lines of requirements files, constraints and the lock."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+
+from xpc.compiler.review.differences.change import Change
+
+EXACT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([A-Za-z0-9][A-Za-z0-9.+!_-]*)")
+LISTS = re.compile(r"requirements[^/]*\.txt|constraints\.txt|files/[^/]*\.lock")
+"""The files with packages; the name of a lock's copy ends with its digest."""
+LOCK = "the lock"
+ABSENT = "absent"
+SHOWN = 3
+"""Packages that a first line names."""
+PINS = ("model", "dataset", "kernel")
+
+
+def installs(name: str) -> bool:
+    """Whether a file of a bundle says what is installed."""
+    return LISTS.fullmatch(name) is not None
+
+
+def package_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> tuple[Change, ...]:
+    """The packages whose version differs. A line that is not `NAME==VERSION` is compared as a text."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    before, after = (
+        {LOCK if name.endswith(".lock") else name: data for name, data in files.items()} for files in (before, after)
+    )
+    for file in sorted({*before, *after}):
+        was, now = (_entries(file, files.get(file)) for files in (before, after))
+        for name in (*was, *(one for one in now if one not in was)):
+            if was.get(name) != now.get(name):
+                found.setdefault((name, was.get(name, ABSENT), now.get(name, ABSENT)), []).append(file)
+    return tuple(Change(*key, ", ".join(files)) for key, files in found.items())
+
+
+def _entries(file: str, data: bytes | None) -> dict[str, str]:
+    """The packages of a file with their versions, and its other lines."""
+    if data is None:
+        return {}
+    if file == LOCK:
+        return dict(_locked(data))
+    out: dict[str, str] = {}
+    for line in data.decode("utf-8", "backslashreplace").splitlines():
+        words = line.strip()
+        if not words or words.startswith("#"):
+            continue
+        exact = EXACT.fullmatch(words.partition(" #")[0].strip())
+        if exact is None:
+            out[f"line `{words}`"] = "present"
+        else:
+            name = re.sub("[-_.]+", "-", exact[1]).lower()
+            out[name] = f"{out[name]} and {exact[2]}" if out.get(name, exact[2]) != exact[2] else exact[2]
+    return out
+
+
+def _locked(data: bytes) -> Iterator[tuple[str, str]]:
+    """The packages and commits of a lock; its text, if it is damaged."""
+    try:
+        table = tomllib.loads(data.decode())
+        for environment, one in table.get("environment", {}).items():
+            lines = "\n".join(map(str, one["resolved"])).encode()
+            yield from ((_in(name, environment), version) for name, version in _entries("", lines).items())
+        for kind in PINS:
+            for one in table.get(kind, ()):
+                part = f":{one['part']}" if one.get("part") else ""
+                yield f"{kind} {one['id']}{part}", str(one["revision"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        yield LOCK, data.decode("utf-8", "backslashreplace")
+
+
+def _in(name: str, environment: str) -> str:
+    """A package by its name, with the requirements file if that is not the training's."""
+    return name if environment == "requirements.txt" else f"{name} for {environment}"
+
+
+def summary(found: tuple[Change, ...]) -> str:
+    """The packages in a first line: `torch 2.13.0 -> 2.4.0 and 3 other packages`."""
+    named = ", ".join(f"{one.name} {one.before} -> {one.after}" for one in found[:SHOWN])
+    more = len(found) - SHOWN
+    return named if more <= 0 else f"{named} and {more} more package{'s' if more > 1 else ''}"
