@@ -95,12 +95,11 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     stacks = one.spec.stack.name, other.spec.stack.name
     names = differing(one.digests, other.digests)
     files = one.read(names), other.read(names)
-    hidden = FACTS if one.spec.stack is not other.spec.stack else ()
-    tabled = [tables(each.read(filter(is_table, each.digests)), hidden) for each in (one, other)]
+    tabled = [tables(each.read(filter(is_table, each.digests)), ()) for each in (one, other)]
     checkpoints = resumes(*tabled)
+    about_stack = [{key: each.pop(key) for key in [*each] if key.startswith(FACTS)} for each in tabled]
     renamed, arguments, same = argument_changes(one.spec, other.spec, *tabled)
-    facts = tuple(each for each in arguments if each.name.startswith(FACTS))
-    arguments = tuple(each for each in arguments if each not in facts)
+    facts = argument_changes(one.spec, other.spec, *about_stack)[1] if stacks[0] == stacks[1] else ()
     packages = package_changes(*({name: each[name] for name in each if installs(name)} for each in files))
     changed_tables = {each.name.partition(" ")[0] for each in (*arguments, *renamed, *facts)}
     decisive = [name for name in names if decides(name, *files, changed_tables)]

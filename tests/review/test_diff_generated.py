@@ -101,7 +101,7 @@ def test_one_changed_setting_is_shown_with_its_consequences(place):
         follows = {change.name for change in found.follows} & set(schema.BY_PATH)
         assert differ == {path} | follows
         assert not any(one.written(name) or other.written(name) for name in follows)
-        emitted = [flat(json.loads(run.files()["trainer_args.json"])) for run in (before, after)]
+        emitted = [flat(json.loads(run.emitted["trainer_args.json"])) for run in (before, after)]
         moved = {key for key in {*emitted[0], *emitted[1]} if emitted[0].get(key) != emitted[1].get(key)}
         moved = {key for key in moved if not key.startswith("trainer.")}  # derived from the others
         shown = {
