@@ -3,18 +3,15 @@
 A pull request can add plain files that git takes for a repository (`HEAD`, `objects/`, `refs/` and a `config` that
 names commands): started inside such a folder, git reads that config. A commit cannot contain a folder named `.git`. So
 this module finds the repository by walking up to `.git`, and always passes it to git.
-
-As a program, `python -I -m xpc.compiler.review.repository FOLDER` prints the tracked specs below a folder, each
-terminated by NUL.
 """
 
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Iterator
 
 from xpc.compiler.files.inputs import UsageError
-from xpc.grammar.record import record
+from xpc.grammar.record import field, mutable, record
 
 SETTINGS = (
     "safe.bareRepository=explicit",
@@ -44,8 +41,10 @@ class Repository:
     top: str
     folder: str
 
-    def git(self, *arguments: str) -> bytes | None:
-        """The output of git, run at the top; None if it fails. Raises UsageError if git is not installed.
+    def git(self, *arguments: str, given: bytes = b"") -> bytes | None:
+        """The output of git, run at the top with `given` as its standard input; None if it fails.
+
+        Raises UsageError if git is not installed.
 
         The subcommand must not run filters, textconv or an external diff; `cat-file` does not.
         """
@@ -63,8 +62,7 @@ class Repository:
         environment = {name: os.environ[name] for name in KEPT if name in os.environ} | {"PATH": path, **VARIABLES}
         try:
             done = subprocess.run(
-                [*command, *arguments], capture_output=True, check=False, stdin=subprocess.DEVNULL, cwd=self.top,
-                env=environment,
+                [*command, *arguments], capture_output=True, check=False, input=given, cwd=self.top, env=environment,
             )  # fmt: skip
         except OSError as error:
             raise UsageError(f"git cannot be run: {error.strerror}") from error
@@ -79,12 +77,83 @@ class Repository:
         """A path relative to the top as git writes it, `.` for the top."""
         return os.path.relpath(os.path.realpath(path), self.top).replace(os.sep, "/")
 
-    def below(self, folder: str, names: bytes) -> list[str]:
-        """The specs below a folder and outside bundles among git's NUL-separated paths, relative to it and sorted."""
-        start = self.inside(folder) + "/"
-        start = "" if start == "./" else start
-        paths = [os.fsdecode(one) for one in names.split(b"\0") if one.endswith(b".xp") and b".bundle/" not in one]
-        return sorted(one.removeprefix(start) for one in paths if one.startswith(start))
+    def index(self) -> dict[str, str]:
+        """The tracked files by path from the top, each with its mode. Raises UsageError if git fails."""
+        listed = self.git("ls-files", "--stage", "-z")
+        if listed is None:
+            raise UsageError(f"git cannot list the files of {self.top}")
+        return {path: facts.split(" ")[0] for facts, path in _entries(listed)}
+
+
+LINK = "120000"
+"""The mode of a symbolic link, whose blob is the path that it leads to."""
+
+
+@mutable
+class Commit:
+    """The files of a commit, listed once and read when they are needed.
+
+    `files` maps each path from the top to its mode and the hash of its blob.
+    """
+
+    repository: Repository
+    hash: str
+    files: dict[str, tuple[str, str]] = field(factory=dict)
+    blobs: dict[str, bytes] = field(factory=dict)
+
+    @classmethod
+    def of(cls, repository: Repository, hash: str) -> Commit:
+        """The commit with this hash. Raises UsageError if git cannot list it."""
+        listed = repository.git("ls-tree", "-r", "-z", "--full-tree", hash)
+        if listed is None:
+            raise UsageError(f"git cannot list the files of {hash}")
+        entries = ((facts.split(" "), path) for facts, path in _entries(listed))
+        return cls(repository, hash, {path: (facts[0], facts[2]) for facts, path in entries if facts[1] == "blob"})
+
+    def folder(self, path: str) -> list[str]:
+        """The files below a path, from the top. A forged tree may contain `..`, which is skipped."""
+        start = "" if path in ("", ".") else path + "/"
+        return [one for one in self.files if one.startswith(start) and ".." not in one.split("/")]
+
+    def read(self, *paths: str) -> None:
+        """Get the contents of these files with one call of git."""
+        wanted = dict.fromkeys(self.files[one][1] for one in paths if one in self.files)
+        missing = [one for one in wanted if one not in self.blobs]
+        if not missing:
+            return
+        answer = self.repository.git("cat-file", "--batch", given="".join(f"{one}\n" for one in missing).encode())
+        at = 0
+        for name in missing if answer is not None else ():
+            assert answer is not None
+            end = answer.index(b"\n", at)
+            head = answer[at:end].split(b" ")
+            at = end + 1
+            if len(head) == 3:
+                length = int(head[2])
+                self.blobs[name] = answer[at : at + length]
+                at += length + 1
+
+    def data(self, path: str) -> bytes | None:
+        """The contents of a file; None if the commit has no such file.
+
+        Raises UsageError if a partial clone lacks its contents: git is not allowed to fetch them here.
+        """
+        if path not in self.files:
+            return None
+        self.read(path)
+        found = self.blobs.get(self.files[path][1])
+        if found is None:
+            name = f"{self.hash[:12]}:{path}"
+            raise UsageError(f"the content of {name} is not in this clone; `git show {name}` fetches it")
+        return found
+
+
+def _entries(listed: bytes) -> Iterator[tuple[str, str]]:
+    """The facts and the path of each NUL-separated entry of git."""
+    for one in listed.split(b"\0"):
+        facts, tab, path = one.partition(b"\t")
+        if tab:
+            yield facts.decode(), os.fsdecode(path)
 
 
 def find(folder: str) -> Repository | None:
@@ -122,32 +191,3 @@ def _is_repository(folder: str) -> bool:
     shared = os.path.isfile(os.path.join(folder, "commondir"))
     parts = shared or all(os.path.isdir(os.path.join(folder, one)) for one in ("objects", "refs"))
     return parts and os.path.lexists(os.path.join(folder, "HEAD"))
-
-
-def tracked(folder: str) -> list[str]:
-    """The tracked specs below a folder, relative to the working directory. Raises UsageError."""
-    repository = find(folder)
-    if repository is None:
-        raise UsageError(f"{folder} is not in a git repository")
-    listed = repository.git("ls-files", "-z")
-    if listed is None:
-        raise UsageError(f"git cannot list the files of {repository.top}")
-    place = os.path.realpath(folder)
-    return [os.path.relpath(os.path.join(place, one)) for one in repository.below(folder, listed)]
-
-
-def main(folder: str) -> int:
-    """Print the tracked specs below a folder. Returns status 2 if git fails."""
-    from xpc.compiler.render.visible import visible
-
-    try:
-        found = tracked(folder)
-    except UsageError as error:
-        print(visible(f"xpc: {error}"), file=sys.stderr)
-        return 2
-    sys.stdout.buffer.write(b"".join(os.fsencode(one) + b"\0" for one in found))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

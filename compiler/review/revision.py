@@ -7,22 +7,22 @@ such as data, is read from the working tree.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.review.repository import Repository, find
+from xpc.compiler.review.repository import Commit, find
 from xpc.grammar.record import field, mutable
 
 
 @mutable
 class RevisionWorkspace(Workspace):
-    """The folder of a spec in a commit. `mirror` is the temporary folder for the files of `commit`."""
+    """The folder of a spec in a commit. `mirror` is the temporary folder for the files of the commit, and `paths` maps
+    files from the top to where they are: there, or in the working tree."""
 
-    repository: Repository = field(kw_only=True)
+    commit: Commit = field(kw_only=True)
     mirror: str = ""
-    commit: str = ""
     paths: dict[str, str] = field(factory=dict)
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
@@ -36,33 +36,45 @@ class RevisionWorkspace(Workspace):
         return name, self.paths[inside]
 
     def _put(self, inside: str, path: str) -> str:
-        git = self.repository.git
-        kind = git("cat-file", "-t", f"{self.commit}:{inside}")
-        if kind == b"blob\n":
-            data = git("cat-file", "blob", f"{self.commit}:{inside}")
+        if inside in self.commit.files:
+            data = self.commit.data(inside)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as handle:
                 handle.write(data or b"")
-        elif kind == b"tree\n":
-            listed = git("ls-tree", "-r", "-z", "--name-only", f"{self.commit}:{inside}")
-            for one in (listed or b"").split(b"\0"):
-                below = os.fsdecode(one)
-                if one and ".." not in below.split("/"):  # a forged tree may contain `..`, and git lists it
-                    self.paths[f"{inside}/{below}"] = self._put(f"{inside}/{below}", os.path.join(path, below))
-        else:
-            _refuse_partial(self.repository, self.commit, inside)
-            if not git("--literal-pathspecs", "ls-files", "--", inside):
-                return os.path.join(self.repository.top, inside)
+            return path
+        below = self.commit.folder(inside)
+        if not below and not self.commit.repository.git("--literal-pathspecs", "ls-files", "--", inside):
+            return os.path.join(self.commit.repository.top, inside)
+        self.commit.read(*below)
+        for one in below:
+            self.paths[one] = self._put(one, os.path.join(self.mirror, one))
         return path
 
 
-def _refuse_partial(repository: Repository, commit: str, inside: str) -> None:
-    """Raises UsageError if the commit has the file but a partial clone lacks its content: git is not allowed to fetch
-    it here."""
-    listed = repository.git("--literal-pathspecs", "ls-tree", "-z", commit, "--", inside) or b""
-    if b" blob " in listed.partition(b"\t")[0]:
-        name = f"{commit[:12]}:{inside}"
-        raise UsageError(f"the content of {name} is not in this clone; `git show {name}` fetches it")
+@contextmanager
+def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Workspace]]]:
+    """A function that opens the specs of a commit: from a path to the bytes, the name and the workspace.
+
+    They share one temporary folder. The function raises UsageError for a spec that is not in the commit.
+    """
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="xpc-") as mirror:
+        mirror = os.path.realpath(mirror)
+        paths: dict[str, str] = {}
+
+        def opened(inside: str) -> tuple[bytes, str, Workspace]:
+            data = commit.data(inside)
+            if data is None:
+                raise UsageError(f"`{inside}` is not in {commit.hash[:12]}")
+            root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
+            os.makedirs(root, exist_ok=True)
+            space = RevisionWorkspace(root, commit=commit, mirror=mirror, paths=paths)
+            if f"{inside}.lock" in commit.files:  # the lock of this commit only
+                space.lock = os.path.basename(inside) + ".lock"
+            return data, os.path.basename(inside), space
+
+        yield opened
 
 
 @contextmanager
@@ -78,24 +90,15 @@ def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
     repository = find(folder)
     if repository is None:
         raise UsageError(f"{written}: {folder} is not in a git repository")
-    commit = repository.commit(revision)
-    if commit is None:
+    hash = repository.commit(revision)
+    if hash is None:
         raise UsageError(f"{written}: `{revision}` is not a revision")
     inside = repository.inside(path)
-    data = repository.git("cat-file", "blob", f"{commit}:{inside}")
-    if data is None:
-        _refuse_partial(repository, commit, inside)
+    commit = Commit.of(repository, hash)
+    if inside not in commit.files:
         raise UsageError(f"{written}: `{inside}` is not in {revision}")
-    from tempfile import TemporaryDirectory
-
-    with TemporaryDirectory(prefix="xpc-") as mirror:
-        mirror = os.path.realpath(mirror)
-        root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
-        os.makedirs(root, exist_ok=True)
-        space = RevisionWorkspace(root, repository=repository, mirror=mirror, commit=commit)
-        if repository.git("cat-file", "-t", f"{commit}:{inside}.lock") == b"blob\n":  # the lock of this commit only
-            space.lock = os.path.basename(inside) + ".lock"
-        yield data, os.path.basename(inside), space
+    with snapshot(commit) as opened:
+        yield opened(inside)
 
 
 def is_revision(written: str) -> bool:

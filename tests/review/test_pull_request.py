@@ -14,6 +14,7 @@ import pytest
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.pull_request import MARKER, Entry, comment, entries, main, publish
+from xpc.compiler.review.pull_request.check import check
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SPEC = 'xpc 1\n\nextends "base.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca for 1 epochs\n\nhardware 1 x h100-80gb\n'
@@ -136,12 +137,14 @@ def test_new_deleted_and_broken_specs_are_listed(repository):
     os.remove(repository / "two.xp")
     commit("three changes")
     found = {one.path: one for one in entries(".", "main")}
-    assert {path: one.line for path, one in found.items()} == {
+    assert {path: one.line.partition(":")[0] for path, one in found.items()} == {
         "new.xp": "new", "one.xp": "does not compile", "two.xp": "deleted",
     }  # fmt: skip
+    assert "1 x h100-80gb" in found["new.xp"].line
+    assert "GPU-hours" in found["new.xp"].line
     assert "XP301" in found["one.xp"].text
     text = comment(list(found.values()))
-    assert text.startswith(f"{MARKER}\n**3 specs change, 1 broken**")
+    assert text.startswith(f"{MARKER}\n**1 broken, 1 new, 1 gone")
 
 
 def test_missing_revision_is_reported(repository, capsys):
@@ -210,7 +213,8 @@ def test_a_comment_stays_below_the_size_limit():
     assert len(text) < 65_536
     kept = text.count("<details>")
     assert 50 < kept < 100
-    assert f"{100 - kept} more" in text
+    assert all(f"{number}.xp&#58; gbs 1 -&gt; 2" in text for number in range(100)), "a line for those without a text"
+    assert "do not fit" in comment([Entry(f"{number}.xp", "x" * 390, "") for number in range(500)])
 
 
 def test_the_action_runs_existing_modules():
@@ -244,9 +248,9 @@ def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, s
     """Runs the action's script with this xpc: an unformatted file does not hide other findings."""
     write(repository, "large.xp", LARGE)
     write(repository, "wrong.xp", SPEC.replace("hardware ", "hardware   ").replace("alpaca", "alpacca"))
-    program = repository / "xpc" / "bin" / "xpc"
+    program = repository / "xpc" / "bin" / "python"
     program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m xpc.compiler.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     program.chmod(0o755)
     yaml = pytest.importorskip("yaml")
     with open(os.path.join(ROOT, "action.yml"), encoding="utf-8") as handle:
@@ -283,3 +287,128 @@ def test_the_workflow_of_the_page_is_valid(tmp_path):
     (tmp_path / "lint.mjs").write_text(LINT)
     done = subprocess.run(["node", "lint.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+# -- what a pull request changes as a whole --------------------------------------------------------------------------
+
+HOUSE = "xpc 1\n\nprecision bf16\nhardware 1 x h100-80gb\nseed 7\n\n" + BATCH
+TRAINED = 'xpc 1\n\nextends "house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca for 1 epochs\n'
+
+
+@pytest.fixture
+def house(tmp_path, monkeypatch):
+    """Specs that inherit everything from a base, even `train`; a sweep over one; and committed bundles."""
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q", "-b", "main")
+    os.makedirs(tmp_path / "base")
+    os.makedirs(tmp_path / "specs" / "run.bundle")
+    write(tmp_path, "base/house.xp", HOUSE)
+    write(tmp_path, "base/trained.xp", TRAINED)
+    for name in ("a", "b", "c", "d", "e"):
+        write(tmp_path, f"specs/{name}.xp", f'xpc 1\n\nextends "../base/trained.xp"\n\nsave "out/{name}"\n')
+    write(tmp_path, "specs/sweep.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsweep { lr = [1e-6, 2e-6] }\n')
+    write(tmp_path, "specs/run.bundle/spec.xp", "train nothing on nowhere\n")
+    write(tmp_path, "specs/run.bundle/bundle.toml", "")
+    commit("first")
+    git("checkout", "-q", "-b", "change")
+    return tmp_path
+
+
+def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
+    write(house, "base/house.xp", HOUSE.replace("gbs = 16", "gbs = 32"))
+    commit("twice the batch")
+    found = list(entries(".", "main"))
+    assert [one.path for one in found] == [
+        "base/trained.xp",
+        *(f"specs/{name}.xp" for name in ("a", "b", "c", "d", "e", "sweep")),
+    ]
+    text = comment(found)
+    assert text.splitlines()[1].startswith("**7 changed")
+    assert "base/house.xp&#58;8 batch.gbs 16 -&gt; 32&#58; 6 specs" in text
+    assert text.count("<details>") == 2
+
+
+def test_a_broken_spec_that_inherits_train_is_reported(house):
+    write(house, "specs/a.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsede 8\n')
+    write(house, "specs/b.xp", 'xpc 1\n\nextends "../base/gone.xp"\n')
+    commit("broken")
+    assert {one.path: one.broken for one in entries(".", "main")} == {"specs/a.xp": True, "specs/b.xp": True}
+
+
+def test_renames_new_specs_and_totals(house):
+    os.rename(house / "specs" / "a.xp", house / "specs" / "moved.xp")
+    write(house, "specs/new.xp", 'xpc 1\n\nextends "../base/house.xp"\n\ntrain qwen2.5-3b on alpaca for 2 epochs\n')
+    os.remove(house / "specs" / "b.xp")
+    write(house, "specs/c.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsave "out/c"\nseed 8\n')
+    commit("several")
+    found = {one.path: one for one in entries(".", "main")}
+    assert {path: one.kind for path, one in found.items()} == {
+        "specs/a.xp -> specs/moved.xp": "renamed", "specs/new.xp": "new", "specs/b.xp": "gone", "specs/c.xp": "changed",
+    }  # fmt: skip
+    assert "the same run" in found["specs/a.xp -> specs/moved.xp"].line
+    for word in ("Qwen/Qwen2.5-3B on tatsu-lab/alpaca", "1 x h100-80gb", "GiB a GPU (fits)", "hours", "GPU-hours"):
+        assert word in found["specs/new.xp"].line
+    first = comment(list(found.values())).splitlines()[1]
+    assert re.match(r"\*\*1 changed, 1 renamed, 1 new, 1 gone; \+[\d.]+ GPU-hours, \+[\d.]+ GiB\*\*", first), first
+
+
+def test_a_lock_a_template_or_rows_affect_the_specs_that_read_them(house):
+    row = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
+    os.makedirs(house / "rows")
+    write(house, "rows/train.jsonl", row * 9)
+    write(
+        house,
+        "specs/rows.xp",
+        f"{TRAINED.replace('house.xp', '../base/house.xp').replace('alpaca', chr(34) + '../rows' + chr(34))}\n",
+    )
+    commit("rows")
+    git("branch", "-f", "main")
+    write(house, "rows/train.jsonl", row * 8)
+    write(house, "readme.md", "words\n")
+    commit("a row less")
+    assert [one.path for one in entries(".", "main")] == ["specs/rows.xp"]
+
+
+def test_findings_concern_what_the_change_affects_and_name_the_run(house, capsys):
+    for name in ("b", "c"):
+        write(house, f"specs/{name}.xp", "xpc 1\n\ntrain nothing on nowhere\n")
+    commit("broken before")
+    git("branch", "-f", "main")
+    write(house, "base/trained.xp", TRAINED.replace("alpaca", "alpacca"))
+    commit("a base is wrong")
+    assert check(["--format", "github", "--base", "main", "--", "."]) == 1
+    out = capsys.readouterr().out
+    assert "nowhere" not in out
+    assert out.count("alpacca") == 1
+    assert "specs/a.xp" in out
+
+
+def test_hooks_check_the_specs_that_read_a_changed_file(house, capsys):
+    write(house, "base/house.xp", HOUSE.replace("seed 7", "sede 7"))
+    assert check(["--hook", "--", "base/house.xp"]) == 1
+    assert "specs/a.xp" in capsys.readouterr().out
+    assert check(["--hook", "--", "specs/run.bundle/spec.xp"]) == 0
+    os.remove(house / "base" / "trained.xp")
+    git("add", "-A")
+    assert check(["--hook", "--", "specs/run.bundle/spec.xp"]) == 1
+
+
+def test_the_comment_over_500_specs_stays_below_the_limit(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q", "-b", "main")
+    write(tmp_path, "house.xp", HOUSE)
+    for number in range(500):
+        text = (
+            TRAINED
+            + f'save "out/{number}"\n'
+            + (f"sweep {{ lr = [{number + 1}e-6, 1e-7] }}\n" if number % 25 == 0 else "")
+        )
+        write(tmp_path, f"run-{number:03}.xp", text)
+    commit("first")
+    git("checkout", "-q", "-b", "change")
+    write(tmp_path, "house.xp", HOUSE.replace("gbs = 16", "gbs = 32"))
+    commit("twice the batch")
+    found = list(entries(".", "main"))
+    text = comment(found)
+    assert (len(found), len(text) < 60_001) == (500, True)
+    assert "480 specs" in text

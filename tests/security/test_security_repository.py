@@ -18,7 +18,8 @@ from compile_support import REPOSITORY, put, xpc
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.pull_request import Entry, entries
-from xpc.compiler.review.repository import find, tracked
+from xpc.compiler.review.repository import Commit, find
+from xpc.compiler.review.spec_finder import specs_of_commit, specs_of_work_tree
 
 BEFORE = spec().replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
 AFTER = BEFORE.replace("gbs=128", "gbs=256")
@@ -188,7 +189,9 @@ def test_a_repository_of_somebody_else_runs_nothing(tmp_path: Path, mark: Path) 
     assert [compared(one) for one in entries(str(top), "main~1")] == [True]
     with pytest.raises(UsageError, match="fetch-depth"):
         list(entries(str(top), MISSING))
-    assert [os.path.basename(one) for one in tracked(str(top))] == ["a.xp", "base.xp"]
+    repository = find(str(top))
+    assert repository is not None
+    assert specs_of_work_tree(repository).files == ("a.xp", "base.xp")
     assert not mark.exists()
 
 
@@ -362,16 +365,20 @@ def test_the_action_runs_nothing_of_a_pull_request(planted: Path, mark: Path, tm
     assert "gbs 128 -&gt; 256" in (temporary / "summary").read_text(), (temporary / "summary").read_text()
 
 
-def test_specs_of_a_folder_are_listed_as_the_working_directory_sees_them(
-    planted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(planted, {"specs/x.bundle/spec.xp": spec(), "specs/new.xp": spec()})
-    git(planted, "add", "-f", "specs/x.bundle")
-    monkeypatch.chdir(planted)
-    deep = ["specs/deep/a.xp", "specs/deep/base.xp"]
-    assert (tracked("specs"), tracked(".")) == (deep, ["other.xp", *deep])
-    monkeypatch.chdir(planted / "specs")
-    assert (tracked("deep"), tracked("..")) == (
-        ["deep/a.xp", "deep/base.xp"],
-        ["../other.xp", "deep/a.xp", "deep/base.xp"],
-    )
+def test_specs_of_bundles_and_links_are_none_of_the_repository(planted: Path) -> None:
+    put(planted, {
+        "specs/x.bundle/spec.xp": spec(), "specs/new.xp": spec(),
+        "specs/run1/bundle.toml": "", "specs/run1/spec.xp": spec(),
+        "specs/s/sweep.toml": "", "specs/s/members/a/spec.xp": spec(), "secret": "train x on y\n",
+    })  # fmt: skip
+    (planted / "specs" / "link.xp").symlink_to("../secret")
+    git(planted, "add", "-f", "specs/x.bundle", "specs/run1", "specs/s", "specs/link.xp")
+    git(planted, "commit", "-qm", "bundles")
+    repository = find(str(planted))
+    assert repository is not None
+    commit = repository.commit("HEAD")
+    assert commit is not None
+    for found in (specs_of_work_tree(repository), specs_of_commit(Commit.of(repository, commit))):
+        assert list(found.runs) == ["other.xp", "specs/deep/a.xp"]
+        assert found.runs["specs/deep/a.xp"] == ("specs/deep/base.xp",)
+        assert found.links == ("specs/link.xp",)

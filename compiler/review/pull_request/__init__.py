@@ -1,0 +1,35 @@
+"""One comment on a pull request with its changes to runs, and the checks of the Action and the hooks.
+
+Every spec that the change touches or affects is compared with its version at the merge base. A hidden marker identifies
+the comment, which is updated only if its text changes. If the token may not write, as on pull requests from forks, the
+text goes into the summary of the job.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.plan.price import prices
+from xpc.compiler.render.visible import visible
+from xpc.compiler.review.pull_request.comment import comment as comment
+from xpc.compiler.review.pull_request.entries import Entry as Entry
+from xpc.compiler.review.pull_request.entries import entries as entries
+from xpc.compiler.review.pull_request.github import MARKER as MARKER
+from xpc.compiler.review.pull_request.github import publish as publish
+
+
+def main(environment: Mapping[str, str], base: str) -> int:
+    """Compare and publish. Returns status 1 if an affected spec does not compile, 2 if git fails."""
+    try:
+        found = list(entries(".", base, prices(environment["PRICE"]) if environment.get("PRICE") else None))
+    except (UsageError, ValueError) as error:
+        print(visible(f"xpc: {error}"), file=sys.stderr)
+        return 2
+    print(f"comment: {publish(comment(found), environment, bool(found))}")
+    return int(any(one.broken for one in found))
+
+
+__all__ = ["MARKER", "Entry", "comment", "entries", "main", "os", "publish"]

@@ -1,0 +1,142 @@
+"""The checks of the Action and of the pre-commit hooks, for specs of a repository: formatting, then findings.
+
+With a base, only specs that the change touches or affects are checked, and a finding in a base names the runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+from xpc.compiler.files.inputs import UsageError, located, read_spec
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.render import FORMATS, render
+from xpc.compiler.render.visible import visible
+from xpc.compiler.review import fmt
+from xpc.compiler.review.pull_request.entries import affected, changed_files, fork_and_head
+from xpc.compiler.review.repository import Commit, Repository, find
+from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
+from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
+from xpc.grammar.record import evolve
+
+NAMED = 3
+"""Most runs that a finding in a base names."""
+NOTHING = "no spec to check"
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser("check", description=__doc__)
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help="a spec, a folder or a glob; changed files with --hook"
+    )
+    parser.add_argument("--base", metavar="COMMIT", help="check only what the changes since this commit affect")
+    parser.add_argument("--hook", action="store_true", help="the paths are changed files, as pre-commit passes them")
+    parser.add_argument("--format", choices=FORMATS, default="full", help="output format of the findings")
+    parser.add_argument("--deny", choices=("", "warnings"), default="", help="exit with 1 if there are warnings")
+    parser.add_argument("--allow-oom", action="store_true", help="report a run that does not fit its GPUs as a note")
+    return parser.parse_args(list(arguments))
+
+
+def check(arguments: Sequence[str]) -> int:
+    """Check and print. Returns the status as `xpc check` does."""
+    options = parse(arguments)
+    try:
+        return _checked(options)
+    except UsageError as error:
+        print(visible(f"xpc: {error}"), file=sys.stderr)
+        return 2
+
+
+def _checked(options: argparse.Namespace) -> int:
+    repository = find(".")
+    if repository is None:
+        raise UsageError("this folder is not in a git repository")
+    given = [repository.inside(one) for one in options.paths if os.path.isfile(one)]
+    specs = specs_of_work_tree(repository, given)
+    if options.hook:
+        files: list[str] = []
+        changed = {repository.inside(one) for one in options.paths} | _deleted(repository)
+        runs = affected(repository, specs, specs, changed)
+    else:
+        files, runs = _selected(repository, specs, options.paths)
+        if options.base:
+            before, after = fork_and_head(repository, options.base)
+            changed = changed_files(before, after)
+            touched = set(affected(repository, specs_of_commit(before), specs, changed))
+            files, runs = [one for one in files if one in changed], [one for one in runs if one in touched]
+    for one in specs.links:
+        print(visible(f"{one} is a symbolic link, and is not checked"))
+    if not files and not runs:
+        print(NOTHING)
+        return 0
+    status = 0
+    if files:
+        text, status = fmt.run(fmt.parse(["--check", "--", *(_from_here(repository, one) for one in files)]))
+        sys.stdout.write(text)
+    found, wrong = _findings(repository, runs, options)
+    sys.stdout.write(render(found, options.format))
+    denied = options.deny and any(one.severity == WARNING for one in found)
+    return max(status, int(wrong or bool(denied)))
+
+
+def _deleted(repository: Repository) -> set[str]:
+    """Files of HEAD that are no longer tracked; pre-commit does not pass them."""
+    head = repository.commit("HEAD")
+    return set() if head is None else set(Commit.of(repository, head).files) - set(repository.index())
+
+
+def _selected(repository: Repository, specs: Specs, paths: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The `.xp` files and the specs among some paths: folders, globs and files, as the working directory sees them."""
+    files: dict[str, None] = {}
+    for one in paths:
+        if os.path.isdir(one):
+            start = repository.inside(one) + "/"
+            start = "" if start == "./" else start
+            files |= dict.fromkeys(path for path in specs.files if path.startswith(start))
+            continue
+        matching = sorted(glob.glob(one, recursive=True)) if glob.has_magic(one) and not os.path.exists(one) else [one]
+        for path in matching:
+            inside = repository.inside(path)
+            if inside in specs.files:
+                files[inside] = None
+            elif not glob.has_magic(one):  # a pattern may match other files, too
+                raise UsageError(f"{one} is not a spec")
+    return list(files), [one for one in files if one in specs.runs]
+
+
+def _from_here(repository: Repository, path: str) -> str:
+    return os.path.relpath(os.path.join(repository.top, path))
+
+
+def _findings(
+    repository: Repository, runs: Sequence[str], options: argparse.Namespace
+) -> tuple[list[Diagnostic], bool]:
+    """Every finding once, with the runs that have it if it is in a base; and whether a spec has errors."""
+    found: dict[tuple[object, ...], tuple[Diagnostic, list[str]]] = {}
+    wrong = False
+    for run in runs:
+        path = _from_here(repository, run)
+        data, name, workspace = read_spec(path)
+        workspace.allow_oom = workspace.allow_oom or options.allow_oom
+        checked = check_text(data, name, workspace)
+        wrong = wrong or any(one.severity == ERROR for one in checked.problems)
+        for one in located(checked.problems, path):
+            place = one.primary
+            key = (one.severity, one.code, one.message, place and (place.source.name, place.span.start, place.span.end))
+            found.setdefault(key, (one, []))[1].append(path)
+    return [_naming(one, paths) for one, paths in found.values()], wrong
+
+
+def _naming(one: Diagnostic, paths: Sequence[str]) -> Diagnostic:
+    """The finding, with the runs that have it if it is in another file than theirs."""
+    here = "" if one.primary is None else os.path.normpath(one.primary.source.name)
+    others = [path for path in paths if os.path.normpath(path) != here]
+    if not here or not others:
+        return one
+    more = len(others) - NAMED
+    named = ", ".join(others[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return evolve(one, message=f"{one.message} (in the run{'s' if len(others) > 1 else ''} of {named})")

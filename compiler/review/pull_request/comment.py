@@ -1,0 +1,105 @@
+"""The text of the comment: one line for the pull request, then the changes, grouped by their cause."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from xpc.compiler.review.consequences import size
+from xpc.compiler.review.pull_request.entries import BROKEN, CHANGED, GONE, NEW, RENAMED, Entry
+from xpc.compiler.review.pull_request.github import MARKER
+
+MOST = 60_000
+"""Maximum characters of a comment; GitHub accepts 65,536."""
+NAMED = 20
+"""Most specs of a group that are named."""
+LONGEST = 400
+"""Most characters of a summary line."""
+ORDER = (BROKEN, CHANGED, RENAMED, NEW, GONE)
+WORDS = {BROKEN: "broken", CHANGED: "changed", RENAMED: "renamed", NEW: "new", GONE: "gone"}
+
+
+def comment(found: Sequence[Entry], most: int = MOST) -> str:
+    """The text. The first line sums up the pull request; the last counts what did not fit."""
+    groups = _groups(found)
+    parts = [f"{MARKER}\n**{_headline(found)}**\n"]
+    short = [f"\n- {_line(group)}\n" for group in groups]  # without the texts, which have what space is left
+    length, omitted = len(parts[0]), 0
+    left = sum(map(len, short))
+    for group, line in zip(groups, short, strict=True):
+        left -= len(line)
+        part = _part(group)
+        if length + len(part) + left > most:
+            part = line
+        if length + len(part) > most:
+            omitted += len(group)
+        else:
+            parts.append(part)
+            length += len(part)
+    if omitted:
+        parts.append(f"\n{omitted} more do not fit into this comment.\n")
+    return "".join(parts)
+
+
+def _headline(found: Sequence[Entry]) -> str:
+    """`3 changed, 1 new, 1 gone, 1 renamed; +14.2 GPU-hours, +80 GiB`."""
+    if not found:
+        return "No run changes."
+    total = "; ".join(filter(None, [", ".join(_totals(found))]))
+    if len(found) == 1:
+        return _line(found) + (f"; {total}" if total else "")
+    kinds = [(kind, sum(one.kind == kind for one in found)) for kind in ORDER]
+    counts = ", ".join(f"{count} {WORDS[kind]}" for kind, count in kinds if count)
+    return f"{counts}; {total}" if total else counts
+
+
+def _totals(found: Sequence[Entry]) -> Iterator[str]:
+    """The change of all runs together, as far as both sides are known."""
+    hours = sum(one.hours for one in found if one.hours is not None)
+    if abs(hours) >= 0.05:
+        yield f"{hours:+,.1f} GPU-hours"
+    cost = sum(one.cost for one in found if one.cost is not None)
+    if abs(cost) >= 0.005:
+        yield f"{cost:+,.2f} cost"
+    disk = sum(one.disk for one in found if one.disk is not None)
+    if round(abs(disk) / 2**20, 1):
+        yield f"{'+' if disk > 0 else '-'}{size(abs(disk))}"
+
+
+def _groups(found: Iterable[Entry]) -> list[list[Entry]]:
+    """The entries with one cause in a base together, the others alone; broken specs first."""
+    groups: dict[object, list[Entry]] = {}
+    for one in found:
+        groups.setdefault((one.kind, one.cause) if one.cause else (one.kind, one.path), []).append(one)
+    return sorted(groups.values(), key=lambda group: ORDER.index(group[0].kind))
+
+
+def _line(group: Sequence[Entry]) -> str:
+    """The summary of a group, with markup and @mentions escaped."""
+    first = group[0]
+    if first.cause and len(group) > 1:
+        return plain(f"{'; '.join(first.cause)}: {len(group)} specs")
+    return plain(f"{first.path}: {first.line}")
+
+
+def _part(group: Sequence[Entry]) -> str:
+    """A group's comparison, folded below its line. The fence is longer than any in the text."""
+    first = group[0]
+    if not first.text and len(group) == 1:
+        return f"\n- {_line(group)}\n"
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", first.text)), default=0))
+    inside = [f"\n- {plain(f'{one.path}: {one.line}')}" for one in group[:NAMED]] if len(group) > 1 else []
+    if len(group) > NAMED:
+        inside.append(f"\n- and {len(group) - NAMED} more")
+    named = "".join(inside) + ("\n" if inside else "")
+    title = f"\n{plain(first.path)}:\n" if inside else ""
+    text = f"{fence}text\n{first.text.rstrip()}\n{fence}\n" if first.text else ""
+    return f"\n<details><summary>{_line(group)}</summary>\n{named}{title}\n{text}\n</details>\n"
+
+
+def plain(text: str) -> str:
+    """Text on one line with markup and @mentions escaped."""
+    line = " ".join(text.split())
+    line = line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
+    return "".join(f"&#{ord(one)};" if one in "@*_`[]()!#~|\\:" else html.escape(one) for one in line)

@@ -1,0 +1,322 @@
+"""The changes of a pull request, spec by spec: changed, new, gone, renamed or broken, with their causes and totals."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.render import render
+from xpc.compiler.review.changes import compare_operands
+from xpc.compiler.review.compare import changes
+from xpc.compiler.review.consequences import IS, Forecast, forecast, verdict_change
+from xpc.compiler.review.differences.change import Change, short
+from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
+from xpc.compiler.review.repository import Commit, Repository, find
+from xpc.compiler.review.revision import snapshot
+from xpc.compiler.review.show import as_text, headline
+from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import WARNING
+from xpc.grammar.record import evolve, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xpc.compiler.files.workspace import Workspace
+
+    Opened = Callable[[str], tuple[bytes, str, Workspace]]
+    Prices = Mapping[str, float]
+
+BROKEN, CHANGED, NEW, GONE, RENAMED = "broken", "changed", "new", "gone", "renamed"
+GIB = 2**30
+SIMILAR = 0.7
+"""Least similarity of the texts of a gone and a new spec that count as one renamed spec."""
+PAIRED = 40
+"""Most new and gone specs whose texts are compared."""
+LONGEST = 20_000
+"""Most bytes of a text that are compared."""
+SUMMED = 1000
+"""Most members of a sweep whose plans are added up."""
+
+
+@record
+class Entry:
+    """The change of one spec: a one-line summary and the full text. `broken` if it does not compile.
+
+    `cause` are the places in bases that the change comes from, if all of it does. `hours`, `disk` and `cost` are the
+    changes in GPU-hours, bytes and money; None if they are not known.
+    """
+
+    path: str
+    line: str
+    text: str
+    broken: bool = False
+    kind: str = CHANGED
+    cause: tuple[str, ...] = ()
+    hours: float | None = None
+    disk: float | None = None
+    cost: float | None = None
+
+
+def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[Entry]:
+    """Every spec that the changes since `base` touch or affect, and that is another run, new, gone or broken.
+
+    Raises UsageError.
+    """
+    repository = find(folder)
+    if repository is None:
+        raise UsageError(f"{folder} is not in a git repository")
+    before, after = fork_and_head(repository, base)
+    changed = changed_files(before, after)
+    was, now = specs_of_commit(before), specs_of_work_tree(repository)
+    start = repository.inside(folder) + "/"
+    start = "" if start == "./" else start
+    with snapshot(before) as opened:
+        found = _Comparer(repository, opened, prices or {}, start)
+        renamed = dict(_renamed(before, after, was, now))
+        shown: set[tuple[str, ...]] = set()
+        for path in affected(repository, was, now, changed):
+            if path in renamed.values() or not path.startswith(start):
+                continue
+            if path not in now.runs:
+                there = path in after.files
+                line = "no longer describes a run: it has no `train`" if there else "deleted"
+                new = next((one for old, one in renamed.items() if old == path), None)
+                if new is None:
+                    yield evolve(found.gone(path), line=line)
+                else:
+                    yield from found.compared(path, new, shown)
+            elif path not in was.runs:
+                yield found.new(path)
+            else:
+                yield from found.compared(path, path, shown)
+
+
+def fork_and_head(repository: Repository, base: str) -> tuple[Commit, Commit]:
+    """The merge base with `base`, and HEAD. Raises UsageError if git does not know the commit."""
+    start, head = (_commit(repository, revision) for revision in (base, "HEAD"))
+    fork = (repository.git("merge-base", start, head) or start.encode()).decode().strip()
+    return Commit.of(repository, fork), Commit.of(repository, head)
+
+
+def _commit(repository: Repository, revision: str) -> str:
+    found = repository.commit(revision)
+    if found is None:
+        raise UsageError(f"git does not know the commit {revision}; the workflow's checkout needs `fetch-depth: 0`")
+    return found
+
+
+def changed_files(before: Commit, after: Commit) -> set[str]:
+    """The paths whose contents or modes differ between two commits."""
+    return {path for path in {*before.files, *after.files} if before.files.get(path) != after.files.get(path)}
+
+
+def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
+    """The specs that read one of the changed files: themselves, a base, a lock, a template, rows."""
+    found = {*was.reading(changed), *now.reading(changed)}
+    others = [path for path in changed if not path.endswith((".xp", ".lock"))]
+    if others:
+        found.update(path for path in now.runs if path not in found and _reads(repository, path, others))
+    return sorted(found)
+
+
+def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
+    """Whether checking a spec of the working tree asks for one of these files, or for a folder that contains it."""
+    with open_operand(os.path.join(repository.top, path)) as one:
+        one.check(one.name)
+        if one.workspace is None:
+            return False
+        folder = os.path.dirname(path)
+        names = {os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in one.workspace.located}
+    return any(other in names or any(other.startswith(f"{name}/") for name in names) for other in changed)
+
+
+def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[tuple[str, str]]:
+    """Gone specs and the new ones that have their text, or a similar one."""
+    gone = [path for path in was.runs if path not in after.files][:PAIRED]
+    new = [path for path in now.runs if path not in before.files][:PAIRED]
+    after.read(*new)
+    for old in gone:
+        data = before.data(old) or b""
+        best, most = "", SIMILAR
+        for path in new:
+            if before.files[old] == after.files.get(path):
+                best = path
+                break
+            texts = data[:LONGEST].decode("utf-8", "replace"), _text(after, path)
+            if _sentence(texts[0]) != _sentence(texts[1]):
+                continue
+            matcher = SequenceMatcher(None, texts[0].splitlines(), texts[1].splitlines(), autojunk=False)
+            ratio = matcher.ratio() if matcher.real_quick_ratio() >= most and matcher.quick_ratio() >= most else 0.0
+            if ratio >= most:
+                best, most = path, ratio
+        if best:
+            new.remove(best)
+            yield old, best
+
+
+def _text(commit: Commit, path: str) -> str:
+    return (commit.data(path) or b"")[:LONGEST].decode("utf-8", "replace") if path in commit.files else ""
+
+
+def _sentence(text: str) -> str:
+    """The line that names the model and the data."""
+    return next((line for line in text.splitlines() if line.lstrip().startswith("train ")), "")
+
+
+class _Comparer:
+    """Compares specs of the merge base, which `opened` reads, with those of the working tree."""
+
+    def __init__(self, repository: Repository, opened: Opened, prices: Prices, start: str) -> None:
+        self.repository, self.opened, self.prices, self.start = repository, opened, prices, start
+
+    def shown(self, path: str) -> str:
+        """A path as the folder that is compared sees it."""
+        return path.removeprefix(self.start)
+
+    def before(self, path: str) -> Operand:
+        """The spec at the merge base."""
+        data, name, workspace = self.opened(path)
+        return UncheckedOperand(path, data, name, workspace, "").check(name)
+
+    def after(self, path: str, name: str = "") -> Operand:
+        """The spec in the working tree, checked under the name of the one before."""
+        with open_operand(os.path.join(self.repository.top, path)) as one:
+            return evolve(one, title=path).check(name or one.name)
+
+    def compared(self, old: str, new: str, shown: set[tuple[str, ...]]) -> Iterator[Entry]:
+        """The entry of a spec that exists on both sides, if its run differs or it was renamed."""
+        now = self.after(new, os.path.basename(old) if old != new else "")
+        if not now.runs:
+            yield Entry(self.shown(new), "does not compile", render(now.errors, "full"), True, BROKEN)
+            return
+        was = self.before(old)
+        if not was.runs:
+            yield Entry(self.shown(new), "compiles again", "")
+            return
+        title, kind = self.shown(new), CHANGED
+        if old != new:
+            title, kind = f"{self.shown(old)} -> {title}", RENAMED
+        cause = _cause(new, was, now)
+        before, after = self._forecasts(was), self._forecasts(now)
+        totals = _totals(before, after)
+        if cause in shown:
+            yield Entry(title, _row(was, now, before, after), "", False, kind, cause, *totals)
+            return
+        found = compare_operands(was, now, self.prices)
+        if found.equal and old == new:
+            return
+        if cause:
+            shown.add(cause)
+        text = as_text(found).partition("\n")[2].strip("\n")
+        yield Entry(title, headline(found), text, False, kind, cause, *totals)
+
+    def new(self, path: str) -> Entry:
+        """The entry of a new spec: its model, its data, its hardware, and its plan."""
+        now = self.after(path)
+        if not now.runs:
+            return Entry(self.shown(path), "does not compile", render(now.errors, "full"), True, BROKEN)
+        planned = self._forecasts(now)
+        return Entry(self.shown(path), f"new: {_summary(now, planned)}", "", False, NEW, (), *_totals([], planned))
+
+    def gone(self, path: str) -> Entry:
+        """The entry of a spec that does not exist any more."""
+        was = self.before(path)
+        return Entry(self.shown(path), "deleted", "", False, GONE, (), *_totals(self._forecasts(was), []))
+
+    def _forecasts(self, operand: Operand) -> list[Forecast]:
+        """The consequences of each run; empty if it does not compile, or if a sweep has too many."""
+        runs = operand.runs if len(operand.runs) <= SUMMED else ()
+        return [forecast(one.spec, self.prices) for one in runs]
+
+
+def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None, float | None, float | None]:
+    """The changes in GPU-hours, bytes on disk and cost; None where a side is not known."""
+
+    def change(name: str) -> float | None:
+        sides = [[one.number(name) for one in side] for side in (before, after)]
+        if any(one is None for side in sides for one in side):
+            return None
+        return sum(one or 0 for one in sides[1]) - sum(one or 0 for one in sides[0])
+
+    hours, disk, cost = (change(name) for name in ("GPU-hours", "disk, at most", "cost"))
+    return hours, disk, cost
+
+
+def _row(was: Operand, now: Operand, before: list[Forecast], after: list[Forecast]) -> str:
+    """The line of a spec whose settings change as those of another: its own consequences."""
+    parts = [verdict_change(before[0].plan, after[0].plan)] if before and after else []
+    hours = _totals(before, after)[0]
+    if hours is not None and abs(hours) >= 0.05:
+        parts.append(f"{hours:+,.1f} GPU-hours")
+    old, new = (
+        Counter(one.code for one in side.runs[0].spec.problems if one.severity == WARNING) for side in (was, now)
+    )
+    codes = sorted((new - old).keys())
+    parts.append(f"new warning{'s' if len(codes) > 1 else ''} {', '.join(codes)}" if codes else "")
+    return "; ".join(filter(None, parts)) or "the same hours and memory"
+
+
+def _warnings(operand: Operand) -> Counter[str]:
+    return Counter(one.code for one in operand.runs[0].spec.problems if one.severity == WARNING)
+
+
+def _summary(operand: Operand, planned: list[Forecast]) -> str:
+    """A new spec: `qwen2.5-3b on alpaca, 8 x h100-80gb, 54.1 GiB (fits), 12.3 hours, 98.1 GPU-hours`."""
+    spec = operand.runs[0].spec
+    data = ", ".join(dict.fromkeys(one.name for one in spec.data))
+    parts = [f"{spec.model.location} on {data}", _hardware(spec)]
+    if operand.sweep:
+        axes = ", ".join(f"{path} ({len(values)})" for path, values in operand.axes)
+        parts.insert(0, f"{len(operand.runs):,} runs over {axes}")
+    if not planned:
+        return ", ".join(parts)
+    plan = planned[0].plan
+    if plan.peak is not None:
+        parts.append(f"{plan.peak.value / GIB:.1f} GiB a GPU ({IS[plan.verdict]})")
+    for name, unit in (("hours", "hours"), ("GPU-hours", "GPU-hours"), ("cost", "cost")):
+        values = [one.number(name) for one in planned]
+        if None not in values:
+            total = sum(one for one in values if one is not None)
+            parts.append(f"{total:,.1f} {unit}{' together' if operand.sweep else ''}")
+    return ", ".join(parts)
+
+
+def _hardware(spec: Spec) -> str:
+    hardware = spec.hardware
+    return f"{hardware.world} x {hardware.gpu.name}" if hardware.gpu is not None else "CPU"
+
+
+def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
+    """The places of the changed settings, if all of them are in bases: `base/house.xp:16 weight_decay 0 -> 0.1`.
+
+    Empty if something changes in the spec itself, in its data, or in a sweep.
+    """
+    if was.sweep or now.sweep:
+        return ()
+    one, other = was.runs[0].spec, now.runs[0].spec
+    out = []
+    for change in changes(one, other)[0]:
+        place = _place(path, change, one, other)
+        if place is None:
+            return ()
+        before, after = short(change.before, change.after)
+        out.append(f"{place} {change.name} {before} -> {after}")
+    return tuple(out)
+
+
+def _place(path: str, change: Change, one: Spec, other: Spec) -> str | None:
+    """The base and the line of a change; None if it is in the spec itself."""
+    for spec in (other, one):
+        found = {str(name): value for name, value in spec.values.items()}.get(change.name)
+        label = None if found is None else found.origin.label
+        if label is not None:
+            if label.source.name == spec.source.name:
+                return None
+            base = os.path.normpath(os.path.join(os.path.dirname(path), label.source.name)).replace(os.sep, "/")
+            return f"{base}:{label.source.position(label.span.start)[0]}"
+    return None

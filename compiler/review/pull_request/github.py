@@ -1,0 +1,69 @@
+"""Publish the comment through GitHub's API, or in the summary of the job if the token may not write comments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+MARKER = "<!-- xpc: what this pull request changes in its runs -->"
+"""The first line of the comment, by which it is found again."""
+PAGE = 100
+"""Comments per page of GitHub's answer."""
+SECONDS = 30
+
+
+def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
+    """Create or update the comment and return what was done. Without `changes`, no comment is created."""
+    with open(environment["GITHUB_EVENT_PATH"], encoding="utf-8") as handle:
+        number = int(json.load(handle)["pull_request"]["number"])
+    issue = f"/repos/{environment['GITHUB_REPOSITORY']}/issues"
+    try:
+        existing = _own_comment(environment, f"{issue}/{number}/comments")
+        if existing is None:
+            if not changes:
+                return "nothing"
+            _request(environment, "POST", f"{issue}/{number}/comments", {"body": text})
+            return "written"
+        if existing["body"].replace("\r\n", "\n").strip() == text.strip():
+            return "unchanged"
+        _request(environment, "PATCH", f"{issue}/comments/{existing['id']}", {"body": text})
+        return "changed"
+    except HTTPError as error:
+        refused = error.code in (401, 403, 404)
+        why = "the token may not write comments" if refused else f"GitHub answered {error.code}"
+    except OSError as error:  # includes timeouts
+        why = f"GitHub does not answer ({getattr(error, 'reason', error)})"
+    with open(environment["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as handle:
+        handle.write(text)
+    return f"in the summary of the job, because {why}"
+
+
+def _own_comment(environment: Mapping[str, str], path: str) -> dict[str, str] | None:
+    """The existing comment, whose first line is the marker."""
+    page = 1
+    while True:
+        found = _request(environment, "GET", f"{path}?per_page={PAGE}&page={page}")
+        for one in found:
+            if str(one["body"]).startswith(MARKER):
+                return {"id": str(one["id"]), "body": str(one["body"])}
+        if len(found) < PAGE:
+            return None
+        page += 1
+
+
+def _request(environment: Mapping[str, str], method: str, path: str, body: object = None) -> list[dict[str, object]]:
+    request = Request(
+        environment.get("GITHUB_API_URL", "https://api.github.com") + path,
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={
+            "Authorization": f"Bearer {environment.get('GITHUB_TOKEN', '')}",
+            "Accept": "application/vnd.github+json",
+            "Content-Type": "application/json",
+        },
+    )
+    with urlopen(request, timeout=SECONDS) as answer:
+        found = json.load(answer)
+    return found if isinstance(found, list) else [found]

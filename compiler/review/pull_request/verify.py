@@ -1,0 +1,35 @@
+"""Verify the bundles and sweeps that contain changed files, as pre-commit passes them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from xpc.compiler.files.bundle import MANIFESTS
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.render.visible import visible
+from xpc.compiler.review import verify as command
+
+
+def verify(paths: Sequence[str]) -> int:
+    """Verify and print. Returns the status as `xpc verify` does."""
+    status = 0
+    for folder in dict.fromkeys(_folders(paths)):
+        try:
+            text, own = command.run(command.parse(["--", folder]))
+            sys.stdout.write(text)
+        except UsageError as error:
+            print(visible(f"xpc: {error}"), file=sys.stderr)
+            own = 2
+        status = max(status, own)
+    return status
+
+
+def _folders(paths: Iterable[str]) -> Iterator[str]:
+    """The outermost folder with a manifest around each file: the sweep, or the bundle."""
+    for path in paths:
+        parts = path.split("/")[:-1]
+        folders = ("/".join(parts[:length]) for length in range(1, len(parts) + 1))
+        around = (one for one in folders if any(os.path.isfile(os.path.join(one, name)) for name in MANIFESTS))
+        yield from list(around)[:1]

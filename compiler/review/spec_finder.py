@@ -1,0 +1,118 @@
+"""The specs of a repository: the tracked `.xp` files that describe a run, with the bases that each reads.
+
+A file describes a run if it, or a base that it extends, has a `train` sentence. A file whose bases cannot be followed
+counts, too, and so does one with a syntax error that no other file extends: their errors must be reported. Files of
+bundles do not count, nor do symbolic links, which may lead out of the repository.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+from xpc.compiler.files.bundle import MANIFESTS
+from xpc.compiler.files.bundle_tree import read_regular
+from xpc.compiler.files.inputs import MAX_SPEC, UsageError
+from xpc.compiler.review.repository import LINK, Commit, Repository
+from xpc.grammar.record import mutable, record
+
+DEEP = 8
+"""Most bases that are followed; the compiler accepts fewer."""
+BUNDLE = ".bundle"
+
+
+@record
+class Specs:
+    """`runs` maps each spec to its bases, nearest first, and `files` are all `.xp` files outside bundles; all paths are
+    from the repository's top. `links` are symbolic links, which are not read."""
+
+    runs: Mapping[str, tuple[str, ...]]
+    files: tuple[str, ...]
+    links: tuple[str, ...]
+
+    def reading(self, changed: Iterable[str]) -> list[str]:
+        """The specs of which the file, a base or the lock is among the changed files."""
+        found = set(changed)
+        return [path for path, bases in self.runs.items() if found & {path, f"{path}.lock", *bases}]
+
+
+@mutable
+class _File:
+    trains: bool
+    extends: str | None
+    broken: bool
+
+
+def specs_of_commit(commit: Commit) -> Specs:
+    """The specs of a commit."""
+    found = {path: mode for path, (mode, _) in commit.files.items()}
+    commit.read(*(path for path in found if path.endswith(".xp")))
+    return _specs(found, commit.data)
+
+
+def specs_of_work_tree(repository: Repository, more: Iterable[str] = ()) -> Specs:
+    """The tracked specs, and `more` files, as they are in the working tree. Raises UsageError if git fails."""
+
+    def read(path: str) -> bytes | None:
+        try:
+            return read_regular(os.path.join(repository.top, path), MAX_SPEC)
+        except UsageError:
+            return None
+
+    index = {**dict.fromkeys(more, ""), **repository.index()}
+    there = {path: mode for path, mode in index.items() if os.path.lexists(os.path.join(repository.top, path))}
+    return _specs(there, read)
+
+
+def _specs(modes: Mapping[str, str], read: Callable[[str], bytes | None]) -> Specs:
+    bundles = {os.path.dirname(path) for path in modes if os.path.basename(path) in MANIFESTS}
+    names = sorted(path for path in modes if path.endswith(".xp") and not _in_bundle(path, bundles))
+    links = tuple(path for path in names if modes[path] == LINK)
+    files = {path: _parsed(read(path), path) for path in names if modes[path] != LINK}
+    bases = {path: _bases(path, files) for path in files}
+    extended = {one for chain in bases.values() for one in chain}
+    runs = {
+        path: chain
+        for path, chain in bases.items()
+        if any(files[one].trains for one in (path, *chain) if one in files)
+        or any(one not in files for one in chain)
+        or (files[path].broken and path not in extended)
+        or len(chain) >= DEEP
+    }
+    return Specs(runs, tuple(files), links)
+
+
+def _in_bundle(path: str, bundles: set[str]) -> bool:
+    """Whether a file is in a bundle: below a folder with a manifest, or with a bundle's default name."""
+    folders = path.split("/")[:-1]
+    if any(one.endswith(BUNDLE) for one in folders):
+        return True
+    return any("/".join(folders[:length]) in bundles for length in range(1, len(folders) + 1))
+
+
+def _bases(path: str, files: Mapping[str, _File]) -> tuple[str, ...]:
+    """The bases of a file, nearest first; one that is missing or leads in a circle ends them."""
+    chain: list[str] = []
+    here = path
+    while here in files and len(chain) < DEEP:
+        named = files[here].extends
+        if named is None:
+            break
+        here = os.path.normpath(os.path.join(os.path.dirname(here), named)).replace(os.sep, "/")
+        chain.append(here)
+    return tuple(chain)
+
+
+def _parsed(data: bytes | None, name: str) -> _File:
+    """What a file says about runs; the parser reads only those that contain one of the two words."""
+    if data is None:
+        return _File(False, None, True)
+    if b"train" not in data and b"extends" not in data and b"\0" not in data:
+        return _File(False, None, False)
+    from xpc.grammar.parse import parse
+    from xpc.grammar.read import decode
+
+    source, wrong = decode(data, os.path.basename(name))
+    file, problems = parse(source)
+    extends = None if file.extends is None else file.extends.value
+    return _File(file.train is not None, extends, bool(wrong or problems))
