@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 MANIFEST = 64 * 2**20
 """Most bytes of the list of a sweep's members."""
-NO_BYTECODE = b"PYTHONPYCACHEPREFIX", b"pycache_prefix"
-"""Words in a launch.sh that lets Python read no bytecode from the bundle."""
+PROGRAM, NO_BYTECODE = "trainer/main.py", b"sys.pycache_prefix = "
+"""The program of a run, and what it says if it lets Python read no bytecode from the bundle."""
 FOREIGN = "a folder that the compiler did not write; it is not compared"
 
 
@@ -75,12 +75,12 @@ class Run:
     def digests(self) -> Mapping[str, str]:
         """The digest of every file that a run may read, by name: those on disk, or as they would be written.
 
-        Bytecode counts unless launch.sh lets Python ignore it. Foreign folders are listed but not read.
+        Bytecode counts unless the program lets Python ignore it. Foreign folders are listed but not read.
         """
         if self.tree is None:
             return _digests(self.emitted)
         out = dict(self.tree.digests)
-        if self.tree.bytecode and not any(word in self.tree.read("launch.sh") for word in NO_BYTECODE):
+        if self.tree.bytecode and (PROGRAM not in out or NO_BYTECODE not in self.tree.read(PROGRAM)):
             out |= self.tree.bytecode
         out |= dict.fromkeys(self.tree.foreign, f"{FOREIGN} {self.tree.folder}")
         return out | _digests({name: self.emitted[name] for name in self.unchanged if name in self.emitted})

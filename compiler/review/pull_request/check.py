@@ -51,6 +51,22 @@ def check(arguments: Sequence[str]) -> int:
         return 2
 
 
+def formatted(paths: Sequence[str]) -> int:
+    """Format the files that are not in a bundle. Returns the status as `xpc fmt` does."""
+    try:
+        repository = find(".")
+        if repository is None:
+            raise UsageError("this folder is not in a git repository")
+        specs = specs_of_work_tree(repository, [repository.inside(one) for one in paths])
+        own = [one for one in paths if repository.inside(one) in specs.files]
+        text, status = fmt.run(fmt.parse(["--", *own])) if own else ("", 0)
+    except UsageError as error:
+        print(visible(f"xpc: {error}"), file=sys.stderr)
+        return 2
+    sys.stdout.write(text)
+    return status
+
+
 def _checked(options: argparse.Namespace) -> int:
     repository = find(".")
     if repository is None:
