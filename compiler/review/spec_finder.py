@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 
 from xpc.compiler.files.bundle import MANIFESTS
-from xpc.compiler.files.bundle_tree import read_regular
+from xpc.compiler.files.bundle_digests import read_regular
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
 from xpc.compiler.review.repository import LINK, Commit, Repository
 from xpc.grammar.record import mutable, record
