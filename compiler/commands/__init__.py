@@ -2,6 +2,7 @@
 
 APART = {
     "fmt": "xpc.compiler.review.fmt",
+    "preview": "xpc.compiler.preview.command",
     "plan": "xpc.compiler.tuning.command",
     "tune": "xpc.compiler.tuning.tune",
     "diff": "xpc.compiler.review.diff",
@@ -21,6 +22,7 @@ COMMANDS = {
     "compile": "check a spec and write its bundle",
     "explain": "explain a code, a setting, or the values of a spec",
     "fmt": "write specs in the one canonical form",
+    "preview": "show rows as the trainer gets them, and what is learned from them",
     "plan": "predict a run's memory and time",
     "tune": "measure on your own GPUs the fastest way to run a spec",
     "diff": "compare two specs, commits or bundles",
@@ -36,5 +38,5 @@ COMMANDS = {
     "doctor": "check whether this machine is ready for runs",
 }
 """Every command with its help in `xpc --help`."""
-LATER = ("sweep", "report", "preview", "rehearse")
+LATER = ("sweep", "report", "rehearse")
 """Names that the language's contract reserves for commands to come."""

@@ -1,4 +1,4 @@
-"""Codes of what `resolve` reports: slug and severity. `codes.toml` explains them; rules carry their own texts."""
+"""Codes of `resolve` and `xpc preview`: slug and severity. `codes.toml` explains them; rules carry their own texts."""
 
 from __future__ import annotations
 
@@ -49,6 +49,15 @@ CODES: dict[str, tuple[str, str]] = {
     "XP886": ("members-on-one-branch", "error"),
     "XP887": ("array-of-several-shapes", "error"),
     "XP590": ("data-from-a-hidden-folder", "warning"),
+    "XP591": ("nothing-learned", "warning"),
+    "XP592": ("end-not-learned", "warning"),
+    "XP593": ("begin-token-twice", "warning"),
+    "XP594": ("empty-thoughts-learned", "warning"),
+    "XP595": ("answer-cut-away", "warning"),
+    "XP596": ("turn-cut", "warning"),
+    "XP597": ("everything-learned", "warning"),
+    "XP598": ("lost-by-the-template", "error"),
+    "XP599": ("written-in-another-form", "error"),
     "XP888": ("array-larger-than-usual", "warning"),
     "XP901": ("unused-silence", "warning"),
     "XP902": ("malformed-silence", "warning"),

@@ -1,0 +1,94 @@
+"""`xpc preview SPEC`: rows as the trainer gets them, what of them bears loss, and what is wrong with them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.preview import golden
+from xpc.compiler.preview.process import Request, preview
+from xpc.compiler.preview.show import as_json, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+EPILOG = (
+    "The bundle's own trainer prepares the rows, in an interpreter with the training packages; it needs no GPU and no "
+    "weights. Exit status: 0 nothing wrong (warnings and notes too), 1 the spec or a row is wrong, or the golden file "
+    "differs, 2 used wrongly."
+)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser(
+        "xpc preview", description="Show rows as the trainer gets them, and what is learned from them.", epilog=EPILOG
+    )
+    add = parser.add_argument
+    add("file", metavar="SPEC", help="a spec")
+    rows = parser.add_mutually_exclusive_group()
+    rows.add_argument("--row", type=_number, metavar="K", help="only this row of each source, from 0")
+    rows.add_argument("--random", type=_number, metavar="SEED", help="random rows instead of the first ones")
+    add("-n", type=_positive, default=3, metavar="N", help="rows of each source (default: 3)")
+    add("--tokens", action="store_true", help="print each token with its id")
+    add("--html", metavar="FILE", help="write the rows as a page, too")
+    add("--golden", metavar="FILE", help="compare with this file; it is written if it does not exist")
+    add("--update", action="store_true", help="write the golden file again")
+    add("--python", metavar="PATH", help="the interpreter that trains (default: this one if it has trl, or $PYTHON)")
+    add("--trust-code", action="store_true", help="run the tokenizer's own code, if `trust_remote_code` is set")
+    add("--deny", choices=("warnings",), help="exit with 1 if there are warnings")
+    add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
+    return parser.parse_args(list(arguments))
+
+
+def _number(word: str) -> int:
+    if re.fullmatch(r"[0-9]{1,12}", word) is None:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 on, not `{word[:40]}`")
+    return int(word)
+
+
+def _positive(word: str) -> int:
+    if not _number(word):
+        raise argparse.ArgumentTypeError("must be a whole number from 1 on, not `0`")
+    return int(word)
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """The printed text and the exit status. Raises UsageError and SpecError."""
+    if options.file == "-":
+        raise UsageError("preview needs a spec in a file: its data and its model are looked for next to it")
+    if options.update and options.golden is None:
+        raise UsageError("--update writes the golden file again, and needs --golden FILE")
+    request = Request(options.n, options.row, options.random, options.trust_code)
+    found = preview(options.file, request, options.python)
+    if options.html is not None:
+        _write(options.html, found, options.file)
+    status = _status(found, options.deny is not None)
+    if options.golden is not None:
+        answer, differs = golden.compare(options.golden, found, options.update)
+        return answer, int(differs or status)
+    if options.format == "json":
+        return as_json(found), status
+    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return text(found, color=color, tokens=options.tokens), status
+
+
+def _status(found: dict[str, Any], denied: bool) -> int:
+    """1 if a row has an error, or a warning while warnings are denied."""
+    wrong = {"error", "warning"} if denied else {"error"}
+    return int(any(one["severity"] in wrong for row in found["rows"] for one in row["verdicts"]))
+
+
+def _write(path: str, found: dict[str, Any], spec: str) -> None:
+    from xpc.compiler.files.atomic import replace_files
+    from xpc.compiler.preview.html import page
+
+    try:
+        replace_files({path: page(found, spec).encode("utf-8", "backslashreplace")})
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

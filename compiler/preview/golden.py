@@ -1,0 +1,60 @@
+"""A preview that is kept in a file, so that a change of what is taught shows as a change of text."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+
+from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.files.workspace import read_file
+from xpc.compiler.preview.show import text
+from xpc.compiler.render.visible import visible
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LARGEST = 64 * 2**20
+SHOWN = 200
+"""Lines of a difference that are printed at most."""
+
+
+def content(found: Mapping[str, Any]) -> str:
+    """The text of a golden file: every token with its id, and no version of a package."""
+    begin, end, padding = (found["tokenizer"][one] for one in ("begin", "end", "padding"))
+    head = [
+        f"# xpc preview {visible(found['spec'])}, {found['method']}: written by `--golden`, compared as text.",
+        f"# begin {_token(begin)}, end {_token(end)}, padding {_token(padding)}",
+        "",
+    ]
+    return "\n".join(head) + "\n" + text(found, tokens=True, complete=True)
+
+
+def _token(one: list[Any]) -> str:
+    return "none" if one[0] is None else f"{one[0]} {visible(str(one[1]))}"
+
+
+def compare(path: str, found: Mapping[str, Any], update: bool) -> tuple[str, bool]:
+    """What to print, and whether the file differs. A missing file is written. Raises UsageError."""
+    new = content(found)
+    if update or not os.path.lexists(path):
+        try:
+            replace_files({path: new.encode("utf-8", "backslashreplace")})
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        return f"wrote {visible(path)}\n", False
+    try:
+        old = read_file(path, LARGEST).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if old == new:
+        return f"{visible(path)} is as before: {len(found['rows'])} rows\n", False
+    lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), path, "now", lineterm="", n=2))
+    shown = [visible(one) for one in lines[:SHOWN]]
+    if len(lines) > SHOWN:
+        shown.append(f"... {len(lines) - SHOWN:,} more lines")
+    changed = sum(one.startswith(("+", "-")) for one in lines) - 2
+    shown.append(f"what is taught differs from {visible(path)} in {changed:,} lines; --update writes it again")
+    return "\n".join(shown) + "\n", True

@@ -1,0 +1,85 @@
+"""A preview as one HTML page: the tokens that bear loss are marked, and a tap on a token shows its id.
+
+The page works from a file, loads nothing and needs no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+
+from xpc.compiler.preview.show import NAMES, common_tokens, counted, stretches, summary, title
+from xpc.compiler.render.visible import visible
+from xpc.grammar.package_data import read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+LEGEND = (
+    '<p class=soft>Marked text <b class="learn">bears loss</b>; <s>struck text</s> is cut off. Open "tokens" for each '
+    "token with its id; &middot; is a space, \\n a line break.</p>"
+)
+
+
+def page(found: Mapping[str, Any], spec: str) -> str:
+    """The page of a preview; `spec` is the path of the spec."""
+    style = read_text(__file__, "page.css")
+    parts = [f"<h1>{_text(spec)}</h1>", f"<p class=verdict>{_text(summary(found))}</p>", LEGEND]
+    for row in found["rows"]:
+        parts += _row(found, row)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<link rel="icon" href="data:,">\n<title>{_text(spec)}: xpc preview</title>\n<style>{style}</style>\n'
+        "</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
+    )
+
+
+def _text(words: str) -> str:
+    return escape(visible(words))
+
+
+def _prose(content: str) -> str:
+    """A row's text with its line breaks."""
+    return "<br>".join(escape(visible(line)) for line in content.split("\n"))
+
+
+def _row(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
+    yield f"<section><h2>{_text(title(row))}</h2>"
+    if row["excluded"]:
+        yield f"<p class=warning>not trained on: {_text(row['excluded'])}</p>"
+    for one in row["verdicts"]:
+        help = f"<br><span class=soft>help: {_text(one['help'])}</span>" if one["help"] else ""
+        yield f"<p class={one['severity']}><b>{one['code']} {one['slug']}</b>: {_text(one['message'])}{help}</p>"
+    for one in row["sequences"]:
+        name = NAMES.get(one["name"], one["name"])
+        yield f"<h3>{_text(f'{name}: ' if name else '')}{_text(counted(one, found['bears_loss']))}</h3>"
+        yield from _sequence(one)
+    if common := common_tokens(row["sequences"]):
+        yield f"<p class=soft>chosen and rejected share their first {common:,} tokens</p>"
+    yield "</section>"
+
+
+def _sequence(one: Mapping[str, Any]) -> Iterator[str]:
+    yield "<div class=row>"
+    turn, opened = None, False
+    if one["cut"]["start"]:
+        yield f"<p><s>{_prose(''.join(token[1] for token in one['cut']['start']))}</s></p>"
+    for number, learned, part in stretches(one):
+        if number != turn:
+            role = one["roles"][number] if 0 <= number < len(one["roles"]) else ""
+            yield ("</p>" if opened else "") + f"<p><i>{_text(role)}</i>"
+            turn, opened = number, True
+        prose = _prose("".join(token[1] for token in part))
+        yield f'<b class="learn">{prose}</b>' if learned else f"<span>{prose}</span>"
+    if one["cut"]["end"]:
+        yield f"<s>{_prose(''.join(token[1] for token in one['cut']['end']))}</s>"
+    yield ("</p>" if opened else "") + "</div>"
+    yield "<details><summary>tokens</summary><p class=tokens>"
+    for token in one["tokens"]:
+        shown = escape(visible(token[1]).replace(" ", "\u00b7")) or "&hellip;"
+        yield f"<span{' class=learn' if token[2] else ''}>{shown}<small>{token[0]}</small></span>"
+    yield "</p></details>"

@@ -1,0 +1,173 @@
+"""A preview as text, with colours or without, and as JSON.
+
+    row 0 of train.jsonl: 28 tokens, 6 bear loss
+      user: 12 tokens
+             <|im_start|>user\\n
+             What colour is the red apple?<|im_end|>\\n
+      assistant: 16 tokens, 6 bear loss
+             <|im_start|>assistant\\n
+      learn  The apple is red.<|im_end|>
+
+Lines with `learn` bear loss. `\\n` is a line break of the text, and a dot is a space at the end of a line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from xpc.compiler.render.color import Paint
+from xpc.compiler.render.visible import LONGEST, visible
+from xpc.grammar.diagnostic import ERROR, NOTE, WARNING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LEARN = "learn"
+SPACE = "\u00b7"
+"""A space that would not show."""
+SHOWN = 2000
+"""Characters of one stretch of text that are printed; the middle of a longer one is left out."""
+WIDTH = 116
+NAMES = {"text": "", "answer": "the answer", "chosen": "chosen", "rejected": "rejected", "prompt": "the prompt"}
+"""Titles of a row's sequences."""
+Token = Sequence["Any"]
+"""Id, text, 1 if it bears loss, and the number of its turn."""
+
+
+def as_json(found: Mapping[str, Any]) -> str:
+    """Everything that the worker found. JSON escapes control characters, which rows may contain."""
+    return json.dumps(found, indent=1) + "\n"
+
+
+def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False, complete: bool = False) -> str:
+    """The rows for a terminal or a file; `complete` leaves nothing out of long texts."""
+    paint = Paint(color)
+    lines: list[str] = []
+    for row in found["rows"]:
+        lines += [*_row(found, row, paint, tokens, complete), ""]
+    return "\n".join([*lines, summary(found)]) + "\n"
+
+
+def summary(found: Mapping[str, Any]) -> str:
+    """The number of rows and of findings."""
+    rows = found["rows"]
+    severities = [one["severity"] for row in rows for one in row["verdicts"]]
+    counts = [(severities.count(word), word) for word in (ERROR, WARNING, NOTE)]
+    listed = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
+    return f"{len(rows)} row{'' if len(rows) == 1 else 's'}: {listed or 'nothing wrong'}"
+
+
+def title(row: Mapping[str, Any]) -> str:
+    """The name of a row: its number in its source."""
+    return f"row {row['row']:,} of {row['source']}"
+
+
+def counted(one: Mapping[str, Any], bears_loss: bool) -> str:
+    """The tokens of a sequence, those that bear loss, and those that are cut off."""
+    learned = sum(token[2] for token in one["tokens"])
+    many = f"{len(one['tokens']):,} tokens" + (f", {learned:,} bear loss" if bears_loss else "")
+    cut = len(one["cut"]["start"]) + len(one["cut"]["end"])
+    return many + (f", {cut:,} are cut off" if cut else "")
+
+
+def _row(found: Mapping[str, Any], row: Mapping[str, Any], paint: Paint, tokens: bool, complete: bool) -> Iterator[str]:
+    sequences = row["sequences"]
+    only = sequences[0] if len(sequences) == 1 and not NAMES.get(sequences[0]["name"], "-") else None
+    what = f": {counted(only, found['bears_loss'])}" if only else ""
+    yield paint.bold(visible(title(row) + ("" if row["excluded"] else what)))
+    if row["excluded"]:
+        yield f"  not trained on: {visible(row['excluded'], LONGEST)}"
+    for number, one in enumerate(sequences):
+        if only is None and not row["excluded"]:
+            name = NAMES.get(one["name"], one["name"]) or f"part {number + 1}"
+            yield f"  {name}: {counted(one, found['bears_loss'])}"
+        yield from _sequence(one, found["bears_loss"], paint, tokens, complete)
+    if common := common_tokens(sequences):
+        yield f"  chosen and rejected share their first {common:,} tokens"
+    for one in row["verdicts"]:
+        name = paint.severity(one["severity"], f"{one['severity']} {one['code']} {one['slug']}")
+        yield f"  {name}: {visible(one['message'], LONGEST)}"
+        if one["help"]:
+            yield f"    {paint.help('help:')} {visible(one['help'], LONGEST)}"
+
+
+def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
+    """The number of tokens that a chosen and a rejected answer begin with together; 0 for other rows."""
+    if [one["name"] for one in sequences] != ["chosen", "rejected"]:
+        return 0
+    both = [[token[0] for token in one["tokens"]] for one in sequences]
+    return next((at for at, (x, y) in enumerate(zip(*both, strict=False)) if x != y), min(map(len, both)))
+
+
+def stretches(one: Mapping[str, Any]) -> Iterator[tuple[int, bool, list[Token]]]:
+    """The tokens of a sequence in stretches of one turn that bear loss, or do not: the turn, whether, the tokens."""
+    current: list[Token] = []
+    for token in one["tokens"]:
+        if current and (token[2], token[3]) != (current[0][2], current[0][3]):
+            yield current[0][3], bool(current[0][2]), current
+            current = []
+        current.append(token)
+    if current:
+        yield current[0][3], bool(current[0][2]), current
+
+
+def _sequence(one: Mapping[str, Any], bears_loss: bool, paint: Paint, tokens: bool, complete: bool) -> Iterator[str]:
+    yield from _cut(one["cut"]["start"], "cut off before", complete)
+    turn = None
+    for number, learned, part in stretches(one):
+        if number != turn and len(one["roles"]) > 1 and number >= 0:
+            yield f"  {visible(_turn(one['turns'][number], bears_loss))}"
+        turn = number
+        mark = LEARN if learned else ""
+        for line in shown_lines("".join(token[1] for token in part), complete):
+            yield f"  {paint.help(f'{mark:<5}') if mark else ' ' * 5}  {_painted(line, learned, paint)}".rstrip()
+        if tokens:
+            yield from _ids(part)
+    yield from _cut(one["cut"]["end"], "cut off", complete)
+
+
+def _painted(line: str, learned: bool, paint: Paint) -> str:
+    return paint.help(line) if learned else line
+
+
+def _turn(turn: Mapping[str, Any], bears_loss: bool) -> str:
+    out = f"{turn['role']}: {turn['tokens']:,} tokens"
+    if bears_loss and turn["learned"]:
+        out += f", {turn['learned']:,} bear loss"
+    return out + (f", {turn['cut']:,} are cut off" if turn["cut"] else "")
+
+
+def shown_lines(content: str, complete: bool) -> list[str]:
+    """The lines of a text that is safe to print; each ends with the mark of its line break."""
+    if len(content) > SHOWN and not complete:
+        half = SHOWN // 2
+        between = f"... {len(content) - 2 * half:,} characters ..."
+        return [*shown_lines(content[:half], True), between, *shown_lines(content[-half:], True)]
+    out = []
+    for line in content.splitlines(keepends=True) if "\r" not in content else content.split("\n"):
+        body = line.removesuffix("\n")
+        spaces = len(body) - len(body.rstrip(" "))
+        out.append(visible(body.rstrip(" ")) + SPACE * spaces + ("\\n" if line.endswith("\n") else ""))
+    return out
+
+
+def _ids(part: Sequence[Token]) -> Iterator[str]:
+    """Each token's id and text, as many on a line as fit."""
+    line = ""
+    for token in part:
+        one = f"{token[0]} {visible(token[1]).replace(' ', SPACE) or '(part of a character)'}"
+        if line and len(line) + len(one) > WIDTH - 12:
+            yield f"         {line}"
+            line = ""
+        line += f" | {one}" if line else one
+    if line:
+        yield f"         {line}"
+
+
+def _cut(tokens: Sequence[Token], words: str, complete: bool) -> Iterator[str]:
+    if tokens:
+        yield f"  ... {len(tokens):,} tokens are {words}:"
+        for line in shown_lines("".join(token[1] for token in tokens), complete)[: None if complete else 3]:
+            yield f"  cut    {line}"

@@ -1,0 +1,146 @@
+"""Prepare chosen rows one by one, and describe what the trainer gets of each."""
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from . import tokens, verdicts
+from .reading import Capture, TokenSequence, sequences
+from .session import Session
+
+MOST = 200_000
+"""Characters of a stored row that are shown at most."""
+
+
+def prepared(session: Session, source: Mapping[str, Any], number: int, stored: Any) -> dict[str, Any]:
+    """One row of a source: its readings and verdicts, or why the run leaves it out."""
+    out: dict[str, Any] = {
+        "source": session.core("rows").name(source), "row": number, "excluded": None, "sequences": [], "verdicts": [],
+    }  # fmt: skip
+    with session.only(source, [number], stored), unchecked():
+        try:
+            rows, _ = session.rows()
+        except session.errors as error:
+            return {**out, "excluded": str(error)}
+        for at in range(len(rows)):
+            _describe(session, out, rows.select([at]), rows[at])
+    return out
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """A context in which the run's comparison of rows with their text does not stop: it becomes verdicts."""
+    try:
+        comparison: Any = importlib.import_module("trainer.core.row_comparison")
+    except ImportError:
+        yield
+        return
+    real, comparison.check = comparison.check, lambda *_, **__: []
+    try:
+        yield
+    finally:
+        comparison.check = real
+
+
+def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str, Any]) -> None:
+    from jinja2 import TemplateError
+
+    row = _own(session, row)
+    capture = Capture()
+    out["verdicts"] += verdicts.lost(session, row)
+    try:
+        with capture.watching(session):
+            trainer = session.trainer(rows)
+    except session.errors as error:
+        out["excluded"] = str(error)
+        return
+    except TemplateError as error:
+        out["excluded"] = f"the chat template refuses the row: {error}"
+        return
+    except (RuntimeError, ValueError, TypeError, KeyError) as error:
+        out["excluded"] = f"trl refuses the row: {error}"
+        return
+    if len(trainer.train_dataset) == 0:
+        out["excluded"] = _why_dropped(session, capture)
+        out["sequences"] += [
+            _shown(session, trainer, TokenSequence(name, [], [], ids), row, at)[0]
+            for at, (name, ids) in enumerate(capture.full().items())
+        ]
+        if session.plan["method"]["name"] == "sft":
+            out["verdicts"].append(verdicts.verdict("XP591", f"the run leaves the row out: {out['left_out']}"))
+        return
+    for index in range(len(trainer.train_dataset)):
+        for at, one in enumerate(sequences(session, trainer, capture, index)):
+            shown, found = _shown(session, trainer, one, row, at)
+            out["sequences"].append(shown)
+            out["verdicts"] += [each for each in found if each not in out["verdicts"]]
+
+
+def _why_dropped(session: Session, capture: Capture) -> str:
+    most = session.core("truncation").limit(session.bundle)
+    longest = max(map(len, capture.full().values()), default=0)
+    if most is not None and longest > most:
+        return f"it has {longest:,} tokens, and nothing to learn is within seq = {most:,}"
+    return "the trainer drops it"
+
+
+def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a mixture of shapes with its own columns."""
+    if "kind" in row and any(one.get("kind") for one in session.bundle.data["sources"]):
+        return dict(importlib.import_module("trainer.features.rows.kinds").own_columns(row))
+    return dict(row)
+
+
+def _shown(
+    session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
+) -> tuple[dict[str, Any], list[verdicts.Verdict]]:
+    """A sequence as JSON, and its findings."""
+    texts = tokens.pieces(session.tokenizer, one.full)
+    roles, contents, starts = _turns(session, trainer, one, row, at)
+    turns = tokens.turns_of(texts, contents, starts)
+    bears_loss = not session.plan["method"]["scores"] and not session.plan["method"]["generates"]
+    read = verdicts.Read(session, one, texts, turns, roles, len(roles) > 1, bears_loss)
+    kept = [[number, text, int(learned), turn] for number, text, learned, turn in zip(
+        one.ids, read.kept_texts, one.learned, read.kept_turns, strict=True)]  # fmt: skip
+    end = one.head + len(one.ids)
+    cut = {
+        "start": [[number, text] for number, text in zip(one.full[: one.head], texts, strict=False)],
+        "end": [[number, text] for number, text in zip(one.full[end:], texts[end:], strict=True)],
+    }
+    shown = {
+        "name": one.name, "tokens": kept, "cut": cut, "roles": roles,
+        "turns": [
+            {"role": role, "tokens": sum(turn == number for turn in read.kept_turns),
+             "learned": sum(bool(learned) and turn == number for learned, turn in zip(one.learned, read.kept_turns,
+                                                                                       strict=True)),
+             "cut": sum(turn == number for turn in turns) - sum(turn == number for turn in read.kept_turns)}
+            for number, role in enumerate(roles)
+        ],
+    }  # fmt: skip
+    return shown, verdicts.of_sequence(read)
+
+
+def _turns(
+    session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
+) -> tuple[list[str], list[str], list[str | None]]:
+    """The roles of a sequence's turns, their contents, and the text up to the end of each."""
+    talks = session.bundle.row_format().conversations(row)
+    if talks:
+        turns = talks[min(at, len(talks) - 1)]
+        template = getattr(trainer, "chat_template", None)
+        starts = tokens.beginnings(session.tokenizer, template, turns, row)
+        return [str(turn.get("role")) for turn in turns], [tokens.content_of(turn) for turn in turns], starts
+    prompt = row.get("prompt")
+    answer = row.get({"answer": "completion", "text": "completion"}.get(one.name, one.name))
+    if isinstance(prompt, str) and isinstance(answer, str):
+        return ["prompt", "completion"], [prompt, answer], [prompt, prompt + answer]
+    text = next((row[name] for name in (one.name, "prompt", "text", "chosen") if isinstance(row.get(name), str)), "")
+    return ["prompt" if one.name == "prompt" else "text"], [text], [text]
+
+
+def every(session: Session, chosen: Sequence[tuple[Mapping[str, Any], Mapping[int, Any]]]) -> Iterator[dict[str, Any]]:
+    """The chosen rows of every source, prepared one by one."""
+    for source, rows in chosen:
+        for number, stored in rows.items():
+            yield prepared(session, source, number, stored)

@@ -1,0 +1,180 @@
+"""What trl's trainer makes of one row: its sequences of tokens, which of them bear loss, and what is cut off."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from .session import Session
+
+PROMPTS = ("prompt_ids", "prompt_input_ids")
+ANSWERS = (
+    ("text", ("input_ids",)), ("chosen", ("chosen_ids", "chosen_input_ids", "input_ids_chosen")),
+    ("rejected", ("rejected_ids", "rejected_input_ids", "input_ids_rejected")),
+    ("answer", ("completion_ids", "answer_input_ids")),
+)  # fmt: skip
+"""The token columns of trl 0.18 to 1.16 before they are cut, by the name of the sequence."""
+IGNORED = -100
+
+
+class TokenSequence:
+    """One sequence of tokens that the model reads: ids, which bear loss, and the ids before they were cut."""
+
+    def __init__(self, name: str, ids: Sequence[int], learned: Sequence[bool], full: Sequence[int] | None) -> None:
+        self.name, self.ids, self.learned = name, list(ids), list(learned)
+        self.full = list(ids if full is None else full)
+        many = len(self.ids)
+        self.head = 0
+        if self.full[:many] != self.ids:
+            self.head = len(self.full) - many if self.full[-many:] == self.ids else -1
+        if self.head < 0:  # the trainer changed the tokens, too
+            self.full, self.head = self.ids, 0
+
+    @property
+    def cut(self) -> int:
+        """The number of tokens that are cut off."""
+        return len(self.full) - len(self.ids)
+
+
+class Capture:
+    """The rows after they are tokenized and before they are cut, seen in the constructor of trl's trainer."""
+
+    tokenized: Any = None
+
+    @contextmanager
+    def watching(self, session: Session) -> Iterator[None]:
+        """A context in which the first result of `Dataset.map` with tokens is kept."""
+        import importlib
+
+        def mapped(real: Any, rows: Any, *args: Any, **kwargs: Any) -> Any:
+            out = real(rows, *args, **kwargs)
+            if self.tokenized is None and any(name in out.column_names for _, names in ANSWERS for name in names):
+                self.tokenized = out
+            return out
+
+        with importlib.import_module("trainer.library_internals.datasets_rows").map_replaced(mapped):
+            yield
+
+    def full(self) -> dict[str, list[int]]:
+        """The tokens of each sequence of the only row, after its prompt; empty if the trainer does not tokenize."""
+        if self.tokenized is None or len(self.tokenized) == 0:
+            return {}
+        row, out = self.tokenized[0], dict[str, list[int]]()
+        prompt: list[int] = next((row[name] for name in PROMPTS if name in row), [])
+        for name, columns in ANSWERS:
+            for column in columns:
+                if column in row and row[column] is not None:
+                    out[name] = [*(prompt if name != "text" else ()), *row[column]]
+        return out
+
+
+def sequences(session: Session, trainer: Any, capture: Capture, index: int = 0) -> list[TokenSequence]:
+    """The sequences of a prepared row, as the collator of the trainer gives them to the model."""
+    row = trainer.train_dataset[index]
+    full = capture.full()
+    if session.plan["method"]["generates"]:
+        return _prompts(session, trainer, row)
+    batch = trainer.data_collator([row])
+    if "prompt_input_ids" in batch and "chosen_input_ids" in batch and "chosen_labels" not in batch:
+        return _forward_pair(trainer, batch, full)
+    if "chosen_labels" in batch:  # orpo, cpo
+        return [_labelled(name, batch, f"{name}_input_ids", f"{name}_labels", None) for name in ("chosen", "rejected")]
+    if "completion_labels" in batch:  # kto before trl 1.0
+        return [_labelled("answer", batch, "completion_input_ids", "completion_labels", full.get("answer"))]
+    if "input_ids_chosen" in batch:  # reward before trl 0.24
+        return [_plain(name, batch, f"input_ids_{name}", f"attention_mask_{name}", full) for name in CHOICES]
+    if "completion_mask" in batch:  # dpo, kto
+        names = CHOICES if len(batch["input_ids"]) == 2 else ("answer",)
+        return [_masked(name, batch, at, full.get(name)) for at, name in enumerate(names)]
+    if "labels" in batch:
+        return list(_supervised(batch, full.get("text")))
+    return [_of_batch(name, batch, at, full.get(name)) for at, name in enumerate(CHOICES)]
+
+
+CHOICES = ("chosen", "rejected")
+
+
+def _kept(ids: Any, mask: Any) -> tuple[list[int], list[int]]:
+    """The tokens where the attention mask is one, and their places."""
+    places = [at for at, one in enumerate(mask.tolist()) if one]
+    values = ids.tolist()
+    return [values[at] for at in places], places
+
+
+def _labelled(name: str, batch: Any, ids: str, labels: str, full: Any) -> TokenSequence:
+    mask = batch[ids.replace("input_ids", "attention_mask")][0]
+    kept, places = _kept(batch[ids][0], mask)
+    marks = batch[labels][0].tolist()
+    return TokenSequence(name, kept, [marks[at] != IGNORED for at in places], full)
+
+
+def _plain(name: str, batch: Any, ids: str, mask: str, full: Mapping[str, list[int]]) -> TokenSequence:
+    kept, _ = _kept(batch[ids][0], batch[mask][0])
+    return TokenSequence(name, kept, [False] * len(kept), full.get(name))
+
+
+def _of_batch(name: str, batch: Any, at: int, full: Any) -> TokenSequence:
+    kept, _ = _kept(batch["input_ids"][at], batch["attention_mask"][at])
+    return TokenSequence(name, kept, [False] * len(kept), full)
+
+
+def _masked(name: str, batch: Any, at: int, full: Any) -> TokenSequence:
+    kept, places = _kept(batch["input_ids"][at], batch["attention_mask"][at])
+    marks = batch["completion_mask"][at].tolist()
+    return TokenSequence(name, kept, [bool(marks[one]) for one in places], full)
+
+
+def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
+    """The rows of a batch with labels. Packed documents follow one another, and position 0 begins each."""
+    import torch
+
+    for at in range(len(batch["input_ids"])):
+        mask = batch["attention_mask"][at] if "attention_mask" in batch else torch.ones_like(batch["input_ids"][at])
+        if mask.dim() != 1:  # an attention mask over pairs of tokens
+            mask = torch.ones_like(batch["input_ids"][at])
+        kept, places = _kept(batch["input_ids"][at], mask)
+        labels = batch["labels"][at].tolist()
+        yield TokenSequence("text", kept, [labels[one] != IGNORED for one in places], full)
+
+
+def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> list[TokenSequence]:
+    """dpo before trl 1.0, which cuts its pairs on their way into the model: the model's input is captured."""
+    import torch
+
+    seen: list[tuple[Any, Any]] = []
+
+    def hook(_: Any, args: Any, given: Mapping[str, Any]) -> None:
+        ids = given.get("input_ids", args[0] if args else None)
+        mask = given.get("attention_mask")
+        seen.append((ids, torch.ones_like(ids) if mask is None else mask))
+
+    handle = trainer.model.register_forward_pre_hook(hook, with_kwargs=True)
+    try:
+        with torch.no_grad():
+            trainer.concatenated_forward(trainer.model, batch)
+    finally:
+        handle.remove()
+    ids, mask = seen[0]
+    prompt = len(batch["prompt_input_ids"][0])
+    out = []
+    for at, name in enumerate(CHOICES):
+        kept, _ = _kept(ids[at], mask[at])
+        one = TokenSequence(name, kept, [False] * len(kept), full.get(name))
+        one.learned = [one.head + place >= prompt for place in range(len(kept))]
+        out.append(one)
+    return out
+
+
+def _prompts(session: Session, trainer: Any, row: Mapping[str, Any]) -> list[TokenSequence]:
+    """The prompt that an online method gives to generation, as the trainer's own step makes it."""
+    import torch
+
+    batch = trainer.data_collator([row])
+    if isinstance(batch, Mapping) and "prompts" in batch:  # distillation before trl 1.0
+        kept, _ = _kept(batch["prompts"][0], batch["prompt_attention_mask"][0])
+        return [TokenSequence("prompt", kept, [False] * len(kept), None)]
+    many = int(getattr(trainer, "num_generations", 1) or 1)
+    trainer.model.eval()
+    with torch.no_grad():
+        made = trainer._generate_and_score_completions([dict(row) for _ in range(many)])
+    kept, _ = _kept(made["prompt_ids"][0], made["prompt_mask"][0])
+    return [TokenSequence("prompt", kept, [False] * len(kept), None)]

@@ -1,0 +1,228 @@
+"""A bundle that is opened for a preview: its features, its tokenizer, and trainers for chosen rows.
+
+Rows are read, converted, rendered, tokenized, truncated and packed by the bundle's own code and by trl. Only what needs
+a GPU, weights or processes is replaced: the model is tiny, there is one process, and reward functions are not called.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+OFF: Mapping[str, Any] = {
+    "activation_checkpointing": False, "activation_offloading": False, "bf16": False, "bf16_full_eval": False,
+    "ddp_backend": None, "eval_on_start": False, "eval_strategy": "no", "fp16": False, "fp16_full_eval": False,
+    "gradient_checkpointing": False, "load_best_model_at_end": False, "optim": "adamw_torch", "optim_args": None,
+    "optim_target_modules": None, "precompute_ref_log_probs": False, "push_to_hub": False, "report_to": [],
+    "save_strategy": "no", "sync_ref_model": False, "tf32": None, "torch_compile": False, "use_liger_kernel": False,
+    "use_liger_loss": False, "use_vllm": False,
+}  # fmt: skip
+"""Arguments that decide how the run computes or saves, and not which tokens it gets. Only stated ones are replaced."""
+DROPPED = ("deepspeed", "fsdp", "fsdp_config", "parallelism_config")
+ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "library_internals")
+"""Folders of the runtime whose features do not concern rows."""
+MODELS = (
+    "adapters", "compiled_layers", "continued_adapter", "frozen_weights", "liger", "liger_family", "merged_adapters",
+    "packages", "reward_head", "rewards", "teacher", "tied_weights", "weight_dtypes",
+)  # fmt: skip
+"""Features that load or change models, or call functions of the user."""
+GENERATED = 2
+"""Tokens that the tiny model writes for a prompt."""
+
+
+class Session:
+    """An opened bundle. `rows` chooses the rows of each source; None reads all of them."""
+
+    def __init__(self, folder: str, scratch: str, trust_code: bool) -> None:
+        sys.path.insert(0, folder)
+        importlib.import_module("trainer")
+        del sys.path[0]  # so that the libraries cannot import from the bundle
+        self.core: Callable[[str], Any] = lambda name: importlib.import_module(f"trainer.core.{name}")
+        enabled = importlib.import_module("trainer.enabled")
+        self.trainer_class = enabled.trainer_class
+        base = self.core("feature").Feature
+        self.chosen = _chosen_rows(base)
+        kept = [one for one in enabled.FEATURES if _concerns_rows(one)]
+        self.bundle = self.core("bundle").read(folder, [self.chosen, *kept, _stand_ins(base)])
+        self.chosen.others = kept
+        self.scratch = scratch
+        self.plan = self.bundle.plan
+        self._neutral(trust_code)
+        self.errors = self.core("errors").RunError
+        self.core("arguments").prepare_environment(self.bundle)
+        self.tokenizer: Any = None
+
+    def _neutral(self, trust_code: bool) -> None:
+        run, arguments = self.bundle.run, dict(self.bundle.arguments)
+        self.stated = self.bundle.arguments
+        self.world = run["world_size"] // run.get("context_parallel", 1)
+        arguments |= {name: OFF[name] for name in OFF if name in arguments}
+        for name in DROPPED:
+            arguments.pop(name, None)
+        arguments |= {"output_dir": self.scratch, "use_cpu": True, "report_to": [], "disable_tqdm": True}
+        # One process takes the rows that all processes take together, so that steps and generation batches stay.
+        arguments["per_device_train_batch_size"] = run["micro"] * self.world
+        for name in ("dataset_num_proc", "dataloader_num_workers"):
+            if arguments.get(name):
+                arguments[name] = None if name == "dataset_num_proc" else 0
+        if arguments.get("dataloader_prefetch_factor"):
+            arguments["dataloader_prefetch_factor"] = None
+        if arguments.get("dataloader_persistent_workers"):
+            arguments["dataloader_persistent_workers"] = False
+        if "max_completion_length" in arguments and self.bundle.plan["method"]["generates"]:
+            arguments["max_completion_length"] = GENERATED
+        self.bundle.arguments = arguments
+        self.bundle.data["workers"] = None
+        if not trust_code:
+            self.bundle.model["trust_remote_code"] = False
+
+    def load(self) -> None:
+        """Import the libraries and load the tokenizer. Raises RunError."""
+        import transformers
+
+        transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
+        import datasets
+
+        datasets.disable_caching()
+        self.tokenizer = self.core("model").load_tokenizer(self.bundle)
+
+    @property
+    def method(self) -> str:
+        """The training method by name."""
+        return str(self.bundle.method)
+
+    def tiny_model(self) -> Any:
+        """The smallest model that trl's constructors accept: one layer of width 8 over the tokenizer's vocabulary.
+
+        Preparation reads the tokenizer and the arguments; of a model, only its class and configuration are looked at.
+        """
+        import torch
+        from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
+
+        tokenizer = self.tokenizer
+        config = LlamaConfig(
+            vocab_size=max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1), hidden_size=8, intermediate_size=8,
+            num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, num_labels=1,
+            max_position_embeddings=2**20, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id,
+        )  # fmt: skip
+        kind = LlamaForSequenceClassification if self.plan["method"]["scores"] else LlamaForCausalLM
+        config._name_or_path, config.architectures = self.bundle.model_place, [kind.__name__]
+        with torch.random.fork_rng(devices=[]):
+            model = kind(config)
+        model.config.use_cache = False
+        self.core("model").align_tokens(model, tokenizer)
+        return model.eval()
+
+    def rows(self) -> tuple[Any, Any]:
+        """The training rows and evaluation rows in trl's format, by the bundle's own reader. Raises RunError."""
+        return self.core("data").build(self.bundle, self.tokenizer)  # type: ignore[no-any-return]
+
+    def trainer(self, rows: Any) -> Any:
+        """trl's trainer over these rows, which its constructor tokenizes. Raises RunError and trl's errors."""
+        from transformers import set_seed
+
+        arguments, trainers = self.core("arguments"), self.core("trainer")
+        args = arguments.build_arguments(self.bundle)
+        set_seed(args.seed)
+        with _without_warnings():
+            return trainers.build(
+                self.bundle, self.trainer_class, self.tiny_model(), self.tiny_model, args=args, train_dataset=rows,
+                eval_dataset=None, processing_class=self.tokenizer, callbacks=[],
+            )  # fmt: skip
+
+    @contextmanager
+    def only(self, source: Mapping[str, Any], numbers: Sequence[int], stored: Any) -> Any:
+        """A context in which the data is these stored rows of one source, without shares, holdout or shuffling."""
+        data = self.bundle.data
+        kept = dict(data)
+        data.update(sources=[{**source, "take": None, "limit": None, "slice": None}], holdout=None, shuffle=False)
+        data.update({name: None for name in ("eval_split", "evaluation") if name in data})
+        if "unique" in data:
+            data["unique"] = False
+        self.chosen.stored, self.chosen.numbers = stored, list(numbers)
+        try:
+            yield
+        finally:
+            data.clear()
+            data.update(kept)
+            self.chosen.stored = self.chosen.numbers = None
+
+
+def _concerns_rows(feature: Any) -> bool:
+    """Whether a feature of the runtime takes part in the preparation of rows."""
+    parts = type(feature).__module__.split(".")
+    return not (set(parts) & set(ELSEWHERE) or parts[-1] in MODELS)
+
+
+@contextmanager
+def _without_warnings() -> Any:
+    """A context without the libraries' warnings, which concern the tiny model and the missing GPU."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _chosen_rows(base: Any) -> Any:
+    """The feature that hands out chosen rows, with their own numbers, instead of reading the source."""
+
+    class ChosenRows(base):  # type: ignore[misc]  # a class of the bundle
+        """Replaces the reader of a source while rows are chosen."""
+
+        stored: Any = None
+        numbers: list[int] | None = None
+        others: Sequence[Any] = ()
+
+        def source_reader(self, bundle: Any, source: Mapping[str, Any]) -> Callable[..., Any] | None:
+            """A reader that returns the chosen rows."""
+            return None if self.stored is None else lambda *_: self.stored
+
+        def row_converter(self, bundle: Any, convert: Callable[..., Any]) -> Callable[..., Any]:
+            """Give the converter the row's number in its source, which its messages name."""
+            numbers = self.numbers
+            if numbers is None:
+                return convert
+            return lambda source, row, index, **how: convert(source, row, numbers[index], **how)
+
+    return ChosenRows()
+
+
+def _stand_ins(base: Any) -> Any:
+    """The feature that gives trl's constructor what a preview does not load: rewards and the teacher."""
+
+    class StandIns(base):  # type: ignore[misc]
+        """Rewards that return 0, and a tiny teacher."""
+
+        def trainer_options(self, bundle: Any, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+            """Add them to the constructor's arguments."""
+            plan = bundle.plan["method"]
+            if plan["rewarded"]:
+                options["reward_funcs"] = [_no_reward for _ in plan["rewards"]]
+                rewards = importlib.import_module("trainer.features.method.rewards")
+                rewards.ignore_token_types(options["processing_class"], model)
+            if plan["teacher"]:
+                options["teacher_model"] = load().requires_grad_(False)
+
+    return StandIns()
+
+
+def _no_reward(prompts: Sequence[Any], **_: Any) -> list[float]:
+    return [0.0] * len(prompts)
+
+
+def isolate() -> None:
+    """Remove what an outer launch left in the environment, and hide GPUs."""
+    for name in list(os.environ):
+        if name.startswith(("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_")) or name in (
+            "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK",
+        ):  # fmt: skip
+            del os.environ[name]
+    os.environ.update(
+        CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", TOKENIZERS_PARALLELISM="false", TRL_EXPERIMENTAL_SILENCE="1",
+        WANDB_MODE="disabled",
+    )  # fmt: skip

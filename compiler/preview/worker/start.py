@@ -1,0 +1,79 @@
+"""Prepare rows with the trainer of a bundle. Started as a file, in the interpreter that trains.
+
+Reads a request as JSON from standard input, and writes lines of JSON: `progress` sentences, then `answer` or `error`.
+What the libraries print goes to standard error.
+"""
+
+import json
+import os
+import sys
+from typing import Any
+
+if not __package__:
+    _folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[0] = os.path.dirname(_folder)
+    __package__ = os.path.basename(_folder)
+    __import__(__package__)
+    del sys.path[0]  # so that the libraries cannot import from there
+
+from . import session as sessions
+
+
+def main() -> int:
+    """The program. Exit status 0 with an answer or an error that is a sentence."""
+    request = json.load(sys.stdin)
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
+    os.dup2(2, 1)  # prints of the libraries must not mix with the answer
+
+    def send(kind: str, value: Any) -> None:
+        output.write(json.dumps({kind: value}) + "\n")
+        output.flush()
+
+    sessions.isolate()
+    session = sessions.Session(request["bundle"], request["scratch"], request["trust_code"])
+    try:
+        send("answer", _answer(session, request, lambda sentence: send("progress", sentence)))
+    except session.errors as error:
+        send("error", str(error))
+    return 0
+
+
+def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -> dict[str, Any]:
+    from . import prepare, stored
+
+    session.load()
+    chosen = []
+    for source in session.bundle.data["sources"]:
+        if request["row"] is not None:
+            numbers = [request["row"]]
+        elif request["random"] is not None:
+            numbers = stored.random_numbers(session, source, request["n"], request["random"])
+        else:
+            numbers = list(range(request["n"]))
+        chosen.append((source, stored.pick(session, source, numbers)))
+    if not any(rows for _, rows in chosen):
+        which = "no rows" if request["row"] is None else f"no row {request['row']:,} (rows are numbered from 0)"
+        raise session.errors(f"the data has {which}")
+    return {
+        "method": session.method, "target": session.bundle.target, "bears_loss": _bears_loss(session),
+        "tokenizer": _facts(session), "rows": list(prepare.every(session, chosen)),
+    }  # fmt: skip
+
+
+def _bears_loss(session: sessions.Session) -> bool:
+    """Whether single tokens bear loss: not for reward models, nor for prompts whose answers are generated."""
+    method = session.plan["method"]
+    return not method["scores"] and not method["generates"]
+
+
+def _facts(session: sessions.Session) -> dict[str, Any]:
+    tokenizer = session.tokenizer
+    return {
+        "model": session.bundle.base, "end": [tokenizer.eos_token_id, tokenizer.eos_token],
+        "begin": [tokenizer.bos_token_id, tokenizer.bos_token],
+        "padding": [tokenizer.pad_token_id, tokenizer.pad_token],
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The text of tokens, and the turn of a conversation that each token belongs to."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+BROKEN = "\ufffd"
+LONGEST_CHARACTER = 8
+"""Most tokens of one character."""
+SPACE = "\u2581"
+"""The mark of a space in tokens of SentencePiece, whose decoder drops the first space."""
+OPENING = -1
+"""The turn of tokens before the first one: a begin token, tools, a system prompt that the template adds."""
+
+
+def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """The text of each token. The tokens of one character share it: the first has it, and the others are empty."""
+    out: list[str] = []
+    names = tokenizer.convert_ids_to_tokens(list(ids))
+    at = 0
+    while at < len(ids):
+        text, used = _decoded(tokenizer, ids, names, at)
+        out += [text, *[""] * (used - 1)]
+        at += used
+    return out
+
+
+def _decoded(tokenizer: Any, ids: Sequence[int], names: Sequence[str], at: int) -> tuple[str, int]:
+    name = names[at]
+    if name is not None and SPACE in name:
+        return name.replace(SPACE, " "), 1
+    for used in range(1, LONGEST_CHARACTER + 1):
+        text = tokenizer.decode(
+            list(ids[at : at + used]), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        if BROKEN not in text:
+            return str(text), used
+        if at + used >= len(ids):
+            break
+    return str(name), 1
+
+
+def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str | None]) -> list[int]:
+    """The number of the turn that each token belongs to, or `OPENING`.
+
+    `texts` are those of the tokens, `contents` those of the turns. `starts` is the rendered conversation up to the end
+    of each turn, or None where the template refuses a part of the conversation; then the content is looked up.
+    """
+    joined, ends, place = "".join(texts), list[int](), 0
+    for content, start in zip(contents, starts, strict=True):
+        found = None if start is None else _end_of(joined, start, place)
+        if found is None and content.strip():
+            at = joined.find(content.strip(), place)
+            found = None if at < 0 else at + len(content.strip())
+        place = place if found is None else max(place, found)
+        ends.append(place)
+    if ends:
+        ends[-1] = len(joined)
+    out, at, turn = list[int](), 0, 0
+    for text in texts:
+        while turn < len(ends) - 1 and at >= ends[turn]:
+            turn += 1
+        out.append(turn if ends else OPENING)
+        at += len(text)
+    return out
+
+
+def _end_of(joined: str, start: str, place: int) -> int | None:
+    """The end of a rendered beginning in the text of the tokens, which may have a begin token before it."""
+    if joined.startswith(start):
+        return len(start)
+    at = joined.find(start[:200])
+    return (
+        at + len(start) if 0 <= at < 64 and joined[at : at + len(start)] == start and at + len(start) >= place else None
+    )
+
+
+def content_of(turn: Mapping[str, Any]) -> str:
+    """The text of a turn's content; text parts are joined."""
+    content = turn.get("content")
+    if isinstance(content, list):
+        return "".join(str(one.get("text") or "") for one in content if isinstance(one, dict))
+    return "" if content is None else str(content)
+
+
+def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Any:
+    """The conversation rendered up to the end of each turn; None where the template refuses."""
+    tools = row.get("tools")
+    tools = json.loads(tools) if isinstance(tools, str) and tools else tools
+    options = {**({"chat_template": template} if template else {}), **(row.get("chat_template_kwargs") or {})}
+    out: list[str | None] = []
+    for many in range(1, len(turns) + 1):
+        try:
+            out.append(
+                str(tokenizer.apply_chat_template(list(turns[:many]), tools=tools or None, tokenize=False, **options))
+            )
+        except Exception:  # a template may raise anything for a part of a conversation
+            out.append(None)
+    return out

@@ -1,0 +1,171 @@
+"""What is wrong with a prepared row, one sentence each. `codes.toml` next to this folder explains the codes."""
+
+import importlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .reading import TokenSequence
+from .session import Session
+
+EMPTY_THOUGHTS = re.compile(r"<(think(?:ing)?)>\s*</\1>")
+Verdict = dict[str, str]
+"""`code`, `message` and `help`."""
+LEARNS = ("answer", "chosen", "rejected", "text")
+
+
+def verdict(code: str, message: str, help: str = "") -> Verdict:
+    """One finding; the help may be empty."""
+    return {"code": code, "message": message, "help": help}
+
+
+class Read:
+    """A sequence with its texts and turns, as the verdicts read it."""
+
+    def __init__(
+        self, session: Session, one: TokenSequence, texts: Sequence[str], turns: Sequence[int], roles: Sequence[str],
+        answers: bool, bears_loss: bool,
+    ) -> None:  # fmt: skip
+        self.session, self.one, self.roles = session, one, list(roles)
+        self.texts, self.turns = list(texts), list(turns)
+        self.answers, self.bears_loss = answers, bears_loss
+
+    @property
+    def kept_turns(self) -> list[int]:
+        """The turn of each token that is kept."""
+        return self.turns[self.one.head : self.one.head + len(self.one.ids)]
+
+    @property
+    def kept_texts(self) -> list[str]:
+        """The text of each token that is kept."""
+        return self.texts[self.one.head : self.one.head + len(self.one.ids)]
+
+    @property
+    def last_answer(self) -> int | None:
+        """The number of the last turn of the assistant."""
+        return next((at for at in range(len(self.roles) - 1, -1, -1) if self.roles[at] in ANSWERING), None)
+
+
+ANSWERING = ("assistant", "completion", "text")
+
+
+def of_sequence(read: Read) -> list[Verdict]:
+    """The findings of one sequence."""
+    out = [*_begin_twice(read), *_cut(read)]
+    if read.bears_loss:
+        out += [*_nothing(read), *_all_learned(read), *_end(read), *_thoughts(read)]
+    return out
+
+
+def _name(read: Read) -> str:
+    """The sequence in a sentence; a text is the row itself."""
+    return {"text": "", "answer": " of the answer"}.get(read.one.name, f" of the {read.one.name} answer")
+
+
+def _nothing(read: Read) -> Iterator[Verdict]:
+    if not any(read.one.learned):
+        asked = read.session.stated.get("assistant_only_loss")
+        help = (
+            "name a chat_template with {% generation %} marks around the answers, or remove assistant_only"
+            if asked
+            else "shorten the prompt, or write a larger seq"
+        )
+        yield verdict("XP591", f"no token{_name(read)} bears loss: nothing is learned from it", help)
+
+
+def _all_learned(read: Read) -> Iterator[Verdict]:
+    """A mask of ones, where the spec or the method learns from answers only."""
+    stated = read.session.stated
+    asked = stated.get("assistant_only_loss") or stated.get("completion_only_loss") or read.one.name != "text"
+    if asked and read.answers and read.one.ids and all(read.one.learned):
+        only = "assistant_only" if stated.get("assistant_only_loss") else "completion_only"
+        what = f"`{only}` asks for" if read.one.name == "text" else "the method learns from"
+        yield verdict(
+            "XP597", f"every token{_name(read)} bears loss, the prompt's too, and {what} the answers alone",
+            "check the row's columns, and the chat template's {% generation %} marks",
+        )  # fmt: skip
+
+
+def _end(read: Read) -> Iterator[Verdict]:
+    """The end token after the last answer, unless that is cut off."""
+    one, tokenizer = read.one, read.session.tokenizer
+    end, last = tokenizer.eos_token_id, read.last_answer
+    if one.cut or end is None or last is None or not any(one.learned):
+        return
+    turns = read.kept_turns
+    learned = [at for at, token in enumerate(one.ids) if one.learned[at] and turns[at] == last]
+    if not learned or any(one.ids[at] == end for at in learned):
+        return
+    name = tokenizer.eos_token
+    special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    ends = next((at for at in reversed(learned) if read.kept_texts[at].strip()), learned[-1])
+    if one.ids[ends] in special:
+        closing = tokenizer.convert_ids_to_tokens(one.ids[ends])
+        what = f"the answer{_name(read)} ends with {closing}, and the end token is {name}: generation would not stop"
+        yield verdict("XP592", what, f'write `model {{ eos = "{closing}" }}`')
+    elif any(token == end for at, token in enumerate(one.ids) if turns[at] == last):
+        what = f"the end token {name} after the answer{_name(read)} bears no loss: the model does not learn to stop"
+        yield verdict("XP592", what, "put the end token inside the {% generation %} marks of the chat template")
+    else:
+        what = f"no end token {name} follows the answer{_name(read)}: the model does not learn to stop"
+        yield verdict("XP592", what, "name a chat_template that ends each answer with the end token")
+
+
+def _begin_twice(read: Read) -> Iterator[Verdict]:
+    begin, ids = read.session.tokenizer.bos_token_id, read.one.ids
+    if begin is not None and ids[:2] == [begin, begin]:
+        name = read.session.tokenizer.bos_token
+        yield verdict(
+            "XP593", f"the sequence begins with {name} twice: the chat template writes it, and the tokenizer adds it",
+            "remove the begin token from the chat template",
+        )  # fmt: skip
+
+
+def _thoughts(read: Read) -> Iterator[Verdict]:
+    texts, learned = read.kept_texts, read.one.learned
+    joined, starts, at = "".join(texts), [], 0
+    for text in texts:
+        starts.append(at)
+        at += len(text)
+    for found in EMPTY_THOUGHTS.finditer(joined):
+        inside = [place for place, start in enumerate(starts) if found.start() <= start < found.end()]
+        if any(learned[place] for place in inside):
+            yield verdict(
+                "XP594", f"an empty <{found[1]}> block is learned{_name(read)}: the model learns to skip its thoughts",
+                "give the row its reasoning, or name a chat_template that writes no empty block",
+            )  # fmt: skip
+            return
+
+
+def _cut(read: Read) -> Iterator[Verdict]:
+    one, last, name = read.one, read.last_answer, _name(read)
+    if not one.cut or not one.ids:
+        return
+    many, limit = len(one.full), len(one.ids)
+    kept, turns = read.kept_turns, read.turns
+    help = f"write seq = {many} or more, or shorten the row"
+    if last is not None and last in turns and last not in kept:
+        yield verdict("XP595", f"the answer{name} is cut away: {limit:,} of {many:,} tokens are kept", help)
+        return
+    end = one.head + limit
+    if end < many and 0 <= turns[end] == turns[end - 1]:
+        turn, inside, left = turns[end], turns.count(turns[end]), kept.count(turns[end])
+        role = read.roles[turn] if turn < len(read.roles) else "text"
+        what = f"turn {turn} ({role}){name} is cut in the middle: {left:,} of its {inside:,} tokens are kept"
+        yield verdict("XP596", what, help)
+
+
+def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
+    """What the row has and its text has not, compared by the runtime."""
+    try:
+        comparison: Any = importlib.import_module("trainer.core.row_comparison")
+    except ImportError:
+        return []
+    if not session.tokenizer.chat_template:
+        return []
+    omit, out = session.bundle.data.get("omit") or (), list[Verdict]()
+    for loss in comparison.losses(row, session.tokenizer, session.bundle.row_format().conversations):
+        message, _, help = comparison.sentence(loss).partition(": ")
+        found = verdict("XP598" if loss.how == "missing" else "XP599", message, help)
+        out.append({**found, "severity": "note"} if loss.name in omit else found)
+    return out
