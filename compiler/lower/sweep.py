@@ -49,12 +49,12 @@ def top_files(
 ) -> dict[str, bytes]:
     """The files next to `members/`. `digests` are those of the members' bundle.toml, `source` that of the spec."""
     specs = [one.spec for one in members if one.spec is not None]
-    top = {"README.md": _readme(first, members).encode("utf-8", "surrogatepass"), **_starters(specs, first.name, pins)}
+    top = {"README.md": _readme(first, members).encode("utf-8", "surrogatepass"), **starters(specs, first.name, pins)}
     top["sweep.toml"] = sealed(_table(first, members, digests, top, source).encode("utf-8", "surrogatepass"))
     return top
 
 
-def _starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, bytes]:
+def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, bytes]:
     """The files that start the members; `pins` are the digests of their `run.sha256`, by member in order."""
     texts = {
         "launch.sh": launch(len(pins)),

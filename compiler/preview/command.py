@@ -34,6 +34,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     rows = parser.add_mutually_exclusive_group()
     rows.add_argument("--row", type=_number, metavar="K", help="only this row of each source, from 0")
     rows.add_argument("--random", type=_number, metavar="SEED", help="random rows instead of the first ones")
+    rows.add_argument("--longest", action="store_true", help="the longest rows; every row is read")
+    rows.add_argument("--cut", action="store_true", help="rows that are cut off; every row is read")
+    rows.add_argument("--order", action="store_true", help="the rows of the first N steps, and what is packed together")
+    add("--rows", type=_rows, metavar="N|all", help="count over the first N rows of each source, or over all of them")
     add("-n", type=_positive, default=3, metavar="N", help="rows of each source (default: 3)")
     add("--tokens", action="store_true", help="print each token with its id")
     add("--html", metavar="FILE", help="write the rows as a page, too")
@@ -52,6 +56,10 @@ def _number(word: str) -> int:
     return int(word)
 
 
+def _rows(word: str) -> str:
+    return word if word == "all" else str(_positive(word))
+
+
 def _positive(word: str) -> int:
     if not _number(word):
         raise argparse.ArgumentTypeError("must be a whole number from 1 on, not `0`")
@@ -64,7 +72,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         raise UsageError("preview needs a spec in a file: its data and its model are looked for next to it")
     if options.update and options.golden is None:
         raise UsageError("--update writes the golden file again, and needs --golden FILE")
-    request = Request(options.n, options.row, options.random, options.trust_code)
+    choice = next((one for one in ("longest", "cut", "order") if getattr(options, one)), "first")
+    scan = options.rows or ("all" if choice != "first" else None)
+    request = Request(options.n, options.row, options.random, choice, scan, options.trust_code)
     found = preview(options.file, request, options.python)
     if options.html is not None:
         _write(options.html, found, options.file)

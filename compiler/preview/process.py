@@ -31,12 +31,18 @@ WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker", "sta
 
 @record
 class Request:
-    """The rows to prepare: the first `n` of each source, `row` alone, or `n` random ones. `trust_code` allows the
-    tokenizer's own code."""
+    """The rows to prepare: the first `n` of each source, `row` alone, or `n` random ones with a seed.
+
+    `choice` is `first`, or what needs many rows: `longest`, `cut` or `order`. `scan` says which rows are prepared
+    together and counted: so many of each source, `all`, or None for no counts. `trust_code` allows the tokenizer's own
+    code.
+    """
 
     n: int = 3
     row: int | None = None
     random: int | None = None
+    choice: str = "first"
+    scan: str | None = None
     trust_code: bool = False
 
 
@@ -110,7 +116,7 @@ def _ask(python: str, bundle: str, scratch: str, request: Request, beside: str) 
     """The answer of the worker. Its progress is printed while it works."""
     question = {
         "bundle": bundle, "scratch": scratch, "n": request.n, "row": request.row, "random": request.random,
-        "trust_code": request.trust_code,
+        "choice": request.choice, "scan": request.scan, "trust_code": request.trust_code,
     }  # fmt: skip
     environ = {**os.environ, "XPC_DATA_ROOT": os.environ.get("XPC_DATA_ROOT") or beside}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:

@@ -29,9 +29,14 @@ SPACE = "\u00b7"
 """A space that would not show."""
 SHOWN = 2000
 """Characters of one stretch of text that are printed; the middle of a longer one is left out."""
+CUT = 300
+"""Characters of what is cut off that are printed."""
 WIDTH = 116
+"""Columns of a line of tokens."""
 NAMES = {"text": "", "answer": "the answer", "chosen": "chosen", "rejected": "rejected", "prompt": "the prompt"}
 """Titles of a row's sequences."""
+QUANTILES = {"0.0": "shortest", "0.5": "median", "1.0": "longest"}
+"""Names of quantiles; the others are shares of the rows."""
 Token = Sequence["Any"]
 """Id, text, 1 if it bears loss, and the number of its turn."""
 
@@ -47,6 +52,11 @@ def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False,
     lines: list[str] = []
     for row in found["rows"]:
         lines += [*_row(found, row, paint, tokens, complete), ""]
+    for at, step in enumerate(found.get("order") or (), 1):
+        lines += [f"step {at}: {visible(' | '.join(', '.join(batch) for batch in step))}"]
+    if found.get("order"):
+        lines += ["", "Steps have their micro-batches of all processes, divided by `|`, and rows by their number.", ""]
+    lines += counts(found["counts"]) if found.get("counts") else []
     return "\n".join([*lines, summary(found)]) + "\n"
 
 
@@ -57,6 +67,30 @@ def summary(found: Mapping[str, Any]) -> str:
     counts = [(severities.count(word), word) for word in (ERROR, WARNING, NOTE)]
     listed = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
     return f"{len(rows)} row{'' if len(rows) == 1 else 's'}: {listed or 'nothing wrong'}"
+
+
+def counts(found: Mapping[str, Any]) -> list[str]:
+    """The counts over many rows, one sentence a line."""
+    many, lengths = found["rows"], found["quantiles"]
+    out = [f"{many:,} rows, {found['tokens']:,} tokens"] if found["quantiles"] else [f"{many:,} rows"]
+    if found["quantiles"]:
+        shown = (f"{QUANTILES.get(share, f'{100 * float(share):g} %')} {one:,}" for share, one in lengths.items())
+        out.append(f"tokens of a row: {', '.join(shown)}")
+    if found["limit"] is not None and found["quantiles"]:
+        out.append(f"{_part(found['cut'], many)} are longer than {found['limit']:,} tokens")
+    if found["dropped"]:
+        out.append(f"{_part(found['dropped'], many)} are dropped by the trainer")
+    if found["learned_tokens"] is not None:
+        out.append(f"{_part(found['learned_tokens'], found['kept_tokens'])} kept tokens bear loss")
+    if "fill" in found:
+        out.append(f"{found['sequences']:,} packed sequences, filled to {100 * found['fill']:.1f} %")
+    steps = found["steps"]
+    out.append(f"steps, if these are all rows: {steps['epoch']:,} in an epoch, {steps['run']:,} in the run")
+    return [*out, ""]
+
+
+def _part(some: int, every: int) -> str:
+    return f"{some:,} of {every:,} ({100 * some / max(every, 1):.1f} %)"
 
 
 def title(row: Mapping[str, Any]) -> str:
@@ -169,5 +203,6 @@ def _ids(part: Sequence[Token]) -> Iterator[str]:
 def _cut(tokens: Sequence[Token], words: str, complete: bool) -> Iterator[str]:
     if tokens:
         yield f"  ... {len(tokens):,} tokens are {words}:"
-        for line in shown_lines("".join(token[1] for token in tokens), complete)[: None if complete else 3]:
+        content = "".join(token[1] for token in tokens)
+        for line in shown_lines(content if complete else content[:CUT], True):
             yield f"  cut    {line}"

@@ -62,13 +62,14 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
         out["excluded"] = f"trl refuses the row: {error}"
         return
     if len(trainer.train_dataset) == 0:
-        out["excluded"] = _why_dropped(session, capture)
+        out["excluded"], needed = _why_dropped(session, capture)
         out["sequences"] += [
             _shown(session, trainer, TokenSequence(name, [], [], ids), row, at)[0]
             for at, (name, ids) in enumerate(capture.full().items())
         ]
-        if session.plan["method"]["name"] == "sft":
-            out["verdicts"].append(verdicts.verdict("XP591", f"the run leaves the row out: {out['left_out']}"))
+        code = "XP595" if needed else "XP591"
+        help = f"write seq = {needed} or more, or shorten the row" if needed else ""
+        out["verdicts"].append(verdicts.verdict(code, f"the trainer drops the row: {out['excluded']}", help))
         return
     for index in range(len(trainer.train_dataset)):
         for at, one in enumerate(sequences(session, trainer, capture, index)):
@@ -77,12 +78,13 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
             out["verdicts"] += [each for each in found if each not in out["verdicts"]]
 
 
-def _why_dropped(session: Session, capture: Capture) -> str:
+def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
+    """Why no sequence of a row is left, and the length that it needs, or 0."""
     most = session.core("truncation").limit(session.bundle)
     longest = max(map(len, capture.full().values()), default=0)
     if most is not None and longest > most:
-        return f"it has {longest:,} tokens, and nothing to learn is within seq = {most:,}"
-    return "the trainer drops it"
+        return f"it has {longest:,} tokens, and no answer is within seq = {most:,}", longest
+    return "it has nothing to learn", 0
 
 
 def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:

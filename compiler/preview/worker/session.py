@@ -176,11 +176,13 @@ def _chosen_rows(base: Any) -> Any:
 
         stored: Any = None
         numbers: list[int] | None = None
+        by_source: Mapping[int, Any] | None = None
         others: Sequence[Any] = ()
 
         def source_reader(self, bundle: Any, source: Mapping[str, Any]) -> Callable[..., Any] | None:
             """A reader that returns the chosen rows."""
-            return None if self.stored is None else lambda *_: self.stored
+            found = self.stored if self.by_source is None else self.by_source.get(id(source))
+            return None if found is None else lambda *_: found
 
         def row_converter(self, bundle: Any, convert: Callable[..., Any]) -> Callable[..., Any]:
             """Give the converter the row's number in its source, which its messages name."""

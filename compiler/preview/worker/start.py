@@ -42,21 +42,33 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
     from . import prepare, stored
 
     session.load()
-    chosen = []
+    scan, chosen, counts, order = None, [], None, None
+    if request["scan"] is not None:
+        from .scan import Scan
+
+        scan = Scan(session, None if request["scan"] == "all" else int(request["scan"]), progress)
+        counts = scan.counts()
     for source in session.bundle.data["sources"]:
-        if request["row"] is not None:
+        if scan is not None and request["choice"] in ("longest", "cut"):
+            found = scan.longest(request["n"]) if request["choice"] == "longest" else scan.cut(request["n"])
+            numbers = [scan.place(one)[1] for one in found if scan.place(one)[0] is source]
+        elif scan is not None and request["choice"] != "first":
+            numbers = []
+        elif request["row"] is not None:
             numbers = [request["row"]]
         elif request["random"] is not None:
             numbers = stored.random_numbers(session, source, request["n"], request["random"])
         else:
             numbers = list(range(request["n"]))
         chosen.append((source, stored.pick(session, source, numbers)))
-    if not any(rows for _, rows in chosen):
+    if scan is not None and request["choice"] == "order":
+        order = scan.order(request["n"])
+    if scan is None and not any(rows for _, rows in chosen):
         which = "no rows" if request["row"] is None else f"no row {request['row']:,} (rows are numbered from 0)"
         raise session.errors(f"the data has {which}")
     return {
         "method": session.method, "target": session.bundle.target, "bears_loss": _bears_loss(session),
-        "tokenizer": _facts(session), "rows": list(prepare.every(session, chosen)),
+        "tokenizer": _facts(session), "rows": list(prepare.every(session, chosen)), "counts": counts, "order": order,
     }  # fmt: skip
 
 

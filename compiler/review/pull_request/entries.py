@@ -14,6 +14,7 @@ from xpc.compiler.review.compare import changes
 from xpc.compiler.review.consequences import IS, Forecast, forecast, verdict_change
 from xpc.compiler.review.differences.change import Change, short
 from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
+from xpc.compiler.review.pull_request.previews import preview_changes
 from xpc.compiler.review.repository import Commit, Repository, find
 from xpc.compiler.review.revision import snapshot
 from xpc.compiler.review.show import as_text, headline
@@ -94,6 +95,8 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
                 yield found.new(path)
             else:
                 yield from found.compared(path, path, shown)
+        for path, line, text in preview_changes(before, after, start):
+            yield Entry(found.shown(path), line, text)
 
 
 def fork_and_head(repository: Repository, base: str) -> tuple[Commit, Commit]:

@@ -1,0 +1,342 @@
+"""Prepare many rows at once, and count: lengths, cut and dropped rows, learned tokens, packed rows, steps."""
+
+import importlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from . import stored
+from .prepare import unchecked
+from .reading import IGNORED, PROMPTS, Capture
+from .session import Session
+
+ROW = "xpc_row"
+"""The column with a row's number: its source times `SOURCES`, plus its number in the source."""
+SOURCES = 2**40
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+LABELS = ("labels", "completion_labels", "chosen_labels", "rejected_labels")
+MASKS = ("assistant_masks", "completion_mask")
+COMPLETIONS = ("chosen_ids", "rejected_ids", "completion_ids", "chosen_input_ids", "rejected_input_ids")
+"""Columns that are learned completely where there are neither labels nor masks."""
+Say = Callable[[str], None]
+
+
+class Scan:
+    """All training rows, or the first ones of each source, prepared together by one trainer."""
+
+    def __init__(self, session: Session, rows: int | None, say: Say) -> None:
+        self.session, self.capture, self.say = session, Capture(), say
+        self.sources: list[Mapping[str, Any]] = list(session.bundle.data["sources"])
+        self.packs: list[list[tuple[int, int]]] | None = None
+        with self._first_rows(rows), unchecked(), _progress(say):
+            given, _ = session.rows()
+            self.given = len(given)
+            say(f"{self.given:,} rows are converted; trl prepares them")
+            with self.capture.watching(session), self._packing():
+                self.trainer = session.trainer(given)
+        self.prepared = self.trainer.train_dataset
+        self.tokenized = _flat(self.capture.tokenized if self.capture.tokenized is not None else given)
+
+    @contextmanager
+    def _first_rows(self, rows: int | None) -> Iterator[None]:
+        """A context in which each source has only so many rows; with None the data is complete."""
+        if rows is None:
+            with self._numbered():
+                yield
+            return
+        import datasets
+
+        session, data = self.session, self.session.bundle.data
+        kept = dict(data)
+        parts: dict[int, Any] = {}
+        for at, source in enumerate(self.sources):
+            tables, found = [], 0
+            for table in stored.stream(session, source):
+                tables.append(table.slice(0, rows - found))
+                found += len(tables[-1])
+                if found >= rows:
+                    break
+            if tables:
+                parts[at] = datasets.concatenate_datasets([datasets.Dataset(one) for one in tables])
+        if not parts:
+            raise session.errors("the data has no rows")
+        data.update(sources=[self.sources[at] for at in parts], holdout=None)
+        data.update({name: None for name in ("eval_split", "evaluation") if name in data})
+        session.chosen.by_source = {id(self.sources[at]): part for at, part in parts.items()}
+        try:
+            with self._numbered():
+                yield
+        finally:
+            data.clear()
+            data.update(kept)
+            session.chosen.by_source = None
+
+    @contextmanager
+    def _numbered(self) -> Iterator[None]:
+        """A context in which every converted row has its number, unless equal rows are to be found by all columns."""
+        if self.session.bundle.data.get("unique"):
+            yield
+            return
+        order = {id(source): at for at, source in enumerate(self.sources)}
+        base = self.session.core("feature").Feature
+
+        class Numbered(base):  # type: ignore[misc, valid-type]  # a class of the bundle
+            def source_mapped(self, bundle: Any, source: Mapping[str, Any], rows: Any) -> Any:
+                first = order.get(id(source), 0) * SOURCES
+                return rows.add_column(ROW, list(range(first, first + len(rows))))
+
+        features = self.session.bundle.features
+        self.session.bundle.features = [*features, Numbered()]
+        try:
+            yield
+        finally:
+            self.session.bundle.features = features
+
+    @contextmanager
+    def _packing(self) -> Iterator[None]:
+        """A context that notes which row each token of a packed sequence comes from."""
+        module = importlib.import_module(
+            next(one.__module__ for one in self.session.trainer_class().__mro__ if one.__module__.startswith("trl."))
+        )
+        real = getattr(module, "pack_dataset", None)
+        if real is None:
+            yield
+            return
+
+        def packed(rows: Any, *args: Any, **kwargs: Any) -> Any:
+            lengths = _lengths(_flat(rows), "input_ids")
+            numbers = rows.map(
+                lambda row, at: {name: [at] * len(row[name]) for name in rows.column_names},
+                with_indices=True,
+                desc=None,
+            )
+            origin = _flat(real(numbers, *args, **kwargs))
+            self.packs = [_runs(one) for one in origin["input_ids"]]
+            self.packed_lengths, self.packed_order = lengths, getattr(rows, "_indices", None)
+            return real(rows, *args, **kwargs)
+
+        module.pack_dataset = packed  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            module.pack_dataset = real  # type: ignore[attr-defined]
+
+    # -- counts -------------------------------------------------------------------------------------------------------
+
+    def lengths(self) -> list[int]:
+        """The tokens of each row before it is cut: those of its longest sequence with its prompt."""
+        names = self.tokenized.column_names
+        prompt = next((_lengths(self.tokenized, name) for name in PROMPTS if name in names), None)
+        answers = [_lengths(self.tokenized, name) for name in (*_answer_columns(names),)]
+        if not answers:
+            return [] if prompt is None else prompt
+        longest = [max(each) for each in zip(*answers, strict=True)]
+        alone = "input_ids" in names or prompt is None
+        return longest if alone else [a + b for a, b in zip(prompt or (), longest, strict=True)]
+
+    def numbers(self) -> list[int] | None:
+        """The number of each tokenized row, or None if the columns were lost on the way."""
+        return list(self.tokenized[ROW]) if ROW in self.tokenized.column_names else None
+
+    def place(self, number: int) -> tuple[Mapping[str, Any], int]:
+        """The source and the row of a number."""
+        return self.sources[number // SOURCES], number % SOURCES
+
+    def label(self, number: int) -> str:
+        """A row in a list: its number, with its source if there are several."""
+        source, row = self.place(number)
+        return str(row) if len(self.sources) == 1 else f"{self.session.core('rows').name(source)}:{row}"
+
+    def counts(self) -> dict[str, Any]:
+        """The counts for people and for the memory of previews."""
+        lengths = sorted(self.lengths())
+        most = self.session.core("truncation").limit(self.session.bundle)
+        out: dict[str, Any] = {"rows": self.given, "tokens": sum(lengths), "limit": most}
+        out["quantiles"] = {str(one): _quantile(lengths, one) for one in QUANTILES} if lengths else {}
+        out["cut"] = 0 if most is None else sum(one > most for one in lengths)
+        packing = self.packs is not None
+        out["dropped"] = 0 if packing else max(0, self.given - len(self.prepared))
+        out["sequences"] = len(self.prepared)
+        kept, learned = self._tokens()
+        out["kept_tokens"], out["learned_tokens"] = kept, learned
+        if packing and kept and self.session.stated.get("max_length"):
+            out["fill"] = round(kept / (len(self.prepared) * self.session.stated["max_length"]), 4)
+        out["steps"] = self._steps()
+        return out
+
+    def _tokens(self) -> tuple[int | None, int | None]:
+        """The tokens that the trainer keeps, and those that bear loss; None where trl decides later."""
+        rows = _flat(self.prepared)
+        names = rows.column_names
+        if "input_ids" in names:
+            kept = sum(_lengths(rows, "input_ids"))
+            if "labels" in names:
+                return kept, _ones(rows, "labels", lambda one: one != IGNORED)
+            masks = [name for name in MASKS if name in names]
+            return kept, _ones(rows, masks[0], bool) if masks else kept
+        labelled = [name for name in LABELS if name in names]
+        if labelled:
+            return (
+                sum(sum(_lengths(rows, name)) for name in labelled),
+                sum(_ones(rows, name, lambda one: one != IGNORED) for name in labelled),
+            )
+        return None, None
+
+    def _steps(self) -> dict[str, Any]:
+        """Optimizer steps of an epoch and of the run, as transformers counts them."""
+        args = self.trainer.args
+        if not len(self.prepared):
+            return {"epoch": 0, "run": 0}
+        batches = len(self.trainer.get_train_dataloader())
+        accumulation = self.trainer.args.gradient_accumulation_steps
+        if self.session.plan["method"]["rewarded"] and hasattr(args, "steps_per_generation"):
+            batches *= args.steps_per_generation or 1
+        epoch = max(math.ceil(batches / accumulation), 1)
+        total = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * epoch)
+        return {"epoch": epoch, "run": total}
+
+    # -- chosen rows --------------------------------------------------------------------------------------------------
+
+    def longest(self, many: int) -> list[int]:
+        """The numbers of the longest rows, the longest first."""
+        return self._sorted(lambda length: True)[:many]
+
+    def cut(self, many: int) -> list[int]:
+        """The numbers of the first rows that are longer than the limit."""
+        most = self.session.core("truncation").limit(self.session.bundle)
+        return [] if most is None else sorted(self._sorted(lambda length: length > most))[:many]
+
+    def _sorted(self, wanted: Callable[[int], bool]) -> list[int]:
+        numbers = self.numbers()
+        if numbers is None:
+            raise self.session.errors(
+                "the rows cannot be told apart in this run, which mixes shapes or drops equal rows"
+            )
+        both = sorted(zip(self.lengths(), numbers, strict=True), key=lambda one: (-one[0], one[1]))
+        return [number for length, number in both if wanted(length)]
+
+    def order(self, steps: int) -> list[list[list[str]]]:
+        """The rows of the first steps: for each step its micro-batches, for each of them the rows, or packs of rows."""
+        if not len(self.prepared):
+            return []
+        names = self._names()
+        self.trainer.train_dataset = _Places(len(self.prepared))
+        self.trainer.data_collator = lambda rows: {"places": rows}
+        self.trainer.args.remove_unused_columns = False
+        accumulation, out = self.trainer.args.gradient_accumulation_steps, list[list[list[str]]]()
+        for at, batch in enumerate(self.trainer.get_train_dataloader()):
+            if at >= steps * accumulation:
+                break
+            if at % accumulation == 0:
+                out.append([])
+            places = list(dict.fromkeys(batch["places"])) if isinstance(batch, Mapping) else list(dict.fromkeys(batch))
+            out[-1].append([names[place] for place in places])
+        return out
+
+    def _names(self) -> list[str]:
+        """What to call each prepared sequence: its row, or the rows that are packed into it, with their tokens."""
+        numbers = self.numbers()
+        if self.packs is None:
+            rows = _flat(self.prepared)
+            if ROW in rows.column_names:
+                return [self.label(number) for number in rows[ROW]]
+            return [f"(sequence {at})" for at in range(len(rows))]
+        shown: list[str] = []
+        places = list(range(len(numbers or ())))
+        if self.packed_order is not None:
+            places = [one.as_py() for one in self.packed_order.column(0)]
+        for runs in self.packs:
+            labels = [f"{self.label(numbers[places[row]]) if numbers else row} ({many:,} tokens)" for row, many in runs]
+            shown.append("[" + " + ".join(labels) + "]")
+        return shown
+
+
+class _Places:
+    """A data set whose rows are their own places."""
+
+    def __init__(self, many: int) -> None:
+        self.many = many
+
+    def __len__(self) -> int:
+        return self.many
+
+    def __getitem__(self, place: int) -> int:
+        return int(place)
+
+
+@contextmanager
+def _progress(say: Say) -> Iterator[None]:
+    """A context in which the maps of the datasets library report how far they are."""
+    import time
+
+    import datasets
+
+    real = datasets.Dataset.map
+    last = [time.monotonic()]
+
+    def mapped(self: Any, function: Any = None, *args: Any, **kwargs: Any) -> Any:
+        total, seen, what = len(self), [0], kwargs.get("desc") or "rows"
+        if function is None or total < 2000:
+            return real(self, function, *args, **kwargs)
+
+        def counting(*given: Any, **named: Any) -> Any:
+            seen[0] += len(next(iter(given[0].values()))) if kwargs.get("batched") and len(given[0]) else 1
+            if time.monotonic() - last[0] > 2:
+                last[0] = time.monotonic()
+                say(f"{what}: {seen[0]:,} of {total:,}")
+            return function(*given, **named)
+
+        # datasets looks at the names of the function's arguments only where neither indices nor ranks are asked for.
+        return real(self, counting, *args, **kwargs)
+
+    datasets.Dataset.map = mapped
+    try:
+        yield
+    finally:
+        datasets.Dataset.map = real
+
+
+def _answer_columns(names: Sequence[str]) -> Iterator[str]:
+    from .reading import ANSWERS
+
+    for _, columns in ANSWERS:
+        yield from (one for one in columns if one in names)
+
+
+def _flat(rows: Any) -> Any:
+    """The rows in their own order, so that columns of the table are columns of the rows."""
+    rows = rows.with_format(None)
+    return rows.flatten_indices() if getattr(rows, "_indices", None) is not None else rows
+
+
+def _lengths(rows: Any, name: str) -> list[int]:
+    import pyarrow.compute
+
+    return [one or 0 for one in pyarrow.compute.list_value_length(rows.data.column(name)).to_pylist()]
+
+
+def _ones(rows: Any, name: str, wanted: Callable[[Any], bool]) -> int:
+    import pyarrow.compute
+
+    total = 0
+    for chunk in rows.data.column(name).chunks:
+        values = pyarrow.compute.value_counts(pyarrow.compute.list_flatten(chunk))
+        if len(values):
+            total += sum(one["counts"] for one in values.to_pylist() if wanted(one["values"]))
+    return total
+
+
+def _runs(values: Sequence[int]) -> list[tuple[int, int]]:
+    """The values in order, each with its length."""
+    out: list[tuple[int, int]] = []
+    for value in values:
+        if out and out[-1][0] == value:
+            out[-1] = (value, out[-1][1] + 1)
+        else:
+            out.append((value, 1))
+    return out
+
+
+def _quantile(ordered: Sequence[int], share: float) -> int:
+    return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]

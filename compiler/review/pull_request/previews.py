@@ -1,0 +1,33 @@
+"""Committed golden previews (`xpc preview --golden`) of two commits, compared as text. Nothing is run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from xpc.compiler.render.visible import visible
+from xpc.compiler.review.repository import Commit
+
+ENDING = ".preview"
+LARGEST = 4 * 2**20
+"""Bytes of a golden preview that is compared."""
+
+
+def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple[str, str, str]]:
+    """Path, line and text of each golden preview below the folder `start` that differs."""
+    paths = [{one for one in side.files if one.startswith(start) and one.endswith(ENDING)} for side in (before, after)]
+    before.read(*paths[0])
+    after.read(*paths[1])
+    for path in sorted(paths[0] | paths[1]):
+        old, new = _text(before, path), _text(after, path)
+        if old is None or new is None:
+            yield path, "a new golden preview" if old is None else "the golden preview is deleted", ""
+        elif old != new:
+            lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), "before", "after", lineterm="", n=2))
+            many = sum(one.startswith(("+", "-")) for one in lines[2:])
+            yield path, f"what is taught differs in {many:,} lines", "\n".join(map(visible, lines))
+
+
+def _text(commit: Commit, path: str) -> str | None:
+    data = commit.data(path) if path in commit.files else None
+    return None if data is None or len(data) > LARGEST else data.decode("utf-8", "replace")

@@ -1,0 +1,49 @@
+"""A preview as the worker answers, made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def sequence(
+    name: str, *parts: tuple[str, int, int], cut: str = "", roles: tuple[str, ...] = ("user", "assistant")
+) -> Any:
+    """A sequence of tokens, one a word: text, whether it bears loss, and its turn."""
+    tokens = [[100 + at, text, learned, turn] for at, (text, learned, turn) in enumerate(parts)]
+    turns = [
+        {
+            "role": role, "cut": 0, "tokens": sum(one[3] == at for one in tokens),
+            "learned": sum(one[2] for one in tokens if one[3] == at),
+        }
+        for at, role in enumerate(roles)
+    ]  # fmt: skip
+    ends = [[900 + at, word] for at, word in enumerate(cut.split())]
+    return {"name": name, "tokens": tokens, "cut": {"start": [], "end": ends}, "roles": list(roles), "turns": turns}
+
+
+QUESTION = (("<user>", 0, 0), ("What \n", 0, 0), (" is it?", 0, 0), ("<end>", 0, 0))
+ANSWER = (("<assistant>", 0, 1), ("An apple.  ", 1, 1), ("<end>", 1, 1))
+
+
+def found(*rows: Any, **others: Any) -> dict[str, Any]:
+    """The answer of the worker with these rows."""
+    return {
+        "spec": "run.xp", "method": "sft", "target": "trl-1.16", "bears_loss": True, "counts": None, "order": None,
+        "tokenizer": {"model": "tiny", "begin": [None, None], "end": [2, "<end>"], "padding": [0, "<pad>"]},
+        "rows": list(rows), **others,
+    }  # fmt: skip
+
+
+def row(*sequences: Any, number: int = 0, verdicts: Any = (), excluded: str | None = None) -> dict[str, Any]:
+    """A row of train.jsonl."""
+    return {
+        "source": "train.jsonl", "row": number, "excluded": excluded, "sequences": list(sequences),
+        "verdicts": list(verdicts),
+    }  # fmt: skip
+
+
+TALK = row(sequence("text", *QUESTION, *ANSWER))
+WRONG = {
+    "code": "XP592", "slug": "end-not-learned", "severity": "warning", "message": "no end token follows the answer",
+    "help": "name a chat_template",
+}  # fmt: skip

@@ -1,0 +1,127 @@
+"""A preview as text, JSON, a page and a golden file."""
+
+from __future__ import annotations
+
+import json
+import os
+from html.parser import HTMLParser
+
+import pytest
+from preview_samples import ANSWER, QUESTION, TALK, WRONG, found, row, sequence
+
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.preview import golden
+from xpc.compiler.preview.html import page
+from xpc.compiler.preview.show import as_json, common_tokens, text
+
+SHOWN = """\
+row 0 of train.jsonl: 7 tokens, 2 bear loss
+  user: 4 tokens
+         <user>What·\\n
+          is it?<end>
+  assistant: 3 tokens, 2 bear loss
+         <assistant>
+  learn  An apple.  <end>
+
+1 row: nothing wrong
+"""
+EVIL = "\x1b[31m\u202e<script>alert(1)</script>"
+
+
+def test_text_shows_turns_and_what_bears_loss() -> None:
+    assert text(found(TALK)) == SHOWN
+
+
+def test_tokens_have_ids_and_visible_spaces() -> None:
+    shown = text(found(TALK), tokens=True)
+    assert "100 <user> | 101 What·\\n | 102 ·is·it? | 103 <end>" in shown
+
+
+def test_color_adds_codes_only() -> None:
+    shown = text(found(TALK), color=True)
+    assert "\x1b[" in shown
+    assert "".join(part.partition("m")[2] for part in ("m" + shown).split("\x1b[")) == SHOWN
+
+
+def test_verdicts_and_excluded_rows_are_counted() -> None:
+    shown = text(found(row(sequence("text", *QUESTION, *ANSWER), verdicts=[WRONG]), row(number=7, excluded="too long")))
+    assert "  warning XP592 end-not-learned: no end token follows the answer\n    help: name a chat_template" in shown
+    assert "row 7 of train.jsonl\n  not trained on: too long\n" in shown
+    assert shown.endswith("2 rows: 1 warning\n")
+
+
+def test_chosen_and_rejected_have_a_common_beginning() -> None:
+    rejected = sequence("rejected", *QUESTION, ("<assistant>", 0, 1), ("A pear.", 1, 1))
+    chosen = sequence("chosen", *QUESTION, *ANSWER)
+    rejected["tokens"][5][0] = 700
+    assert common_tokens([chosen, rejected]) == 5
+    shown = text(found(row(chosen, rejected)))
+    assert "  chosen: 7 tokens, 2 bear loss" in shown
+    assert "chosen and rejected share their first 5 tokens" in shown
+
+
+def test_a_long_text_loses_its_middle_on_a_terminal_only() -> None:
+    long = row(sequence("text", *QUESTION, ("<assistant>", 0, 1), ("word " * 1000, 1, 1)))
+    assert "... 3,000 characters ..." in text(found(long))
+    assert "word " * 999 in text(found(long), complete=True)
+
+
+def test_rows_cannot_control_the_terminal() -> None:
+    evil = row(sequence("text", (EVIL, 1, 0), roles=(EVIL, EVIL)), excluded=EVIL, verdicts=[{**WRONG, "message": EVIL}])
+    for shown in (text(found(evil)), text(found(evil), tokens=True), golden.content(found(evil))):
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+    assert json.loads(as_json(found(evil)))["rows"][0]["excluded"] == EVIL
+
+
+class Page(HTMLParser):
+    """The open elements of a page at its end, and its texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.texts = ""
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in ("meta", "link", "br"):
+            self.names.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.names.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts += data
+
+
+def test_page_is_well_formed_and_loads_nothing() -> None:
+    evil = row(sequence("text", (EVIL, 1, 0), *ANSWER, cut="two words"), excluded=EVIL, verdicts=[WRONG])
+    written = page(found(TALK, evil), "a<b>.xp")
+    read = Page()
+    read.feed(written)
+    assert not read.names
+    assert "<script" not in written
+    assert "http" not in written.replace("Content-Security-Policy", "").replace("http-equiv", "")
+    assert "\x1b" not in written
+    for words in ("a<b>.xp", "row 0 of train.jsonl", "An apple.", "XP592 end-not-learned", "not trained on"):
+        assert words in read.texts
+
+
+def test_golden_is_written_once_and_then_compared(tmp_path: object) -> None:
+    path = os.path.join(str(tmp_path), "run.preview")
+    assert golden.compare(path, found(TALK), False) == (f"wrote {path}\n", False)
+    assert golden.compare(path, found(TALK), False) == (f"{path} is as before: 1 rows\n", False)
+    other = row(sequence("text", *QUESTION, ("<assistant>", 0, 1), ("An apple.  ", 1, 1), ("<end>", 0, 1)))
+    shown, differs = golden.compare(path, found(other), False)
+    assert differs
+    assert "-row 0 of train.jsonl: 7 tokens, 2 bear loss\n+row 0 of train.jsonl: 7 tokens, 1 bear loss\n" in shown
+    assert shown.splitlines()[-1].endswith("--update writes it again")
+    assert golden.compare(path, found(other), True) == (f"wrote {path}\n", False)
+    assert not golden.compare(path, found(other), False)[1]
+
+
+def test_golden_below_a_file_is_an_error(tmp_path: object) -> None:
+    path = os.path.join(str(tmp_path), "file")
+    with open(path, "w", encoding="utf-8") as handle:
+        handle.write("not a folder")
+    with pytest.raises(UsageError, match="cannot be written"):
+        golden.compare(os.path.join(path, "run.preview"), found(TALK), False)
