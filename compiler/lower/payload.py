@@ -149,8 +149,8 @@ def _data(spec: Spec) -> Data:
 
 
 def _words(spec: Spec) -> Words:
-    """The prompt template, the column of system prompts, the roles of speakers, how a mixture with shares ends, and what
-    the chat template may leave out, if the spec has them."""
+    """The prompt template, the column of system prompts, the roles of speakers, how a mixture with shares ends, and
+    what the chat template may leave out, if the spec has them."""
     out: Words = {}
     if spec.by_share:
         out["exhausted"] = spec.text("data.exhausted")

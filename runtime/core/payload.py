@@ -150,8 +150,8 @@ class Evaluation(TypedDict):
 
 class Words(TypedDict):
     """Settings that few runs have: a template for prompts from a row's columns, the column with system prompts, the
-    roles of named speakers, for a mixture with shares, whether it ends when a source has no more rows ("stop"), and what
-    the chat template may leave out of the rows."""
+    roles of named speakers, for a mixture with shares, whether it ends when a source has no more rows ("stop"), and
+    what the chat template may leave out of the rows."""
 
     prompt_template: NotRequired[str]
     system_column: NotRequired[str]
