@@ -88,7 +88,7 @@ bench-run: $(VENV)/ready ## a bundle beside the plain TRL script: time to the fi
 bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 	$(BIN)/python tests/bench.py
 
-docs: $(VENV)/ready ## write docs/reference.md, rules.md, recipes.md, stack-*.md, the type of the paths of settings and the index of the rules anew
+docs: $(VENV)/ready ## write docs/reference.md, rules.md, recipes.md, stack-*.md, error.svg, the type of the paths of settings and the index of the rules anew
 	$(FOLD)
 	$(BIN)/python -m xpc.compiler.language.build
 	$(BIN)/python -m xpc.compiler.rules.core.build
@@ -99,6 +99,7 @@ docs: $(VENV)/ready ## write docs/reference.md, rules.md, recipes.md, stack-*.md
 	$(BIN)/python tests/recipes/recipes_page.py docs/recipes.md
 	$(BIN)/python tests/importing/keys_page.py docs/import-keys.md
 	$(BIN)/python editors/textmate.py
+	$(BIN)/python docs/pictures.py
 
 site: $(VENV)/ready ## the pages of docs/ as a site, in site/; a broken link fails it
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[site]'

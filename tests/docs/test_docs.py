@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from collections.abc import Iterator
@@ -15,9 +16,6 @@ from xpc.compiler import stacks
 from xpc.compiler.explain.reference import reference
 from xpc.compiler.explain.stack_pages import file_name, with_menu
 from xpc.compiler.explain.stack_pages import page as stack_page
-from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.pipeline import check_text
-from xpc.compiler.render import render
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -48,24 +46,17 @@ def test_rules_page_is_fresh():
     assert read("docs", "rules.md") == rules_page(), "`make docs` writes it anew"
 
 
-def _sessions(page: str) -> list[tuple[str, str, str]]:
-    """`$ cat NAME` or `$ echo` with the spec, then `$ xpc check NAME` with its output, from fenced blocks."""
-    found = []
-    for block in re.findall(r"```\n(.*?)```", page, re.S):
-        match = re.match(r"\$ echo '(.*?)' > (\S+)\n\$ xpc check (\S+)\n(.*)", block, re.S)
-        if match:
-            spec, name, checked, output = match.groups()
-            assert name == checked
-            found.append((spec + "\n", name, output))
-    return found
+def test_picture_of_the_readme_is_what_the_tool_prints():
+    spec = importlib.util.spec_from_file_location("pictures", os.path.join(ROOT, "docs", "pictures.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    assert read("docs", "error.svg") == pictures.error(), "`make docs` writes it anew"
 
 
-def test_sessions_of_the_readme_are_what_the_tool_prints():
-    sessions = _sessions(read("README.md"))
-    assert len(sessions) >= 2
-    for spec, name, output in sessions:
-        problems = check_text(spec.encode(), name, Workspace(ROOT)).problems
-        assert render(problems, "full") == output
+def test_readme_is_short():
+    assert len(read("README.md").splitlines()) <= 140
 
 
 def _replayed(block: str, folder: str) -> Iterator[tuple[str, str, str]]:

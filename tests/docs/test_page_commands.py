@@ -58,10 +58,12 @@ LINES = {
     r"cd editors/vscode|npm install|npx vsce package": "tests/language_server/test_editors.py",
     r"code --install-extension \S+": "editors/vscode/README.md",
     r"source venv/bin/activate": "tests/launch/test_slurm_trains.py",
+    r"python3 -m venv \.venv && source \.venv/bin/activate|pip install .*": "tests/test_wheel.py",
+    r"mine\.bundle/launch\.sh.*": "tests/proof/training/test_train.py",
 }
 """Lines for a shell that are no commands of xpc, and what runs the like."""
 OUTPUTS = {
-    "== xpc compile specs/quickstart.xp": "what `make demo` prints, which CI runs",
+    "$ make demo": "an excerpt of what `make demo` prints, which CI runs",
     "whole process, ms": "readings of `make bench`",
     "read -> parse -> load": "a picture",
     "XP960 beyond-the-card": "an excerpt",
@@ -230,7 +232,9 @@ def test_what_is_run_elsewhere_is_run_there():
         assert os.path.exists(os.path.join(ROOT, test)), (pattern, test)
 
 
-SHELL = re.compile(r"(?:\$ )?(?:xpc|echo|cat|\./|[\w.]*launch\.sh|make|pip|sbatch|ray|cd|npm|npx|code|source) ?")
+SHELL = re.compile(
+    r"(?:\$ )?(?:python3 -m venv|xpc|echo|cat|\./|[\w.]*launch\.sh|make|pip|sbatch|ray|cd|npm|npx|code|source) ?"
+)
 
 
 def kind(page: str, language: str, text: str) -> str:

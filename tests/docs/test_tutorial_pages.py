@@ -1,4 +1,4 @@
-"""The tutorial, the data formats and the cookbook: every file, spec and command of them is tried as it is written."""
+"""The README, the tutorial, the data formats and the cookbook: every file, spec and command of them is tried as it is written."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def problems(folder, name: str) -> list:
     return [one for one in check_text(text, name, Workspace(str(folder))).problems if one.severity != "note"]
 
 
-@pytest.mark.parametrize(("page", "least"), [("tutorial.md", 3), ("data.md", 2), ("cookbook.md", 8)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("../README.md", 1), ("tutorial.md", 3), ("data.md", 2), ("cookbook.md", 8)]
+)
 def test_every_spec_checks_clean(page, least, tmp_path):
     specs = put_files(tmp_path, page)
     assert len(specs) >= least
