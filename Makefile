@@ -26,7 +26,7 @@ export TOKENIZERS_PARALLELISM ?= false
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/ready ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
+demo: $(VENV)/demo ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
 test: $(VENV)/ready $(OTHERS:=/ready) ## every test but those of make slow, every stack, real training on the CPU (about 25 minutes)
@@ -152,6 +152,12 @@ mutants: $(VENV)/ready ## breaks the source in PLACES=400 random places and runs
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) $(OTHERS) $(DEMO) $(MYPY_ROOT) build site *.egg-info specs/quickstart/model
+
+# What the demo needs, without the packages of the tests.
+$(VENV)/demo: pyproject.toml
+	test -e $(VENV)/ready || $(PYTHON) -m venv $(VENV)
+	test -e $(VENV)/ready || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,demo]'
+	@touch $@
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

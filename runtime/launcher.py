@@ -2,7 +2,8 @@
 
 This adds four things: the preflight; one line after a failure instead of the launcher's traceback; stop requests are
 forwarded to the processes but not to torch's agent, which would kill them after 30 seconds; and the processes end when
-their launcher ends, for any reason.
+their launcher ends, for any reason. The first Ctrl-C is a stop request, and so is a closed terminal; the second Ctrl-C
+ends the run at once.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
-STOPPED_BEFORE = b"launch.sh: stopped as asked, before training began\n"
+STOPPING = "stopping; a run that has begun to train saves first. Press Ctrl-C again to quit at once"
 NEWEST = "from the newest complete checkpoint if there is one"
 RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
 """Variables: the restarts left after failures that may be temporary, and the current attempt, such as "1 of 4"."""
@@ -27,6 +28,10 @@ _command, _environment = [sys.executable, *sys.argv], dict(os.environ)
 """The command and environment of this launcher."""
 _stop_requested = False
 """Whether this launcher received a stop request."""
+_interrupted = False
+"""Whether this launcher received a Ctrl-C."""
+_output_dir: str | None = None
+"""The output folder, once the bundle is read."""
 _failed: list[bool] = []
 """Not empty once a process of the run has failed and the others are being ended."""
 _process: Any = None
@@ -38,18 +43,23 @@ def main(folder: str, words: Sequence[str]) -> int:
     if not words or words[0] not in LAUNCHERS:
         print(f"error: the first word names the launcher: {' or '.join(LAUNCHERS)}", file=sys.stderr)
         return 2
-    from .core import arguments, bundle, preflight, signals
+    from .core import arguments, bundle, preflight, progress, signals
     from .core.errors import RunError, stop
     from .core.output_folder import Finished, finished
     from .enabled import FEATURES
 
-    signal.signal(signal.SIGINT, lambda *_: (os.write(2, STOPPED_BEFORE), os._exit(130)))
     for number in signals.STOP_SIGNALS:
         signal.signal(number, _forward_signal)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
+        signal.signal(signal.SIGHUP, lambda *_: _forward_signal(signal.SIGTERM, None))
     os.environ[signals.LAUNCHER] = str(os.getpid())
     checked = os.environ.get(preflight.DONE)
+    progress.watch(lambda: not (_process and _process().children()))  # its processes print their own lines
+    progress.now("checking this machine")
+    global _output_dir
     try:
         read = bundle.read(folder, FEATURES)
+        _output_dir = read.output_dir
         arguments.prepare_environment(read)
         if not checked and (found := preflight.without_libraries(read)):
             preflight.check(read, 0, 0, found)  # reports all findings together
@@ -57,6 +67,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         return finished(read, done)
     except RunError as error:
         return stop(error)
+    progress.now("starting the processes")
     from psutil import Process  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate
 
     global _process
@@ -70,7 +81,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         status = _preflight(folder)
         if status != 0:
             return status
-    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGINT,SIGHUP,SIGQUIT"  # SIGTERM is for `_forward_signal`
+    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGQUIT"  # the others are for `_forward_signal` and `_interrupt`
     logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
     from .library_internals import torch_distributed
 
@@ -96,7 +107,7 @@ def _preflight(folder: str) -> int:
         os._exit(status)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if _stop_requested:
-        os.write(2, STOPPED_BEFORE)
+        _report(_stopped())
         return signals.REQUEUE
     os.environ[preflight.DONE] = "passed"
     return status if status >= 0 else _ended("the preflight", status, [])
@@ -106,11 +117,8 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
     """Run the launcher and return its exit status."""
     from .core.signals import BROKEN
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         launch()
-    except KeyboardInterrupt:
-        return _ended("the launcher", -signal.SIGINT, [])
     except Exception as error:
         for who, status in [end for feature in read.features for end in feature.launch_failed(read, error)]:
             return _ended(who, status, [status]) if who else status
@@ -134,11 +142,53 @@ def _forward_signal(number: int, _: object) -> None:
     _stop_requested = True
     children = _process().children() if _process else []
     if not children and not _failed:
-        os.write(2, STOPPED_BEFORE)
+        _report(_stopped())
         os._exit(75)
-    for child in children:
+    _signal(children, number)
+
+
+def _interrupt(*_: object) -> None:
+    """Ctrl-C: the first is a stop request, the second kills every process of the run."""
+    global _interrupted
+    if _interrupted:
+        _signal(_process().children(recursive=True) if _process else [], signal.SIGKILL)
+        _report(f"quit at once; the newest checkpoint is {_newest() or 'none: nothing is saved'}")
+        os._exit(130)
+    _interrupted = True
+    if _process and _process().children():
+        _report(STOPPING)
+    _forward_signal(signal.SIGTERM, None)
+
+
+def _signal(processes: Iterable[Any], number: int) -> None:
+    for one in processes:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(child.pid, number)
+            os.kill(one.pid, number)
+
+
+def _newest() -> str | None:
+    """The name of the newest checkpoint."""
+    if _output_dir is None:
+        return None
+    from .core.checkpoints import steps
+
+    found = steps(_output_dir)
+    return os.path.basename(found[0][1]) if found else None
+
+
+def _stopped() -> str:
+    """The message after a stop request."""
+    newest = _newest()
+    if newest:
+        return f"stopped as asked: the same command resumes from {newest} (status 75)"
+    return "stopped as asked: there is no checkpoint, so the same command starts from the beginning (status 75)"
+
+
+def _report(message: str) -> None:
+    """Write one line; a terminal that was closed does not stop the run from saving."""
+    begin = "\r\x1b[K" if os.isatty(2) else ""  # replaces the line of the last step
+    with contextlib.suppress(OSError):
+        os.write(2, f"{begin}launch.sh: {message}\n".encode())
 
 
 def _ended(who: str, status: int, codes: Iterable[int]) -> int:
@@ -146,8 +196,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     from .core import signals
 
     if any(code == signals.REQUEUE or -code in signals.STOP_SIGNALS for code in codes):
-        message = f"launch.sh: stopped as asked: the same command resumes, {NEWEST} (status {signals.REQUEUE})"
-        print(message, file=sys.stderr, flush=True)
+        _report(_stopped())
         return signals.REQUEUE
     message = f"{who} ended with status {status}; its message is above"
     if status < 0:
@@ -159,7 +208,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     again = may_pass and left > 0 and not _stop_requested
     message += f" (attempt {number} of {last})" if may_pass and last != "1" else ""
     message += f"; started again, {NEWEST}" if again else ""
-    print(f"launch.sh: {message}", file=sys.stderr, flush=True)
+    _report(message)
     if again:
         counted = {RETRIES: str(left - 1), ATTEMPT: f"{int(number) + 1}{of}{last}"}
         os.execve(sys.executable, _command, {**_environment, **counted})
@@ -167,6 +216,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, _interrupt)  # before anything that takes time
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)

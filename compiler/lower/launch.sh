@@ -18,8 +18,9 @@
 # It takes no other arguments. Read from the environment:
 #
 {variables}#
-# Exit status: 0 trained, now or before; 1 an error, with a message; 2 used wrongly; 75 asked to stop; 76, 128 and more:
-# a process, or something that it needs, was lost. After 75, 76 and 128 the same command resumes.
+# Exit status: 0 trained, now or before; 1 an error, with a message; 2 used wrongly; 75 asked to stop, by a signal or
+# Ctrl-C, after saving; 130 Ctrl-C twice; 76, 128 and more: a process, or something that it needs, was lost. After 75, 76,
+# 128 and more the same command resumes.
 #: stage
 
 if [ "$only_stage" = true ]; then

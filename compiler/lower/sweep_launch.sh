@@ -10,7 +10,7 @@
 #
 # A member that is started again resumes from its newest complete checkpoint.
 # Exit status: that of the member; with --all 0 if all have trained, 1 if a member failed, 75 if the run was asked to
-# stop; 2 used wrongly.
+# stop (Ctrl-C saves first), 130 after Ctrl-C twice; 2 used wrongly.
 #: work: after the part `bash` of shell.sh
 mapfile -t names <"$here/members.txt"
 
@@ -81,6 +81,9 @@ for member in "${{names[@]}}"; do
     wait "$child" || status=$?
   done
   child=
+  if [ "$status" -eq 130 ]; then # Ctrl-C twice
+    exit 130
+  fi
   if [ -n "$stopped" ] || [ "$status" -eq 75 ]; then
     printf 'launch.sh: asked to stop at member %s; --all resumes from there\n' "$member" >&2
     exit 75

@@ -1,5 +1,6 @@
 """Build the process group and the arguments object, in this order, and check them against the plan."""
 
+import logging
 import os
 from datetime import timedelta
 from pkgutil import resolve_name
@@ -10,6 +11,13 @@ from .errors import RunError, first_line
 from .feature import Bundle
 
 SINGLE = {"NO": "one process", "MULTI_GPU": "plain data parallel (DDP)", "MULTI_CPU": "plain data parallel on the CPU"}
+
+UNTRUE = (
+    ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_forward"),
+    ("transformers.tokenization_utils_base", "Token indices sequence length is longer"),
+)
+"""Loggers, and warnings that do not hold here: a kernel for inference that bitsandbytes looks for on CPUs with
+AVX512-BF16, and rows longer than the tokenizer's limit, which the run cuts or counts."""
 
 
 def prepare_environment(bundle: Bundle) -> None:
@@ -22,6 +30,8 @@ def prepare_environment(bundle: Bundle) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # transformers 5 would ask a service to convert pickled weights of the hub, and load the conversion.
     os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "true"
+    for name, words in UNTRUE:
+        logging.getLogger(name).addFilter(lambda one, words=words: words not in str(one.msg))  # type: ignore[misc]
 
 
 def build_arguments(bundle: Bundle) -> Any:

@@ -13,9 +13,6 @@ from .rows import KEPT, RowFormat, name
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, first: int | None = None) -> Any:
     """The stored rows of one source, or a list of only the ``first`` rows. Raises RunError."""
-    import datasets
-
-    datasets.disable_progress_bars()
     try:
         readers = (feature.source_reader(bundle, source) for feature in bundle.features)
         read = next((one for one in readers if one is not None), _of_hub)

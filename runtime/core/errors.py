@@ -1,6 +1,8 @@
 """The error class of the runtime, and printing: one sentence for the person who started the run."""
 
+import errno
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -44,7 +46,35 @@ muted = False
 def say(sentence: str) -> None:
     """Prints one line, on rank 0 only."""
     if rank() == 0 and not muted:
-        print(f"[run] {shown(sentence)}", flush=True)
+        put(f"[run] {shown(sentence)}")
+
+
+printed = time.monotonic()
+"""When this process last printed a line."""
+_renewable = False
+"""Whether the last line on the terminal may be replaced by the next one."""
+
+
+def put(text: str, renew: bool = False) -> None:
+    """Print a line; on a terminal, one with ``renew`` replaces the last one with ``renew``.
+
+    A closed terminal, or a `tee` that Ctrl-C ended, must not keep the run from saving.
+    """
+    global printed, _renewable
+    renew = renew and sys.stdout.isatty()
+    if renew:
+        text = "\r\x1b[K" + text[: shutil.get_terminal_size().columns - 1]
+    elif _renewable:
+        text = f"\n{text}"
+    printed, _renewable = time.monotonic(), renew
+    try:
+        print(text, end="" if renew else "\n", flush=True)
+    except OSError as error:
+        if error.errno not in (errno.EIO, errno.EPIPE):
+            raise
+        null = os.open(os.devnull, os.O_WRONLY)
+        for number in (1, 2):
+            os.dup2(null, number)
 
 
 def stop(error: RunError) -> int:

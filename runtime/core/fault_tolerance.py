@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from ..library_internals.transformers_trainer import TrainerHooks, last_logged, metrics_since, resume_log
-from . import checkpoint_integrity, signals
+from . import checkpoint_integrity, progress, signals
 from .errors import RunError, first_line, rank
 
 WRITERS = (
@@ -178,7 +178,8 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
     The failing process reports it, because it may be the only one.
     """
     try:
-        yield
+        with progress.phase(f"writing {what}"):
+            yield
     except Exception as error:
         if not isinstance(error, OSError) and not any(word in str(error) for word in WRITERS):
             raise

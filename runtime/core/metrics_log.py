@@ -1,5 +1,6 @@
 """The log of a run: metrics.jsonl, a printed line per log event, and a summary at the end."""
 
+import contextlib
 import json
 import os
 import time
@@ -11,8 +12,9 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from ..library_internals.transformers_trainer import tokens_trained
-from . import checkpoints, machine, signals
+from . import checkpoints, machine, progress, signals
 from .checkpoint_integrity import final_files
+from .errors import put
 from .fault_tolerance import writing
 from .feature import Bundle
 from .metrics_file import events, number, trim, written
@@ -79,8 +81,15 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         """Log the last step for any `track.every`: a short run would otherwise log no loss."""
         if state.global_step >= state.max_steps > 0:
             control.should_log = True
+        progress.now("")
         self.trainer.epoch_ended = False
         self.trainer.agree()
+
+    def on_prediction_step(self, args: Any, state: Any, control: Any, eval_dataloader: Any = None, **_: Any) -> None:
+        """Count the batches of an evaluation."""
+        progress.Phase.done += 1
+        with contextlib.suppress(TypeError):  # a stream has no length
+            progress.Phase.total = len(eval_dataloader)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Notify the trainer, which saves the last step of an epoch after logging and evaluating."""
@@ -115,7 +124,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         event["seconds"] = round(self.before + now - self.started, 3)
         with writing(METRICS, args.output_dir, self.trainer.saved), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
-        print(self._line(event, state.max_steps, now), flush=True)
+        put(self._line(event, state.max_steps, now), renew="loss" in event)
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:
         words = [f"step {event['step']}/{total}"]
@@ -186,10 +195,9 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
     loss = f"{losses[0]:.4f} -> {losses[-1]:.4f}" if losses else "no loss was logged"
     base = f"  (adapters; their base is {facts['adapter_of']})" if facts["adapter_of"] else ""
     processed = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
-    print(
+    put(
         f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {timedelta(seconds=int(total))}\n"
         f"loss       {loss}\n{evaluation_lines}seen       {processed}\n"
         f"weights    {folder}{base}\n"
-        f"metrics    {path}",
-        flush=True,
+        f"metrics    {path}"
     )

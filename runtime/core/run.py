@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..enabled import FEATURES, trainer_class
-from . import arguments, checkpoint_integrity, output_folder, preflight, signals
+from . import arguments, checkpoint_integrity, output_folder, preflight, progress, signals
 from . import bundle as bundles
 from .errors import RunError, first_line, rank, say, stop
 from .feature import Bundle
@@ -25,6 +25,8 @@ def main(folder: str, words: Sequence[str]) -> int:
         if rank() == 0:
             print(f"error: unknown argument {words[0]!r}; only --preflight is accepted", flush=True)
         return 2
+    progress.watch()
+    progress.now("checking this machine")
     try:
         bundle = bundles.read(folder, FEATURES)
         only_preflight = bool(words)
@@ -57,19 +59,22 @@ def main(folder: str, words: Sequence[str]) -> int:
 
 def train(bundle: Bundle) -> int:
     """Train and save. Returns the exit status: 0, or that of a stop on request. Raises RunError."""
+    progress.now("importing the libraries and connecting the processes")
     args = arguments.build_arguments(bundle)
     arguments.check_state(bundle, args)
     import torch
-    import transformers
     from accelerate.utils import broadcast_object_list
 
+    from ..library_internals import progress_bars
     from .fault_tolerance import writing
     from .metrics_log import finish
     from .model import save_final
 
     for feature in bundle.features:
         feature.libraries_imported(bundle)
-    transformers.utils.logging.disable_progress_bar()
+    progress_bars.capture(rank() == 0)
+    progress.Phase.bar = progress_bars.current
+    progress.now("reading the output folder")
     shared = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
     broadcast_object_list(shared)
     resumed: str | None = shared[0]
@@ -155,11 +160,15 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     from .metrics_log import Reporter
     from .model import load_model, load_tokenizer
 
+    progress.now("loading the tokenizer")
     tokenizer = load_tokenizer(bundle)
+    progress.now("reading the rows")
     # The main process maps and caches; the others read the cache. trl's trainers do the same around their tokenizing.
     rows, evaluation = _first_then_all(lambda: data.build(bundle, tokenizer))
     set_seed(args.seed)  # for the new weights of reward models and adapters
+    progress.now("loading the model")
     model = load_model(bundle, tokenizer)
+    progress.now("preparing the rows")
     reporter = Reporter(bundle)
     try:
         with truncation.watching(bundle) as losses:
@@ -169,6 +178,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
             )  # fmt: skip
     except TemplateError as error:
         raise RunError(f"the chat template refuses a row of the data: {error}") from error
+    progress.now("preparing the first step")
     truncation.settle(bundle, losses, len(rows), trainer.train_dataset)
     trainer.data_facts = losses.facts()
     reporter.trainer = trainer
@@ -177,13 +187,15 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
         feature.before_training(bundle, trainer)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines replace theirs
         trainer.remove_callback(printer)
-    left = len(rows) - losses.left_out
-    say(f"{left:,} rows to train on, world size {args.world_size}, {bundle.run['distributed_type']}")
+    left, strategy = len(rows) - losses.left_out, bundle.run["distributed_type"]
+    processes = "one process" if strategy == "NO" else f"world size {args.world_size}, {strategy}"
+    say(f"{left:,} rows to train on, {processes}")
     return trainer, tokenizer
 
 
 def _leave(bundle: Bundle, trainer: Any, stopped: bool) -> None:
     """End the process group in order; otherwise torch warns, and a rank may fail because another one has exited."""
+    progress.now("ending the run")
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
     for feature in bundle.features:

@@ -2,6 +2,9 @@
 
 SIGTERM and SIGUSR1 mean the same. Before the first step there is nothing to save, and the process exits immediately.
 Later the request is recorded; all processes agree on the step to stop at (``fault_tolerance``), save, and exit.
+
+Ctrl-C (SIGINT) is for launcher.py, which sends the processes SIGTERM instead. They ignore their own SIGINT: a terminal
+or srun sends it to every process of a group, and a data loader's worker would end before the checkpoint is written.
 """
 
 import contextlib
@@ -44,6 +47,8 @@ def listen() -> None:
     os.set_blocking(into, False)
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: None)
+    if LAUNCHER in os.environ:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.set_wakeup_fd(into, warn_on_full_buffer=False)
     threading.Thread(target=_read, args=(out,), name="signals", daemon=True).start()
     # A new child inherits the handlers and the pipe: signals are blocked until the child has reset its handlers.

@@ -15,6 +15,9 @@ rm -rf "$out/out"
 say "a tiny model, built on the spot"
 "$bin/python" "$here/build_model.py"
 
+say "the spec"
+sed '/^#/d;/^$/d' "$here/../quickstart.xp"
+
 say "xpc compile specs/quickstart.xp"
 "$bin/xpc" compile "$here/../quickstart.xp" -o "$out/quickstart.bundle"
 
@@ -23,3 +26,13 @@ say "quickstart.bundle/launch.sh"
 
 say "what it learned"
 "$bin/python" "$here/show.py" "$out/out/quickstart"
+
+say "next"
+cat <<EOF
+  look at the picture    $out/out/quickstart/loss.png
+  break the spec         write \`hardware 2 x v100-32gb\` and \`precision bf16\` into a copy of specs/quickstart.xp, and
+                         see what \`xpc check\` prints
+  stop and go on         rm -r $out/out, start $out/quickstart.bundle/launch.sh in $out, press Ctrl-C,
+                         and start it again
+  your own rows          docs/tutorial.md
+EOF

@@ -365,7 +365,7 @@ def test_ending_the_launcher_ends_the_run(tmp_path: Path, stacks: Stacks) -> Non
     started.terminate()
     said = started.communicate(timeout=HUNG)[1]
     assert started.returncode == 75
-    assert said.startswith("launch.sh: stopped as asked: the same command resumes")
+    assert said.startswith("launch.sh: stopped as asked: the same command resumes from checkpoint-")
     size = os.path.getsize(os.path.join(cwd, "out", "metrics.jsonl"))
     time.sleep(1)
     assert os.path.getsize(os.path.join(cwd, "out", "metrics.jsonl")) == size

@@ -19,10 +19,14 @@ class SingleProcess(Feature):
             environ["CUDA_VISIBLE_DEVICES"] = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
 
     def process_starter(self, bundle: Bundle, program: str) -> Callable[[], object]:
-        """Start it with the environment that accelerate's launcher would set. Raises CalledProcessError."""
+        """Start it with the environment that accelerate's launcher would set. Raises CalledProcessError.
+
+        Like torch's agent, start it in a session of its own: Ctrl-C on a terminal is then for the launcher only.
+        """
         half = [name for name in ("bf16", "fp16") if bundle.arguments.get(name)]
         passed = {"ACCELERATE_USE_CPU": str(bundle.on_cpu), "ACCELERATE_MIXED_PRECISION": (half or ["no"])[0]}
-        return partial(subprocess.run, [sys.executable, program], env={**os.environ, **passed}, check=True)
+        environ = {**os.environ, **passed}
+        return partial(subprocess.run, [sys.executable, program], env=environ, check=True, start_new_session=True)
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
         """The process and its exit status; the name is empty when the process has reported the reason."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...core import signals
+from ...core import progress, signals
 from ...core.errors import rank
 from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
@@ -31,7 +31,8 @@ class EvaluatingTrainer(FaultTolerant):
         """trl's; records the prefix of the current set, since each of several sets has its own call."""
         before, self.prefix = self.prefix, metric_key_prefix
         try:
-            return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # type: ignore[misc]
+            with progress.phase("evaluating"):
+                return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # type: ignore[misc]
         finally:
             self.prefix = before
 

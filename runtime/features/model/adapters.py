@@ -10,8 +10,6 @@ from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
 from ...library_internals.adapter_loading import LoadingHook
 
-CPU_KERNEL = "Failed to load CPU gemm_4bit_forward from kernels-community"
-"""bitsandbytes 0.50, at its import on a CPU with AVX512-BF16: it then uses its own kernel instead of the hub's."""
 ADAPTER = "default"
 """peft's name of the adapter that is trained."""
 LABELS = "No label_names provided for model class `PeftModel"
@@ -25,9 +23,6 @@ class Adapters(Feature):
         """Filter harmless log messages."""
         # peft 0.18 warns for every class that can tie weights; XP467 reports the models whose configuration does.
         warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer")
-        logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(
-            lambda record: CPU_KERNEL not in record.getMessage()
-        )
         logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:

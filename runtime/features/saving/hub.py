@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import signals
-from ...core.errors import RunError, say
+from ...core.errors import RunError, put, say
 from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
 from .transformers_checkpoints import weights_complete
@@ -327,7 +327,7 @@ class Publisher:
                 hint = f"\npush the model with: {' '.join(words)}"
             text = "\n".join(f"  - {one}" for one in self.failed)
             raise RunError(f"training is done, and the weights are in {self.output_dir}; not pushed:\n{text}{hint}")
-        print(f"pushed     {self.api.endpoint}/{self.repository}" + self._branches(), flush=True)
+        put(f"pushed     {self.api.endpoint}/{self.repository}" + self._branches())
 
     def _branches(self) -> str:
         others = [one for one in dict.fromkeys(self.pushed) if one != "main"]

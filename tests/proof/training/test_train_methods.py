@@ -48,7 +48,9 @@ def runs(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
 @every
 def test_a_method_trains(runs: Runs, small: Small) -> None:
     done = runs(small)[0]
-    assert f"64 rows to train on, world size {small.world}, {KINDS.get(small.strategy, 'DEEPSPEED')}" in done.output
+    strategy = KINDS.get(small.strategy, "DEEPSPEED")
+    processes = "one process" if strategy == "NO" else f"world size {small.world}, {strategy}"
+    assert f"64 rows to train on, {processes}" in done.output
     losses = done.values("loss")
     assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
     assert all(map(math.isfinite, losses))

@@ -1,0 +1,68 @@
+"""What the run does while no step is logged: process 0 prints a line when a phase lasts. Standard library only."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from . import errors
+
+FIRST, LONGEST = 10.0, 60.0
+"""Seconds without a line until the first one of a phase, and the longest between two; the time between them doubles."""
+
+
+class Phase:
+    """The current phase; ``name`` is empty while steps are logged. ``done`` of ``total`` are counted if known."""
+
+    name = ""
+    started = 0.0
+    done = total = 0
+    bar: Callable[[], tuple[str, int, int, float] | None] = staticmethod(lambda: None)
+    """Gives description, count, total and seconds of a library's progress bar, once the libraries are imported."""
+
+
+def now(name: str) -> None:
+    """Begin a phase, such as "loading the model"; an empty name ends the last one."""
+    Phase.name, Phase.started, Phase.done, Phase.total = name, time.monotonic(), 0, 0
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """A phase within another one, or between two steps."""
+    before = Phase.name
+    now(name)
+    try:
+        yield
+    finally:
+        now(before)
+
+
+def watch(idle: Callable[[], bool] = lambda: True) -> None:
+    """Print a line for each phase that lasts, from a thread of process 0, while ``idle()`` is true."""
+    if errors.rank() == 0:
+        threading.Thread(target=_watch, args=(idle,), name="progress", daemon=True).start()
+
+
+def _watch(idle: Callable[[], bool]) -> None:
+    started, wait = 0.0, FIRST
+    while True:
+        time.sleep(0.5)
+        if Phase.started != started:
+            started, wait = Phase.started, FIRST
+        silent = time.monotonic() - errors.printed
+        if Phase.name and silent >= wait and idle() and not (sys.stderr.isatty() and Phase.bar()):
+            errors.say(line(time.monotonic() - started))
+            wait = min(2 * wait, LONGEST)
+
+
+def line(seconds: float) -> str:
+    """The line about the current phase, which began ``seconds`` ago."""
+    what, done, total, spent = Phase.name, Phase.done, Phase.total, seconds
+    if bar := Phase.bar():
+        words, done, total, spent = bar
+        what += f" ({words})" if words else ""
+    left = f", left {timedelta(seconds=round(spent / done * (total - done)))}" if 0 < done <= total else ""
+    count = f": {done:,} of {total:,}" if total else ""
+    return f"{what}{count}, {timedelta(seconds=round(seconds))} so far{left}"

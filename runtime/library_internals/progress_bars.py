@@ -1,0 +1,42 @@
+"""The progress bars of datasets, transformers and huggingface_hub, all of which are tqdm's."""
+
+import sys
+from typing import Any
+from weakref import WeakSet
+
+from tqdm import std  # type: ignore[import-untyped, unused-ignore]  # a requirement of datasets and transformers
+
+_bars: WeakSet[Any] = WeakSet()
+
+
+class Unseen:
+    """A file that discards what is written."""
+
+    def write(self, text: str) -> None:
+        """Discard the text."""
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+
+def capture(shown: bool) -> None:
+    """Let new bars count. If ``shown``, a terminal shows them while they run; elsewhere they write nothing."""
+    made = std.tqdm.__init__
+    seen = shown and sys.stderr.isatty()
+
+    def init(bar: Any, *args: Any, **options: Any) -> None:
+        options["leave"] = False
+        if not seen:
+            options["file"] = Unseen()
+        made(bar, *args, **options)
+        _bars.add(bar)
+
+    std.tqdm.__init__ = init
+
+
+def current() -> tuple[str, int, int, float] | None:
+    """Description, count, total and seconds of the first bar that runs and has a total."""
+    for bar in list(_bars):
+        if getattr(bar, "total", None) and not bar.disable:
+            return bar.desc or "", int(bar.n), int(bar.total), float(bar.format_dict["elapsed"])
+    return None

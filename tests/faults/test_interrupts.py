@@ -1,0 +1,210 @@
+"""Ctrl-C in a real terminal, which sends SIGINT to every process of the foreground group."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fault_runs import HANGS, Runs, alive, checkpoints, children, events, text
+from stacks import environment
+
+from xpc.compiler.stacks import DEFAULT
+
+pytestmark = pytest.mark.slow
+LONG = {"steps": 2000, "every": 1, "save": "every=never"}
+CTRL_C = b"\x03"
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + HANGS
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+class Terminal:
+    """A program in a terminal of its own; ``output`` is what it shows."""
+
+    def __init__(self, command: list[str], cwd: str, **environ: str) -> None:
+        os.makedirs(cwd, exist_ok=True)
+        self.out, self.output = os.path.join(cwd, "out"), ""
+        pid, self.terminal = pty.fork()
+        if pid == 0:
+            os.chdir(cwd)
+            os.execvpe(command[0], command, environment(**environ))
+        self.pid = pid
+        self.status: int | None = None
+        self.closing = False
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        while not self.closing:
+            if not select.select([self.terminal], [], [], 0.1)[0]:
+                continue
+            try:
+                data = os.read(self.terminal, 4096)
+            except OSError:  # the last process with the terminal open has ended
+                return
+            if not data:
+                return
+            self.output += data.decode(errors="replace").replace("\r\n", "\n")
+
+    def until(self, true: Callable[[], bool]) -> None:
+        end = time.monotonic() + HANGS
+        while not true():
+            assert time.monotonic() < end, self.output
+            assert self.poll() is None, self.output
+            time.sleep(0.02)
+
+    def type(self, data: bytes) -> None:
+        os.write(self.terminal, data)
+
+    def close(self) -> None:
+        """Close the window: the kernel sends SIGHUP, and what is printed from now on fails."""
+        self.closing = True
+        self.reader.join()
+        os.close(self.terminal)
+
+    def poll(self) -> int | None:
+        if self.status is None:
+            done, status = os.waitpid(self.pid, os.WNOHANG)
+            self.status = os.waitstatus_to_exitcode(status) if done else None
+        return self.status
+
+    def wait(self) -> int:
+        end = time.monotonic() + HANGS
+        while self.poll() is None:
+            assert time.monotonic() < end, f"it does not end: {self.output}"
+            time.sleep(0.02)
+        self.reader.join(5)
+        assert "Traceback" not in self.output, self.output
+        assert self.status is not None
+        return self.status
+
+
+LAUNCHES = {
+    "one-process": text(world=1, **LONG),  # type: ignore[arg-type]
+    "accelerate": text(strategy="zero2", **LONG),  # type: ignore[arg-type]
+    "torchrun": text("launch local(launcher=torchrun)", **LONG),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("kind", LAUNCHES)
+def test_first_ctrl_c_saves_and_the_second_ends_at_once(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
+    here = runs(DEFAULT)
+    launch = [os.path.join(here.compiled(LAUNCHES[kind], f"interrupt-{kind}"), "launch.sh")]
+    run = Terminal(launch, str(tmp_path), PYTHON=here.python)
+    run.until(lambda: len(events(run.out)) > 1)
+    run.type(CTRL_C)
+    assert run.wait() == 75, run.output
+    assert run.output.count("launch.sh: stopping; a run that has begun to train saves first") == 1, run.output
+    (saved,) = checkpoints(run.out)
+    assert f"launch.sh: stopped as asked: the same command resumes from {saved} (status 75)" in run.output
+
+    again = Terminal(launch, str(tmp_path), PYTHON=here.python)
+    again.until(lambda: "resuming from" in again.output and len(re.findall(r"step \d+/", again.output)) > 1)
+    processes = children(again.pid)
+    for one in processes:  # they cannot save before the second Ctrl-C
+        os.kill(one, signal.SIGSTOP)
+    again.type(CTRL_C)
+    again.until(lambda: "launch.sh: stopping" in again.output)
+    again.type(CTRL_C)
+    assert again.wait() == 130, again.output
+    assert f"launch.sh: quit at once; the newest checkpoint is {saved}" in again.output
+    until(lambda: not any(map(alive, processes)))
+
+
+@pytest.mark.parametrize("kind", ["one-process", "accelerate"])
+@pytest.mark.parametrize("moment", ["before the processes", "while they start"])
+def test_ctrl_c_before_the_first_step_ends_at_once(
+    runs: Callable[[str], Runs], tmp_path: Path, kind: str, moment: str
+) -> None:
+    here = runs(DEFAULT)
+    bundle = here.compiled(LAUNCHES[kind], f"interrupt-{kind}")
+    run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=here.python)
+    if moment == "while they start":
+        run.until(lambda: bool(children(run.pid)))
+    else:
+        run.until(lambda: b"SigCgt" in Path(f"/proc/{run.pid}/status").read_bytes() and hears(run.pid))
+    run.type(CTRL_C)
+    assert run.wait() == 75, run.output
+    assert "there is no checkpoint, so the same command starts from the beginning" in run.output
+    assert not checkpoints(run.out)
+
+
+def hears(pid: int) -> bool:
+    """Whether a process has a handler for SIGTERM, which launcher.py sets after that for SIGINT."""
+    caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return bool(caught and int(caught[1], 16) & 1 << signal.SIGTERM - 1)
+
+
+def test_a_closed_terminal_is_a_stop_request(runs: Callable[[str], Runs], tmp_path: Path) -> None:
+    here = runs(DEFAULT)
+    bundle = here.compiled(LAUNCHES["accelerate"], "interrupt-accelerate")
+    run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=here.python)
+    run.until(lambda: len(events(run.out)) > 1)
+    run.close()
+    assert run.wait() == 75, run.output
+    assert len(checkpoints(run.out)) == 1
+
+
+def test_ctrl_c_saves_though_it_ends_the_tee_that_prints(runs: Callable[[str], Runs], tmp_path: Path) -> None:
+    here = runs(DEFAULT)
+    bundle = here.compiled(LAUNCHES["one-process"], "interrupt-one-process")
+    script = f"{shlex.quote(os.path.join(bundle, 'launch.sh'))} 2>&1 | tee log; exit ${{PIPESTATUS[0]}}"
+    run = Terminal(["bash", "-c", f"trap : INT; {script}"], str(tmp_path), PYTHON=here.python)
+    run.until(lambda: len(events(run.out)) > 1)
+    run.type(CTRL_C)
+    assert run.wait() == 75, run.output
+    assert len(checkpoints(run.out)) == 1
+
+
+def test_ctrl_c_stops_a_sweep(runs: Callable[[str], Runs], tmp_path: Path) -> None:
+    here = runs(DEFAULT)
+    source = LAUNCHES["one-process"] + "\nsweep {\n  seed = [1, 2]\n}\n"
+    bundle = here.compiled(source, "interrupt-sweep")
+    run = Terminal([os.path.join(bundle, "launch.sh"), "--all"], str(tmp_path), PYTHON=here.python)
+    run.until(lambda: "step 2/" in run.output)
+    run.type(CTRL_C)
+    assert run.wait() == 75, run.output
+    assert run.output.count("launch.sh: member ") == 1, run.output
+    assert "--all resumes from there" in run.output
+
+
+SLOW_SAVE = """
+import time
+import safetensors.torch as one
+save_file = one.save_file
+def slow(*args, **kwargs):
+    time.sleep(45)
+    save_file(*args, **kwargs)
+one.save_file = slow
+"""
+
+
+@pytest.mark.nightly
+def test_a_save_longer_than_the_grace_of_torchs_agent(runs: Callable[[str], Runs], tmp_path: Path) -> None:
+    """torch's agent kills its processes 30 seconds after a signal that it handles."""
+    here = runs(DEFAULT)
+    bundle = here.compiled(LAUNCHES["torchrun"], "interrupt-torchrun")
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW_SAVE)
+    python = subprocess.run(
+        [here.python, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=python, PYTHONPATH=str(tmp_path / "slow"))
+    run.until(lambda: len(events(run.out)) > 1)
+    run.type(CTRL_C)
+    assert run.wait() == 75, run.output
+    assert len(checkpoints(run.out)) == 1

@@ -1,0 +1,83 @@
+"""A phase that lasts prints a line with its count; bars write nothing where there is no terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xpc.runtime.core import errors, progress
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(autouse=True)
+def ended():
+    yield
+    progress.now("")
+
+
+def test_line_has_the_count_and_the_time_left():
+    progress.now("evaluating")
+    progress.Phase.done, progress.Phase.total = 30, 120
+    assert progress.line(20.0) == "evaluating: 30 of 120, 0:00:20 so far, left 0:01:00"
+    progress.Phase.done = 0
+    assert progress.line(20.0) == "evaluating: 0 of 120, 0:00:20 so far"
+    progress.now("loading the model")
+    assert progress.line(61.2) == "loading the model, 0:01:01 so far"
+
+
+def test_a_phase_within_another_returns_to_it():
+    progress.now("preparing the rows")
+    with progress.phase("writing metrics.jsonl"):
+        assert progress.Phase.name == "writing metrics.jsonl"
+    assert progress.Phase.name == "preparing the rows"
+
+
+def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPatch):
+    lines: list[str] = []
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(errors, "printed", 0.0)
+
+    def say(text: str) -> None:
+        lines.append(text)
+        errors.printed = clock[0]
+
+    def tick(_: float) -> None:
+        clock[0] += 0.5
+        if clock[0] > 200:
+            raise StopIteration
+
+    monkeypatch.setattr(errors, "say", say)
+    monkeypatch.setattr(progress.time, "sleep", tick)
+    progress.now("loading the model")
+    with pytest.raises(StopIteration):
+        progress._watch(lambda: True)
+    assert [one.split(", ")[1].removesuffix(" so far") for one in lines] == [
+        "0:00:10", "0:00:30", "0:01:10", "0:02:10", "0:03:10",
+    ]  # fmt: skip
+
+
+BARS = """
+import sys, time
+from xpc.runtime.core import progress
+from xpc.runtime.library_internals import progress_bars
+from tqdm.auto import tqdm
+progress_bars.capture(True)
+bar = tqdm(total=200, desc="Tokenizing")
+bar.update(50)
+words, done, total, seconds = progress_bars.current()
+print(words.strip(": "), done, total)
+bar.close()
+print(progress_bars.current())
+"""
+
+
+@pytest.mark.slow
+def test_bars_of_the_libraries_count_and_write_nothing_into_a_log():
+    done = subprocess.run([sys.executable, "-c", BARS], capture_output=True, text=True, check=True)
+    assert done.stdout == "Tokenizing 50 200\nNone\n"
+    assert done.stderr == ""
