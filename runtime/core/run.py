@@ -44,7 +44,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     except RunError as error:
         return stop(error)
     except KeyboardInterrupt:
-        say("stopped; the same launch resumes from the newest complete checkpoint")
+        say("stopped")
         return 130
     except (RuntimeError, OSError) as error:
         if isinstance(error, RuntimeError) and any(words in str(error) for words in PEER_ENDED):

@@ -20,8 +20,9 @@
 #   XPC_RETRIES          how often a run that has lost a process is restarted (3)
 #   OMP_NUM_THREADS      threads of a process (all cores)
 #
-# Exit status: 0 trained, now or before; 1 an error, with a message; 2 used wrongly; 75 asked to stop; 76, 128 and more:
-# a process, or something that it needs, was lost. After 75, 76 and 128 the same command resumes.
+# Exit status: 0 trained, now or before; 1 an error, with a message; 2 used wrongly; 75 asked to stop, by a signal or
+# Ctrl-C, after saving; 130 Ctrl-C twice; 76, 128 and more: a process, or something that it needs, was lost. After 75, 76,
+# 128 and more the same command resumes.
 if [ -z "${BASH_VERSION:-}" ]; then
   echo "launch.sh: this is a script for bash: bash launch.sh" >&2
   exit 2
