@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status."""
     import gc
 
-    gc.disable()  # in a short process collecting costs more than it frees
+    gc.disable()  # garbage collection is slow, and a short process does not need it
     arguments = list(sys.argv[1:] if argv is None else argv)
     with Guarded():
         try:

@@ -1,8 +1,8 @@
-"""Do the emitted requirements install? `make resolve` asks uv of each distinct set, and writes docs/requirements.md.
+"""Ask uv whether each distinct set of emitted requirements resolves (`make resolve`), and write docs/requirements.md.
 
-The sets are those that the golden bundles and the specs of specs/ emit, and of each stack all optional packages at
-once, with and without vLLM: what resolves with all of them resolves with any. Each is resolved for Linux on x86-64 and
-several Pythons; nothing is installed.
+The sets are those that the golden bundles and the specs in specs/ emit, and for each stack all optional packages at
+once, with and without vLLM, because what resolves with all of them also resolves with some. Each set is resolved for
+Linux on x86-64 and several Pythons; nothing is installed.
 """
 
 from __future__ import annotations
@@ -29,34 +29,35 @@ PYTHONS = ("3.11", "3.12", "3.14")
 PLATFORM = "x86_64-manylinux_2_28"
 FILES = ("requirements.txt", "requirements-flash.txt", "requirements-eval.txt")
 """What a bundle's README installs into one environment."""
-TOLD = """
+FLASH_ATTN = """
 [[dependency-metadata]]
 name = "flash-attn"
 requires-dist = ["torch", "einops"]
 """
-"""flash-attn says what it needs once torch is installed, and CUDA beside it: its setup.py, of 2.8.3."""
+"""flash-attn reports its requirements only if torch and CUDA are installed, so this states them (setup.py of 2.8.3)."""
 HEAD = """\
 # Requirements that resolve together
 
-`make resolve` asks `uv pip compile` whether each distinct set of requirements has a solution: the files that a bundle's
-README installs into one environment, of every golden bundle and recipe, and of each stack all optional packages at
-once, with and without vLLM. Linux on x86-64 (glibc 2.28), nothing installed. A line names what a set has beside the
-packages that every bundle of its stack pins. Last run: {day}, {right} of {all} resolve.
+`make resolve` asks `uv pip compile` whether each distinct set of requirements can be installed. A set is the files that
+a bundle's README installs into one environment. The sets are those of every golden bundle and recipe and, for each
+stack, all optional packages at once, with and without vLLM. They are resolved for Linux on x86-64 (glibc 2.28); nothing
+is installed. A line lists what a set has in addition to the packages that every bundle of its stack pins. Last run:
+{day}, {right} of {all} resolve.
 
-flash-attn publishes no wheel, and its build asks for torch and a CUDA compiler before it says what it needs; here it is
-taken to need torch and einops, as its setup.py says. Whether it builds is not asked.
+flash-attn publishes no wheel, and its build needs torch and a CUDA compiler before it reports its requirements. Here it
+is assumed to need torch and einops, as its setup.py states; whether it builds is not tested.
 
 """
 
 
 def additions(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
-    """What a set has beside the packages and versions of every bundle of its stack, in words."""
+    """What a set has in addition to the packages and versions of every bundle of its stack, in words."""
     base = stack.requirements()
     return ", ".join(f"{name} {pins[name]}" for name in sorted(pins) if base.get(name) != pins[name]) or "nothing"
 
 
 def sets() -> dict[tuple[str, str], str]:
-    """Each distinct set by its stack and what it has beside the base: the lines that are handed to uv."""
+    """Each distinct set by its stack and its additions to the base: the lines that are given to uv."""
     found = {}
     for name, text in emitted():
         stack = stacks.load(name)
@@ -95,9 +96,9 @@ def bundles() -> Iterator[Mapping[str, bytes]]:
 
 
 def resolved(text: str, python: str, uv: str) -> str:
-    """Nothing where the lines have a solution for a Python, else the resolver's reason."""
+    """ "" if the lines have a solution for a Python, otherwise the resolver's reason."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in (("set.in", text), ("uv.toml", TOLD)):
+        for name, content in (("set.in", text), ("uv.toml", FLASH_ATTN)):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as handle:
                 handle.write(content)
         words = [uv, "pip", "compile", "--quiet", "--config-file", "uv.toml", "--python-version", python,
@@ -112,7 +113,7 @@ def resolved(text: str, python: str, uv: str) -> str:
 
 def table(results: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
     """The page's table, and the reasons under it."""
-    lines = ["| stack | beside its base | " + " | ".join(PYTHONS) + " |", "|---|---|" + "---|" * len(PYTHONS)]
+    lines = ["| stack | in addition to its base | " + " | ".join(PYTHONS) + " |", "|---|---|" + "---|" * len(PYTHONS)]
     reasons = []
     for (stack, what), by_python in results.items():
         lines.append(f"| {stack} | {what} | " + " | ".join("no" if by_python[one] else "yes" for one in PYTHONS) + " |")
@@ -123,14 +124,14 @@ def table(results: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Resolves, writes the page, and gives 1 where a set has no solution for the oldest two Pythons."""
+    """Resolve all sets and write the page; the exit status is 1 if a set has no solution for the oldest two Pythons."""
     parser = argparse.ArgumentParser(description="Resolve every set of requirements that bundles emit.")
     parser.add_argument("--uv", default=os.path.join(os.path.dirname(sys.executable), "uv"), help="the program")
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     wanted = sets()
     pairs = [(key, python) for key in wanted for python in PYTHONS]
     with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(lambda pair: resolved(wanted[pair[0]], pair[1], asked.uv), pairs))
+        answers = list(pool.map(lambda pair: resolved(wanted[pair[0]], pair[1], options.uv), pairs))
     results: dict[tuple[str, str], dict[str, str]] = {}
     for (key, python), answer in zip(pairs, answers, strict=True):
         results.setdefault(key, {})[python] = answer

@@ -23,15 +23,15 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
         return source, []
     problems = Problems()
     try:
-        if workspace.size(path) > MAX_DATA:  # not copied; a bundle states its digest
+        if workspace.size(path) > MAX_DATA:  # too large to copy into the bundle, which has its digest instead
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
-        return source, []  # it went away; reading its columns has reported that
+        return source, []  # deleted meanwhile; reading its columns reported that
     hidden = workspace.outside_fault(path)
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"
         problems.report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help)
-    from xpc.compiler.data.survey_cache import Known, keep, recall  # most specs name no file of data
+    from xpc.compiler.data.survey_cache import Known, keep, recall  # needed only for specs with local data
 
     memory, place = workspace.memory if remember else None, workspace.locate(path)[1]
     key = (*columns(source), source.context or "", *(f"{name}\0{role}" for name, role in source.roles))

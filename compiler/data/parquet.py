@@ -93,7 +93,7 @@ class _Compact:
         if kind in (9, 10):
             head = self._byte()
             size, inner = head >> 4 if head >> 4 < 15 else self._number(), head & 15
-            kind = 3 if inner in (1, 2) else inner  # a byte each, at least
+            kind = 3 if inner in (1, 2) else inner  # each value takes at least one byte
             return [self._value(kind, depth + 1) for _ in range(size)]
         if kind == 12:
             return dict(self.fields(depth + 1))

@@ -36,7 +36,7 @@ def read(data: bytes, path: str) -> Iterator[Row | Broken]:
     line = text.count("\n") + 1
     row = 0
     for row, one in enumerate(_rows(text[: text.rfind("\n") + 1], ending), 1):
-        if isinstance(one, Broken):  # the cut text lacks the end of a list or of a quoted cell
+        if isinstance(one, Broken):  # the text was cut, so a list or a quoted cell may not be closed
             row -= 1
             break
         yield one

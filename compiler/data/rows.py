@@ -32,7 +32,7 @@ def readable(source: DataSource) -> bool:
 def _survey(
     content: bytes, path: str, shape: str, names: tuple[str, ...], context: str, roles: tuple[tuple[str, str], ...]
 ) -> Survey:
-    from xpc.compiler.data.survey import survey as survey_rows  # most specs have no local file
+    from xpc.compiler.data.survey import survey as survey_rows  # imported here because most specs have no local file
 
     return survey_rows(content, path, shape, names, context, dict(roles))
 
@@ -73,7 +73,7 @@ def conversational(source: DataSource) -> bool | None:
     known = find_dataset(source.id) if source.id is not None else None
     plain = (
         known is not None and known.shape == source.shape == "prompt_completion"
-    )  # in the registry these are all text
+    )  # all columns of registered datasets are text
     return False if plain else None
 
 
@@ -100,5 +100,5 @@ def first_columns(path: str, head: bytes) -> list[str] | None:
     except RecursionError:
         return []
     except ValueError:
-        return None if len(head) == HEAD else []  # the first row may be longer than what was read
+        return None if len(head) == HEAD else []  # None: the first row may be longer than the part that was read
     return [str(key) for key in row]

@@ -107,8 +107,9 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     given = [name for name in columns if name not in KEPT]
     if source.wording is not None:
         return [] if len(given) in (2, 3) else [_not_alpaca(source, len(given))]
-    more = {"preference": 1, "prompt": len(given)}.get(source.shape, 0)  # its prompt; columns that rewards read
-    less = source.shape == "unpaired"  # a conversation that ends with the judged answer
+    # extra columns: a preference's prompt, or those that rewards read
+    more = {"preference": 1, "prompt": len(given)}.get(source.shape, 0)
+    less = source.shape == "unpaired"  # without a prompt column: the conversation ends with the judged answer
     if not need or len(need) - less <= len(given) <= len(need) + more:
         return []
     listed = ", ".join(need)

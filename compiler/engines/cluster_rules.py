@@ -89,7 +89,7 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     if not what or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
         return
     answer = f"write `volume = NAME`, the name of {what}"
-    paths = [] if spec.written("launch.image") else _outside(spec)  # an image may contain them
+    paths = [] if spec.written("launch.image") else _outside(spec)  # an image may contain the files
     if paths:
         yield Finding(
             spec.place("launch", "mounts no folder"),

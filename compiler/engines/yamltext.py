@@ -56,7 +56,7 @@ def _key(key: str) -> str:
 def _scalar(value: Json) -> str:
     """A number, a word or a quoted text, with JSON's escapes and YAML's for characters above 16 bits."""
     if not isinstance(value, str):
-        text = json.dumps(value, allow_nan=False)  # YAML 1.1 reads 1e-05 as a text and 1.0e-05 as a number
+        text = json.dumps(value, allow_nan=False)  # YAML 1.1 reads 1e-05 as a string, but 1.0e-05 as a number
         return text.replace("e", ".0e", 1) if isinstance(value, float) and "." not in text else text
     out = []
     for c in value:

@@ -77,7 +77,7 @@ def also(name: str, rows: Sequence[Setting]) -> str:
     """Other meanings of a name that is also a choice or the name of these settings."""
     chosen = bare_choices().get(name)
     said = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
-    own = owner_of(name)  # `max_length` is a setting of vLLM, and the trainer's name of `batch.seq`
+    own = owner_of(name)  # `max_length` is both a setting of vLLM and TRL's name for `batch.seq`
     return _word(name) + said + _reward(name) + ("" if own is None or own in rows else _arguments(name))
 
 

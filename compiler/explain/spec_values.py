@@ -27,7 +27,7 @@ def spec_values(path: str, name: str = "") -> str:
     Raises UsageError for an unknown name, with the nearest one, and SpecError if the spec has errors.
     """
     data, file, workspace = read_spec(path)
-    workspace.allow_oom = True  # a spec that does not fit its GPUs is explained, too
+    workspace.allow_oom = True  # also explain specs that do not fit their GPUs
     rows = _rows(name) if name else list(TABLE)
     checked = check_text(data, file, workspace)
     if checked.spec is None:
@@ -49,7 +49,7 @@ def _rows(name: str) -> list[Setting]:
     found, own = (
         setting_rows(name),
         owner_of(name),
-    )  # `max_length` is a setting of vLLM, and the trainer's name of `seq`
+    )  # `max_length` is both a setting of vLLM and TRL's name for `seq`
     if found or source_setting(name) is not None:
         return [*found, *([own] if own is not None and own not in found else [])]
     from xpc.compiler.suggest.meaning import SAME, meaning

@@ -44,19 +44,19 @@ def _head(stack: Stack) -> str:
     return (
         f"# {stack.name}\n\n{stack.title}. Written by `make docs` from `compiler/stacks/{stack.name}/`.\n\n"
         f"`target {stack.name}` chooses this stack{default}. The others are {others}; [stacks.md](stacks.md) "
-        "compares them and says which to take."
+        "compares them and helps you choose."
     )
 
 
 def _pins(stack: Stack) -> str:
     always = stack.requirements()
-    asked = {one: [extra for extra, packages in stack.extras.items() if one in packages] for one in stack.pins}
-    rows = [(f"`{one}`", version, ", ".join(asked[one]) or "always") for one, version in stack.pins.items()]
-    beside = stack.requirements(vllm=True)
+    extras = {one: [extra for extra, packages in stack.extras.items() if one in packages] for one in stack.pins}
+    rows = [(f"`{one}`", version, ", ".join(extras[one]) or "always") for one, version in stack.pins.items()]
+    with_vllm = stack.requirements(vllm=True)
     rows += [
-        (f"`{one}`", version, "with `method(vllm)`") for one, version in beside.items() if always.get(one) != version
+        (f"`{one}`", version, "with `method(vllm)`") for one, version in with_vllm.items() if always.get(one) != version
     ]
-    return "## Packages\n\nWhat `requirements.txt` of a bundle pins.\n\n" + _table(
+    return "## Packages\n\nA bundle's `requirements.txt` pins these versions.\n\n" + _table(
         ("package", "version", "when"), *rows
     )
 
@@ -71,19 +71,19 @@ def _methods(stack: Stack) -> str:
         )
     lacks = [(f"`{one}`", why) for what in ("optimizers", "schedules") for one, why in stack.lacking(what).items()]
     adapters = (
-        "`lora`, `qlora`, `oft` and `freeze` work with every method; the rules below say what cannot be combined."
+        "`lora`, `qlora`, `oft` and `freeze` work with every method, unless a rule below refuses the combination."
     )
     text = "## Methods and adapters\n\n" + _table(("method", "arguments of", "losses"), *rows) + "\n\n" + adapters
-    text += "\n\n`packing(strategy=...)` has " + ", ".join(f"`{one}`" for one in stack.packing) + "."
+    text += "\n\nThe values of `packing(strategy=...)` are " + ", ".join(f"`{one}`" for one in stack.packing) + "."
     return text + ("\n\nNot in this stack:\n\n" + _table(("name", "why"), *lacks) if lacks else "")
 
 
 def _differences(stack: Stack) -> str:
-    """The facts of the stack that differ on another stack, described as in facts.py."""
-    told = _documented()
+    """The table of the stack's facts that differ on another stack, with their descriptions from facts.py."""
+    described = _documented()
     others = [one for one in stacks.every() if one is not stack]
     rows = []
-    for name, doc in told.items():
+    for name, doc in described.items():
         here = getattr(stack.facts, name)
         apart = [one.name for one in others if getattr(one.facts, name) != here]
         if apart and isinstance(here, bool | str):
@@ -113,14 +113,18 @@ def _refused(stack: Stack) -> str:
         for one in every()
         if stack.name in holds.get(one.code, ()) and len(holds[one.code]) < len(stacks.names())
     ]
-    text = "## Refused or warned about here, and not on every stack\n\n" + _table(("rule", "why", "legal on"), *rows)
+    text = "## Rules of this stack that do not apply on every stack\n\n" + _table(
+        ("rule", "what it checks", "does not apply on"), *rows
+    )
     gone = [
         (f"`{name}`", "transformers has removed it" if why == "no equivalent" else why)
         for name, why in stack.removed.items()
     ]
     gone = [row for row in gone if row[0].strip("`") not in {arg for one in TABLE for arg in one.args}]
     return text + (
-        "\n\nArguments of older versions that this one lacks:\n\n" + _table(("argument", "why"), *gone) if gone else ""
+        "\n\nArguments of older versions that this version has removed:\n\n" + _table(("argument", "why"), *gone)
+        if gone
+        else ""
     )
 
 
@@ -131,9 +135,11 @@ def _advised(stack: Stack) -> str:
             answer = f"refused by {one.rule}" if one.rule else "avoided by the bundle" if one.runtime else one.help
             threads = ", ".join(f"[{thread}]({link})" for thread, link in zip(one.threads, one.links, strict=True))
             rows.append((one.package, one.effect, answer, threads))
-    said = "Known defects of the pinned versions, and what is done about each. `xpc list advisories` prints them, too."
+    intro = (
+        "Known defects of the pinned versions, and what xpc does about each. `xpc list advisories` also prints them."
+    )
     return "## Advisories\n\n" + (
-        said + "\n\n" + _table(("package", "effect", "answer", "threads"), *rows) if rows else "None."
+        intro + "\n\n" + _table(("package", "effect", "what xpc does", "threads"), *rows) if rows else "None."
     )
 
 

@@ -79,7 +79,7 @@ def _of_source(row: Setting) -> str:
     """The text for a setting of one source, which stands in the row of a `data` block that names it."""
     from xpc.compiler.suggest.typed_form import typed
 
-    # A prompt of its own can be a turn, and a text can follow it.
+    # A separate prompt column can be one turn of a conversation, or text that the completion continues.
     ref = "alpaca" if row.name in ("context", "chat") else "smoltalk"
     rest = ", capybara(share=30%)" if row.name == "share" else ""  # every source of a mixture has its share
     return (

@@ -27,7 +27,7 @@ def exchange(one: str, other: str) -> bool:
     """Exchange two names in one step; False if the system or the file system cannot."""
     if not sys.platform.startswith("linux"):
         return False
-    import ctypes  # milliseconds that only a replacement pays
+    import ctypes  # slow to import, and needed only to replace a folder
 
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
@@ -59,7 +59,8 @@ def replace_folder(
                     raise
         if aside:
             kept = _free(target)
-            os.rename(new, kept)  # a kill from here on leaves the old at target, or the new at target and the old here
+            # if killed after this: either the old folder is at target, or the new one is and the old one here
+            os.rename(new, kept)
             if exchange(kept, target):
                 return kept
             os.rename(kept, new)
@@ -191,7 +192,7 @@ def _locked(path: str) -> int | None:
         except BlockingIOError:
             os.close(held)
             return None
-        except OSError:  # a file system without locks: nothing there is ever taken for a leftover
+        except OSError:  # without file locks, no folder can be recognized as a leftover
             pass
         if os.path.samestat(os.fstat(held), os.lstat(path)):
             return held

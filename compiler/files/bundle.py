@@ -75,7 +75,7 @@ def _linked(first: str, path: str) -> bool:
     """Hard-link a file to a second name. A hard link is a file like any other, so a member can be copied alone."""
     try:
         os.link(first, path)
-    except OSError:  # a file system without hard links, or too many of one file
+    except OSError:  # no hard links on this file system, or too many to one file
         return False
     return True
 
@@ -162,7 +162,7 @@ def _digests(target: str) -> dict[str, str] | None:
         if os.path.basename(name) != name:
             return None
         bundle = _table(os.path.join(target, "members", name, "bundle.toml"), "bundle")
-        if bundle is not None:  # a missing or unreadable one is found by its digest below
+        if bundle is not None:  # a missing or unreadable file fails the digest check below
             out |= {f"members/{name}/{file}": value for file, value in _files(bundle).items()}
         out[f"members/{name}/bundle.toml"] = str(member.get("bundle"))
     return out

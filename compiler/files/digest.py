@@ -11,12 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hashlib import sha256 as sha256
 else:
-    try:  # as random.py of the standard library does; 3.12 and later
+    try:  # random.py of the standard library does the same from Python 3.12 on
         from _sha2 import sha256
     except ImportError:
         try:
             from _sha256 import sha256  # 3.11
-        except ImportError:  # an interpreter that was built without it
+        except ImportError:  # an interpreter built without _sha2
             from hashlib import sha256
 
 

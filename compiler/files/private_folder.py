@@ -110,7 +110,7 @@ def _write(name: str, text: str, folder: int) -> None:
             handle.write(text)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        _remove(temporary, folder)  # half an entry, of this process or of a killed one with the same number
+        _remove(temporary, folder)  # a partial entry of this process, or of a killed one with the same pid
         raise
 
 

@@ -67,7 +67,7 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source
 
-    shown: dict[int, Source] = {}  # a source is one text, however many findings are in it
+    shown: dict[int, Source] = {}  # replace secrets once per source, even if it has many findings
 
     def label(one: Label) -> Label:
         source = shown.get(id(one.source))

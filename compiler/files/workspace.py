@@ -134,14 +134,14 @@ class Workspace:
         name, path = self.locate(written, base)
         try:
             kind = os.stat(path).st_mode
-            if not stat.S_ISREG(kind):  # not opened either: opening some devices has effects
+            if not stat.S_ISREG(kind):  # do not even open it: opening some devices has side effects
                 return f"`{_shown(written)}` is {'a folder' if stat.S_ISDIR(kind) else 'not a regular file'}"
             with open(path, "rb", opener=_without_waiting) as handle:
                 size = os.fstat(handle.fileno()).st_size
                 data: bytes | None = handle.read(limit + 1) if size <= limit else b""
             if data is None:
                 return f"`{_shown(written)}` has nothing to read"
-            if len(data) > limit or size > limit:  # files of /proc have size 0
+            if len(data) > limit or size > limit:  # check the data too: files in /proc report size 0
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
         except FileNotFoundError:
             return f"`{_shown(written)}` is not there"
@@ -172,7 +172,7 @@ class Workspace:
     def nearest_name(self, written: str, base: str = "") -> str | None:
         """The file or folder next to a missing one whose name is most similar. No name outside the spec's folder is
         revealed: a spec may come from anybody, and others may read its diagnostics."""
-        from xpc.grammar.nearest import nearest  # only a wrong spec pays for it
+        from xpc.grammar.nearest import nearest  # imported only for a wrong spec
 
         folder, slash, name = written.rpartition("/")
         place = os.path.realpath(self.locate(folder or ".", base)[1])
@@ -183,7 +183,8 @@ class Workspace:
             names = [one for one in os.listdir(place) if not one.startswith(".")]
         except OSError:
             return None
-        stems = {os.path.splitext(one)[0]: one for one in sorted(names)[:MOST]}  # most rows end in `.jsonl`
+        # try names without their ending, since most data files end in `.jsonl`
+        stems = {os.path.splitext(one)[0]: one for one in sorted(names)[:MOST]}
         near = nearest(os.path.splitext(name)[0], stems)
         return None if near is None else folder + slash + stems[near]
 
@@ -250,7 +251,7 @@ class Workspace:
     def head(self, written: str) -> bytes:
         """The first MiB of a local data file, to see the columns of its first row."""
         with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
-            return handle.read(HEAD) or b""  # read gives None for a file that would block
+            return handle.read(HEAD) or b""  # read() returns None for a file that would block
 
     def tail(self, written: str, count: int) -> bytes:
         """The last bytes of a local data file whose head was read."""

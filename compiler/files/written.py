@@ -37,7 +37,8 @@ def lines(text: str) -> list[Line]:
     out = []
     for number, line in enumerate(text.split("\n"), 1):
         note = starts.get(number)
-        if note is not None and note.text.startswith("# xpc:"):  # a silence is the author's
+        # a `# xpc:` comment was written by the author of the spec
+        if note is not None and note.text.startswith("# xpc:"):
             note = None
         code = line if note is None else line[: len(line) - len(note.text)]
         out.append(Line(number, code.rstrip(), "" if note is None else note.text.removeprefix("# ").rstrip()))
@@ -50,7 +51,7 @@ def written(found: Sequence[Line], in_place: bool = False) -> str:
     With `in_place` each removed line becomes an empty one.
     """
     out: list[str | None] = []
-    heads: list[int] = []  # where the open blocks begin
+    heads: list[int] = []  # line numbers at which the open blocks begin
     for at, line in enumerate(found):
         out.append(_kept(line))
         if line.code.endswith("{"):

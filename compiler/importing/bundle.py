@@ -46,7 +46,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
         if data is None:
             raise Unreadable(f"`{inside}` does not exist")
         plain = places.get(path) or (_plain(inside) if part is None else _folder_name(path))
-        if part is None and draft.files.get(plain, data) != data:  # another file of this name
+        if part is None and draft.files.get(plain, data) != data:  # another file already has this name
             plain = inside
         while path not in places and part is not None and plain in places.values():
             plain += "_"
@@ -65,7 +65,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
         data = read(_bundle_name(inside))
         if data is None:
             raise Unreadable(f"`{inside}` does not exist")
-        if inside.count("/") > 1:  # a task of the harness: all its files are in its folder
+        if inside.count("/") > 1:  # a task of lm-eval: copy all files in its folder
             draft.files.update(_folder(inside.rpartition("/")[0] + "/", read))
             continue
         draft.files[_plain(inside)] = data

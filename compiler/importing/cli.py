@@ -105,9 +105,10 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
     def read_next_to(name: str) -> bytes | None:
         for folder in (source.folder, os.getcwd()):
             path = os.path.join(folder, name)
-            if "\0" in name or Workspace(folder).outside_fault(name):  # a published file may come from anybody
+            # a published config is untrusted: it may name any path
+            if "\0" in name or Workspace(folder).outside_fault(name):
                 continue
-            with suppress(OSError, ValueError):  # a file that is missing, too large or endless is not read
+            with suppress(OSError, ValueError):  # skip a file that is missing, too large or endless
                 return read_file(path, 4 * MAX_SIZE)
         return None
 
@@ -177,7 +178,7 @@ def _inside(folder: str, name: str) -> bytes | None:
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None
-    if os.path.getsize(path) > MAX_DATA:  # the compiler copies no larger files
+    if os.path.getsize(path) > MAX_DATA:  # the compiler does not copy files above this size
         raise Unreadable(f"`{name[:80]}` is larger than {MAX_DATA // 2**20} MiB")
     try:
         return read_file(path, MAX_DATA)

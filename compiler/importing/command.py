@@ -53,7 +53,7 @@ def _trains(words: Sequence[Word]) -> bool:
     name = os.path.basename(words[0].text)
     if name in ("torchrun", "deepspeed", "trl"):
         return True
-    if name in ("llamafactory-cli", "axolotl"):  # other verbs export, serve and evaluate
+    if name in ("llamafactory-cli", "axolotl"):  # only `train` is a run; other subcommands export, serve and evaluate
         return len(words) > 1 and words[1].text in llamafactory_command.VERBS
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")
@@ -176,7 +176,8 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
             draft.note(over, f"line {entries[over.key].line} of the command overrides it")
     if chat:
         entries = fastchat(draft, entries, line.program, overrides)
-        source, _ = native({"evaluation_strategy"}, draft.method, None)  # its scripts were written for that stack
+        # scripts with `evaluation_strategy` were written for that stack
+        source, _ = native({"evaluation_strategy"}, draft.method, None)
     named = options.get("config_file")
     lost = named is not None and launch is None and overrides.read(text(named) or "") is None
     if named is not None and launch is None and not (lost and sharding.missing_launch(draft, named, text(named) or "")):

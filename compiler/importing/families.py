@@ -49,7 +49,7 @@ def _replace(draft: Draft, path: str, value: object, why: str, name: str, differ
     entry = None if old is None else old.entry
     derived = path == "model.dtype" and any(
         map(draft.has, ("qlora", "lora.bits"))
-    )  # the compute dtype of a quantized base
+    )  # the dtype in which a quantized base computes
     if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:

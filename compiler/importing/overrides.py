@@ -85,7 +85,7 @@ def machine(text: str) -> str:
         raise ValueError("it takes a count and a GPU, such as `8 x h100-80gb`, or `cpu`")
     count, gpu = found.groups()
     if gpu != "cpu" and registry.find_gpu(gpu) is None:
-        from xpc.compiler.suggest import registry_names  # loaded for a wrong name only
+        from xpc.compiler.suggest import registry_names  # imported only for a wrong name
 
         guess, why = registry_names.gpu(gpu)
         meant = f"; did you mean {registry_names.either(guess.names)}?" if guess.names else f"; {why}"

@@ -104,7 +104,8 @@ class _Expander(DataBlocks):
             counted = isinstance(last, Setting) and isinstance(last.value, Number)
             switch = isinstance(last, Ref) and isinstance(node, Ref) and node.name in SWITCHED
             if last is not None and isinstance(node, Ref) and (counted or switch):
-                from xpc.compiler.language.missing_equals import followed_by  # only a name after a setting needs it
+                # imported only for a name that follows a setting
+                from xpc.compiler.language.missing_equals import followed_by
 
                 found = followed_by(last, node, self.file.source.text)
                 if found is not None:
@@ -135,7 +136,7 @@ class _Expander(DataBlocks):
             self.problem("XP104", message, node.span, help=help, edit=form or None)
 
     def implied_setting(self, clause: str, node: Value) -> str:
-        from xpc.compiler.language.missing_equals import implied_setting  # only a wrong spec pays for it
+        from xpc.compiler.language.missing_equals import implied_setting  # imported only for a wrong spec
 
         return implied_setting(clause, self.typed(node.span))
 

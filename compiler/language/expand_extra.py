@@ -32,7 +32,7 @@ def extra(to: Collector, name: Name, body: list[Part]) -> None:
 def _item(to: Collector, table: dict[str, Item], prefix: str, node: Part) -> None:
     block: Sequence[Part] | None = None
     if isinstance(node, Clause) and isinstance(node.head, Call) and not node.operands and node.block is None:
-        node = node.head  # on a line of its own
+        node = node.head  # a block head on its own line
     if isinstance(node, Setting):
         key, value, span = node.name.text, node.value, node.span
     elif isinstance(node, Call):

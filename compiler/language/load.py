@@ -126,10 +126,10 @@ def overlay(out: Loaded, written: Written, kind: str) -> None:
     for path in ADAPTERS:
         if path not in written.items:
             continue
-        for other in ADAPTERS:  # a child's adapter replaces its base's
+        for other in ADAPTERS:  # the child's adapter replaces the adapter of its base
             if other not in written.items and out.items.pop(other, None) is not None and "oft" in (path, other):
                 for setting in OF_ONE_KIND:
-                    out.items.pop(f"lora.{setting}", None)  # of another kind of adapter
+                    out.items.pop(f"lora.{setting}", None)  # settings of the other kind of adapter
     for path, item in written.items.items():
         if path in ("train.epochs", "train.steps"):
             for other in ("train.epochs", "train.steps"):

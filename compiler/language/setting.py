@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xpc.compiler.language.paths import RealsPath as RealsPath
     from xpc.compiler.language.paths import TextPath as TextPath
     from xpc.compiler.language.paths import WeightedPath as WeightedPath
-else:  # thousands of names that only a type checker reads
+else:  # skip thousands of names that only a type checker needs
     AmountPath = FlagPath = IntegerPath = NamesPath = Path = RealPath = RealsPath = TextPath = WeightedPath = str
 
 ROLES = ("user", "assistant", "system", "tool")

@@ -77,7 +77,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
     value = _scaled(row, item, node, scale)
     if value != int(value):
         found = wrong("XP104", f"`{row.name}` takes a whole number", row, item, node, str(max(1, round(value))))
-        found.edit = False  # near, but not what was typed
+        found.edit = False  # only similar to the written value, so do not edit it automatically
         raise found
     _bounded(row, item, node, int(value))
     return int(value)
@@ -156,7 +156,8 @@ def _every(row: Setting, item: Item, node: Value | None) -> object:
     assert isinstance(amount, Amount)
     if amount.value <= 0:
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, "never", "0 would mean never")
-    if amount.unit == "share" and amount.value >= 1:  # transformers reads 1.0 as every step
+    # 1.0 would not mean "once per run": transformers reads it as every step
+    if amount.unit == "share" and amount.value >= 1:
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, None, "a share is below 100%")
     return amount
 
@@ -239,7 +240,8 @@ def _name(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _repository(row: Setting, item: Item, node: Value | None) -> object:
-    from xpc.compiler.language.repository_names import fault, nearest_name  # only a spec that pushes pays for it
+    # imported only for a spec that pushes to the hub
+    from xpc.compiler.language.repository_names import fault, nearest_name
 
     name = str(_name(row, item, node))
     why = fault(name)

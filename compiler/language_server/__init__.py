@@ -26,10 +26,10 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     try:
         from xpc.compiler.language_server.server import SERVER
     except ImportError as error:
-        if (error.name or "").startswith("xpc"):  # a broken installation: another package would not help
+        if (error.name or "").startswith("xpc"):  # xpc itself is broken; installing the missing package would not help
             raise
         raise UsageError(f"the language server needs {error.name}: pip install 'xpc[lsp]'") from error
-    # Not sys.stdin and sys.stdout, which the command line has wrapped for terminals.
+    # Do not use sys.stdin and sys.stdout: the command line has wrapped them for terminals.
     with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as responses:
         SERVER.start_io(requests, responses)
     return "", 0

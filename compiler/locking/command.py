@@ -83,7 +83,8 @@ def _before(workspace: Workspace) -> Lock:
 
 
 def _checked(data: bytes, name: str, workspace: Workspace, lock: Lock) -> Checked:
-    workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True  # `xpc compile` decides whether it may run
+    # lock it anyway; `xpc compile` refuses runs that do not fit
+    workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
     lock.asked.clear()
     return check_text(data, name, workspace)
 

@@ -61,7 +61,7 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
             continue
         try:
             out[name] = Environment(lines, _resolved((*base, *lines), python))
-        except ResolveError:  # it conflicts with the base pins and is installed in a separate step
+        except ResolveError:  # this package conflicts with the base pins, so a separate step installs it
             out[name] = Environment(lines, _resolved(lines, python))
     return out
 

@@ -74,7 +74,7 @@ def accelerate(spec: Spec) -> dict[str, Json]:
             block = out.setdefault("fsdp_config", {})
             assert isinstance(block, dict)
             block[name] = value.value
-            if str(value.value).upper() == "SIZE_BASED_WRAP":  # accelerate's own default is 1e8, which it cannot read
+            if str(value.value).upper() == "SIZE_BASED_WRAP":  # accelerate cannot read its own default, 1e8
                 block.setdefault("fsdp_min_num_params", 100_000_000)
         else:
             out[name] = value.value
@@ -168,6 +168,6 @@ def yaml(table: dict[str, Json], comment: str) -> str:
 
 def _scalar(value: Json) -> str:
     if isinstance(value, float):
-        text = repr(value)  # YAML 1.1 reads 1e-05 as a text and 1.0e-05 as a number
+        text = repr(value)  # YAML 1.1 reads 1e-05 as a string, but 1.0e-05 as a number
         return text if "." in text or "e" not in text else text.replace("e", ".0e", 1)
     return json.dumps(value)

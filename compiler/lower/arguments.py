@@ -23,8 +23,8 @@ def arguments(spec: Spec) -> dict[str, Json]:
     if spec.text("method") != "sft" or spec.get("method.loss") is not None:
         from xpc.compiler.lower.method import method_arguments
 
-        # Drop arguments that only sft's class has, or that this class keeps only to warn: a setting that decides one is
-        # refused before (XP126), or it is a setting of data, whose rows the runtime reads itself.
+        # Drop arguments that only sft's class has, or that this class accepts only to warn about them. Either XP126 has
+        # refused the setting, or it concerns data, whose rows the runtime reads itself.
         supervised = spec.stack.fields()
         taken = {name for name, field in known.items() if not field.deprecated}
         decided = {name: value for name, value in decided.items() if name in taken or name not in supervised}
@@ -114,7 +114,7 @@ def _batch(spec: Spec) -> dict[str, Json]:
 def _precision(spec: Spec) -> dict[str, Json]:
     name = spec.text("precision")
     out: dict[str, Json] = {"bf16": name == "bf16", "fp16": name == "fp16"}
-    # On the CPU even `false` makes torch read a CUDA setting, so the argument stays unset.
+    # On the CPU even `tf32=False` makes torch read a CUDA setting, so the argument stays unset.
     out["tf32"] = spec.flag("precision.tf32") or (None if spec.on_cpu else False)
     return out
 
@@ -201,13 +201,14 @@ def _machine(spec: Spec) -> dict[str, Json]:
     if spec.zero_stage:
         out["deepspeed"] = "deepspeed.json"
     if spec.text("strategy") == "ddp" and spec.hardware.world > 1:
-        # If unset, the Trainer searches the graph for unused parameters in every step, except with checkpointing. In a
-        # language model only experts that get no token of a batch are unused.
+        # If this is unset, the Trainer searches the graph for unused parameters in every step, except with
+        # checkpointing. In a language model, only experts that get no tokens of a batch are unused.
         facts = spec.model.facts
         sparse = facts is None or facts.experts > 0
         out["ddp_find_unused_parameters"] = sparse and not spec.flag("memory.checkpointing")
     if spec.on_cpu:
-        # With use_cpu accelerate silently replaces DeepSpeed by DDP; without it the CPU is used if there is no GPU.
+        # With use_cpu, accelerate silently replaces DeepSpeed by DDP. Without it, accelerate uses the CPU if there is
+        # no GPU.
         out["use_cpu"] = not spec.zero_stage
         out["dataloader_pin_memory"] = False
         out["ddp_backend"] = "gloo" if spec.hardware.world > 1 and not spec.zero_stage else None

@@ -20,7 +20,8 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
     if not spec.zero_stage:
         raise ValueError(f"{spec.text('strategy')} does not use DeepSpeed")
     out: dict[str, Json] = {
-        # If processes share a sequence, transformers expects each to count, and accelerate corrects the number later.
+        # With context parallelism, transformers expects a batch size that counts every process; accelerate corrects it
+        # later.
         "train_batch_size": spec.integer("batch.gbs") * spec.context_parallel,
         "train_micro_batch_size_per_gpu": spec.integer("batch.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),
@@ -92,7 +93,7 @@ def _adamw(spec: Spec) -> dict[str, Json]:
         "weight_decay": spec.real("optimizer.weight_decay"),
     }
     if spec.on_cpu:
-        params["torch_adam"] = True  # DeepSpeed's fused Adam is a CUDA extension; torch's computes the same
+        params["torch_adam"] = True  # DeepSpeed's fused Adam needs a CUDA extension; torch's Adam computes the same
     return params
 
 
@@ -109,7 +110,7 @@ def _zero(spec: Spec) -> dict[str, Json]:
     if stage < 3:
         out["round_robin_gradients"] = spec.flag("strategy.round_robin_gradients")
     if facts is not None:
-        # As transformers replaces "auto": HfTrainerDeepSpeedConfig.trainer_config_finalize.
+        # The values that transformers puts in place of "auto" (HfTrainerDeepSpeedConfig.trainer_config_finalize).
         out["reduce_bucket_size"] = facts.hidden**2
         if stage == 3:
             out["stage3_prefetch_bucket_size"] = int(0.9 * facts.hidden**2)

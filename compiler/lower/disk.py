@@ -35,15 +35,16 @@ def disk(spec: Spec) -> Disk | None:
         return None
     params = facts.params
     if spec.method.scores and not facts.tied:
-        params -= facts.vocab * facts.hidden  # a head with one score replaces the vocabulary head
+        params -= facts.vocab * facts.hidden  # a reward model has a head with one output instead of the vocabulary head
     weight, trained = _weight(spec), _trained(spec, facts, params)
     saved = trained if spec.lora else params
     sharded = spec.sharded_by_fsdp and spec.text("strategy.state_dict") != "full"
     model = saved * weight
     full = optimizer_states(spec, facts, trained, weight)
     if spec.zero_stage in (1, 2):
-        full += model  # DeepSpeed writes the weights again
-        if facts.tied:  # and tied ones under both names: in the model file, or with adapters in its own file
+        full += model  # DeepSpeed also writes the weights into its own checkpoint
+        # tied weights are written under both names: in the model file, or with adapters in a separate file
+        if facts.tied:
             twice = facts.vocab * facts.hidden * weight
             model, full = (model, full + twice) if spec.lora else (model + twice, full)
     elif spec.sharded_by_fsdp and not sharded and not spec.lora:
@@ -88,7 +89,7 @@ def _checkpoints(spec: Spec) -> int:
         return 0
     saves = None
     if every.unit == "count" and every.value >= 1 and isinstance(steps, int):
-        saves = max(1, ceil(steps / every.value))  # the last step is saved, too
+        saves = max(1, ceil(steps / every.value))  # the last step is also saved
     if isinstance(keep, int):
         most = keep + (2 if best(spec) else 1)
         return most if saves is None else min(most, saves)

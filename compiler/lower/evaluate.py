@@ -27,7 +27,7 @@ def script(spec: Spec) -> str:
     """`evaluate.sh`: on one machine, one process, or one per GPU if the model fits one."""
     processes = _processes(spec)
     words = '"$python"'
-    if processes > 1:  # -P: the launcher imports no modules from the caller's folder
+    if processes > 1:  # -P: do not import modules from the folder that the caller is in
         words = f'"$python" -P -m torch.distributed.run --standalone --nproc_per_node {processes}'
     head = read_text(__file__, "evaluate.sh").format(version=harness.version(), processes=processes)
     flags = start("evaluate.sh", "evaluated", {"--dry-run": "dry_run"})

@@ -33,7 +33,7 @@ def launch(spec: Spec) -> str:
     hardware, multi = spec.hardware, spec.hardware.nodes > 1
     distributed = hardware.world > 1
     torchrun = spec.text("launch.launcher") == "torchrun"
-    group = distributed or spec.zero_stage > 0  # DeepSpeed also makes a process group for one process
+    group = distributed or spec.zero_stage > 0  # DeepSpeed needs a process group even for one process
     again = retries(spec)
     ported = group and not (torchrun and not multi)
     shown = {
@@ -83,8 +83,8 @@ def launch(spec: Spec) -> str:
         parts.append(shell["retries"].format(retries=again))
     if multi:
         parts.append(shell["nodes"].format(nodes=hardware.nodes, last=hardware.nodes - 1))
-    # accelerate 1.15 finds a free port for 0, accelerate 1.4 would wait forever; torchrun's --standalone needs none.
-    # With several nodes the script has checked that MASTER_PORT is set.
+    # For port 0, accelerate 1.15 finds a free port and accelerate 1.4 waits forever. torchrun's --standalone needs no
+    # port. With several nodes, the script has already checked that MASTER_PORT is set.
     if ported:
         finds = bool(spec.stack.facts.fsdp2)
         if not (finds or multi):
@@ -118,7 +118,7 @@ def batch_readers(spec: Spec) -> str:
     return f"{spec.replicas} groups of {spec.context_parallel} processes that share a sequence"
 
 
-# trainer/launcher.py runs the launcher's module as `python -m` does, and reports in one line how a failed run ended.
+# trainer/launcher.py runs the launcher's module as `python -m` would, and reports a failed run in one line.
 def _accelerate(spec: Spec, multi: bool, group: bool) -> str:
     words = [LAUNCHER + "accelerate.commands.launch", '--config_file "$here/accelerate.yaml"']
     if group:

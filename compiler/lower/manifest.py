@@ -163,7 +163,7 @@ def written(table: Manifest) -> str:
                 return super().dump_sections(o, sup)
             return "".join(f"{toml_text.key(key)} = {toml_text.value(value)}\n" for key, value in o.items()), {}
 
-    plain = {  # TOML has no null: unknown values are omitted
+    plain = {  # omit unknown values, because TOML has no null
         name: [stated(one) for one in held]
         if isinstance(held, list)
         else held

@@ -95,7 +95,8 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
                 kwargs["min_lr_ratio"] = _share(spec, "schedule.min_lr")
             return "warmup_stable_decay", kwargs
         case "polynomial":
-            # The library's own defaults, stated explicitly; it refuses an end that is not below the peak.
+            # The library's own defaults, stated explicitly. The library refuses a final rate that is not below the
+            # peak.
             power = spec.get("schedule.power")
             end = 1e-7 if spec.real("optimizer.lr") > 1e-7 else 0.0
             if isinstance(floor, Amount):

@@ -69,7 +69,7 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
     each: float = OF_BLOCK if name.endswith("8bit") else weight
     kept, projected = 0.0, 0
     for one in _matrices(spec, facts):
-        # Matched by a part of its path, as transformers does; stacked experts are not linear modules.
+        # Match a part of the module's path, as transformers does. Stacked experts are not linear modules.
         if (one.count > 1 and spec.stack.facts.experts_stacked) or not _named(one, targets):
             continue
         count = facts.layers * one.count if one.site else 1

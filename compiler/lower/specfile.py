@@ -44,7 +44,7 @@ def specfile(spec: CheckedSpec) -> str:
         rows = _clauses()["lora" if clause == adapter else clause]
         inner = [row for row in rows if row.path in spec.values and row.path not in out]
         if clause == "launch":
-            # a base may write a setting for an engine that its child replaces
+            # the base may have settings for an engine that its child replaces
             inner = [row for row in inner if spec.text("launch") in readers(row)]
         head = BY_PATH.get(clause) if clause in spec.values else None
         if head is None and not inner:
@@ -138,7 +138,8 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        for one in parts:  # other origins; if the row is off, written ones that count without it, as `packing.eval`
+        # settings with other origins; if the switch is off, written ones that still count, such as `packing.eval`
+        for one in parts:
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]
                 out.append(f"  {row.name}.{one.name} = {show(one, found.value)}{_note(found)}")

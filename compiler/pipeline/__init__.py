@@ -63,7 +63,7 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
         loaded.problems[:], intended = rewrite_foreign_forms(loaded.problems)
         loaded.intended |= intended
     if loaded.sweep is not None:
-        from xpc.compiler.resolve.sweep import read  # most specs are one run
+        from xpc.compiler.resolve.sweep import read  # imported only for sweeps
 
         grid = read(loaded)
         if grid.groups or grid.problems:
@@ -95,7 +95,8 @@ def _check_sweep(loaded: Loaded, grid: Grid, workspace: Workspace) -> Checked:
 
     runs, found = members(loaded, grid, workspace, error_codes, _relevant)
     if any(one.severity == ERROR for one in grid.problems):
-        found = [one for one in found if one.code != ASSUMED]  # the broken line may have set the assumed value
+        # drop notes about assumed values: the broken line may have set them
+        found = [one for one in found if one.code != ASSUMED]
     checked = _checked(loaded, runs[0].spec, _relevant(found))
     return evolve(checked, members=tuple(runs) if checked.spec is not None else ())
 

@@ -66,7 +66,8 @@ def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diag
             continue
         left.append(finding)
         problems += [_of_an_error(one, finding) for one in holding]
-    if not any(one.severity == ERROR for one in found):  # with an error, the finding may be missing because of it
+    # if there are errors, they may be why the silenced finding is missing
+    if not any(one.severity == ERROR for one in found):
         problems += [_unused(one, code) for one in silences if one.main for code in one.codes if code not in one.used]
     return [*left, *problems], tuple(silenced)
 
@@ -278,10 +279,10 @@ class _Lines:
         text = self.text
         start, end = line_bounds(text, comment.span.start, comment.span.start)
         first = start
-        if not text[start : comment.span.start].strip():  # a comment that stands alone
+        if not text[start : comment.span.start].strip():  # the comment is alone on its line
             start, end = self._code_line(start, end)
             if text[start:end].lstrip()[:1] in ("}", "]", ")"):
-                return first, line_bounds(text, first, first)[1]  # the last line of a block: nothing follows in it
+                return first, line_bounds(text, first, first)[1]  # the comment is the last line of its block
         else:
             first = min([opened for _, opened in _between(self.closed, start, end)], default=start)
             first = line_bounds(text, min(first, start), min(first, start))[0]

@@ -1,8 +1,8 @@
 """The facts of a stack as one typed record, so that a misspelt fact is a type error.
 
 The values are under [facts] in the stack's policy.toml, each with its source; tests/stacks/test_stack_facts.py compares
-names and types of every stack with this class. No code asks for a stack by its name: code that behaves differently on
-two stacks reads a fact.
+names and types of every stack with this class. No code compares a stack's name: code that behaves differently on two
+stacks reads a fact.
 """
 
 from __future__ import annotations
@@ -17,75 +17,81 @@ Names = tuple[str, ...]
 
 
 class Facts:
-    """The facts of one stack. A plain class: attrs would take a millisecond of every start to define it."""
+    """The facts of one stack. This is a plain class, because attrs would need a millisecond at every start."""
 
-    # Versions and installing
+    # Versions and installation
     kernels: str
-    """The version of the `kernels` package with which transformers loads flash kernels from the hub; else empty."""
+    """The version of the `kernels` package that loads flash kernels from the hub; "" if transformers needs none."""
     flash_kernels: Mapping[str, str]
-    """The hub repository that replaces flash-attn, by attention, with its branch. A repository with a branch is one of
-    the hub's kernel repositories, which have versions; one without is an ordinary model repository."""
+    """The hub repository (and branch) that replaces flash-attn, by attention. Kernel repositories of the hub have
+    versions, as branches; a repository without a branch is an ordinary model repository.
+    """
     vllm_capability: tuple[int, int]
     """The lowest compute capability that this vLLM supports."""
     vllm_health: str
-    """The path of the server's health check."""
+    """The path of the vLLM server's health check."""
     vllm_program: Literal["trl", "vllm"]
-    """The program of the server."""
+    """The program that starts the vLLM server."""
     volta_wheels: str
     """The CUDA version of torch's wheels that still support V100."""
 
     # Model families (by `model_type`)
     families_convolving: Names
-    """Families that isolate packed documents with the causal-conv1d package, and are refused without it."""
+    """Families that isolate packed documents only with the causal-conv1d package, and are refused without the
+    package.
+    """
     families_stateful: Names
     """Families whose recurrent state leaks from one packed document into the next."""
     families_unaware: Names
-    """Families whose mask ignores position ids."""
+    """Families whose attention mask ignores position ids."""
     family_lacks: Mapping[str, Names]
     """Attention implementations that fail although the family's class declares them."""
     flash_mixes: Names
     """Families whose flash attention ignores position ids, so that packed documents attend to each other."""
     mask_mixes: Names
-    """Families whose mask ignores position ids, unlike that of the others."""
+    """Families whose attention mask ignores position ids, although other families' masks read them."""
     fused_head_fails: Names
     """Families that the trainer's own fused head cannot train."""
     liger_models: Names
-    """Families in liger_kernel's MODEL_TYPE_TO_APPLY_LIGER_FN: it does nothing for others."""
+    """Families in liger_kernel's MODEL_TYPE_TO_APPLY_LIGER_FN. Liger does nothing for other families."""
     no_checkpointing: Names
-    """Families whose class has `supports_gradient_checkpointing = False`: a ValueError inside train()."""
+    """Families whose class has `supports_gradient_checkpointing = False`, so that train() raises ValueError."""
     router_loss_fails: Names
     """Families whose balancing loss the fused head cannot compute."""
     expert_blocks: Mapping[str, str]
-    """The layer's class in families with separate experts that call only experts with tokens. ZeRO-3 must gather such a
-    layer as one module, because processes call different experts."""
+    """The class of the expert layer, in families that call only the experts that get tokens. Because processes then
+    call different experts, ZeRO-3 must gather the layer as one module.
+    """
     output_heads: Mapping[str, str]
     """Families whose output head is not called `lm_head`."""
     experts_stacked: bool
-    """Whether the experts of a layer are one parameter, which PEFT can adapt by the layers' names."""
+    """Whether all experts of a layer are one stacked parameter, which PEFT can adapt by the layers' names."""
     tied_by_config: bool
-    """Whether saving a merged model ties weights again that the configuration ties, although they differ now."""
+    """Whether saving a merged model ties the weights that the configuration ties, even if training made them
+    different.
+    """
 
     # Attention, packing, kernels
     attentions: Names
     """Attention implementations in transformers' ALL_ATTENTION_FUNCTIONS."""
     bfd_forces_padding_free: bool
-    """Whether packed rows are always flattened."""
+    """Whether packed rows are always flattened into one row with position ids."""
     isolate_attention: Names
     """The implementations that isolate flattened documents."""
     isolate_mask: bool
-    """Whether masks read position ids, so that any attention isolates packed documents."""
+    """Whether attention masks read position ids, so that any attention isolates packed documents."""
     padding_free_needs_no_max_length: bool
-    """Without packing, TRL raises unless max_length is null."""
+    """Whether `padding_free` without packing needs `max_length = null`; otherwise TRL raises ValueError."""
     dpo_padding_free: bool
-    """Whether dpo flattens rows; else it warns and pads."""
+    """Whether dpo can flatten rows (`padding_free`); otherwise it warns and pads."""
     liger: Literal["argument", "runtime"]
     """What applies Liger's kernels: transformers by `use_liger_kernel`, or the runtime."""
     liger_fused_loss: bool
-    """Whether the trainer uses Liger's fused loss; else it uses TRL's own fused head."""
+    """Whether the trainer uses Liger's fused loss; otherwise it uses TRL's own fused head."""
     liger_scores: bool
-    """Whether a reward model can have the layers' kernels."""
+    """Whether Liger's kernels can replace the layers of a reward model."""
     compile_backends: Names
-    """accelerate's DynamoBackend, without "no"."""
+    """The values of accelerate's DynamoBackend, without "no"."""
     compile_layers: tuple[Literal["plain", "zero", "fsdp"], ...]
     """The strategies that accelerate compiles layer by layer (TorchDynamoPlugin.use_regional_compilation): one process
     or DDP, ZeRO, FSDP."""
@@ -101,25 +107,25 @@ class Facts:
     sequence_parallel: Names
     """Families that can share a sequence between DeepSpeed processes (Ulysses, accelerate's `sp_backend`)."""
     parallelism_config: bool
-    """Whether accelerate's configuration has a block of that name."""
+    """Whether accelerate's configuration has a block `parallelism_config`."""
     hsdp: Literal["fsdp1", "parallelism_config"]
-    """Where a hybrid mesh is configured: FSDP1's HYBRID_SHARD, or a block of its own."""
+    """How hybrid sharding is configured: with FSDP1's HYBRID_SHARD, or in the block `parallelism_config`."""
     secondary_shards: bool
-    """Whether ZeRO-3's second copy of the weights is written before it is read."""
+    """Whether ZeRO-3 fills its second copy of the weights before it reads that copy."""
     zero2_accumulates: bool
     """Whether DeepSpeed's ZeRO-2 sums the gradients of an accumulation instead of keeping only the last ones."""
     zero_counts_micro_batches: bool
-    """Whether DeepSpeed counts micro-batches, so that an incomplete accumulation at an epoch's end is no step."""
+    """Whether DeepSpeed counts micro-batches, so that an incomplete accumulation at an epoch's end makes no step."""
     fp16_masters_under: tuple[int, ...]
     """The ZeRO stages with fp16 master weights in DeepSpeed."""
     idle_precision_read: bool
-    """Whether DeepSpeed reads the keys of its fp16 block in another precision, too."""
+    """Whether DeepSpeed reads the keys of its fp16 block even if the run uses another precision."""
     kto_precomputes_in_autocast: bool
     """Whether kto's precomputed reference is computed in the run's precision."""
     zero3_evaluates_twice: bool
-    """Whether an evaluation under ZeRO-3 may run the model twice on its completions."""
+    """Whether an evaluation under ZeRO-3 may run the model twice over its completions."""
     zero3_draws_scores: bool
-    """Whether a weight that is missing in the checkpoint is initialised under ZeRO-3."""
+    """Whether a weight that the checkpoint lacks (a new score head) is initialised under ZeRO-3."""
     wrapped_optimizer_has_defaults: bool
     """Whether DeepSpeed's wrapper of a torch optimizer still has its `defaults`."""
 
@@ -127,30 +133,33 @@ class Facts:
     assistant_only_loss: bool
     eos_token: bool
     completion_only_conflicts: tuple[Literal["liger", "packing", "padding_free"], ...]
-    """The settings that silently lose the mask of prompts."""
+    """The settings with which the trainer silently drops the mask of prompts."""
     end_token_of_any_column: bool
-    """Whether sft adds the end token to a text column of any name."""
+    """Whether sft adds the end token to text columns of any name, not only to `text`."""
     evaluation_metrics: Mapping[str, Names]
-    """The metrics of a method's evaluation other than loss, speed and its reward functions. Methods without an entry:
-    not known."""
+    """A method's evaluation metrics other than loss, speed and its reward functions. Without an entry, they are not
+    known.
+    """
     fused_head: bool
-    """Whether the loss multiplies by the weight of `lm_head` directly, ignoring an adapter on it."""
+    """Whether the loss multiplies by the weight of `lm_head` directly and so ignores an adapter on `lm_head`."""
     keeps_columns: Names
-    """Methods whose trainer turns remove_unused_columns off, and warns unless it is off already."""
+    """Methods whose trainer sets remove_unused_columns to false, and warns if it was true."""
     label_smoothing: Literal["extra_forward", "not_divided"]
-    """The price of sft's smoothed loss: a second forward pass, or the division by the accumulation."""
+    """What label smoothing costs in sft: a second forward pass, or a loss that is not divided by the accumulation."""
     ld_alpha_counts: Literal["answer", "row"]
-    """Where the tokens begin that DPOConfig.ld_alpha counts fully."""
+    """Where DPOConfig.ld_alpha begins to count tokens fully: at the answer, or at the beginning of the row."""
     loss_over_all_tokens: bool
-    """Whether the summed loss is divided by all trained tokens of a batch, or only by those with a predecessor."""
+    """Whether the summed loss is divided by all trained tokens of a batch, or only by those that are predicted."""
     losses_not_divided: Names
-    """Methods whose loss transformers wrongly takes for already divided by the accumulation."""
+    """Methods whose loss transformers does not divide by the accumulation, although the trainer does not divide it
+    either.
+    """
     dapo_counts_a_round: bool
-    """Whether grpo's dapo divides by the tokens of a round of generation instead of those of a step."""
+    """Whether grpo's loss `dapo` divides by the tokens of a generation round instead of those of a step."""
     continuous_batching: str
     """The argument of grpo and rloo for transformers' continuous batching; empty if there is none."""
     continuous_batching_anywhere: bool
-    """Whether continuous batching works under DDP, under DeepSpeed and on a CPU, too."""
+    """Whether continuous batching also works under DDP, under DeepSpeed and on a CPU."""
     ipo_averages_all: bool
     """Whether ipo in a list of dpo's losses makes the other losses use means instead of sums."""
     distill_gathers: bool
@@ -166,14 +175,16 @@ class Facts:
     dpo_losses_divergent: Names
     """dpo's losses that depend on an f-divergence."""
     exo_pair_needs_smoothing: bool
-    """Whether exo_pair takes the logarithm of a smoothing of 0; else the trainer uses 0.001 instead."""
+    """Whether exo_pair takes log(0) if `label_smoothing` is 0; otherwise the trainer uses 0.001 instead."""
     traced_evaluation: bool
-    """Whether `jit_mode_eval` traces the model; else tracing fails with a warning, and the plain model is evaluated."""
+    """Whether `jit_mode_eval` traces the model; otherwise tracing fails with a warning, and the plain model is
+    evaluated.
+    """
     precompute_of_sets: bool
     """Whether the reference can be precomputed for several evaluation sets."""
     precompute_under_zero3: bool
     reference_given: Names
-    """Methods that copy the policy for their reference, which ZeRO-3 refuses: the runtime gives them one."""
+    """Methods that copy the policy as their reference, which ZeRO-3 refuses, so the runtime gives them a reference."""
     reward_async: bool
     """Whether a reward function may be a coroutine."""
     reward_given: Names
@@ -187,13 +198,13 @@ class Facts:
     torch_optimizers_read_words: bool
     """Whether `optim_args` reaches sgd, adagrad and rmsprop."""
     apex_always_imported: bool
-    """Whether `half_precision_backend` imports apex in fp32 and under ZeRO, too."""
+    """Whether `half_precision_backend` imports apex even in fp32 and under ZeRO."""
 
     # Adapters
     adapters_as_storage: Names
-    """Methods whose adapters get the storage dtype of sharded 4-bit weights, which is decided at the launch."""
+    """Methods whose adapters get the storage dtype of sharded 4-bit weights, which depends on the launch."""
     oft_embeddings: bool
-    """Whether OFT rotates embeddings."""
+    """Whether OFT can rotate embeddings."""
     quantized_adapters_bf16: Names
     """Methods whose trainer casts trained weights of a quantized base to bfloat16."""
     quantized_widened: Names
@@ -207,26 +218,27 @@ class Facts:
     zero3_adapters_reentrant: bool
     """Whether adapters under ZeRO-3 always use reentrant checkpointing."""
     zero3_gathers_early: bool
-    """Whether DeepSpeed waits only for the last of several parameters gathered at once."""
+    """Whether DeepSpeed gathers several parameters at once and waits only for the last one."""
     zero3_hooks_shared: bool
     """Whether DeepSpeed mistakes the hooks of a module for those of PEFT's wrapper around it."""
     epoch_forgotten: bool
-    """Whether accelerate's loader for the rest of an epoch shuffles as in the first epoch."""
+    """Whether accelerate's loader shuffles the rest of a resumed epoch as in the first epoch."""
     colocated_vllm_quantizes: bool
     """Whether a colocated vLLM quantizes its model like the trained model."""
 
-    # Importing configurations written for it
+    # Generation, and importing configurations
     distill_adapters_under_zero3: bool
     """Whether a student's adapters can be trained under ZeRO-3 after the student has generated."""
     recomputed_generation: Names
-    """Families that get no key-value cache when a trainer generates with checkpointing on: each token of a completion
-    sees only itself."""
+    """Families that get no key-value cache when a trainer generates with checkpointing on, so that each token of a
+    completion sees only itself.
+    """
     never_packed: Names
     """Families whose layers are not plain `nn.Linear`, so that transformers quantizes nothing in them."""
     generation_ends_reentrant: bool
     """Whether checkpointing is always reentrant after a trainer has generated."""
     zero3_cannot_draw: Names
-    """Families that cannot be loaded under ZeRO-3: their embedding is taken for a missing weight."""
+    """Families that cannot be loaded under ZeRO-3, because transformers treats their embedding as a missing weight."""
     reentrant_by_default: bool
     """Whether checkpointing is reentrant by default."""
 

@@ -1,4 +1,4 @@
-"""Write docs/import-keys.md: which keys of other tools carry over, from the importers' own tables.
+"""Write docs/import-keys.md, which lists what `xpc import` does with each key, from the importers' own tables.
 
 python tests/importing/keys_page.py docs/import-keys.md
 """
@@ -16,36 +16,37 @@ from xpc.compiler.importing import keys
 HEAD = """\
 # Keys of axolotl, LLaMA-Factory and torchtune
 
-What `xpc import` does with each key that it knows by name, written by `make docs` from the importers' tables.
-`xpc import FILE --report text` prints what became of each key of a file, and why; [import.md](import.md) says more.
-A key that stands in no table here, nor (of axolotl and LLaMA-Factory) among TRL's own arguments, is an error.
+This page lists what `xpc import` does with each key that it knows. `make docs` writes it from the importers' tables.
+`xpc import FILE --report text` prints what it did with each key of a file, and why; [import.md](import.md) explains
+the outcomes. Any other key is an error, except that files of axolotl and LLaMA-Factory may use TRL's own arguments.
 """
 
 
 TOOLS = (
-    ("axolotl", "axolotl", "Read as TRL's argument of another name", "TRL's name", "renamed"),
-    ("llamafactory", "LLaMA-Factory", "Read as TRL's argument of another name", "TRL's name", "renamed"),
-    ("torchtune", "torchtune", "Read as a setting", "setting", "setting"),
+    ("axolotl", "axolotl", "Other names for arguments of TRL", "TRL's name", "renamed"),
+    ("llamafactory", "LLaMA-Factory", "Other names for arguments of TRL", "TRL's name", "renamed"),
+    ("torchtune", "torchtune", "Other names for settings of xpc", "setting", "setting"),
 )
 
 
 def page() -> str:
-    """The whole page."""
+    """The text of docs/import-keys.md."""
     out = [HEAD]
     for source, tool, title, other, column in TOOLS:
         table = keys.load(f"{source}/keys.toml")
         out += [f"\n## {tool}\n\n### {title}\n\n", *_table(other, table.column(column))]
         names = ", ".join(f"`{key}`" for key in _read(source, table))
-        out.append(f"\n### Read\n\n{names}\n")
-        for heading, fate in (("Of no effect in a bundle", "irrelevant"), ("Kept in a comment of the spec", "comment"),
-                              ("Refused unless they are off", "refused")):  # fmt: skip
+        out.append(f"\n### Also read\n\n{names}\n")
+        for heading, fate in (("Without effect in a bundle", "irrelevant"),
+                              ("Kept as a comment in the spec", "comment"),
+                              ("Refused unless switched off", "refused")):  # fmt: skip
             if rows := table.column(fate):
                 out += [f"\n### {heading}\n\n", *_table("why", rows)]
     return "".join(out)
 
 
 def _read(source: str, table: keys.KeyTable) -> list[str]:
-    """The keys that the readers of a source look up in a bare file, and those that the table says they read."""
+    """The keys that the importer of a source looks up in a minimal file, and those that its table marks as read."""
     draft, _ = convert(BARE[source], "--from", source)
     stated = {key for key, row in table.items() if row.read or row.usual is not None}
     others = {*ARGUMENTS, *table.column("renamed").values()} if source != "torchtune" else set()
@@ -53,7 +54,7 @@ def _read(source: str, table: keys.KeyTable) -> list[str]:
 
 
 def _table(what: str, keys: Mapping[str, str]) -> Iterator[str]:
-    """A row for all keys of one reason."""
+    """A table with one row per reason, which lists all keys with that reason."""
     by_reason: dict[str, list[str]] = {}
     for key, why in keys.items():
         by_reason.setdefault(why, []).append(key)

@@ -1,4 +1,4 @@
-"""Writes docs/plan-accuracy.md: what the plan says of published measurements, beside what was measured.
+"""Writes docs/plan-accuracy.md, which compares the plan's predictions with published measurements.
 
 python tests/plan/accuracy.py docs/plan-accuracy.md
 """
@@ -40,7 +40,7 @@ def peak(row: Row) -> float | None:
 
 
 def exact(row: Row) -> bool:
-    """Runs of Hugging Face's trainers whose peak the allocator itself told."""
+    """Whether a row is a run of a Hugging Face trainer whose peak torch's allocator reported."""
     return row["stack"].startswith("hf") and row["metric"] == "torch_allocated"
 
 
@@ -114,16 +114,16 @@ def picture() -> str:
 
 
 NOTES = (
-    "The rows of the first line are Llama-3-8B and santacoder runs of one project, and the forms were chosen while",
-    "their errors were in sight: twelve bytes of the MLP's width that the backward pass of a recomputed layer holds,",
-    "the two layers that adapters under FSDP keep, that quantized layers are gathered as they are stored, when the",
-    "fused head frees its chunk, the loss that is computed in place, and float32 logits where QLoRA runs without",
-    "autocast. The rows that are left out were found in the same way. So the first line says that the forms can",
-    "describe such runs, and not how far off they are for another model: measurements of others will say that, and",
-    "`make gpu`. The bytes that autograd keeps in a layer were not chosen so: they are counted on real models. One",
-    "more block as large as a mask's copy is from the length at which gemma-3-1b ran out of memory (TRL 1.15).",
-    "`fits` is at most 80 % of the card; `no` is where the lower end of the range, which is 7 % by choice, is above",
-    "the card.",
+    "The rows of the first line are runs of Llama-3-8B and santacoder from one project. We knew their errors while we",
+    "chose parts of the formulas: the twelve bytes per unit of the MLP's width that the backward pass of a recomputed",
+    "layer keeps, the two layers that adapters under FSDP keep, the gathering of quantized layers in their stored",
+    "form, the moment at which the fused head frees its chunk, the loss that is computed in place, and the float32",
+    "logits of QLoRA without autocast. We also found the contradictory rows in this way. So the first line shows that",
+    "the formulas can describe such runs, but not how large the error is for another model; the held-out measurements",
+    "above and `make gpu` show that. The bytes that autograd keeps per layer were not fitted: they are counted on real",
+    "models. The formulas also have one block of the size of a mask's copy, derived from the length at which",
+    "gemma-3-1b ran out of memory (TRL 1.15). The verdict is `fits` for at most 80 % of the GPU's memory, and `no` if",
+    "even the lower end of the range (7 % below the prediction, by choice) is above the GPU's memory.",
 )
 
 
@@ -135,28 +135,30 @@ def _time() -> list[str]:
     inside = sum(low <= value / row["tok_s_gpu"] <= high for row, value in speeds) / len(speeds)
     mean, median, most = statistics.mean(off), statistics.median(off), off[int(0.9 * len(off))]
     return [
-        f"Each of {len(off)} rows of llm-foundry's table is predicted from the other models' rows of its GPU",
+        f"Each of {len(off)} rows of llm-foundry's table is predicted from the other models' rows for its GPU",
         f"generation and precision: mean error {mean:.1%}, median {median:.1%}, nine of ten within {most:.1%}, worst",
         f"{off[-1]:.1%}; {inside:.0%} are inside the stated range ({low:.2f} to {high:.2f} of the hours).",
-        "Trainers of the Hugging Face libraries have one factor over that for each of full training, LoRA and QLoRA,",
-        "with and without fused kernels (compiler/plan/utilisation.json): the median of fms-hf-tuning's runs on A100.",
-        "The figure of V100 is one run's, so that its 133 hours are met and not predicted.",
+        "For trainers of the Hugging Face libraries, this time is multiplied by a factor: one each for full training,",
+        "LoRA and QLoRA, with and without fused kernels (compiler/plan/utilisation.json). Each factor is the median of",
+        "fms-hf-tuning's runs on A100. The factor for V100 comes from a single run, so its 133 hours are fitted, not",
+        "predicted.",
         "",
         *_other_chips(),
     ]
 
 
 def _other_chips() -> list[str]:
-    """What is said of cards of other chips than the measured ones."""
+    """The section on GPUs with other chips than A100 and H100."""
     known = table()
     both = known["other_chips"]["share"], known["other_chips"]["least"]
     alone = utilisation.other_chips_left_out(known)
     out = [
-        "Other chips of a generation have more or fewer operations for a byte of their memory's bandwidth than A100",
-        "and H100, and kernels that wait for memory take more or less of their time: by the peak alone L4 is predicted",
-        "up to three times too fast. Two numbers for all of them were fitted to published runs with LoRA and QLoRA on",
-        f"five cards: bandwidth decides a share of {both[0]:.2f}, and at least {both[1]:.2f} of the time is left.",
-        "Each card is also predicted from the other four. L40S, A10, A40 and others have no run here.",
+        "Other chips of the same generations can do more or fewer operations per byte of memory bandwidth than A100",
+        "and H100, so kernels that wait for memory take a different share of time. From the peak alone, L4 would be",
+        "predicted up to three times too fast. Two numbers for all these chips were fitted to published runs with LoRA",
+        f"and QLoRA on five GPUs: bandwidth determines {both[0]:.2f} of the time, and the time shrinks to at",
+        f"least {both[1]:.2f}. Each GPU is also predicted from the other four. There are no runs on L40S, A10, A40",
+        "and others.",
         "", "| card | model | GPUs | time over predicted | from the other cards | by the peak alone |",
         "|---|---|---|---|---|---|",
     ]  # fmt: skip
@@ -169,7 +171,7 @@ def _other_chips() -> list[str]:
 
 
 def page() -> str:
-    """The whole page."""
+    """The text of docs/plan-accuracy.md."""
     rows = kept()
     groups = sorted({row["group"] for row in rows})
     lora = [row for row in rows if exact(row) and row["lora_r"]]
@@ -200,24 +202,24 @@ def page() -> str:
             "# How far off the plan is",
             "",
             "Written by `python tests/plan/accuracy.py docs/plan-accuracy.md` from the measurements in "
-            "tests/plan/measured/, which others published. Each error is predicted over measured, less one.",
+            "tests/plan/measured/, which others published. Each error is (predicted / measured) - 1.",
             "",
             "## Memory",
             "",
             *table,
             "",
-            "Peaks that are not the allocator's own (`torch_reserved`, nvidia-smi) are 1.2 to 1.5 times what is "
-            "allocated, and the plan predicts what is allocated: the groups swift and qwen are low for that reason. "
-            "litgpt has layers and a loss of its own.",
+            "The plan predicts the memory that torch's allocator hands out. Peaks measured in another way "
+            "(`torch_reserved`, nvidia-smi) are 1.2 to 1.5 times as large, so the predictions for the groups swift and "
+            "qwen are too low. litgpt has its own layers and its own loss.",
             "",
             "![Predicted against measured peaks](plan-accuracy.svg)",
             "",
             "## The decision",
             "",
-            f"{len(died)} rows ran out of memory: the plan says `no` of {counts['no']}, `tight` of {counts['tight']}, "
-            f"`fits` of {counts['fits']} and `unknown` of {counts['unknown']}. Of the {len(ran)} rows that ran it says "
-            f"`no` of {wrong}. Of the {len(low)} that were measured below 75 % of their card it says `tight` or "
-            f"`no` of {tight}.",
+            f"{len(died)} runs ran out of memory: the plan's verdict is `no` for {counts['no']}, `tight` for "
+            f"{counts['tight']}, `fits` for {counts['fits']} and `unknown` for {counts['unknown']} of them. {len(ran)} "
+            f"runs did not run out of memory: the verdict is `no` for {wrong} of them. {len(low)} runs used less than "
+            f"75 % of their GPU's memory: the verdict is `tight` or `no` for {tight} of them.",
             "",
             "## TRL's fused head",
             "",
@@ -229,8 +231,8 @@ def page() -> str:
             "|---|---|---|---|---|---|",
             *tools,
             "",
-            "They count model states (accelerate of one process, whatever the sharding), no activations, no adapters:",
-            "rows with adapters get what they say of training the whole model.",
+            "These tools count model states but not activations, and accelerate counts one process even if the states",
+            "are sharded. They do not know adapters, so for rows with adapters they predict full training.",
             "",
             "## Time",
             "",

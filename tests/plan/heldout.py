@@ -1,4 +1,4 @@
-"""Published measurements that nothing was fitted to, from sources that the fitted ones are not from, and their page.
+"""Published measurements from sources that nothing was fitted to, and their section of docs/plan-accuracy.md.
 
 `metric` says what a peak is: "allocated" is what the plan predicts, the others are that and more. `attended` is how
 long packed rows are to flash attention where it is not the length of a pack.
@@ -143,32 +143,34 @@ def section() -> list[str]:
     return [
         "## Held out",
         "",
-        "Measurements from other sources than the above, collected after the forms and weights stood",
-        "(tests/plan/measured/heldout_memory.jsonl, heldout_speed.jsonl). Two forms were wrong and were mended. The",
-        "backward pass of eager attention holds a product that CUDA's softmax makes beside its gradient: before, the",
-        "first group's mean was 2.5% and its worst 24.8%. Experts that are computed one after the other hold the",
-        "temporaries of one, and quantized scales are half a gigabyte less in 7B: before, Mixtral's worst was 24.4%.",
-        "No number was fitted to these peaks. Repeats are not among them, nor four runs of PowerLM on two GPUs that",
-        "hold as much as on one, which FSDP had not sharded. That torchtune's optimizer is fused, which type the loss",
-        "of `gpu_test` has and that `fms_models` frees its logits was set after the first comparison.",
+        "These measurements come from other sources than those above. They were collected when the formulas and",
+        "weights were complete (tests/plan/measured/heldout_memory.jsonl, heldout_speed.jsonl). They showed that two",
+        "formulas were wrong, which we corrected. First, eager attention's backward pass also keeps a product that",
+        "CUDA's softmax computes; before, the first group's mean error was 2.5% and its worst 24.8%. Second, experts",
+        "that are computed one after the other need the temporaries of only one, and quantized scales take half a",
+        "gigabyte less in a 7B model; before, Mixtral's worst error was 24.4%. No number was fitted to these peaks. We",
+        "excluded repeated runs, and four runs of PowerLM on two GPUs that need as much memory per GPU as on",
+        "one, because FSDP had not sharded them. Three inputs were set after the first comparison: that torchtune's",
+        "optimizer is fused, the dtype of the loss of `gpu_test`, and that `fms_models` frees its logits.",
         "",
         *group(memory_rows(), memory_error, WHAT),
         "",
-        f"Of {len(died)} runs that ran out of memory the plan says `no` of {died.count('no')}, `tight` of "
-        f"{died.count('tight')} and `fits` of {died.count('fits')}.",
+        f"{len(died)} runs ran out of memory: the plan's verdict is `no` for {died.count('no')}, `tight` for "
+        f"{died.count('tight')} and `fits` for {died.count('fits')} of them.",
         "",
-        "Reserved memory is more than what is allocated. `deepspeed_gist` says 19.4 GB at rest with ZeRO-2, less than",
-        "weights and Adam's fp32 states of 7B parameters on 8 processes, and 25 GB more for the same micro-batch with",
-        "one more of accumulation.",
+        "Reserved memory is more than allocated memory. `deepspeed_gist` reports 19.4 GB before the first step with",
+        "ZeRO-2, which is less than the weights and Adam's fp32 states of 7B parameters on 8 processes. It also",
+        "reports 25 GB more when only the accumulation grows by one.",
         "",
         "Speeds:",
         "",
         *group(speed_rows(), speed_error, RUNS),
         "",
-        "Two runs of one model with one batch on A100 differ by 28% between two sources (2,422 and 3,094 tokens/s of",
-        "Llama 7B, 8 x 4,096 with ZeRO-3), which no form can tell apart. Attention over rows of 32,768 tokens is",
-        "counted 27% too slow for LLaMA-Factory, since llm-foundry's kernel did not leave out the causal half.",
-        "Adapters without fused kernels have a factor of their own, the median of the dense `fms_models` without",
-        "them; the other rows were fitted to nothing. Its mixtures of experts are computed one expert after the other.",
+        "Two sources report speeds that differ by 28% for the same run (Llama 7B, 8 x 4,096 tokens, ZeRO-3 on",
+        "A100: 2,422 and 3,094 tokens/s), which no formula can explain. Attention over rows of 32,768 tokens is",
+        "predicted 27% too slow for LLaMA-Factory, because llm-foundry's kernel also computed the half that causal attention masks.",
+        "For adapters without fused kernels there is a separate factor, the median of the dense `fms_models` runs",
+        "without such kernels; nothing was fitted to the other rows. The mixtures of experts in `fms_models` are",
+        "computed one expert after the other.",
         "",
     ]

@@ -1,14 +1,14 @@
-"""How wide the stated range of a speed is, and whether it holds for what it was not made from.
+"""How wide the stated range of a speed is, and whether it holds for runs that it was not fitted to.
 
     python tests/plan/ranges.py
 
-writes compiler/plan/utilisation.json. The base range is the narrowest that nine of ten measured runs are in, whatever
-their source: a source with n rows counts as sqrt(n), so that neither one large table nor one odd trainer decides it.
-What is predicted is its middle.
-Rows of llm-foundry are predicted from its other models; nothing was fitted to the others but a factor to
-fms-hf-tuning's. Runs on cards of other chips are predicted from those on other cards. What a spec says may widen it:
-DeepSpeed, a quantized base, rows of many lengths, for which GPUs wait, mixtures of experts and another chip each have
-runs of their own, and their range is that of both.
+writes compiler/plan/utilisation.json. The base range is the narrowest that contains nine of ten measured runs. A
+source with n rows has the weight sqrt(n), so that neither one large table nor one odd trainer decides it. The
+prediction is the middle of the range.
+Rows of llm-foundry are predicted from its other models. To the other sources nothing was fitted, except a factor to
+fms-hf-tuning's. Runs on GPUs with other chips are predicted from the runs on the other such GPUs. Some settings widen
+the range: DeepSpeed, a quantized base, rows of many lengths (for which GPUs wait), mixtures of experts and another
+chip. Each has its own runs, and its range contains the base range and theirs.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ CARDS = {"A100-80": "a100-80gb", "H100": "h100-80gb"}
 LEFT = {
     "model": lambda row: row["model"],
     "kind of GPU": lambda row: row["gpu"],
-    "way of sharding": lambda row: row["strategy"],
+    "strategy": lambda row: row["strategy"],
     "number of GPUs": lambda row: row["gpus"],
     "recomputation, on or off": lambda row: row["ckpt"],
     "length of rows": lambda row: row["seq"],
 }  # fmt: skip
-"""What is left out of llm-foundry's table at once."""
+"""Groups of rows of llm-foundry's table that are left out of a fit together."""
 
 
 @record
@@ -174,8 +174,8 @@ def without() -> list[tuple[str, int, float, float, int, int]]:
     return out
 
 
-def told_apart(rows: list[Row]) -> list[float]:
-    """The weights of the parts, none where the rows do not tell them apart."""
+def fitted(rows: list[Row]) -> list[float]:
+    """Fit the weights of the parts of a time; [] if the rows do not determine them."""
     try:
         weights = utilisation.fit(rows)
     except ZeroDivisionError:
@@ -190,7 +190,7 @@ def groups(part: Callable[[Row], object]) -> tuple[list[float], int]:
     for name, value in sorted({(utilisation.key(row), part(row)) for row in rows}, key=str):
         mine = [row for row in rows if (utilisation.key(row), part(row)) == (name, value)]
         others = [row for row in rows if utilisation.key(row) == name and part(row) != value]
-        if len({row["model"] for row in others}) < 2 or not (weights := told_apart(others)):
+        if len({row["model"] for row in others}) < 2 or not (weights := fitted(others)):
             none += len(mine)
             continue
         for row in mine:
@@ -209,22 +209,26 @@ def section() -> list[str]:
     found = runs()
     out = ["## The range of hours", ""]
     out += [
-        "The narrowest range of measured over predicted time that nine of ten runs of any source are in; a source of"
-    ]
-    out += ["n rows counts as the root of n. What widens it is what a spec says.", ""]
+        "The base range is the narrowest range of (measured time / predicted time) that contains nine of ten runs. A",
+        "source with n runs has the weight sqrt(n). Some settings of a spec widen the range:", "",
+    ]  # fmt: skip
     out += ["| runs | measured | sources | hours, of the predicted |", "|---|---|---|---|"]
     for kind, (low, high) in ranges(found).items():
         mine = [one for one in found if one.kind == kind]
         many = len({one.source for one in mine})
         out.append(f"| {named[kind]} | {len(mine)} | {many} | {low:.2f} to {high:.2f} |")
-    out += ["", "Whether it holds for a source that it was not made from (llm-foundry's rows by its other models):", ""]
-    out += ["| source | runs | time over predicted | in the stated range | in that of the other sources |"]
+    out += [
+        "",
+        "Does the range hold for a source (of llm-foundry: for a model) that it was not fitted to?",
+        "",
+    ]
+    out += ["| source | runs | measured / predicted time | in the stated range | in the range of the other sources |"]
     out += ["|---|---|---|---|---|"]
     for name, many, least, most, hits, alone in without():
         out.append(f"| {name} | {many} | {least:.2f} to {most:.2f} | {hits} | {alone} |")
     base = range_of(())
-    out += ["", "And llm-foundry's rows where more than one model at once is left out of the fit:", ""]
-    out += ["| left out | rows | mean error | nine of ten within | in the range | not told apart |"]
+    out += ["", "The same for llm-foundry's rows, if a whole group of rows is left out of the fit:", ""]
+    out += ["| rows left out together | rows | mean error | nine of ten within | in the range | no fit possible |"]
     out += ["|---|---|---|---|---|---|"]
     for name, part in LEFT.items():
         times, none = groups(part)
@@ -237,7 +241,7 @@ def section() -> list[str]:
         unplanned(row) for row in points.rows("throughput_points.jsonl") if "llm-foundry" not in row["source"]
     )
     left = ", ".join(f"{many} {why}" for why, many in sorted(reasons.items()) if why)
-    return [*out, "", f"Rows of throughput_points.jsonl of other sources that have no prediction: {left}.", ""]
+    return [*out, "", f"These rows of throughput_points.jsonl from other sources have no prediction: {left}.", ""]
 
 
 def table() -> dict[str, object]:

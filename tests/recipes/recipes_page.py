@@ -21,24 +21,24 @@ HEAD = """\
 
 Written by `make docs` from `specs/` and `tests/recipes/`; do not edit.
 
-Each recipe here is a spec in `specs/` that says what its publisher's own files say. A test reads the published file,
-compiles the spec, and compares every value that the recipe states, and the default of its versions for every one that
-it leaves open. To look at one and to compile it:
+Each recipe here is a spec in `specs/` that trains with the values of its publisher's own files. A test reads the
+published file, compiles the spec, and compares every value that the file states. For values that it leaves open, the
+test compares the default of the publisher's library versions. To check and compile a recipe:
 
 ```
 xpc check specs/zephyr-7b-sft-ultrafeedback-dpo-8xh100.xp
 xpc compile specs/zephyr-7b-sft-ultrafeedback-dpo-8xh100.xp
 ```
 
-Two stacks matter for a recipe: the one that its spec names, which is nearest to what the publisher used, and today's,
-`{default}`. `xpc upgrade SPEC --target {default}` shows the same move with every name and default on the way.
+Each recipe is compared on two stacks: the one that its spec names, which is nearest to the publisher's versions, and
+the newest, `{default}`. `xpc upgrade SPEC --target {default}` shows every name and default that changes between them.
 """
 COMMON = """\
 ## What differs in most of them
 
-Most recipes have these; they are left out of the tables below.
+These differences occur in most recipes; the tables below omit them.
 
-| Published | What the bundle does instead |
+| Published key | What the bundle does instead |
 |---|---|
 """
 FAMILIES = {"open-r1": "Open-R1", "alignment-handbook": "The alignment handbook", "fastchat": "FastChat"}
@@ -47,7 +47,7 @@ LONGEST = 60
 
 
 def value(found: Any) -> str:
-    """A published or stated value as it stands in a table."""
+    """Format a published or stated value as a cell of a table."""
     if found == NOTHING:
         return "not stated"
     text = found if isinstance(found, str) and found else json.dumps(found, sort_keys=True)
@@ -56,7 +56,7 @@ def value(found: Any) -> str:
 
 
 def name(key: str) -> str:
-    """A published key; one that a recipe leaves open is named as such."""
+    """Format a published key as a cell of a table, and mark a key that the recipe leaves open."""
     left_open = key.removeprefix("unset:")
     return f"`{key}`" if left_open == key else f"`{left_open}`, left open"
 
@@ -80,7 +80,7 @@ def targets(recipe: str) -> list[str]:
 
 
 def differences(recipe: str, apart: dict[str, str]) -> Iterator[str]:
-    """The table of one recipe: where each stack says otherwise than the published file."""
+    """The table of one recipe: values of the bundle that differ from the published file, by stack."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for target in targets(recipe):
         unlikes = unlike(recipe, target)
@@ -90,7 +90,7 @@ def differences(recipe: str, apart: dict[str, str]) -> Iterator[str]:
     if not rows:
         yield "Nothing else differs.\n"
         return
-    yield "| Published | Value | In the bundle | Where | Why |\n|---|---|---|---|---|\n"
+    yield "| Published key | Value | In the bundle | On | Why |\n|---|---|---|---|---|\n"
     for (key, why), found in rows.items():
         stacks = "both stacks" if len(found) == len(targets(recipe)) > 1 else ", ".join(f"`{one}`" for one in found)
         wanted, stated = next(iter(found.values()))
@@ -116,13 +116,13 @@ def recipe_text(recipe: str, apart: dict[str, str]) -> Iterator[str]:
     for target in STACKS:
         if target in entry.get("refused", ()):
             codes = " and ".join(f"`xpc explain {code}`" for code in entry["refused"][target])
-            yield f"- Refused on `{target}`: {codes} says why\n"
+            yield f"- Refused on `{target}`: {codes} explains why\n"
     yield "\n"
     yield from differences(recipe, apart)
 
 
 def page() -> str:
-    """The whole page."""
+    """The text of docs/recipes.md."""
     apart = common()
     parts = [HEAD.format(default=DEFAULT), "\n", COMMON]
     parts += [f"| {name(key)} | {why} |\n" for key, why in apart.items()]

@@ -162,7 +162,7 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
         "failurePolicy": policy,
         "replicatedJobs": [_server(spec, digest), node] if server else [node],
     }
-    if server:  # the set is done when the training is, and then the server is ended
+    if server:  # the job set ends with the training, and ends the server
         body["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node"]}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": body}
 

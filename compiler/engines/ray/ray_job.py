@@ -178,7 +178,7 @@ def supervise(status_out: int) -> None:
         status = -signal.SIGKILL if child.returncode is None else child.returncode
         with suppress(BrokenPipeError):  # the worker may have ended
             os.write(status_out, str(128 - status if status < 0 else status).encode())
-        os.killpg(0, signal.SIGKILL)  # this process, and all that the run has left
+        os.killpg(0, signal.SIGKILL)  # this process and all remaining processes of the run
 
 
 def wait_for_worker(gone: threading.Event) -> None:

@@ -94,7 +94,7 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
     if not spec.on_cpu:
         words.append(f"gres=gpu:{hardware.processes}")
     if spec.flag("launch.exclusive"):
-        words += ["exclusive", "mem=0"]  # --exclusive takes the cores, and no more memory than asked for
+        words += ["exclusive", "mem=0"]  # --exclusive reserves all cores but not all memory; mem=0 does that
     else:
         words.append(f"cpus-per-task={cores(spec)}")
     if spec.get("launch.host_memory") is not None and not spec.flag("launch.exclusive"):

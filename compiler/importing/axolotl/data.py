@@ -123,7 +123,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         stated = shape and (
             shape != METHODS[draft.method].shapes[0]
             or (columns and draft.method == "sft")
-            or found.ref.startswith('"')  # the file may exist only where the run will be
+            or found.ref.startswith('"')  # the file may exist only on the training machine
         )
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
         draft.sources.append(Source(ref, columns, part or found.take, format=shape if stated else "", place=kind))
@@ -289,7 +289,7 @@ def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen:
         draft.differs("datasets.system", "axolotl writes the column `system` as a system turn, even if it is empty, "
                       "and the spec writes none", place)  # fmt: skip
         return ("input", "chosen", "rejected")
-    if word == "passthrough" and draft.method == "dpo":  # axolotl passes the rows to TRL, as the spec does
+    if word == "passthrough" and draft.method == "dpo":  # axolotl passes the rows to TRL unchanged, and so does xpc
         return ()
     _chat_template(draft, word.removeprefix("bradley_terry."), place, texts=True)
     if last in COLUMNS:

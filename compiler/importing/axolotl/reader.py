@@ -143,7 +143,7 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
     inside = {} if config is None else config.mapping
     theirs = inside.get("fsdp_activation_checkpointing", inside.get("activation_checkpointing"))
     if theirs is not None and boolean(theirs) and again is not None and again.text == "false":
-        del draft.settings["memory.checkpointing"]  # axolotl recomputes if either key is on
+        del draft.settings["memory.checkpointing"]  # axolotl enables activation checkpointing if either key is on
     parallel = (integer(context) if context is not None else None) or 1
     if context is not None and parallel > 1:
         draft.put("strategy.context_parallel", parallel, context)

@@ -122,7 +122,7 @@ def streamed(draft: Draft, packs: bool) -> None:
     )
     dropped = draft.differences.pop(
         "sample_packing", None
-    )  # a difference of rows that the tool keeps apart: it does not apply to these
+    )  # that difference concerns rows that LLaMA-Factory does not mix, so it does not apply here
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     if not packs:
         return

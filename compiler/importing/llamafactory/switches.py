@@ -119,7 +119,7 @@ def packed(draft: Draft, named: Entries, stage: str) -> None:
         return
     attn, micro = draft.settings.get("model.attn"), draft.settings.get("batch.micro")
     if attn is not None and attn.text == "flash2" and micro is not None and micro.text == "1":
-        return  # flash attention tells the rows of a sequence apart by their positions
+        return  # flash attention separates packed rows by their position ids
     on = draft.settings.get("batch.packing")
     dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]

@@ -138,7 +138,7 @@ class _Reader:
             name = found[1] or found[3]
             if name in self.known:
                 self.put_in += len(self.known[name])
-                if self.put_in > 4 * MAX_SIZE:  # a chain of variables that each use another twice
+                if self.put_in > 4 * MAX_SIZE:  # variables that each use the previous one twice grow exponentially
                     raise Unreadable(f"its variables expand to more than {4 * MAX_SIZE} characters", self.line)
                 return self.known[name]
             if found[2] is not None:

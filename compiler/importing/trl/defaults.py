@@ -76,7 +76,7 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
         if draft.method not in row.methods or not row.path.startswith("method.") or row.path in APART:
             continue
         if not row.args:
-            continue  # decided by the runtime: no class has a default
+            continue  # decided by the runtime, so no argument class has a default
         name = row.args[0]
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue

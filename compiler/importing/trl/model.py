@@ -247,7 +247,7 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
 def loaded_as(draft: Draft) -> None:
     """Write the default dtype of weights: fp32, or the compute dtype of a quantized base."""
     if not draft.has("model.dtype") and (draft.has("qlora") or draft.has("lora.bits")) and draft.has("precision"):
-        return  # the language has the same default
+        return  # xpc has the same default
     draft.default("model.dtype", "fp32", "not set: transformers 4 and TRL load in fp32")
 
 

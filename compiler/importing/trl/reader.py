@@ -140,7 +140,7 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | 
     sharding.trainer_fsdp(draft, named)
     if launch is not None:
         sharding.accelerate(draft, launch, overrides, found)
-    if "num_processes" in named:  # a key of accelerate that scripts of early 2025 read
+    if "num_processes" in named:  # accelerate's key, which some training scripts of early 2025 also read
         sharding.count(draft, named["num_processes"], "total", found)
     draft.default("strategy", "ddp", "no source shards states")
 

@@ -60,7 +60,7 @@ def intervals(draft: Draft, named: Entries) -> None:
     evaluates = named.get("do_eval")
     if entry is not None and not entry.empty:
         shared = _amount(logged) if logged is not None and not logged.empty else None
-        usual = shared or Amount("count", 500)  # by default transformers evaluates as often as it logs
+        usual = shared or Amount("count", 500)  # transformers' default is to evaluate as often as it logs
         every(entry, steps, usual, draft, "eval.every")
     elif steps is not None:
         draft.note(steps, "nothing is evaluated: `eval_strategy` is not set")
@@ -230,7 +230,7 @@ def switches(draft: Draft, named: Entries) -> None:
         draft.note(older, "it is off")
     elif older is not None and attention is not None and not attention.empty:
         draft.note(older, "`attn_implementation` decides")
-    elif older is not None:  # a key of the alignment handbook, older than `attn_implementation`
+    elif older is not None:  # the alignment handbook's key before `attn_implementation`
         draft.put("model.attn", "flash2", older)
     for name in ("attn_implementation", "dtype"):
         entry = named.get(name)
