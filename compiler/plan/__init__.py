@@ -1,9 +1,9 @@
-"""A first estimate of the memory of one process, for a micro-batch that nobody wrote.
+"""A first estimate of the memory of one process, for a spec that leaves the micro-batch open.
 
 The micro-batch is the largest divisor of gbs / world size whose weights, gradients, optimizer states, saved activations
-and logits stay within 80 % of the card. `choice.py` replaces it where the plan knows the run. Closed forms in bytes:
-Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3) for model states, autograd's saved tensors of a Llama block
-for activations.
+and logits stay within 80 % of the GPU's memory. If the plan knows the run, `choice.py` replaces this estimate. Closed
+forms in bytes: model states follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3); activations are the
+tensors that autograd saves for a Llama block.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LOW, HIGH = 0.93, 1.07
 
 
 def packed_bytes(bits: int, nested: bool) -> float:
-    """Bytes of a quantized weight with its share of the scales.
+    """Bytes of one quantized weight, including its share of the scales.
 
-    4-bit weights have a float32 scale for each block of 64; nested, the scales take a byte each and a float32 for each
-    256 of them. 8-bit weights have a float32 for each row, less than a thousandth (bitsandbytes 0.50, `quantize_4bit`,
-    `Int8Params`).
+    4-bit weights have a float32 scale for each block of 64 weights. With nested (double) quantization, each scale takes
+    one byte, plus a float32 for each 256 scales. 8-bit weights have a float32 for each row, which is less than a
+    thousandth (bitsandbytes 0.50, `quantize_4bit`, `Int8Params`).
     """
     if bits == 8:
         return 1.001
@@ -45,9 +45,10 @@ SMALLEST = 1
 class Need:
     """The quantities that decide the memory of a process. `stage`: 0 nothing sharded, 1 optimizer, 2 gradients, 3 all.
 
-    `rank` is that of adapters on every linear layer, 0 if all weights are trained; `modules` are parameters of complete
-    modules trained with adapters; `weight` is the bytes of a frozen weight. `references` counts frozen copies of the
-    model, `teacher` is the bytes of another frozen model, `sequences` the number in one sample (two for a preference).
+    `rank` is the rank of adapters on every linear layer, 0 if all weights are trained; `modules` counts the parameters
+    of complete modules that are trained with adapters; `weight` is the bytes of a frozen weight. `references` counts
+    frozen copies of the model, `teacher` is the bytes of another frozen model, and `sequences` is the number of
+    sequences in one sample (two for a preference).
     """
 
     facts: ModelFacts | None
@@ -69,17 +70,17 @@ class Need:
 
 @record
 class Micro:
-    """A chosen micro-batch and the arithmetic that chose it."""
+    """A chosen micro-batch, and the calculation that led to it."""
 
     value: int
     why: str
 
 
 def states(need: Need, params: int) -> float:
-    """Bytes of weights, gradients and Adam states on one process: 16 a parameter, sharded by `stage`.
+    """Bytes of weights, gradients and Adam states on one process: 16 per parameter, sharded by `stage`.
 
-    The fp32 gradient buffer that DeepSpeed keeps in addition to the half-precision one is counted, so the figure is 2
-    bytes a parameter too high elsewhere.
+    This includes the fp32 gradient buffer that DeepSpeed keeps in addition to the half-precision gradients. Without
+    DeepSpeed the figure is therefore 2 bytes per parameter too high.
     """
     shard = max(1, need.world)
     frozen = params * need.weight / (shard if need.stage >= 3 else 1)
@@ -98,7 +99,7 @@ def states(need: Need, params: int) -> float:
 
 
 def activations(need: Need, facts: ModelFacts) -> float:
-    """Bytes that one sequence adds: saved activations of every layer and the logits of every token."""
+    """Bytes per sequence: the saved activations of every layer and the logits of every token."""
     k = facts.kv_heads * facts.head_dim
     wide = 30 if need.half else 32
     layer = wide * facts.hidden + (8 if need.half else 16) * facts.intermediate + 8 * k + 4 * facts.heads + 8
@@ -111,7 +112,7 @@ def activations(need: Need, facts: ModelFacts) -> float:
 
 
 def loss_head(need: Need, facts: ModelFacts) -> float:
-    """Bytes of a fused loss head that do not depend on the batch: gradients of the head and one chunk of logits."""
+    """Bytes of a fused loss head that do not depend on the batch: the head's gradients and one chunk of logits."""
     if not need.fused_loss:
         return 0.0
     element = 2 if need.half else 4
@@ -119,7 +120,7 @@ def loss_head(need: Need, facts: ModelFacts) -> float:
 
 
 def largest_micro(need: Need, share: int) -> Micro:
-    """The largest divisor of `share` (gbs / world size) that fits, by the rule of this module."""
+    """The largest divisor of `share` (gbs / world size) that fits by the estimate of this module."""
     facts, gpu = need.facts, need.gpu
     if facts is None or gpu is None:
         what = "the architecture" if facts is None else "the memory of a CPU process"
@@ -138,9 +139,10 @@ def largest_micro(need: Need, share: int) -> Micro:
 
 
 def verdict(peak: float, capacity: float, low: float | None = None) -> str:
-    """FITS up to 80 % of a card, NO if even the low end of the range exceeds the card, otherwise TIGHT.
+    """The verdict on a predicted peak: FITS up to 80 % of the GPU's memory, NO if even `low` exceeds it, otherwise
+    TIGHT.
 
-    Of 95 public runs that ran out of memory, none was predicted at or under 80 % of the card.
+    Of 95 public runs that ran out of memory, none was predicted at or below 80 % of the GPU's memory.
     """
     if peak <= BUDGET * capacity:
         return FITS

@@ -1,7 +1,7 @@
-"""Memory of adapters in a layer: saved tensors beyond the table of its family, and temporary ones.
+"""Memory that adapters need in a layer: saved tensors that the family's table does not count, and temporary tensors.
 
-The table counts LoRA on real models. DoRA and rotations (OFT) keep the same and the tensors counted here; tests count
-both on the same models (tests/plan/test_adapters_kept.py), and the parameters of rotations.
+The table has LoRA, counted on real models. DoRA and rotations (OFT) keep the same tensors plus those counted here.
+Tests count both on the same models (tests/plan/test_adapters_kept.py), and also the parameters of rotations.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ ROTATED_CAST = 14.0
 
 
 def component(load: Load) -> str:
-    """Names of the components that `of_layer` and `in_forward` count."""
+    """The name of the memory component that `of_layer` and `in_forward` count."""
     kind = "lora" if load.adapters is None else load.adapters.kind
     return {"oft": "rotations", "dora": "norms of adapted weights"}.get(kind, "merged experts")
 
 
 def of_token(load: Load) -> float:
-    """Bytes of a token in a layer."""
+    """Bytes that adapters save per token and layer."""
     tuned = load.adapters
     if tuned is None:
         return 0.0
@@ -45,10 +45,10 @@ def of_token(load: Load) -> float:
 
 
 def recomputed_too(load: Load) -> float:
-    """Bytes of a token in a layer that recomputation does not free.
+    """Bytes per token and layer that recomputation does not free.
 
-    bitsandbytes 0.50 stores the input of an 8-bit layer on the context itself (`MatMul8bitLt`, `ctx.tensors`) and not
-    among the saved tensors, which non-reentrant recomputation frees.
+    bitsandbytes 0.50 stores the input of an 8-bit layer on the context itself (`MatMul8bitLt`, `ctx.tensors`).
+    Non-reentrant recomputation frees only autograd's saved tensors, and so not this one.
     """
     tuned, facts = load.adapters, load.facts
     if tuned is None or tuned.bits != 8 or load.reentrant:
@@ -57,7 +57,7 @@ def recomputed_too(load: Load) -> float:
 
 
 def _of_an_input(load: Load) -> float:
-    """Bytes of an element of a quantized layer's input."""
+    """Bytes of one element of a quantized layer's input."""
     return 4.0 if load.widened or load.element == 4 else 2.0
 
 
@@ -65,7 +65,7 @@ def of_layer(load: Load) -> float:
     """Bytes of a layer that do not depend on its tokens: rotations, and copies of experts with merged adapters.
 
     peft adds the product of each adapter to the stack of experts and computes with that copy (`ParamWrapper`); copies
-    of the adapters exist in addition. Counted on a real model (tests/plan/test_experts.py).
+    of the adapters also exist. Counted on a real model (tests/plan/test_experts.py).
     """
     tuned = load.adapters
     if tuned is None:
@@ -84,8 +84,8 @@ def _copy(load: Load, tuned: Adapters) -> float:
 def in_forward(load: Load) -> float:
     """The largest temporary memory of one linear layer's forward pass, in bytes.
 
-    DoRA takes the norm of the weight with the adapter added: the product of the matrices is made from an identity as
-    wide as the layer's input, and the sum is another copy (tuners/lora/dora.py).
+    DoRA computes the norm of the weight plus its adapter. For this, peft multiplies the adapter's matrices with an
+    identity matrix as wide as the layer's input, and then makes another copy for the sum (tuners/lora/dora.py).
     """
     tuned = load.adapters
     if tuned is None or tuned.kind != "dora":
@@ -99,9 +99,9 @@ def in_forward(load: Load) -> float:
 def in_backward(load: Load) -> float:
     """Temporary bytes of one layer's backward pass that do not depend on its tokens.
 
-    Merged experts: the gradient, first of down and then of gate and up, which are two thirds of the stack. A quantized
-    base: one weight after the other in the computed dtype (bitsandbytes 0.50 `autograd/_functions.py`, `MatMul4Bit`,
-    `MatMul8bitLt`; FSDP gathers them packed).
+    For merged experts, this is their gradient: first that of the down projection, then that of gate and up, which are
+    two thirds of the stack. For a quantized base, one weight at a time exists in the computed dtype (bitsandbytes 0.50
+    `autograd/_functions.py`, `MatMul4Bit`, `MatMul8bitLt`; FSDP gathers the packed weights).
     """
     tuned = load.adapters
     if tuned is None:
@@ -113,10 +113,10 @@ def in_backward(load: Load) -> float:
 
 
 def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[int, int]:
-    """Parameters of the rotations of one decoder layer, and elements of their blocks as full matrices.
+    """Parameters of the rotations of one decoder layer, and the number of elements if their blocks are full matrices.
 
-    A layer's inputs are rotated in `blocks` blocks, or in blocks of `size`; if that does not divide them, peft takes
-    the nearest divisor, the smaller of two (peft 0.21, `adjust_oft_parameters`).
+    A layer's inputs are rotated in `blocks` blocks, or in blocks of `size`. If that does not divide the inputs, peft
+    takes the nearest divisor, and the smaller of two equally near ones (peft 0.21, `adjust_oft_parameters`).
     """
     params = whole = 0
     for one in layers:

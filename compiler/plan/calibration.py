@@ -1,8 +1,9 @@
-"""Corrects a plan by readings of real runs, their speed and peak memory (`xpc plan --calibration FILE`).
+"""Correct a plan with the measured speed and peak memory of real runs (`xpc plan --calibration FILE`).
 
-A run with the settings of a reading is planned with the measured values. A run with the same model, GPU and kind of
-training gets the plan's values times the median of measured over planned. `calibration_file.py` reads the file; check,
-compile, diff and verify never load it, because their results depend on the spec and the version only.
+If a reading has the same settings as the run, the plan uses the measured values. For a run with the same model, GPU and
+kind of training, the plan's values are multiplied by the median of measured over planned. `calibration_file.py` reads
+the file. check, compile, diff and verify never load it, because their results must depend only on the spec and the
+version.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ KIND: tuple[Path, ...] = ("precision", "method", "memory.liger", "batch.packing"
 
 @record
 class Reading:
-    """Measurements of one run. `run` are the settings that decide speed and memory, as text.
+    """Measurements of one run. `run` has the settings that decide speed and memory, as text.
 
-    `seconds` are those of an optimizer step: median, 10th and 90th percentile. `tokens` are tokens a second of one
-    process, `peak` bytes on a GPU; `planned_tokens` and `planned_peak` are the plan's predictions.
+    `seconds` are the median, 10th and 90th percentile of the seconds per optimizer step. `tokens` are tokens per second
+    of one process, `peak` is bytes on a GPU; `planned_tokens` and `planned_peak` are the plan's predictions.
     """
 
     run: Mapping[str, str]
@@ -39,7 +40,9 @@ class Reading:
 
 @record
 class Measured:
-    """Readings applied to a run: seconds of a step if the same run was measured, else factors over the plan."""
+    """Readings applied to a run: the measured seconds per step if the same run was measured, otherwise factors for the
+    plan.
+    """
 
     exact: bool
     seconds: tuple[float, float, float] | None
@@ -51,7 +54,7 @@ class Measured:
 
 
 def identity(spec: Spec) -> dict[str, str]:
-    """The settings of a run that decide its speed and memory: some as text, and a digest of the others."""
+    """The settings of a run that decide its speed and memory: some as text, the others as one digest."""
     hardware = spec.hardware
     gpu = "cpu" if hardware.gpu is None else hardware.gpu.name
     kind = {str(path): str(spec.get(path)) for path in KIND}
@@ -68,7 +71,7 @@ def identity(spec: Spec) -> dict[str, str]:
 
 
 def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
-    """The readings applied to a run, or None if there is none of its kind."""
+    """Apply the readings to a run; None if no reading is of its kind."""
     mine = identity(spec)
     same = [one for one in readings if one.run == mine]
     if same:

@@ -1,4 +1,4 @@
-"""A spec with other values of some settings."""
+"""A copy of a spec with other values of some settings."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Judge = Callable[[Spec], "set[str]"]
 
 
 def changed(spec: Spec, settings: Settings) -> Spec:
-    """The spec with other values, and with the values that follow: accumulation, evaluation's micro-batch, the kind of
-    recomputation."""
+    """The spec with other values and the values derived from them: accumulation, evaluation's micro-batch, the kind of
+    recomputation.
+    """
     values = dict(spec.values.items())
     for path, value in settings.items():
         before = values.get(path)
@@ -41,12 +42,14 @@ def changed(spec: Spec, settings: Settings) -> Spec:
 
 
 def legality(spec: Spec, judge: Judge) -> Callable[[Settings], bool]:
-    """Whether settings are legal: the changed spec has no error that the spec itself does not have."""
+    """A function that tells whether changed settings are legal: the changed spec has no error that `spec` does not
+    have.
+    """
     before = judge(changed(spec, {}))
     return lambda settings: judge(changed(spec, settings)) <= before
 
 
 def weighing(spec: Spec) -> Iterator[object]:
-    """The values that may decide memory, speed or legality of a change."""
+    """The values of a spec that may decide the memory, the speed or the legality of a change."""
     yield from (spec.model.name, spec.stack.name, spec.hardware.nodes)
     yield from (repr(value.value) for path, value in spec.values.items() if not path.startswith(WEIGHTLESS))

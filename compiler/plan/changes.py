@@ -1,8 +1,9 @@
-"""Changes of settings that make a run fit its GPUs or go faster, each verified by planning it.
+"""Find changes of settings that make a run fit its GPUs or go faster; each change is planned before it is proposed.
 
 No change affects what is learned: the global batch, the lengths, the rows, the loss and the trained parameters stay.
-Changes of one tier are ordered by predicted tokens a second, which include each strategy's communication. Tiers are
-ordered by cost: the stage of ZeRO, then offloading, which sends states over the host's bus, then more nodes.
+Changes are tried in tiers, the cheapest first: the stage of ZeRO, then offloading, which sends states over the host's
+bus, then more nodes. Within a tier, changes are ordered by predicted tokens per second, which include the strategy's
+communication.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ _found: dict[tuple[object, ...], list[Change]] = {}
 
 @record
 class Change:
-    """Settings with their new values, the plan of the changed run, and `pace`: its tokens a second over those of the
-    unchanged run (None if no speed is predicted; the cost of offloading is not included, since it was not measured)."""
+    """Settings with their new values, and the plan of the changed run.
+
+    `pace` is the changed run's tokens per second over those of the unchanged run, or None if no speed is predicted. It
+    does not include the cost of offloading, which was not measured.
+    """
 
     settings: Settings
     plan: Plan
@@ -41,26 +45,26 @@ class Change:
 
     @property
     def known_pace(self) -> float | None:
-        """The pace, unless an offload of unknown cost decides the speed."""
+        """The pace, or None if the unknown cost of an offload decides the speed."""
         return None if "strategy.offload" in self.settings else self.pace
 
     @property
     def typed(self) -> list[str]:
-        """The settings as they are typed in a spec."""
+        """The settings as a user types them in a spec."""
         return list(forms(self.settings, self.plan.spec.get("strategy.offload")))
 
 
 def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
     """At most `most` changes that make a run fit, cheapest first: the best of each tier.
 
-    Otherwise those that make it tight, or one that changes what is learned and says so; none if nothing helps. Members
-    of a sweep that differ in a rate or a seed are searched once.
+    If no change makes it fit, the result has changes that make it tight, or one that changes what is learned and says
+    so; it is empty if nothing helps. Members of a sweep that differ only in a rate or a seed are searched once.
     """
     return _searched(_fitting, spec, judge, most, assumed)
 
 
 def faster(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
-    """At most `most` changes that are predicted to make a fitting run faster and still fit, largest gain first."""
+    """At most `most` changes that should make a fitting run faster and still let it fit, the largest gain first."""
     return _searched(_faster, spec, judge, most, assumed)
 
 
@@ -72,7 +76,7 @@ def _searched(search: Search, spec: Spec, judge: Judge, most: int, assumed: Assu
 
 
 def effect(one: Change) -> str:
-    """The effect of a change: `54.1 GiB, 19% slower`."""
+    """The effect of a change in words: `54.1 GiB, 19% slower`."""
     peak = one.plan.peak
     parts = [] if peak is None else [f"{peak.value / GIB:.1f} GiB"]
     if one.plan.verdict != FITS:
@@ -105,7 +109,9 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
 
 
 def _learning_otherwise(spec: Spec, judge: Judge, now: Plan, assumed: Assumed | None) -> Iterator[Change]:
-    """Smaller micro-batches that fit, the largest first, if nothing fits that learns the same."""
+    """If nothing fits that learns the same: smaller micro-batches that fit although they change what is learned,
+    largest first.
+    """
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     legal = legality(spec, judge)
     for micro in divisors(mine - 1, share)[::-1]:
@@ -133,23 +139,27 @@ def _faster(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> lis
 
 
 def _decided(one: Change) -> Settings:
-    """A change with the plan's own choices for it."""
+    """All settings of a change, including those that the plan chose for it."""
     return {**{path: one.plan.spec.get(path) for path in CHOSEN}, **one.settings}
 
 
 def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches to propose; one that nobody wrote is chosen by the plan again."""
+    """The micro-batches to propose; only the current one if the spec leaves it open, because the plan then chooses
+    again.
+    """
     return [spec.integer("batch.micro")] if "batch.micro" in silent(spec) else micros(spec, most)
 
 
 def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
-    """The settings that differ from those of the spec."""
+    """The settings of a change of strategy and micro-batch, without a strategy that the spec already has."""
     other: Settings = {} if strategy == spec.text("strategy") else {"strategy": strategy}
     return {**other, **micro_settings(spec, micro), **toggles}
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
-    """The fastest change of each set of settings, the fastest first, without those that only add settings."""
+    """The fastest change of each set of settings, fastest first, without changes that only add settings to a better
+    one.
+    """
     seen: dict[frozenset[Path], Change] = {}
     for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
         simpler = any(other.settings.items() <= one.settings.items() for other in seen.values())
@@ -159,12 +169,12 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
 
 
 def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
-    """The change of exactly these settings, with its plan and pace."""
+    """A change to exactly these settings, with its plan and pace."""
     return _change(now, settings, plan(changed(spec, settings), assumed))
 
 
 def as_typed(spec: Spec, judge: Judge, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
-    """The change as a user would type it: settings that nobody wrote are chosen anew."""
+    """A change to these settings as if a user had typed them: settings that the spec leaves open are chosen again."""
     return _change(now, settings, plan(rechosen(spec, settings, judge), assumed))
 
 
@@ -177,7 +187,7 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
 
 
 def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assumed: Assumed | None) -> list[Change]:
-    """The changes of a tier with the wanted verdict, the fastest first."""
+    """The changes of a tier that reach the wanted verdict, fastest first."""
     found: list[Change] = []
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
@@ -201,7 +211,7 @@ def _adds_fusing(one: Change, other: Change) -> bool:
 
 
 def tiers(spec: Spec) -> Iterator[Settings]:
-    """The settings of each tier: none, the strategy, the offload, the number of nodes."""
+    """The settings of each tier, in this order: no change, the strategy, the offload, the number of nodes."""
     yield {}
     strategy, offload = spec.text("strategy"), str(spec.get("strategy.offload") or "none")
     spread, many = SPREADS.get(strategy, 0), spec.hardware.world > 1
@@ -223,7 +233,9 @@ def tiers(spec: Spec) -> Iterator[Settings]:
 
 
 def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
-    """Changes of recomputation and fused kernels: `more` where memory is short, less where there is room."""
+    """Changes of recomputation and fused kernels: more of them (`more`) to save memory, fewer of them if
+    there is room.
+    """
     liger: Settings = {"memory.liger": True}
     fuses = not spec.flag("memory.liger") and _loss(changed(spec, liger)) != _loss(spec)
     moved = spec.flag("memory.checkpointing") is not more and "memory.checkpointing" not in silent(spec)
@@ -243,11 +255,11 @@ def _loss(spec: Spec) -> str:
 
 
 def alike(spec: Spec) -> tuple[str, ...]:
-    """The strategies that compute the same numbers as the spec's own, up to the order of sums.
+    """The strategies that compute the same numbers as the spec's own strategy, up to the order of sums.
 
-    The stages of ZeRO compute the same: same weights, gradients added in another order. In fp32 DDP does, too. In half
-    precision DDP computes under autocast, but DeepSpeed with half-precision weights and an fp32 copy, which rounds
-    differently.
+    The stages of ZeRO compute the same weights and add gradients in another order. In fp32, DDP also computes the same.
+    In half precision DDP computes under autocast, but DeepSpeed computes with half-precision weights and an fp32 copy,
+    which rounds differently.
     """
     mine = spec.text("strategy")
     offload = spec.get("strategy.offload") not in (None, "none")
@@ -259,7 +271,7 @@ def alike(spec: Spec) -> tuple[str, ...]:
 
 
 def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """Micro-batches up to `most` that learn the same and give the same global batch, the largest first."""
+    """Micro-batches up to `most` that learn the same and give the same global batch, largest first."""
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     if share < 1 or spec.learns_from_micro or spec.integer("batch.gbs") % spec.replicas:
         return [now]
@@ -267,7 +279,7 @@ def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
 
 
 def micro_settings(spec: Spec, micro: int) -> Settings:
-    """The settings for a micro-batch that keep the global batch."""
+    """The settings that change the micro-batch and keep the global batch."""
     if micro == spec.integer("batch.micro"):
         return {}
     accum = spec.integer("batch.gbs") // (micro * spec.replicas)
@@ -282,7 +294,7 @@ def micro_settings(spec: Spec, micro: int) -> Settings:
 
 
 def forms(settings: Settings, offload: object = None) -> Iterator[str]:
-    """The settings as typed in a spec; a new strategy repeats the unchanged offload."""
+    """The settings as typed in a spec; a new strategy repeats an offload that stays the same."""
     for path, value in settings.items():
         if path == "strategy":
             where = settings.get("strategy.offload", offload)

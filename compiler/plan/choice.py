@@ -1,8 +1,8 @@
-"""Chooses strategy, recomputation and micro-batch if the spec leaves them open.
+"""Choose strategy, recomputation and micro-batch if the spec leaves them open.
 
-Of the ways to compute the same numbers that fit, the one with the most predicted tokens a second is chosen; the
-prediction includes each strategy's communication. Ways are compared within a group of strategies: DDP, then ZeRO-1 and
-ZeRO-2, then ZeRO-3, which sends most. A choice depends only on the spec and on the tables of this version.
+Among the ways that compute the same numbers and fit, the plan takes the one with the most predicted tokens per second,
+including each strategy's communication. Strategies are tried in groups: DDP, then ZeRO-1 and ZeRO-2, then ZeRO-3, which
+communicates most. A choice depends only on the spec and on this version's tables.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HARDLY = 0.005
 
 @record
 class Choice:
-    """Chosen values of settings, each with its arithmetic; and the micro-batch, if that was open."""
+    """Chosen values of settings, each with the calculation behind it; and the micro-batch, if that was open."""
 
     values: dict[Path, tuple[object, str]]
     micro: Micro | None
@@ -38,7 +38,7 @@ class Choice:
 
 @record
 class Way:
-    """A way to run that fits: its settings, the peak in GiB, and tokens a second of a GPU (0 if not known)."""
+    """A way to run that fits: its settings, the peak in GiB, and tokens per second of a GPU (0 if not known)."""
 
     settings: Settings
     peak: float
@@ -46,7 +46,7 @@ class Way:
 
     @property
     def arithmetic(self) -> str:
-        """Its arithmetic."""
+        """The speed and memory of this way, as text."""
         pace = f"{self.pace:,.0f} tokens/s a GPU in " if self.pace else ""
         return f"{pace}{self.peak:.1f} GiB"
 
@@ -57,11 +57,11 @@ _searched: list[Source] = []
 
 
 def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
-    """The choices for the settings that nobody wrote; None where the plan cannot decide, or nothing fits.
+    """Choose values for the settings that the spec leaves open; None if the plan cannot decide, or nothing fits.
 
-    `silent` names those of `strategy`, `memory.checkpointing` and `batch.micro` that are open. `judge` is asked only
-    where nothing fits with the usual strategy. Partly frozen layers are counted as the most that they can be.
-    Offloaded activations are left as they are, because the cost of their copies is not known.
+    `silent` names those of `strategy`, `memory.checkpointing` and `batch.micro` that are open. `judge` is called only
+    if nothing fits with the usual strategy. Partly frozen layers are counted with their upper bound. The choice never
+    changes the offloading of activations, because the cost of their copies is not known.
     """
     if spec.hardware.gpu is None or spec.flag("memory.offload_activations"):
         return None
@@ -76,7 +76,9 @@ def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
 
 
 def _with_fixed_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None:
-    """The other choices if the micro-batch changes what is learned, so that memory must not decide it."""
+    """Choose the other settings for a method whose micro-batch changes what is learned, so that memory must not decide
+    it.
+    """
     if "batch.micro" not in silent:
         return _search(spec, silent, judge)
     pair = spec.text("method") == "kto" and spec.integer("batch.gbs") % (2 * spec.replicas) == 0
@@ -87,13 +89,13 @@ def _with_fixed_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Cho
 
 
 def silent(spec: Spec) -> list[Path]:
-    """The settings that nobody wrote and the plan chose."""
+    """The settings that the spec leaves open and the plan chose."""
     micro = [] if spec.written("batch.accum") else ["batch.micro"]
     return [path for path in CHOSEN if not spec.written(path) and (path != "batch.micro" or micro)]
 
 
 def rechosen(spec: Spec, settings: Settings, judge: Judge) -> Spec:
-    """The spec with these settings typed into it: what stays open is chosen anew."""
+    """The spec as if these settings had been typed into it; settings that stay open are chosen again."""
     left = [path for path in silent(spec) if path not in settings]
     usual: dict[Path, object] = {"strategy": "ddp"} if "strategy" in left else {}
     if RECOMPUTE in left and spec.values[RECOMPUTE].origin.kind == DERIVED:
@@ -127,7 +129,9 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
 
 
 def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | None:
-    """The memory of a strategy that does not fit, with the largest micro-batch that needs hardly more than one row."""
+    """The way that needs the least memory with a strategy that does not fit: the largest micro-batch that needs hardly
+    more than one row does.
+    """
     way: Way | None = None
     least = 0.0
     for micro in _open_micros(spec, strategy) if "batch.micro" in silent else [None]:
@@ -140,7 +144,7 @@ def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | No
 
 
 def _least_choice(way: Way, room: float) -> Choice | None:
-    """The choice for a run that fits in no way, with the memory that it needs."""
+    """The choice for a run that fits in no way, with the memory that it would need."""
     why = f"none fits: the {way.peak:.1f} GiB of this one exceed {BUDGET:.0%} of {room:g} GiB, and no other needs less"
     strategy, micro = way.settings.get("strategy"), way.settings.get("batch.micro")
     values: dict[Path, tuple[object, str]] = {} if strategy is None else {"strategy": (strategy, why)}
@@ -149,9 +153,9 @@ def _least_choice(way: Way, room: float) -> Choice | None:
 
 
 def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
-    """Groups of strategies to try: the spec's own, and those that shard more if nobody wrote a strategy.
+    """Groups of strategies to try: the spec's own strategy and, if it is open, those that shard more.
 
-    A group computes the same numbers up to the order of sums (`changes.alike`).
+    All strategies of a group compute the same numbers, up to the order of sums (`changes.alike`).
     """
     own: Settings = {}
     alike: tuple[Settings, ...] = ({"strategy": "zero1"}, {"strategy": "zero2"})
@@ -168,13 +172,13 @@ def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ..
 
 
 def _legal(spec: Spec, settings: Settings, judge: Judge) -> bool:
-    """Whether these settings add no error to those of the spec."""
+    """Whether these settings add no error to those that the spec already has."""
     found = judge(changed(spec, settings))
     return not found or found <= judge(spec)
 
 
 def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[Way]:
-    """With and without recomputation, if that is open; without it only if a speed is known."""
+    """Ways with and without recomputation, if that is open; without recomputation only if a speed is known."""
     recomputes = _largest(spec, strategy, silent)
     if recomputes is not None:
         yield recomputes
@@ -185,7 +189,7 @@ def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[
 
 
 def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | None:
-    """The way with the largest micro-batch that fits, which is the fastest in the plan."""
+    """The way with the largest micro-batch that fits, which is the fastest one by the plan."""
     left = _open_micros(spec, settings) if "batch.micro" in silent else []
     open_ = bool(left)
     left = left or [spec.integer("batch.micro")]
@@ -200,7 +204,7 @@ def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | 
 
 
 def _open_micros(spec: Spec, settings: Settings) -> list[int]:
-    """Micro-batches that give the global batch, the smallest first; empty if it does not divide."""
+    """Micro-batches that give the global batch, smallest first; empty if it cannot be divided."""
     share, rest = divmod(spec.integer("batch.gbs"), spec.replicas)
     if share < 1 or rest:
         return []
@@ -225,7 +229,7 @@ def _held(spec: Spec) -> tuple[Load, float] | None:
 
 
 def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
-    """The settings that a way decides, each with its own arithmetic and that of the alternatives."""
+    """The settings that a way decides, each with its own calculation and that of the alternatives."""
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
     assert gpu is not None  # the memory of a CPU is not planned
     values: dict[Path, tuple[object, str]] = {}
@@ -246,7 +250,9 @@ def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path]
 
 
 def _compared(best: Way, others: Mapping[str, list[Way]]) -> str:
-    """`20,305 tokens/s a GPU in 41.5 GiB; with it 18,026 tokens/s a GPU in 31.9 GiB`, the other's best."""
+    """A comparison with the best alternative: `20,305 tokens/s a GPU in 41.5 GiB; with it 18,026 tokens/s a GPU in 31.9
+    GiB`.
+    """
     parts = [best.arithmetic]
     for name, ways in others.items():
         best_other = max(ways, key=lambda way: way.pace).arithmetic if ways else "does not fit"

@@ -1,7 +1,7 @@
-"""Bytes that autograd keeps of one token in one layer, by stack and family: the tables that `make coefficients` writes.
+"""The bytes that autograd keeps per token and layer, by stack and family: tables that `make coefficients` writes.
 
-Each row is a sum of whole multiples of a layer's sizes. The oracle (tests/plan/oracle.py) counts them on real models,
-with the libraries of each stack.
+Each row is a sum of whole multiples of a layer's sizes. The oracle (tests/plan/oracle.py) counts the bytes on real
+models, with the libraries of each stack.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def table_of(stack: str) -> str:
-    """The file of a stack's table."""
+    """The path of a stack's table."""
     return os.path.join(HERE, stack, "coefficients.json")
 
 
@@ -40,7 +40,7 @@ def _read(stack: str) -> dict[str, Any]:
 
 @cache
 def family(name: str, stack: str = DEFAULT) -> Mapping[str, Mapping[str, float]]:
-    """The coefficients of a family by mode, or an empty table. A check reads only these lines of the file."""
+    """The coefficients of a family by mode, or an empty table. Only this family's lines of the file are parsed."""
     text = _text(stack)
     head = f'\n  "{name}": {{'
     start = text.find(head, text.index('\n "families": {'), text.index('\n "versions": {'))
@@ -51,13 +51,13 @@ def family(name: str, stack: str = DEFAULT) -> Mapping[str, Mapping[str, float]]
 
 
 def families(stack: str = DEFAULT) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-    """The coefficients by family and mode."""
+    """The coefficients of all families, by family and mode."""
     found: Mapping[str, Mapping[str, Mapping[str, float]]] = _read(stack)["families"]
     return found
 
 
 def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
-    """By family and mode, the deviation of the coefficients from the measurement, if there is one."""
+    """By family and mode, how the coefficients deviate from the measurement, if they do."""
     found: Mapping[str, Mapping[str, str]] = _read(stack)["differences"]
     return found
 
@@ -89,7 +89,9 @@ def row(name: str, mode: str, stack: str = DEFAULT) -> Mapping[str, float] | Non
 
 
 def saved(found: Mapping[str, float], facts: ModelFacts, length: int, rank: int = 0) -> float:
-    """Bytes for each token and layer; names with "length" are multiplied by `length`, the length of its row."""
+    """Bytes per token and layer. Coefficients with "length" in their name are multiplied by `length`, the tokens of the
+    row.
+    """
     known = sizes(facts, rank)
     total = 0.0
     for name, factor in found.items():

@@ -1,6 +1,7 @@
-"""Divisors, by prime factors: a spec may hold any number, and no loop runs as long as one of them is large.
+"""Divisors of large numbers by their prime factors.
 
-Loaded only where something does not divide, or a micro-batch is chosen.
+A spec may contain any number, so no loop may run as often as a number is large. This module is loaded only if something
+does not divide, or a micro-batch is chosen.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ def divisors(most: int, *numbers: int) -> list[int]:
 
 
 def largest(most: int, *numbers: int) -> int:
-    """The largest divisor of the product that is at most `most`; 1 where `most` is less."""
+    """The largest divisor of the product that is at most `most`; 1 if `most` is below 1."""
     return max(divisors(most, *numbers), default=1)
 
 
 def nearest(to: int, *numbers: int) -> int | None:
-    """The divisor of the product, 2 or more, that is nearest to a number, the smaller of two; None where it is 1."""
+    """The divisor of the product, at least 2, that is nearest to `to`; the smaller of two equally near ones; None for a
+    product of 1.
+    """
     primes = [prime for number in numbers for prime in factors(number)]
     if not primes:
         return None
@@ -77,7 +80,7 @@ def _is_prime(number: int) -> bool:
 
 
 def _part(number: int) -> int:
-    """A proper factor of an odd composite number: Pollard's rho, some thousand steps for 18 digits."""
+    """A proper factor of an odd composite number by Pollard's rho, which takes some thousand steps for 18 digits."""
     for shift in range(1, number):
         slow = fast = 2
         part = 1

@@ -1,4 +1,4 @@
-"""The plan of a checked spec: memory with its verdict, steps and tokens, hours. Values in, values out."""
+"""The plan of a checked spec: memory with its verdict, steps and tokens, hours. A pure function of its arguments."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Span:
     high: float
 
     def table(self, factor: float = 1.0) -> dict[str, float]:
-        """The three numbers for JSON."""
+        """The three numbers for JSON, multiplied by `factor`."""
         return {"value": self.value * factor, "low": self.low * factor, "high": self.high * factor}
 
 
 @record
 class Assumed:
-    """Assumptions of the command line: rows of one epoch, average tokens of a row, and readings of real runs."""
+    """Assumptions from the command line: rows of one epoch, average tokens of a row, and readings of real runs."""
 
     rows: int | None = None
     tokens: int | None = None
@@ -40,7 +40,7 @@ class Assumed:
 
 @record
 class Plan:
-    """The needs of a run. Unknown values are None, and `unknown` says why, by the name of the value."""
+    """What a run needs. Unknown values are None, and `unknown` explains each of them by its name."""
 
     spec: Spec
     capacity: float
@@ -118,7 +118,9 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
 
 
 def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int) -> Speed | None:
-    """The speed by readings: tokens of a step over its seconds if this run was measured, else the plan's, scaled."""
+    """The speed from readings: tokens per step over measured seconds if this run was measured, otherwise the plan's
+    speed, scaled.
+    """
     if real.seconds is not None:
         middle, low, high = real.seconds
         each = real.tokens or tokens / spec.hardware.world / middle
@@ -129,7 +131,7 @@ def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int)
 
 
 def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
-    """Tokens of an optimizer step, and whether that is an upper bound, with every row as long as `seq`."""
+    """Tokens of an optimizer step, and whether that is an upper bound, for which every row is as long as `seq`."""
     sequences, length = spec.integer("batch.gbs") * spec.method.sequences, row_tokens(spec)
     packed = spec.flag("batch.packing")
     if given.tokens is not None and not packed:
@@ -138,7 +140,7 @@ def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
 
 
 def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
-    """Optimizer steps of the run, or why they are not known."""
+    """Optimizer steps of the run, or None and the reason why they are not known."""
     steps = spec.get("train.steps")
     if steps is not None:
         return int(steps), ""
@@ -164,7 +166,9 @@ def _warmup(spec: Spec, steps: int | None) -> int | None:
 
 
 def _saves(spec: Spec, steps: int | None) -> int | None:
-    """Checkpoints that the run writes. If it saves any, it saves the last step, too (DefaultFlowCallback)."""
+    """The number of checkpoints that the run writes. If it saves any, it also saves the last step
+    (DefaultFlowCallback).
+    """
     every = spec.get("save.every")
     if not isinstance(every, Amount):
         return None

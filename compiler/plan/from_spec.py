@@ -1,4 +1,4 @@
-"""The settings of a checked spec that decide its memory, as one `Load`."""
+"""Read the settings of a checked spec that decide its memory into one `Load`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "
 
 
 def load_of(spec: Spec) -> Load | str:
-    """The load of one process, or a sentence about what is not known."""
+    """The load of one process, or a sentence that says what is not known."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None:
         return f"the sizes of `{spec.model.name}` are not known: name its config.json with `model {{ config = ... }}`"
@@ -120,14 +120,17 @@ def _adapters(spec: Spec, element: float) -> Adapters:
 
 
 def _offload(spec: Spec, stage: int) -> int:
-    """What is offloaded to host memory: nothing, the optimizer, or the (sharded) weights, too (lower/deepspeed.py)."""
+    """What is offloaded to host memory: 0 nothing, 1 the optimizer, 2 also the (sharded) weights
+    (lower/deepspeed.py).
+    """
     where = {"optimizer": 1, "cpu": 2}.get(str(spec.get("strategy.offload")), 0)
     return min(where, 2 if stage == 3 else 1)
 
 
 def _is_most(spec: Spec) -> bool:
-    """Whether a batch needs less memory than counted: offloaded activations, flattened rows, of which short ones leave
-    room for a long one, and some names of `extra`."""
+    """Whether a batch needs less memory than counted: with offloaded activations, with flattened rows (whose short rows
+    leave room for a long one), and with some arguments of `extra`.
+    """
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
         return True
     extra = spec.extra
@@ -135,7 +138,7 @@ def _is_most(spec: Spec) -> bool:
 
 
 def row_tokens(spec: Spec) -> int:
-    """The most tokens of one sequence: `seq`, or prompt and completion of a method that generates."""
+    """The most tokens in one sequence: `seq`, or prompt plus completion for a method that generates."""
     if not spec.method.generates:
         return int(spec.get("batch.seq") or 1024)
     prompt = spec.get("method.max_prompt")
@@ -143,10 +146,10 @@ def row_tokens(spec: Spec) -> int:
 
 
 def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None = None) -> Speed | None:
-    """Tokens a second of a GPU: trained tokens, of every sequence of a sample.
+    """Trained tokens per second of a GPU, over every sequence of a sample.
 
-    `tokens` are those of an optimizer step, `row` those of one row before packing; without them rows have the maximal
-    length.
+    `tokens` are the tokens of an optimizer step, `row` those of one row before packing; without them, rows count with
+    their maximal length.
     """
     from xpc.compiler.plan.time import Work, speed  # the table of speeds is not loaded where the batch is written
 
@@ -181,7 +184,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
 def moved(load: Load, accumulation: int) -> dict[str, float]:
     """Bytes that one process sends in a micro-batch, and bytes of weights and gradients that it reads and writes.
 
-    A frozen base is gathered in its stored dtype, and has no gradients.
+    A frozen base is gathered in its stored dtype and has no gradients.
     """
     from xpc.compiler.plan.time import sent, touched
 
@@ -197,19 +200,20 @@ def moved(load: Load, accumulation: int) -> dict[str, float]:
 
 
 def _batch(spec: Spec) -> tuple[int, int]:
-    """Sequences of a micro-batch, and the tokens of one on this process."""
+    """The number of sequences in a micro-batch, and the tokens of one sequence on this process."""
     return spec.integer("batch.micro") * spec.method.sequences, -(-row_tokens(spec) // spec.context_parallel)
 
 
 def _evaluated(spec: Spec) -> float:
-    """Tokens of a micro-batch of evaluation, as a share of one of training. DeepSpeed shares sequences only in training
-    (accelerate's `disable_in_eval`)."""
+    """Tokens of an evaluation's micro-batch, as a share of those of a training micro-batch. DeepSpeed shares sequences
+    between processes only in training (accelerate's `disable_in_eval`).
+    """
     whole = spec.context_parallel if spec.ulysses else 1
     return whole * (spec.get("eval.micro") or 0) / spec.integer("batch.micro") if spec.evaluates else 0.0
 
 
 def _attention(spec: Spec, micro: int, flattened: bool) -> str:
-    """Which of the measured kinds of attention the layers run: a padded batch gives torch's kernel a mask."""
+    """The measured kind of attention that the layers run: for a padded batch, torch's kernel gets a mask."""
     named = str(spec.get("model.attn"))
     if named == "eager":
         return "eager"
@@ -221,9 +225,9 @@ def _attention(spec: Spec, micro: int, flattened: bool) -> str:
 def _loss(spec: Spec) -> str:
     """What computes logits and loss: TRL's chunked head, Liger's fused loss, or the model itself.
 
-    Methods that compare log-probabilities take them row by row from the logits, and make no copy in fp32
+    Methods that compare log-probabilities take them row by row from the logits and make no fp32 copy
     (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace the loss of a model that gets
-    labels, which only plain training does; its own losses replace those of other methods.
+    labels, which only plain training does; Liger's own losses replace those of other methods.
     """
     facts, method, kind = spec.stack.facts, spec.method, spec.model.model_type or ""
     if method.scores or spec.extra_value("trl", "use_liger_loss") is True:
@@ -239,12 +243,12 @@ def _loss(spec: Spec) -> str:
 
 
 def _writes(spec: Spec) -> bool:
-    """Whether the training process generates completions itself, with a cache of keys and values."""
+    """Whether the training process generates completions itself, with a key-value cache."""
     return spec.online and not spec.flag("method.vllm")
 
 
 def _vllm(spec: Spec, capacity: float) -> float:
-    """Bytes that a vLLM in the same process reserves, unless it sleeps during training."""
+    """Bytes that a vLLM engine in the same process reserves; 0 if it sleeps during training."""
     if not (spec.online and spec.flag("method.vllm") and spec.get("method.vllm.mode") == "colocate"):
         return 0.0
     if spec.flag("method.vllm.sleep"):

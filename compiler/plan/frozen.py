@@ -10,11 +10,11 @@ from xpc.grammar.record import record
 
 @record
 class Part:
-    """`trained` parameters, and the number of last `layers` with saved tensors.
+    """The part of a model that is trained: `trained` parameters, and the number of last `layers` with saved tensors.
 
-    Unknown parts are counted at their upper bound; `exact` says that there are none. A pattern of names counts as every
-    parameter, `layer_modules` as the complete layer, a frozen layer that a gradient passes through as a trained one; a
-    module that is not in the table counts as 0 (norms, biases).
+    What cannot be counted exactly is counted at its upper bound; `exact` says that nothing was. A pattern of names
+    counts as every parameter, `layer_modules` as the complete layer, and a frozen layer that a gradient passes through
+    as a trained one. A module that is not in the table counts as 0 (norms, biases).
     """
 
     trained: float
@@ -23,10 +23,10 @@ class Part:
 
 
 def trained_part(spec: Spec, facts: ModelFacts) -> Part:
-    """The part of a model that is trained under `freeze`.
+    """The part of a model that `freeze` leaves trainable.
 
-    Layers below the first trained weight save nothing, since their input needs no gradient (torch autograd), unless
-    recomputation is reentrant: then the output of the embeddings has a gradient.
+    Layers below the first trained weight save nothing, because their input needs no gradient (torch autograd). The
+    exception is reentrant recomputation, for which the output of the embeddings has a gradient.
     """
     first, last = (spec.get("freeze.except_first") or 0), (spec.get("freeze.except_last") or 0)
     modules = {name.rpartition(".")[2] for name in spec.names("freeze.except_modules")}

@@ -1,7 +1,7 @@
 """The quantities that decide the memory of one process: sizes, precision, sharding, batch, loss and adapters.
 
-A `Load` is made from a checked spec (`from_spec.py`) or a published measurement (tests/plan/points.py), so that both
-use the closed forms of `memory.py`.
+A `Load` is made from a checked spec (`from_spec.py`) or from a published measurement (tests/plan/points.py). Both use
+the closed forms of `memory.py`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate",
 
 @record
 class Adapters:
-    """Adapters: their sites, rank, parameters (of the complete model), bytes of one, the linear layers of a decoder
-    layer that have one, their dropout, and the weights of a layer that peft merges with them in each forward pass
-    (stacks of experts). `kind` is lora, dora or oft, `blocks` the elements of a layer's rotations as full matrices;
-    `bits` are those of a quantized base, else 0.
+    """The adapters of a model.
+
+    `sites` are the modules that have one; `params` counts their parameters in the complete model, `element` is the
+    bytes of one. `linear` are the adapted linear layers of a decoder layer, and `merged` are the weights of a layer
+    that peft merges with its adapters in each forward pass (stacks of experts). `kind` is lora, dora or oft; `blocks`
+    counts the elements of a layer's rotations as full matrices; `bits` is 4 or 8 for a quantized base, else 0.
     """
 
     sites: str
@@ -39,17 +41,19 @@ class Adapters:
 class Load:
     """One process of a run.
 
-    `engine` is "none" (one process or DDP), "deepspeed" or "fsdp"; `stage` what is sharded over `shard` processes
+    `engine` is "none" (one process or DDP), "deepspeed" or "fsdp"; `stage` tells what is sharded over `shard` processes
     (0 nothing, 1 optimizer states, 2 gradients, 3 weights). `offload` is 0, 1 (optimizer states in host memory) or 2
-    (weights too). `element` is the bytes of a computed number, `weight` the bytes of a stored weight (of the base, if
-    that is frozen); `amp`: float32 weights are computed in half precision. `moments` are bytes of optimizer state for
-    each trained parameter, `temporary` those that its step needs temporarily. `tokens` are those of one micro-batch,
-    `length` those of one of its rows. `trained` counts parameters with a gradient, without adapters. `loss` names a row
-    of `memory.HEADS`. `frozen` are bytes of frozen models in addition to the trained one. `evaluated` is the share of
-    `tokens` in a micro-batch of evaluation. `selective`: recomputation keeps the outputs of attention. `layers` are
-    those that a gradient passes through, None for all. `stack` has the libraries that run them. `widened`: embeddings
-    and head of a packed base are float32 in half precision. `at_most`: what grows with the batch is an upper bound.
-    `reentrant`: recomputation is the older kind. `looped`: experts are computed one after the other.
+    (weights as well). `element` is the bytes of a computed number, `weight` the bytes of a stored weight (of the base,
+    if the base is frozen); `amp` means that float32 weights are computed in half precision. `moments` is the bytes of
+    optimizer state per trained parameter, `temporary` the bytes that its step needs temporarily. `tokens` counts the
+    tokens of one micro-batch, `length` those of one of its rows. `trained` counts parameters with a gradient, without
+    adapters. `loss` is a key of `memory.HEADS`. `frozen` is the bytes of frozen models in addition to the trained one.
+    `evaluated` is the tokens of an evaluation's micro-batch as a share of `tokens`. `layers` counts the layers that a
+    gradient passes through, None for all. `stack` names the libraries that run them.
+
+    Flags: with `selective`, recomputation keeps the outputs of attention; with `reentrant`, it is the older kind. With
+    `widened`, embeddings and head of a packed base are float32 in half precision. With `at_most`, what grows with the
+    batch is an upper bound. With `looped`, experts are computed one after the other.
     """
 
     facts: ModelFacts
@@ -88,15 +92,15 @@ class Load:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a micro-batch."""
+        """The tokens of a micro-batch."""
         return self.micro * self.length
 
     @property
     def mode(self) -> str:
-        """The row of the coefficients: what is trained and in which precision.
+        """The row of the coefficients for this load: what is trained, and in which precision.
 
-        Adapters of a float32 base under autocast have a row of their own, and so have those of a packed base with
-        float32 embeddings; FSDP computes with half-precision weights (accelerate's policy) for every stored dtype.
+        There are separate rows for adapters of a float32 base under autocast, and for those of a packed base with
+        float32 embeddings. FSDP computes with half-precision weights (accelerate's policy) for every stored dtype.
         """
         precision = "amp" if self.amp else "bf16" if self.element == 2 else "fp32"
         tuned = self.adapters
@@ -113,5 +117,5 @@ class Load:
 
     @property
     def rank(self) -> int:
-        """The factor of "rank" in the rows."""
+        """The value of the factor "rank" in the table's rows."""
         return 0 if self.adapters is None or self.adapters.kind == "oft" else self.adapters.rank

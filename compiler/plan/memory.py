@@ -1,7 +1,7 @@
 """The memory of one GPU by component and phase, in bytes: closed forms, each with its source.
 
-Allocated bytes are predicted, as `torch.cuda.max_memory_allocated` counts them. The allocator reserves more (1.25 to
-1.5 times on public runs), which does not follow from the configuration; the verdict's margin covers it.
+The prediction is allocated memory, as `torch.cuda.max_memory_allocated` counts it. The allocator reserves 1.25 to 1.5
+times as much on public runs, which does not follow from the configuration; the verdict's margin covers it.
 
 States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with the buffers of DeepSpeed 0.19.8 and torch
 2.13. Saved activations: coefficients.json of each stack, counted on real models.
@@ -48,14 +48,16 @@ STATES = ("weights", "gradients", "optimizer", "master", "other models")
 
 @record
 class Memory:
-    """The components of every phase in bytes. `at_most` is the load's."""
+    """The components of every phase in bytes. `at_most` is copied from the load: what grows with the batch is an upper
+    bound.
+    """
 
     phases: Mapping[str, Mapping[str, float]]
     at_most: bool = False
 
     @property
     def phase(self) -> str:
-        """The phase that sets the peak."""
+        """The name of the phase with the highest peak."""
         return max(self.phases, key=lambda name: sum(self.phases[name].values()))
 
     @property
@@ -65,8 +67,9 @@ class Memory:
 
     @property
     def low(self) -> float:
-        """The low end of the peak's range, at least the model states, which are counted and not estimated. If the batch
-        is an upper bound, only what does not depend on it."""
+        """The low end of the peak's range: at least the model states, which are counted and not estimated. If the batch
+        is an upper bound, `low` has only what does not depend on the batch.
+        """
         most = self._largest(lambda name: name not in OF_BATCH) if self.at_most else self.peak
         return max(most * LOW, self._largest(lambda name: name in STATES))
 
@@ -75,12 +78,12 @@ class Memory:
 
     @property
     def components(self) -> Mapping[str, float]:
-        """The components at the peak."""
+        """The components of the phase with the highest peak."""
         return self.phases[self.phase]
 
 
 def memory(load: Load) -> Memory | str:
-    """The memory of one process, or a sentence about what is not known."""
+    """The memory of one process, or a sentence that says what is not known."""
     plain = _layer(load, load.attention)
     if isinstance(plain, str):
         return plain
@@ -98,7 +101,7 @@ def memory(load: Load) -> Memory | str:
 
 
 def _layer(load: Load, attention: str) -> float | str:
-    """Bytes that a layer keeps for a token with this kind of attention, or a sentence about what is not known."""
+    """Bytes that a layer keeps per token with this kind of attention, or a sentence that says what is not known."""
     trained, precision = load.mode.split("/")
     precision = "amp" if precision in ("amp32", "wide") else precision  # attention was measured in full training
     found = _row(load, load.mode, attention)
@@ -122,12 +125,14 @@ def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
 
 
 def _slides(load: Load) -> bool:
-    """Whether rows are longer than the window of some layers (transformers 5.23, masking_utils.py)."""
+    """Whether rows are longer than the sliding window of some layers (transformers 5.23, masking_utils.py)."""
     return 0 < load.facts.window <= load.length
 
 
 def _masks(load: Load) -> float:
-    """Masks of a row's length squared, one for each kind of layer: booleans, or numbers for eager attention."""
+    """Bytes of attention masks, which grow with the square of a row's length. Each kind of layer has one: booleans, or
+    numbers for eager attention.
+    """
     kinds = 2 if _slides(load) and load.facts.window_layers < load.facts.layers else 1
     if load.attention == "sdpa":
         kinds = 1 if _slides(load) else 0
@@ -142,7 +147,7 @@ def _masks(load: Load) -> float:
 
 @record
 class States:
-    """Bytes of each component on one process that do not depend on the batch."""
+    """Bytes per component on one process that do not depend on the batch."""
 
     weights: float
     gradients: float
@@ -216,19 +221,21 @@ def _casts(load: Load) -> float:
 
 
 def _kept(load: Load) -> float:
-    """The hidden state that a recomputed layer keeps for a token; float32 if autocast leaves the residual stream so."""
+    """The hidden state that a recomputed layer keeps per token; it is float32 if autocast leaves the residual stream in
+    float32.
+    """
     stays = load.amp and load.weight == 4 and load.engine == "none"
     return float(load.facts.hidden * (4 if load.element == 4 or stays or load.widened else 2))
 
 
 def _attended(load: Load) -> float:
-    """The output of attention for a token, and the float32 number for each head that its kernels return, too."""
+    """Bytes per token of attention's output and of the float32 number per head that attention kernels also return."""
     facts = load.facts
     return float(facts.heads * (facts.head_dim * load.element + 4))
 
 
 def _logits(load: Load) -> float:
-    """Logits, loss and their gradients at their largest."""
+    """Bytes of logits, loss and their gradients at their peak."""
     facts, tokens = load.facts, load.micro * (load.scored or load.length)
     half, full = HEADS[load.loss]
     if load.loss in ("fused", "trl_fused"):
@@ -239,7 +246,9 @@ def _logits(load: Load) -> float:
 
 
 def _fused(load: Load) -> float:
-    """A head that computes logits in chunks: gradients of the hidden states and of its weight, and one chunk."""
+    """Bytes of a head that computes logits in chunks: gradients of the hidden states and of the head's weight, and one
+    chunk.
+    """
     facts, tokens, element = load.facts, load.tokens, load.element
     weight = facts.vocab * facts.hidden if load.adapters is None and load.trained else 0
     if load.loss == "trl_fused":
@@ -254,8 +263,8 @@ def _fused(load: Load) -> float:
 def _working(load: Load, layer: float) -> float:
     """Temporary memory of one layer's backward pass: gradients of the MLP's inner width.
 
-    With a gate, twelve bytes for each element of the inner width and token exist at once in half precision. Of experts
-    that are computed one after the other, only one counts, with an even share of the tokens.
+    With a gate, twelve bytes per element of the inner width and token exist at once in half precision. If experts are
+    computed one after the other, only one expert counts, with an even share of the tokens.
     """
     facts, per = load.facts, load.element / 2
     width = facts.intermediate * max(1, facts.experts_per_token) / (facts.experts if load.looped else 1)

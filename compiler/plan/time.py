@@ -26,13 +26,14 @@ ONE_RUN = (1 / 1.3, 1 / 0.7)
 
 @record
 class Work:
-    """The work of one GPU: active parameters, layers, width, tokens of a row and of a micro-batch, and the card's peak
-    in operations a second. `through` is the share of the layers that a gradient passes through, `trained` the share of
-    the parameters with a gradient (0 for adapters, which are few).
+    """The work of one GPU: active parameters, layers, width, tokens of a row and of a micro-batch, and the GPU's peak
+    in operations per second.
 
-    `sent` are the bytes that it sends in a micro-batch, `link` and `network` the bandwidths in its machine and to
-    others in bytes a second; `machines` is their number. `touched` are the bytes of weights and gradients that a
-    micro-batch reads and writes, `bandwidth` is that of the card's memory in bytes a second.
+    `through` is the share of the layers that a gradient passes through, `trained` the share of the parameters with a
+    gradient (0 for adapters, which are few). `sent` are the bytes that the GPU sends in a micro-batch; `link` and
+    `network` are the bandwidths inside its machine and to other machines in bytes per second; `machines` is the number
+    of machines. `touched` are the bytes of weights and gradients that a micro-batch reads and writes, `bandwidth` is
+    the GPU's memory bandwidth in bytes per second.
     """
 
     params: float
@@ -54,7 +55,7 @@ class Work:
 
 @record
 class Speed:
-    """Tokens a second of one GPU; `low` and `high` are the range of the real time over the predicted time."""
+    """Tokens per second of one GPU; `low` and `high` are the range of (real time / predicted time)."""
 
     tokens: float
     low: float
@@ -87,14 +88,16 @@ def sent(stage: int, world: int, weights: float, gradients: float, accumulation:
 
 
 def touched(weights: float, gradients: float, checkpointing: bool) -> float:
-    """Bytes of memory traffic of a micro-batch that do not depend on its size: weights are read by the forward pass,
-    its recomputation and the backward pass, gradients are read and written."""
+    """Bytes of memory traffic in a micro-batch that do not depend on its size: the forward pass, its recomputation and
+    the backward pass read the weights; gradients are read and written.
+    """
     return weights * (3 if checkpointing else 2) + 2 * gradients
 
 
 def parts(work: Work) -> list[float]:
-    """Seconds of a token at the peaks: matrix products, those of narrow layers, attention, the machine's links, the
-    network, and reading the weights, which costs most for a small micro-batch."""
+    """Seconds per token at peak speed, by part: matrix products, those of narrow layers, attention, links inside the
+    machine, the network, and reading the weights, which costs most for a small micro-batch.
+    """
     again = work.through if work.checkpointing else 0.0
     products = 2.0 * (1.0 + work.through + work.trained + again) * work.params / work.peak
     attention = 4.0 * (1.0 + 2.0 * work.through + again) * work.layers * work.hidden * work.length / work.peak
@@ -108,10 +111,10 @@ def parts(work: Work) -> list[float]:
 def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
     """The time of products and attention on a chip that was not measured, relative to its peak.
 
-    Kernels around the products are limited by the card's memory: a `share` of the measured chip's time. It grows with
-    the ratio of a card's peak to its bandwidth; `least` is the limit where only the products are left. `measured` is
-    the measured chip's peak in operations a second and its memory's bandwidth in bytes a second; a card with the same
-    peak counts as the same chip (H200, A800).
+    Kernels around the products are limited by memory bandwidth; on the measured chip they take a `share` of the time.
+    This share grows with the ratio of a chip's peak to its bandwidth; `least` is the limit at which only the products
+    are left. `measured` has the measured chip's peak in operations per second and its bandwidth in bytes per second. A
+    GPU with the same peak counts as the same chip (H200, A800).
     """
     peak, bandwidth = measured
     if work.peak == peak:
@@ -120,20 +123,21 @@ def of_another_chip(work: Work, measured: Sequence[float], share: float, least: 
 
 
 def seconds(work: Work, weights: Sequence[float], chip: float = 1.0) -> float:
-    """Seconds of a token if products and attention take `chip` times as long as on the measured chip."""
+    """Seconds per token if products and attention take `chip` times as long as on the measured chip."""
     found = [weight * part for weight, part in zip(weights, parts(work))]
     return chip * sum(found[:3]) + sum(found[3:])
 
 
 def range_of(kinds: Sequence[str]) -> tuple[float, float]:
-    """The range that contained the real times of nine of ten measured runs, over the predicted time: that of all runs,
-    widened for kinds of runs (rows of `ranges`; tests/plan/ranges.py)."""
+    """The range of (real time / predicted time) that contained nine of ten measured runs, widened for some `kinds` of
+    runs (rows of `ranges`; tests/plan/ranges.py).
+    """
     found = [table()["ranges"][kind] for kind in ("base", *kinds)]
     return min(low for low, _ in found), max(high for _, high in found)
 
 
 def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequence[str] = ()) -> Speed | None:
-    """Tokens a second, or None if no run of that generation and precision was measured.
+    """The predicted speed, or None if no run of that generation and precision was measured.
 
     `trainer` is "full", "lora" or "qlora", with " fused" if Liger's or other fused kernels run; `kinds` widen the
     range.

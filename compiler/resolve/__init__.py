@@ -1,1 +1,1 @@
-"""From what was written to the typed experiment: names, the registry, defaults and arithmetic."""
+"""Resolve what a spec states into a typed experiment: names, the registry, defaults and arithmetic."""

@@ -1,4 +1,4 @@
-"""The adapter of an earlier run, `lora(from = ...)`: the spec takes the values of its adapter_config.json."""
+"""Read the adapter of an earlier run, `lora(from = ...)`: the spec takes its shape from adapter_config.json."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
 
 
 def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> AdapterFolder | None:
-    """The adapter that `values` name; its shape fills in what they leave open. None if it is in error."""
+    """Read the adapter that `values` name and fill in the settings that they leave open; None after an error."""
     value = values["lora.from"]
     path, label = str(value.value), value.origin.label
     assert label is not None
@@ -73,7 +73,7 @@ def _no_adapter(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _state(values: dict[Path, Value], config: dict[str, object], kind: str, folder: str) -> str:
-    """Set unwritten settings from `config`. Returns the name of a required value that it lacks, if any."""
+    """Set unwritten settings from adapter_config.json. Returns the name of a required value that the file lacks, or ""."""
     for name, theirs in SHAPES[kind].items():
         path, found = path_of(f"lora.{name}"), stated(config, name)
         if found is None and (config.get(theirs) or name == "targets" or (name == "rank" and kind == "LORA")):
@@ -84,7 +84,9 @@ def _state(values: dict[Path, Value], config: dict[str, object], kind: str, fold
 
 
 def _bits(folder: str, workspace: Workspace) -> int | None:
-    """The bits of the base of an adapter that a bundle trained; 0 if they are not known."""
+    """The bits (4, 8, or None for none) of the base model of an adapter that a bundle trained; 0 if they are
+    not known.
+    """
     marker = f"{folder}/xpc_run.json"
     read = workspace.read(marker) if workspace.kind(marker) else ""
     if isinstance(read, str):

@@ -1,4 +1,4 @@
-"""Values that the spec leaves open: defaults, assumptions and the batch arithmetic. Each value has its reason."""
+"""Derive the values that a spec leaves open: defaults, assumptions and the batch arithmetic, each with its reason."""
 
 from __future__ import annotations
 
@@ -40,17 +40,18 @@ UNCUT = ("wrapped", "bfd_split")
 
 
 class Derivation(OpenSpec):
-    """Fills `values` in place and collects notes. The calls in `run` are in the order of dependence.
+    """Fill in `values` in place and collect notes. The calls in `run` are in the order in which values depend on each
+    other.
 
     `choose` gets the values that do not depend on strategy, recomputation and micro-batch, with stand-ins for those of
-    the three that are not written, and returns what the plan chooses for them.
+    the three that the spec leaves open, and returns what the plan chooses for them.
     """
 
     data: tuple[DataSource, ...] = ()
     choice: Choice | None = None
 
     def run(self, choose: Choose) -> None:
-        """Every value that the spec leaves open."""
+        """Derive every value that the spec leaves open."""
         self._written_strategy()
         self._precision()
         self._method()
@@ -70,11 +71,11 @@ class Derivation(OpenSpec):
         self.notes += [self.assumptions[path] for path in NOTED if path in self.assumptions]
 
     def _open(self) -> list[Path]:
-        """Strategy, recomputation and micro-batch, as far as nobody wrote them."""
+        """Those of strategy, recomputation and micro-batch that the spec leaves open."""
         return [path for path in CHOSEN if path not in self.values]
 
     def _stand_ins(self) -> dict[Path, Value]:
-        """Usual values of the settings that the plan is about to choose, and of those that follow from them."""
+        """Usual values for the settings that the plan will choose, and for those that follow from them."""
         facts = self.stack.facts
         usual: dict[Path, object] = {
             "strategy": "ddp",
@@ -89,11 +90,11 @@ class Derivation(OpenSpec):
         return {path: Value(value, Origin(DEFAULT)) for path, value in usual.items()}
 
     def _trains(self) -> Method:
-        """The record of the method."""
+        """The record of the spec's method."""
         return METHODS[str(self.get("method") or USUAL)]
 
     def _method(self) -> None:
-        """The defaults of an adapter and of a method other than sft; only such specs load their module."""
+        """Set the defaults of an adapter, and of a method other than sft; only such specs load the module."""
         method, tuned = self.get("method"), any(self.get(name) is True for name in ADAPTERS)
         if tuned or method not in (None, USUAL):
             from xpc.compiler.resolve import derive_method
@@ -104,7 +105,7 @@ class Derivation(OpenSpec):
                 derive_method.own_defaults(self, method)
 
     def _sequence(self) -> None:
-        """The default length, cut to the model's context where that is shorter."""
+        """Set the default sequence length, or the model's context if that is shorter."""
         row = BY_PATH["batch.seq"]
         facts, usual = self.model.facts, row.default
         if "batch.seq" in self.values:
@@ -114,7 +115,7 @@ class Derivation(OpenSpec):
             self.set("batch.seq", facts.context, "the model's context", DEFAULT)
 
     def _chosen(self, path: Path) -> bool:
-        """Take what the plan chose for a setting, with a note; false where it chose nothing."""
+        """Set what the plan chose for a setting, with a note; False if it chose nothing."""
         if self.choice is None or path not in self.choice.values:
             return False
         value, why = self.choice.values[path]
@@ -128,11 +129,13 @@ class Derivation(OpenSpec):
         return True
 
     def _is_noted(self) -> bool:
-        """Whether a default about speed gets a note: not if strategy and micro-batch are written."""
+        """Whether a default that only affects speed gets a note: not if the spec states strategy and micro-batch."""
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)
 
     def _checkpointing(self) -> None:
-        """Off for families without checkpointing; reentrant where partly frozen layers need it under ZeRO-3 (XP572)."""
+        """Switch checkpointing off for families that cannot do it, and make it reentrant if partly frozen layers need
+        that under ZeRO-3 (XP572).
+        """
         name, facts = self.model.model_type, self.stack.facts
         open_ = "memory.checkpointing" not in self.values and not self._chosen("memory.checkpointing")
         if open_ and name in facts.no_checkpointing:
@@ -156,7 +159,7 @@ class Derivation(OpenSpec):
                 self.values[row.path] = Value(row.default, Origin(DEFAULT))
 
     def _optimizer(self) -> None:
-        """Settings of some optimizers and schedules; only such specs load their module."""
+        """Set the defaults of special optimizers and schedules; only such specs load the module."""
         optimizer, schedule = str(self.get("optimizer")), str(self.get("schedule"))
         if "_" in optimizer or schedule in ("reduce_lr_on_plateau", "greedy"):
             from xpc.compiler.resolve import derive_optimizer
@@ -164,7 +167,7 @@ class Derivation(OpenSpec):
             derive_optimizer.own_defaults(self, optimizer, schedule)
 
     def _written_strategy(self) -> None:
-        """Today's name for an old name of a strategy, and the defaults of FSDP."""
+        """Replace an old name of a strategy by today's name, and set the defaults of FSDP."""
         written = self.get("strategy")
         if isinstance(written, str) and written in OLD_STRATEGIES:
             old = self.values["strategy"]
@@ -229,7 +232,7 @@ class Derivation(OpenSpec):
             self.set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
 
     def _length(self) -> None:
-        """A note about the assumed length and what happens to longer rows; none where the target cuts no row."""
+        """Note the assumed length and what happens to longer rows; no note if the target does not cut rows."""
         packed = self.get("batch.packing") is True
         uncut = self.stack.facts.padding_free_needs_no_max_length and self.get("batch.padding_free") is True
         if not self.assumed or (uncut and not packed):
@@ -245,11 +248,13 @@ class Derivation(OpenSpec):
 
     @property
     def _replicas(self) -> int:
-        """Processes that train on rows of their own: a group of `context_parallel` shares its rows."""
+        """The number of processes that train on different rows: a group of `context_parallel` processes shares its
+        rows.
+        """
         return max(1, self.hardware.world // (self.integer("strategy.context_parallel") or 1))
 
     def _global_batch(self) -> None:
-        """The global batch, and the micro-batch if the accumulation is written."""
+        """Set the global batch, and the micro-batch if the accumulation is written."""
         world, accum = self._replicas, self.integer("batch.accum")
         gbs, micro = self.integer("batch.gbs"), self.integer("batch.micro")
         if gbs is None:
@@ -311,7 +316,7 @@ class Derivation(OpenSpec):
         return chosen.value
 
     def _trained(self, need: plan.Need) -> plan.Need:
-        """The need of a process, changed for an adapter or a method; plain sft changes nothing."""
+        """Adapt the memory need of a process to an adapter or a method; for plain sft nothing changes."""
         if self.get("method") == USUAL and "lora.rank" not in self.values:
             return need
         from xpc.compiler.resolve import derive_method
@@ -319,7 +324,7 @@ class Derivation(OpenSpec):
         return derive_method.memory(self, need)
 
     def _workers(self) -> None:
-        """Two tokenizing processes for each GPU of a node if one process would keep the GPUs waiting for minutes."""
+        """Use two tokenizing processes per GPU of a node if one process would keep the GPUs waiting for minutes."""
         if "data.workers" in self.values:
             return
         rows, gpus = known_rows(self.data), self.hardware.processes
@@ -336,7 +341,9 @@ class Derivation(OpenSpec):
             )
 
     def _hub(self) -> None:
-        """Defaults of a run that pushes: the repository's name, as transformers takes it, and what is pushed."""
+        """Set the defaults of a run that pushes to the hub: the repository's name, by transformers' rule, and what is
+        pushed.
+        """
         from xpc.compiler.language.repository_names import of_folder
 
         if "save.hub.name" not in self.values:

@@ -1,4 +1,4 @@
-"""Defaults of a method or an adapter: those of the target's own class, stated one by one.
+"""Defaults of a method or an adapter, stated one by one with the values of the target's own class.
 
 Loaded only for specs with an adapter or a method other than sft.
 """
@@ -33,7 +33,9 @@ OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model"}
 
 
 def adapter(of: OpenSpec) -> None:
-    """The adapter's defaults. `qlora` has a 4-bit base; its other weights are loaded in the computation's dtype."""
+    """Set the adapter's defaults. `qlora` has a 4-bit base; the base's other weights are loaded in the
+    compute dtype.
+    """
     if "lora.targets" not in of.values:
         of.set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
     stacks = adapted(of.stack, of.model.model_type, of.get("lora.targets")) or of.get("lora.parameters")
@@ -59,7 +61,7 @@ def adapter(of: OpenSpec) -> None:
 
 
 def own_defaults(of: OpenSpec, method: str) -> None:
-    """The method's settings that are not written, with the defaults of the target's class."""
+    """Set the method's open settings to the defaults of the target's class."""
     base = of.stack.base_arguments(of.stack.config(method))
     why = f"{of.stack.name}'s own"
     own = METHODS[method].defaults
@@ -105,12 +107,14 @@ def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> ob
 
 
 def group(of: OpenSpec) -> int:
-    """Completions of one prompt, which belong to one optimizer step; 1 for methods without groups."""
+    """The number of completions per prompt, which belong to one optimizer step; 1 for methods without groups."""
     return (of.integer("method.generations") or 1) if METHODS[str(of.get("method"))].grouped else 1
 
 
 def batch(of: OpenSpec, world: int, micro: int) -> None:
-    """Values that follow from the batch: micro-batches of one round of generation, and a legal evaluation batch."""
+    """Set the values that follow from the batch: the micro-batches of one generation round, and a legal evaluation
+    batch.
+    """
     if not METHODS[str(of.get("method"))].grouped:
         return
     if "method.steps_per_generation" not in of.values:
@@ -122,9 +126,8 @@ def batch(of: OpenSpec, world: int, micro: int) -> None:
 
 
 def memory(of: OpenSpec, need: Need) -> Need:
-    """The need of a process with the fields that an adapter or a method decides.
-
-    A model with adapters is its own reference, with the adapters off.
+    """The memory need of a process, with the fields that depend on an adapter or a method. A model with adapters is its
+    own reference, with the adapters switched off.
     """
     bits, dtype = of.integer("lora.bits"), of.get("model.dtype") or "fp32"
     weight = packed_bytes(bits, of.get("lora.double_quant") is True) if bits else 4.0 if dtype == "fp32" else 2.0
@@ -148,7 +151,7 @@ def memory(of: OpenSpec, need: Need) -> Need:
 
 
 def _rank(of: OpenSpec, need: Need) -> int:
-    """The rank of the adapters; for OFT a rank with at least as many parameters: a block of n inputs has n(n-1)/2."""
+    """The rank of the adapters. For OFT, a rank with at least as many parameters: a block of n inputs has n(n-1)/2."""
     rank = of.integer("lora.rank") or 0
     if of.get("oft") is not True:
         return rank

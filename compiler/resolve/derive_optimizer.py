@@ -14,10 +14,10 @@ PATIENCE = 10
 
 
 def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
-    """The defaults of transformers' own classes; the highest rate of greedy and the schedule of schedule-free are ours.
+    """Set the defaults of transformers' own classes, with two exceptions that are ours.
 
-    GreedyLR raises the rate up to 1.0 by default, although `lr` is documented as the peak. A schedule-free optimizer
-    needs no decay.
+    GreedyLR would raise the rate up to 1.0 by default, although `lr` is documented as the peak, so its highest rate is
+    `lr`. A schedule-free optimizer needs no decay, so its schedule is constant.
     """
     if optimizer in LOW_RANK:
         scale = 0.25 if optimizer in PACKAGES["galore"] else 1.0

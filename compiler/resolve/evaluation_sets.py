@@ -1,4 +1,4 @@
-"""The rows that `eval { data = ... }` names: files, datasets and `data` blocks, as evaluation sets."""
+"""Read the rows that `eval { data = ... }` names: files, datasets and `data` blocks, as evaluation sets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ from xpc.grammar.tree import List, Ref, String
 
 @mutable
 class Sets:
-    """Reads evaluation sets, with the workspace, the training data and the method.
-
-    Findings go to `problems`, copies of local files to `bundled`.
-    """
+    """Reads evaluation sets. Findings are added to `problems`, copies of local files to `bundled`."""
 
     loaded: Loaded
     values: dict[Path, Value]
@@ -34,7 +31,7 @@ class Sets:
     bundled: dict[str, bytes]
 
     def read(self) -> tuple[EvalSet, ...]:
-        """The sets that `eval.data` names; its value becomes the name, or a tuple of names for a list."""
+        """The sets that `eval.data` names. The setting's value becomes their name, or a tuple of names for a list."""
         value, label = self.values["eval.data"], self.loaded.items["eval.data"].label
         node = value.value
         parts = node.items if isinstance(node, List) else (node,)
@@ -84,7 +81,7 @@ class Sets:
         return EvalSet(node.name, place, tuple(self._source(row, how) for row in block.rows), prompt)
 
     def _is_trained(self, node: Ref) -> bool:
-        """Whether a name is that of the training data's block."""
+        """Whether a name is the name of the training data's block."""
         name = self.loaded.data_name
         return node.is_name and name is not None and name.typed == node.name
 
@@ -99,13 +96,15 @@ class Sets:
         return value
 
     def _alone(self) -> Reading:
-        """How rows are read that have no block."""
+        """How to read rows that have no block."""
         turns = self.values.get("data.chat")
         method, chat = text_of(self.values, "method") or "sft", turns is not None and turns.value is True
         return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat)
 
     def _source(self, row: Row, block: Reading) -> DataSource:
-        """One source. What neither the spec, the registry nor the first row decides is as in the training rows."""
+        """One source of an evaluation set. What neither the spec, the registry nor the first row decides is taken from
+        the training data.
+        """
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if block.prompt is None and not known and not row.items:
             prompt, context = (text_of(self.values, path) for path in ("data.prompt", "data.context"))
@@ -127,7 +126,7 @@ class Sets:
 
 
 def _title(node: Ref | String) -> str:
-    """The name of a set without a block: its file's name, or its dataset with configuration and split."""
+    """The name of a set without a block: its file's name, or its dataset's name with configuration and split."""
     if isinstance(node, String):
         name = node.value.rstrip("/").rpartition("/")[2]
         name = name.rpartition(".")[0] or name

@@ -1,4 +1,4 @@
-"""Tree to Spec: names, units, registry, bases, defaults. Errors are collected."""
+"""Resolve a tree into a Spec: names, units, registry, bases, defaults. Errors are collected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 def resolve(loaded: Loaded, workspace: Workspace, judge: Judge) -> tuple[Spec | None, list[Diagnostic]]:
     """The typed experiment, or None if too much is missing; and all problems and notes.
 
-    `judge` gives the codes of the errors in a spec; the plan asks it before it chooses a strategy that nobody wrote.
+    `judge` returns the codes of the errors in a spec. The plan calls it before it chooses a strategy that the spec
+    leaves open.
     """
     return _Resolver(loaded, workspace, judge).run()
 
@@ -203,7 +204,7 @@ class _Resolver:
         return stack
 
     def _files(self) -> None:
-        """Read the files of `file("x")`: templates and prompts go into the bundle under their own plain name."""
+        """Read the files of `file("x")`. Templates and prompts are copied into the bundle under a plain name."""
         for path in ("model.chat_template", *INLINE, "launch.setup"):
             value = self.values.get(path)
             if value is not None and path == "model.chat_template" and isinstance(value.value, str):
@@ -236,7 +237,7 @@ class _Resolver:
             self.values[path] = Value(self._bundle(read), value.origin)
 
     def _bundle(self, read: Read) -> str:
-        """Keep a copy for the bundle and return the name that it has there."""
+        """Keep a copy of a file for the bundle, and return its name in the bundle."""
         self.bundled[inside := "files/" + bundle_name(read.name, read.digest)] = read.data
         return inside
 

@@ -1,4 +1,4 @@
-"""`extra TARGET { }` to values that are passed on as they are written."""
+"""Read the arguments of `extra TARGET { }`, which are passed on unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from xpc.compiler.stacks import Stack
 def extra_values(
     written: Mapping[str, Mapping[str, Item]], stack: Stack, method: str, problems: Problems
 ) -> dict[str, dict[str, Value]]:
-    """The `extra` blocks of a spec, sorted because their order has no meaning. Adds to the problems."""
+    """The arguments of a spec's `extra` blocks, sorted because their order has no meaning. Errors are added to
+    `problems`.
+    """
     out: dict[str, dict[str, Value]] = {}
     for escape, items in written.items():
         for path, item in items.items():

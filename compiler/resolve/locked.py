@@ -1,4 +1,4 @@
-"""The parts of a lock in a run: its copy, the resolved packages, and commits of kernels."""
+"""What a run uses of its lock file: a copy of the lock, the resolved packages, and commits of kernels."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from xpc.compiler.stacks import Stack
 
 
 def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
-    """Files of the bundle by name: the lock, so that the bundle's own spec compiles to the same bundle, and packages.
+    """The bundle's copies of the lock (so that the bundle's own spec compiles to the same bundle) and of the packages.
 
-    `reads` are the digests of the files that were read. Empty for a lock that is being made.
+    `reads` are the digests of the files that were read. Empty for a lock that is just being made.
     """
     if not lock.text:
         return {}

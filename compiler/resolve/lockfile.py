@@ -1,6 +1,6 @@
-"""Reads `SPEC.lock`, which lies next to the spec and is written by `xpc lock`. Loaded only for a spec with a lock.
+"""Read `SPEC.lock`, which `xpc lock` writes next to the spec. Loaded only for a spec with a lock.
 
-It is TOML, so that a reviewer can read what moved.
+The lock is TOML, so that a reviewer can read what changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUNDLE = "\n[bundle]\n"
 
 
 def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
-    """The lock next to a spec. An unreadable lock is an error: its pins would be ignored silently."""
+    """Read the lock next to a spec. An unreadable lock is an error, because its pins would be ignored silently."""
     name = workspace.lock
     found = workspace.read(name)
     if isinstance(found, str):
@@ -82,8 +82,9 @@ def _pin(kind: str, one: Mapping[str, Any]) -> Pin:
 
 
 def bundle_digest(files: Mapping[str, bytes]) -> str:
-    """The digest of a bundle's files, or of a sweep's, without the copy of the lock and without manifests, which have
-    the digest of the source with its comments."""
+    """The digest of a bundle's or a sweep's files, without the lock's copy and the manifests. A manifest has the digest
+    of the spec's source, which changes with its comments.
+    """
     total = sha256()
     for name in sorted(files):
         last = name.rpartition("/")[2]
@@ -93,6 +94,6 @@ def bundle_digest(files: Mapping[str, bytes]) -> str:
 
 
 def constraints(lock: Lock) -> bytes | None:
-    """The constraints for `pip install -c`: the resolved packages of the training environment."""
+    """The constraints file for `pip install -c`: the resolved packages of the training environment."""
     found = lock.environments.get("requirements.txt")
     return None if found is None else "".join(f"{one}\n" for one in found.resolved).encode()

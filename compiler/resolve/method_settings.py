@@ -1,6 +1,7 @@
-"""Checks settings of methods and adapters beyond their kinds: names of losses, reward functions, one adapter.
+"""Check settings of methods and adapters beyond the kinds of their values: names of losses, reward functions, one
+adapter.
 
-Loaded only for a spec with a method, a setting of one, or an adapter.
+Loaded only for a spec with a method, a method's setting, or an adapter.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from xpc.grammar.tree import Value as Node
 
 @mutable
 class MethodCheck:
-    """Checks the method's part of `values` and completes it: reward files are read and copied into the bundle."""
+    """Checks and completes the method's part of `values`: reads reward files and copies them into the bundle."""
 
     loaded: Loaded
     values: dict[Path, Value]
@@ -38,7 +39,7 @@ class MethodCheck:
     problems: Problems
 
     def run(self) -> None:
-        """Every finding about the method and the adapter."""
+        """Report every finding about the method and the adapter."""
         found = self.values.get("method")
         method = DEFAULT if found is None else str(found.value)
         self._of_another_method(method)
@@ -54,7 +55,9 @@ class MethodCheck:
             self.values["method.rewards"] = Value((Weighted(""),), origin)  # reported already
 
     def _of_another_method(self, method: str) -> None:
-        """Report a written setting that the method does not read; `false` is allowed, since it requests nothing."""
+        """Report a written setting that the method does not read. The value `false` is allowed, because it requests
+        nothing.
+        """
         place = self.values.get("method")
         related = () if place is None or place.origin.label is None else (place.origin.label,)
         for path in [one for one in self.values if one in self.loaded.items]:
@@ -151,7 +154,7 @@ class MethodCheck:
         self.values["method.rewards"] = Value(tuple(out), value.origin)
 
     def _function(self, one: Weighted, label: Label) -> Weighted | None:
-        """Copy the file into the bundle if it defines the function; nothing of it is executed."""
+        """Copy a reward file into the bundle if it defines the function. The file is parsed and never run."""
         name, colon, function = one.name.rpartition(":")
         if not colon or not name.endswith(".py") or not function.isidentifier():
             self.problems.report(
@@ -181,7 +184,7 @@ class MethodCheck:
 
 
 def _place(item: Item, node: Node | None) -> Label:
-    """The place of an element of a list: its name, if it is a call."""
+    """The place of a list's element in the spec; for a call, the place of its name."""
     if node is None:
         return item.label
     named = isinstance(node, Call) and node.name.text != "file"
@@ -189,7 +192,7 @@ def _place(item: Item, node: Node | None) -> Label:
 
 
 def _defined(data: bytes) -> list[str] | str:
-    """The names that a module's top level binds, from its syntax tree; or why it cannot be parsed."""
+    """The names that a module binds at its top level, from its syntax tree; or a sentence why it cannot be parsed."""
     import ast
     import warnings
 

@@ -1,4 +1,4 @@
-"""The model of the header: the registry, a local folder, or an id of the hub that nobody has registered."""
+"""Find the header's model: in the registry, in a local folder, or as an unregistered id of the hub."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SENSES = (
 def find_model(
     node: Ref | String, label: Label, config: Read | None, revision: str | None, workspace: Workspace
 ) -> tuple[Model, list[Diagnostic]]:
-    """The model that the header names. `config` is what `model { config = file(...) }` names."""
+    """The model that the header names. `config` is the file that `model { config = file(...) }` names."""
     problems = Problems()
     facts: ModelFacts | None = None
     known = ""
@@ -113,15 +113,16 @@ def find_model(
 
 
 def _is_elsewhere(path: str, workspace: Workspace) -> bool:
-    """Whether the parent of a model's folder is missing, too: then the model may be on the machine of the run. False
-    for a quoted id of the hub."""
+    """Whether the parent of a model's folder is also missing, so that the model may be on the training machine. False
+    for a quoted id of the hub.
+    """
     above, _, _ = path.rstrip("/").rpartition("/")
     named = is_hub_id(path) or path.startswith("~") or "://" in path
     return bool(above) and not named and not workspace.kind(above)
 
 
 def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems) -> bool:
-    """Whether a folder is a checkpoint or the output of a run; weights that are only in shards are reported."""
+    """Whether a folder is a checkpoint or the output of a run; a checkpoint with only sharded weights is reported."""
     if not any(workspace.kind(f"{folder}/{name}") for name in ("trainer_state.json", "xpc_run.json")):
         return False
     if workspace.kind(f"{folder}/config.json") and not any(workspace.kind(f"{folder}/{name}") for name in WEIGHTS):
@@ -138,7 +139,7 @@ def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems)
 
 
 def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
-    """Report a folder without config.json, with the remedy."""
+    """The message and the help for a folder without config.json."""
     folder = path.rstrip("/")
     if workspace.kind(folder + "/adapter_config.json"):
         return (
@@ -161,8 +162,9 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None, str | None]:
-    """Whether the tokenizer in a folder has a chat template (None: not known), its text if there is a single one, and
-    the end token."""
+    """Read the tokenizer in a folder: whether it has a chat template (None: not known), the template if there is a
+    single one, and the end token.
+    """
     place = folder.rstrip("/") + "/"
     read = workspace.read(place + "tokenizer_config.json") if workspace.kind(place + "tokenizer_config.json") else ""
     try:
@@ -198,7 +200,7 @@ def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
 
 
 def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dict[str, object], list[Diagnostic]]:
-    """The counted sizes and the text of a config.json; the text alone for a family of another shape."""
+    """The sizes and the content of a config.json; only the content for a family whose decoder differs from Llama's."""
     try:
         config = json.loads(data)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Names of models and data sets that may be paths, and paths that may be names of the hub."""
+"""Tell paths from names of the hub, for models and datasets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 
 def unquoted(name: str, label: Label, code: str, note: str, workspace: Workspace) -> Diagnostic | None:
-    """The finding for a path without quotes, which would be looked up on the hub: a file's ending, or a local file."""
+    """The finding for a path without quotes, which would be looked up on the hub: it ends like a file, or is a local
+    file.
+    """
     kind = workspace.kind(name)
     if not kind and not name.lower().endswith((*DATA_FORMATS, ".safetensors", ".gguf")):
         return None
@@ -17,7 +19,7 @@ def unquoted(name: str, label: Label, code: str, note: str, workspace: Workspace
 
 
 def is_hub_id(path: str) -> bool:
-    """Whether a quoted path reads like `org/name`."""
+    """Whether a quoted path has the form `org/name`."""
     org, slash, name = path.partition("/")
     plain = all(c.isascii() and (c.isalnum() or c in "-_.") for c in org + name)
     return bool(slash and org.strip(".") and name) and plain and not path.lower().endswith(DATA_FORMATS)

@@ -29,7 +29,7 @@ class OpenSpec:
     """A note for each assumed value, by its setting."""
 
     def get(self, path: Path) -> object:
-        """The value of a setting, or None when it has none yet. Raises KeyError for a path that is no setting."""
+        """The value of a setting, or None if it has none yet. Raises KeyError if `path` is not a setting."""
         found = of_path(self.values, path)
         return None if found is None else found.value
 

@@ -1,4 +1,4 @@
-"""Finds sources of rows: registered datasets, local files, and other datasets of the hub."""
+"""Find sources of rows: registered datasets, local files, and other datasets of the hub."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ from xpc.grammar.tree import Ref, String
 
 @record
 class Reading:
-    """How a block's rows are read: `shape` (its `format`), `prompt`, `context`, `columns` and `chat` as written.
+    """How to read the rows of a `data` block: `shape` (the setting `format`), `prompt`, `context`, `columns` and `chat`
+    as written.
 
-    A source's own settings take precedence. `roles` are the names of speakers; `several`: the block has other sources.
+    A source's own settings take precedence. `roles` are the names of speakers; `several` is true if the block has other
+    sources.
     """
 
     workspace: Workspace
@@ -43,9 +45,8 @@ class Reading:
 
 
 def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
-    """One source of data with everything known about it.
-
-    Reinforcement learning reads only the prompt, so a prompt column decides the shape there.
+    """One source of data with everything known about it. Reinforcement learning reads only the prompt, so for these
+    methods a prompt column decides the shape.
     """
     workspace, method, prompt = block.workspace, block.method, block.prompt
     problems = Problems()
@@ -109,13 +110,13 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
 
 
 def roles_of(values: Mapping[Path, Value]) -> tuple[tuple[str, str], ...]:
-    """The spec's names of speakers, each with its role."""
+    """The names that the spec gives to speakers, each with its role."""
     found = [(role, values.get(path_of(f"data.{role}_roles"))) for role in ROLES]
     return tuple((name, role) for role, one in found if one is not None for name in names_of(one.value))
 
 
 def names_of(value: object) -> tuple[str, ...]:
-    """The names of a list of names; empty for another value."""
+    """The names in a list of names; empty for another value."""
     return tuple(str(name) for name in value) if isinstance(value, tuple) else ()
 
 
@@ -270,7 +271,7 @@ def _folder(
     block: Reading,
     named: tuple[str, ...] | None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """A folder with its files. The first row of the first training file decides the shape of all."""
+    """A folder with its files. The first row of the first training file decides the shape of all files."""
     from xpc.compiler.spec import folders
 
     path, label = node.value.rstrip("/") or "/", source.label

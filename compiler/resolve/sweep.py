@@ -1,7 +1,7 @@
-"""A `sweep` block to its grid: lists of values and zips of lists, each value with the items that it sets.
+"""Read a `sweep` block into its grid: lists of values and zips of lists, each value with the items that it sets.
 
-The block is static: the grid is the product of the plain lists and of the zips. A value is read as the setting reads
-it, and its place is that of the list's element. Loaded only for a spec with a sweep.
+The grid is the product of the plain lists and of the zips. A value is read as the setting itself would read it, and its
+place is the list element's place. Loaded only for a spec with a sweep.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ BATCHES = "a sweep holds `lr = [1e-6, 2e-6]` lines, and `zip { }` blocks of such
 
 @entity
 class Pick:
-    """One value of a list, or one of each list of a zip: the items, and each setting as names show it."""
+    """One value of a list, or one value of each list of a zip: the items that it sets, and the text of each value in a
+    member's name.
+    """
 
     shown: tuple[tuple[str, str], ...]
     items: dict[str, Item] = field(factory=dict)
@@ -54,7 +56,7 @@ class Pick:
     model: Ref | String | None = None
 
     def holds(self, place: Label) -> bool:
-        """Whether a place is within one of its values."""
+        """Whether a place is within one of the pick's values."""
         return any(
             one.source is place.source and one.span.start <= place.span.start and place.span.end <= one.span.end
             for one in self.labels
@@ -63,7 +65,9 @@ class Pick:
 
 @mutable
 class Grid:
-    """A sweep that was read: a member has one pick of every group. `places` are the settings' names in the block."""
+    """The grid of a sweep: a member has one pick of every group. `places` are the places of the settings' names in the
+    block.
+    """
 
     source: Source
     label: Label
@@ -73,7 +77,7 @@ class Grid:
 
     @property
     def size(self) -> int:
-        """Members of the grid."""
+        """The number of members of the grid."""
         out = 1
         for group in self.groups:
             out *= len(group)
@@ -81,7 +85,7 @@ class Grid:
 
 
 def read(loaded: Loaded) -> Grid:
-    """The grid of the spec's sweep. Values in error are reported and excluded."""
+    """Read the grid of a spec's sweep. Wrong values are reported and excluded."""
     return _Reader(loaded).run()
 
 
@@ -114,7 +118,9 @@ class _Reader(Reporter):
         return self.out
 
     def turn_on(self) -> None:
-        """A setting of a flag turns it on, as in `lora(rank=8)`, unless the spec or the sweep sets the flag itself."""
+        """Turn a flag on if one of its settings is swept, as `lora(rank=8)` does, unless the spec or the sweep sets the
+        flag itself.
+        """
         stated = {*self.loaded.items, *self.out.places}
         for pick in (pick for group in self.out.groups for pick in group):
             for path, item in list(pick.items.items()):
@@ -137,7 +143,7 @@ class _Reader(Reporter):
         return (isinstance(head, Call) and head.name.text == "zip") or (isinstance(head, Ref) and head.name == "zip")
 
     def zip(self, node: Clause | Value) -> None:
-        """A zip: as many picks as each of its lists has values."""
+        """Read a zip: it gives as many picks as each of its lists has values."""
         head = node.head if isinstance(node, Clause) else node
         body = [*(head.args if isinstance(head, Call) else ()), *(node.body if isinstance(node, Clause) else ())]
         axes = []
@@ -166,7 +172,7 @@ class _Reader(Reporter):
         self.group([found for _, found in axes])
 
     def group(self, axes: list[list[Pick | None]]) -> None:
-        """Keep the picks of a zip, each once and without those in error."""
+        """Keep the picks of a zip, without repeated ones and those with an error."""
         seen: dict[tuple[tuple[str, str], ...], Pick] = {}
         for row in zip(*axes, strict=True):
             parts = [one for one in row if one is not None]
@@ -189,7 +195,9 @@ class _Reader(Reporter):
             self.out.groups.append(list(seen.values()))
 
     def no_list(self, node: Clause | Value) -> None:
-        """Report a value that is not a list; for a block of lists the help names each setting by its path."""
+        """Report a value that is not a list. If the value is a block of lists, the help names each setting by
+        its path.
+        """
         head = node.head if isinstance(node, Clause) else node
         name = head.name.text if isinstance(head, Call) else head.name if isinstance(head, Ref) else ""
         inside = [*node.body] if isinstance(node, Clause) else []
@@ -204,7 +212,7 @@ class _Reader(Reporter):
         self.problem("XP880", f"`{name or self.typed(node.span)}` is not a list of values", node.span, "", help, edit)
 
     def axis(self, node: Setting) -> list[Pick | None] | None:
-        """One list: a pick for each value, None for a value in error; None if the line cannot be used."""
+        """Read one list: a pick for each value, None for a wrong value; None if the line cannot be used at all."""
         path = self.path(node.name)
         if path is None:
             return None
@@ -317,7 +325,7 @@ class _Reader(Reporter):
         return Pick(((path, text),), found.items, (label,))
 
     def shown(self, row: schema.Setting, item: Item, value: object) -> str:
-        """A value in a member's name: numbers in one spelling, others as typed."""
+        """The text of a value in a member's name: numbers in one spelling, other values as typed."""
         if row.kind.name in PLAIN and not isinstance(value, Diagnostic) and value is not None:
             return _safe(plain(value).lower() if row.kind.name == "flag" else show(row, value))
         return _safe("true" if item.node is None else self.out.source.slice(item.node.span))
@@ -328,7 +336,7 @@ def _values(count: int) -> str:
 
 
 def _safe(text: str) -> str:
-    """A text as a part of a file's name; a text that had to be changed gets a digest of the original."""
+    """A text as part of a file name. If characters had to be replaced, a digest of the original text is appended."""
     short = text.strip('[]" ').replace(", ", "+").replace(" x ", "x").replace("%", "pct")
     short = short if "--" in short else short.replace("/", "--")  # as the hub's cache writes org/name
     if short and len(short) <= SHOWN and all(c.isascii() and (c.isalnum() or c in "-_.+") for c in short):
@@ -338,7 +346,7 @@ def _safe(text: str) -> str:
 
 
 def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
-    """A finding at a value of a list, with its edit reduced from the setting to the value."""
+    """A finding at one value of a list, with its edit reduced from the whole setting to that value."""
     if found.primary is None or found.primary.span != span or not found.edits:
         return found
     text = found.edits[0].text

@@ -1,4 +1,4 @@
-"""One run of a sweep: its name, and its own folder, tracker name and branch."""
+"""One run of a sweep: its name, and its separate folder, tracker name and branch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ APART = ("save", "track.name", "save.hub.revision")
 
 @record
 class Member:
-    """One run of a sweep: its stable name, its number from 0, the value of every swept setting as names show it.
+    """One run of a sweep: its stable name, its number from 0, and the text of every swept setting's value.
 
-    `spec` is None if there is an error; its problems and silences are this member's own.
+    `spec` is None after an error; problems and silences are those of this member only.
     """
 
     name: str
@@ -25,14 +25,13 @@ class Member:
 
 
 def plain_name(name: str) -> str:
-    """A member's name without `=` and `,`: for a branch or a run's name."""
+    """A member's name without `=` and `,`, which can be the name of a branch or of a tracker's run."""
     return name.replace("=", "-").replace("+", "-").replace(",", "_")
 
 
 def keep_apart(values: dict[Path, Value], member: str) -> None:
-    """Give a member of a sweep a folder, a name and a branch of its own; `values` are changed in place.
-
-    A run without a written name is named after its bundle, whose name contains the member's.
+    """Give a member of a sweep its own folder, name and branch, by changing `values` in place. Without a written name,
+    the run is named after its bundle, whose name contains the member's.
     """
     save, name, hub = values["save"], values.get("track.name"), values.get("save.hub")
     origin = Origin(save.origin.kind, save.origin.label, "one folder for each member")

@@ -1,4 +1,6 @@
-"""`eval { tasks = [...] }`: names of the harness, and task files, which are copied into the bundle."""
+"""Read `eval { tasks = [...] }`: names of lm-evaluation-harness tasks, and task files, which are copied into the
+bundle.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ TOKEN = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^\s\"'\[\]{},]+)")
 
 
 class Wrong(Exception):
-    """Raised inside this module with code, clause and help; never leaves it."""
+    """An error in a task, with code, clause and help. It is raised and caught inside this module."""
 
 
 GUESSES = 8
@@ -47,7 +49,9 @@ def resolve_tasks(
     bundled: MutableMapping[str, bytes],
     problems: Problems,
 ) -> None:
-    """Check every task, and replace a file's name by that of its copy. `kind` says whether a base wrote the item."""
+    """Check every task, and replace the name of a task file by the name of its copy. `kind` tells whether a base wrote
+    the item.
+    """
     value = values[PATH]
     nodes = item.node.items if isinstance(item.node, List) else ()
     assert isinstance(value.value, tuple)
@@ -86,7 +90,7 @@ def _known(name: str) -> str:
 
 
 def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str, bytes]) -> str:
-    """Read a task's file and those that it names; returns the name of its copy."""
+    """Read a task's file and the files that it includes; returns the name of its copy."""
     main = _read(name, base, workspace, "the path is relative to the spec")
     files = {posixpath.basename(main.name): main}
     texts = {posixpath.basename(main.name): _text(main)}
@@ -110,7 +114,7 @@ def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str
 
 
 def _included(main: Read, texts: dict[str, str], workspace: Workspace) -> list[Read]:
-    """The files that a task's file includes, directly or through others."""
+    """The files that a task's file includes, directly or through other files."""
     out: list[Read] = []
     waiting = [posixpath.basename(main.name)]
     while waiting:
@@ -152,7 +156,7 @@ def _text(read: Read) -> str:
 
 
 def _listed(text: str, key: str) -> list[str]:
-    """The words of a key's value in a YAML text: on its line, and on the indented lines below."""
+    """The words of a key's value in a YAML text: those on the key's line, and on the indented lines below it."""
     out: list[str] = []
     depth: int | None = None
     for line in text.splitlines():
@@ -174,7 +178,7 @@ def _listed(text: str, key: str) -> list[str]:
 
 
 def executes(task: str, bundled: Mapping[str, bytes]) -> bool:
-    """Whether a task of a resolved spec executes what the model writes."""
+    """Whether a task of a resolved spec executes code that the model writes."""
     if not harness.is_file(task):
         return task in harness.unsafe()
     folder = task.rpartition("/")[0] + "/"

@@ -17,7 +17,9 @@ ADAPTER = "a teacher is a complete model: name its folder, or the `merged` folde
 
 
 def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> Model | None:
-    """The teacher that `values` name; their value becomes its name as typed. None if it is in error."""
+    """The teacher that `values` name, or None after an error. The setting's value becomes the teacher's name
+    as typed.
+    """
     value = values["method.teacher"]
     node, label = value.value, value.origin.label
     if not isinstance(node, Ref | String) or label is None:
@@ -33,7 +35,7 @@ def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Prob
 
 
 def _help(one: Diagnostic) -> str | None:
-    """The help for a teacher that is not known: it has no `config` setting of its own."""
+    """The help for an unknown teacher, which differs from a model's, because a teacher has no setting `config`."""
     if one.code == "XP109":
         return UNKNOWN
     if one.code != "XP118" or one.help is None:
