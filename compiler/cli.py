@@ -1,7 +1,6 @@
-"""The command line. Exit status: 0 no errors (warnings and notes allowed), 1 errors in the spec, 2 used wrongly.
+"""The command line. Exit status: 0 no errors (warnings and notes allowed), 1 errors in the spec, 2 wrong usage.
 
-The edge of the compiler: files are read and written only here and in `files/`. Imports stand inside functions because
-start-up time matters.
+Files are read and written only here and in `files/`. Imports are inside functions, because start-up time matters.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _print_line(line: str, to: TextIO) -> None:
-    """Print a line that may contain file names; escape sequences are spelled out, as in diagnostics."""
+    """Print a line that may contain file names. Escape sequences are spelled out, as in diagnostics."""
     from xpc.compiler.render.visible import visible
 
     print(visible(line), file=to)
@@ -112,14 +111,16 @@ PLAIN = {"allow_oom": False, "format": "full", "deny": None}
 
 
 def _options(arguments: list[str]) -> argparse.Namespace | SimpleNamespace:
-    """The options of a command line. The most frequent one, `check` with only files, needs no argparse."""
+    """Parse the options of a command line. The most frequent one, `check` with only files, needs no argparse."""
     if arguments[:1] == ["check"] and arguments[1:] and not any(one.startswith("-") for one in arguments):
         return SimpleNamespace(command="check", files=arguments[1:], **PLAIN)
     return _parser(arguments[0] if arguments else "").parse_args(arguments)
 
 
 def _parser(first: str) -> argparse.ArgumentParser:
-    """The parser for a command line with this first word: of that command, or of all if it is not one."""
+    """Make the parser for a command line that begins with this word: for that command, or for all commands if there is
+    no such command.
+    """
     import argparse
 
     from xpc.compiler import __version__
@@ -241,7 +242,7 @@ def _import(arguments: list[str]) -> int:
 
 
 def _run_module(command: str, arguments: list[str]) -> int:
-    """Run a command that is a separate module."""
+    """Run a command that is in a separate module."""
     from importlib import import_module
 
     module = import_module(APART[command])

@@ -1,4 +1,4 @@
-"""The names of the commands; this folder has the commands outside of a compilation: new, list, schema, completion."""
+"""The names of all commands, and the commands that do not compile: new, list, schema, completion, doctor."""
 
 APART = {
     "fmt": "xpc.compiler.review.fmt",

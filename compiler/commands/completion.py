@@ -20,14 +20,14 @@ FORMATS = r"sed -n 's/.*--format {\([^}]*\)}.*/\1/p' | sort -u | tr , '\n'"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc completion", description="Print a completion script.", epilog=EPILOG)
     parser.add_argument("shell", choices=SHELLS)
     return parser.parse_args(list(arguments))
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The script, and status 0."""
+    """Return the script, and exit status 0."""
     script = read_text(__file__, "completion.fish" if options.shell == "fish" else "completion.bash")
     if options.shell == "zsh":
         script = "autoload -Uz bashcompinit && bashcompinit\n" + script

@@ -1,7 +1,7 @@
-"""`xpc doctor`: is this machine, with this interpreter, ready for a target's runs? Loaded only by that command.
+"""`xpc doctor`: check whether this machine and a Python interpreter are ready for runs of a target.
 
-The checks are those of the runtime (`runtime/doctor.py`), run in a process of the checked interpreter: the compiler
-imports nothing of the stack.
+Loaded only by that command. The checks are those of the runtime (`runtime/doctor.py`). They run in a process of the
+checked interpreter, because the compiler imports nothing of the training stack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATIENCE = 300
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser(
         "xpc doctor", description="Check this machine before runs: Python, packages, GPUs, disks, tokens.",
         epilog=EPILOG,
@@ -38,7 +38,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The printed text and the exit status. Raises UsageError."""
+    """Return the printed text and the exit status. Raises UsageError."""
     python = options.python or os.environ.get("PYTHON") or "python3"
     stack = stacks.load(options.target)
     assert stack is not None  # argparse has checked the name
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def ask(python: str, stack: stacks.Stack) -> list[dict[str, str]]:
-    """The entries that the interpreter reports. Raises UsageError."""
+    """Run the checks in the interpreter and return its entries. Raises UsageError."""
     here = os.path.dirname(os.path.abspath(__file__))
     found = shutil.which(python)
     if found is None:

@@ -21,7 +21,7 @@ EPILOG = (
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc list", description="List the names that a spec can use.", epilog=EPILOG)
     parser.add_argument("kind", type=_kind, metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("words", nargs="*", metavar="WORD", help="show only rows that contain every word")
@@ -30,7 +30,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _kind(typed: str) -> str:
-    """The name of a list; the singular works, too (`xpc list model`). Raises UsageError for an unknown name."""
+    """The name of a list; the singular is also accepted (`xpc list model`). Raises UsageError for an unknown name."""
     known = {**{name: name for name in KINDS}, **{name.removesuffix("s"): name for name in KINDS}}
     if typed in known:
         return known[typed]
@@ -42,7 +42,7 @@ def _kind(typed: str) -> str:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The printed text and the exit status."""
+    """Return the printed text and the exit status."""
     rows = KINDS[options.kind]()
     wanted = [word.lower() for word in options.words]
     found = [row for row in rows if all(word in _text(row).lower() for word in wanted)]
@@ -63,7 +63,7 @@ def _text(row: Row) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    """Columns as wide as their widest cell; the last one is not padded."""
+    """Format rows as columns that are as wide as their widest cell; the last column is not padded."""
     cells = [[_cell(value) for value in row.values()] for row in rows]
     heads = [name.replace("_", " ") for name in rows[0]]
     widths = [max(len(line[column]) for line in (heads, *cells)) for column in range(len(heads))]
@@ -142,7 +142,9 @@ def _stacks() -> list[Row]:
 
 
 def _advisories() -> list[Row]:
-    """Versions of libraries that are known to compute something wrongly, and the stacks that have them."""
+    """Rows of `xpc list advisories`: versions of libraries with known wrong results, and the stacks that have these
+    versions.
+    """
     from xpc.compiler.rules.core.advisory_table import table
 
     return [

@@ -17,7 +17,7 @@ PERCENT: Schema = {"type": "string", "pattern": r"^\d+(\.\d+)?%$"}
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     description = (
         "Print the settings as a JSON Schema (draft 2020-12): an object with a property for each path, such as "
         '"batch.gbs". Shares are texts ("3%"), as specs write them.'
@@ -26,12 +26,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The schema, and status 0."""
+    """Return the schema, and exit status 0."""
     return json.dumps(schema(), indent=2) + "\n", 0
 
 
 def schema() -> Schema:
-    """The complete schema."""
+    """The JSON Schema of all settings."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"settings of xpc {__version__}",

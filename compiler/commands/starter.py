@@ -1,4 +1,4 @@
-"""`xpc new`: a spec to begin with, or a copy of a recipe with the files that it names."""
+"""`xpc new`: write a first spec, or a copy of a recipe with the files that it uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPECS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abs
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc new", description="Write a spec to begin with.", epilog=EPILOG)
     parser.add_argument("file", metavar="FILE", help="the spec to write, such as run.xp")
     parser.add_argument("--from", dest="source", metavar="RECIPE|FILE", help="copy a recipe or a spec instead")
@@ -27,7 +27,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The printed text and the exit status. Raises UsageError."""
+    """Return the printed text and the exit status. Raises UsageError."""
     target = options.file if options.file.endswith(".xp") else options.file + ".xp"
     name = os.path.basename(target).removesuffix(".xp")
     if options.source is None:
@@ -52,7 +52,7 @@ def recipes() -> Mapping[str, str]:
 
 
 def _found(source: str) -> str:
-    """The path of a recipe or of a spec. Raises UsageError."""
+    """The path of a recipe or of a spec file. Raises UsageError if there is neither."""
     known = recipes()
     if source in known:
         return known[source]
@@ -67,7 +67,7 @@ def _found(source: str) -> str:
 
 
 def copied(path: str, name: str) -> dict[str, bytes]:
-    """A spec under a new name, and below it the files that it names: bases, templates, rewards. Raises UsageError."""
+    """Copies of a spec under a new name and of the files that it uses: bases, templates, rewards. Raises UsageError."""
     data, _, workspace = read_spec(path)
     check_text(data, os.path.basename(path), workspace)
     files = {name: data}

@@ -1,1 +1,1 @@
-"""Local data files: their rows are found, read, counted and remembered."""
+"""Local data files: find, read and count their rows, and remember the counts."""

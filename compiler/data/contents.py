@@ -1,4 +1,4 @@
-"""The bytes of a local data file, for its copy in the bundle, or the remembered survey of its rows."""
+"""Read a local data file for its copy in the bundle, or recall the remembered survey of its rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FEW = 64
 
 
 def contents(source: DataSource, workspace: Workspace, remember: bool = True) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with its file's bytes, or with the remembered survey if no copy of them is wanted."""
+    """The source with its file's bytes, or with the remembered survey if the bundle needs no copy of the file."""
     path = source.path
     if source.parts:
         return _folder(source, workspace)
@@ -52,7 +52,7 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
 
 
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
-    """The folder with the bytes of its files, if together they are no larger than MAX_DATA."""
+    """A folder with the bytes of its files, if together they are not larger than MAX_DATA."""
     parts: list[DataSource] = []
     problems = Problems()
     names = [part.path or "" for part in source.parts]

@@ -1,7 +1,7 @@
 """Read the columns and the number of rows of a Parquet file from its footer, in Thrift's compact protocol.
 
-No reader of Parquet is installed where specs are checked. Source: https://parquet.apache.org/docs/file-format/,
-https://github.com/apache/thrift/blob/master/doc/specs.
+This module exists because the machine that checks specs has no Parquet library. Source:
+https://parquet.apache.org/docs/file-format/, https://github.com/apache/thrift/blob/master/doc/specs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ NAME, CHILDREN = 4, 5
 
 
 def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
-    """The columns and the number of rows of a file; `tail(n)` reads its last n bytes. None if they cannot be read."""
+    """The columns and the number of rows of a file, or None if they cannot be read. `tail(n)` returns the file's last n
+    bytes.
+    """
     try:
         size = int.from_bytes(tail(8)[:4], "little")
         return None if size > MOST else _facts(_Compact(tail(size + 8)[:-8]))
@@ -47,7 +49,7 @@ def _facts(data: _Compact) -> tuple[list[str], int]:
 
 
 class _Compact:
-    """Values of Thrift's compact protocol, one after another."""
+    """A reader of values in Thrift's compact protocol, one after another."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0

@@ -1,8 +1,8 @@
 """Parse the bytes of a local data file into rows, as the datasets library does.
 
-JSON has one object per row, usually one per line, or one list of objects. CSV is read as pandas reads it: a cell that
-is empty or `NA` is null. Text has one row per line. Where the library would fail, the rows end with `Broken`.
-Source: datasets 5.2 `packaged_modules/{json,csv,text}`; executed.
+JSON has one object per row, usually one per line, or one list of objects. CSV is read as pandas reads it: an empty
+cell, or `NA`, is null. Text has one row per line. Where the library would fail, the last row is a `Broken`. Source:
+datasets 5.2 `packaged_modules/{json,csv,text}`; checked by running it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NULLS = frozenset((
 
 
 def read(data: bytes, path: str) -> Iterator[Row | Broken]:
-    """Every row of a file; the last is `Broken` if the file cannot be read to its end."""
+    """Every row of a file. The last one is a `Broken` if the file cannot be read to its end."""
     try:
         text = data.decode("utf-8")
         wrong = None
@@ -59,7 +59,9 @@ def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
 
 
 def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
-    """JSON objects from position `at` on: elements of a list separated by `comma`, or one after another without it."""
+    """JSON objects from position `at` on: elements of a list separated by `comma`, or consecutive objects if `comma` is
+    empty.
+    """
     scan = json.JSONDecoder(object_pairs_hook=_unique_names).scan_once  # type: ignore[attr-defined]
     fast = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
     surrogates = "\\ud" in text or "\\uD" in text
@@ -93,7 +95,7 @@ def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
 
 
 class _DuplicateName(ValueError):
-    """An object has a name twice, which pyarrow refuses."""
+    """Raised if an object has the same name twice, which pyarrow refuses."""
 
 
 def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -124,7 +126,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _has_lone_surrogate(value: Row) -> bool:
-    """Whether a string of the row has half of a surrogate pair, which Python's parser accepts."""
+    """Whether a string of the row contains half of a surrogate pair, which Python's JSON parser accepts."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

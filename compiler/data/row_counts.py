@@ -1,4 +1,4 @@
-"""Rows that a run trains on, and the optimizer steps that follow from them."""
+"""Count the rows that a run trains on, and the optimizer steps that they make."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def drawn(spec: Spec) -> tuple[list[int], list[int]] | str | None:
 
 
 def steps_of_rows(spec: Spec, rows: int) -> int:
-    """Optimizer steps that this many rows make; `dataloader_drop_last` drops the rows of an incomplete batch."""
+    """The optimizer steps that this many rows make; `dataloader_drop_last` drops the rows of an incomplete batch."""
     together = spec.integer("batch.micro") * spec.replicas
     dropped = spec.extra_value("trl", "dataloader_drop_last") is True
     batches = rows // together if dropped else -(-rows // together)

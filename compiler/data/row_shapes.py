@@ -1,4 +1,4 @@
-"""Check stored rows against their shape, as the runtime does (runtime/core/rows.py)."""
+"""Check rows of a file against their shape, as the runtime does (runtime/core/rows.py)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROLES = {
 
 
 def with_roles(row: Row, roles: Mapping[str, str]) -> Row:
-    """The row with the names of its speakers replaced by their roles."""
+    """The row with its speakers' names replaced by their roles."""
     return {key: _with_roles(value, roles) for key, value in row.items()}
 
 
@@ -30,8 +30,10 @@ def _with_roles(value: object, roles: Mapping[str, str]) -> object:
 
 
 def checker(shape: str, names: tuple[str, ...], context: str = "") -> Callable[[Row], str | None]:
-    """A function that gives the reason why a row does not have the shape, or None. `names` are its columns in the
-    order of the shape, and `context` is the column of a text that follows the prompt."""
+    """Make a function that returns the reason why a row does not have the shape, or None.
+
+    `names` are the row's columns in the order of the shape; `context` is the column whose text follows the prompt.
+    """
     check = _checker(shape, names)
     if not context:
         return check

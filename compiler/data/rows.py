@@ -1,4 +1,4 @@
-"""Facts about the rows of a source that a check can know, before the runtime would read them."""
+"""What a check can know about the rows of a source before the run reads them."""
 
 from __future__ import annotations
 

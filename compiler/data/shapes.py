@@ -1,4 +1,6 @@
-"""Shapes of rows: their columns, and the columns that a spec names. Each method lists the shapes that it trains on."""
+"""Shapes of rows, with their default columns and the columns that a spec names. Each method lists the shapes that it
+trains on.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ KEPT = ("tools", "chat_template_kwargs")
 
 
 def of_count(shapes: tuple[str, ...], count: int) -> str | None:
-    """The only one of a method's shapes with this number of columns (three for preference pairs, with their prompt);
-    None if there is no such shape, or several."""
+    """The only one of a method's shapes with this number of columns; None if there is none, or more than one. A
+    preference pair counts as three columns, including the prompt.
+    """
     fitting = [one for one in shapes if count == (3 if one == "preference" else len(SHAPES[one]))]
     return fitting[0] if len(fitting) == 1 else None
 
@@ -36,7 +39,7 @@ def of_count(shapes: tuple[str, ...], count: int) -> str | None:
 def columns_of(
     source: DataSource, shape: str | None, columns: tuple[str, ...] | None, prompt: str | None, context: str | None
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with the columns of its shape, by the names in the spec if it has any."""
+    """The source with the columns of its shape, under the names that the spec gives them."""
     problems = Problems()
     if shape == "alpaca" or (shape is None and (source.columns, source.context) == (ALPACA, INPUT)):
         source = as_alpaca(source, (ALPACA[0], INPUT, ALPACA[1]))
@@ -55,13 +58,13 @@ def columns_of(
 
 
 def as_alpaca(source: DataSource, columns: tuple[str, ...]) -> DataSource:
-    """The source with these columns: instruction and output, with or without the input between them."""
+    """The source with Alpaca's columns: instruction and output, and optionally the input between them."""
     prompt, context, answer = columns if len(columns) == 3 else (*columns[:1], None, *columns[1:])
     return evolve(source, shape="prompt_completion", columns=(prompt, answer), context=context, wording="alpaca")
 
 
 def as_chat(source: DataSource) -> DataSource:
-    """The source with its texts as turns of a conversation, if its shape has a separate prompt (`data.chat`)."""
+    """The source with its texts as turns of a conversation (`data.chat`), if its shape has a separate prompt."""
     if source.shape not in ("prompt_completion", "preference", "unpaired"):
         return source
     return evolve(source, chat=True, parts=tuple(evolve(part, chat=True) for part in source.parts))
@@ -78,7 +81,7 @@ def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Dia
 
 
 def in_words(shape: str) -> str:
-    """A shape in the words of a message."""
+    """The words for a shape in a message, such as "preference pairs"."""
     words = {"preference": "preference pairs", "unpaired": "judged completions", "prompt": "prompts alone"}
     return words.get(shape, shape)
 
@@ -102,7 +105,7 @@ def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagn
 
 
 def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagnostic]:
-    """The finding if `columns` has another number of columns than the shape."""
+    """The finding for `columns` if it does not have as many names as the shape has columns."""
     need = SHAPES.get(source.shape, ())
     given = [name for name in columns if name not in KEPT]
     if source.wording is not None:

@@ -40,8 +40,9 @@ def survey(
     context: str = "",
     roles: Mapping[str, str] | None = None,
 ) -> Survey:
-    """Survey all rows of a file. `columns` are the dataset's own, in the order of the shape; `context` is the column
-    that follows the prompt; `roles` maps names of speakers to roles."""
+    """Survey all rows of a file. `columns` are the dataset's own names in the order of the shape; `context` is the
+    column that follows the prompt; `roles` maps names of speakers to roles.
+    """
     rows: Iterable[Row | Broken] = read(data, path)
     if roles:
         rows = (row if isinstance(row, Broken) else row_shapes.with_roles(row, roles) for row in rows)
@@ -96,14 +97,14 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
 
 
 def _label(cell: object) -> object:
-    """A label in a CSV file as pandas reads it."""
+    """The value of a label in a CSV file, as pandas reads it."""
     if cell in ("True", "TRUE", "true", "False", "FALSE", "false"):
         return str(cell).lower() == "true"
     return int(cell) if isinstance(cell, str) and cell.strip().isdecimal() else cell
 
 
 def _is_text(cell: object) -> bool:
-    """Whether a cell of a CSV file makes its column a column of texts."""
+    """Whether a cell of a CSV file means that its column contains texts."""
     if not isinstance(cell, str):
         return False
     try:
@@ -114,7 +115,7 @@ def _is_text(cell: object) -> bool:
 
 
 def empty(value: object) -> bool:
-    """Whether a text, a list of parts or None has no visible character."""
+    """Whether a text, a list of parts or None contains no visible character."""
     if isinstance(value, str):
         return not value or value.isspace()
     if isinstance(value, list):
@@ -175,7 +176,9 @@ def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[It
 
 
 def _part(value: object, kind: str, number: int, roles: _Counts, found: set[str]) -> object:
-    """The key of a prompt or an answer, which is a text or a list of turns; findings are added to `found`."""
+    """A key for a prompt or an answer that equal ones share; it is a text or a list of turns. Findings are added to
+    `found`.
+    """
     if isinstance(value, dict):
         value = [value]
     if not isinstance(value, list):
@@ -197,7 +200,7 @@ def _inspect_pair(values: list[object], number: int, roles: _Counts) -> tuple[It
 
 
 def _inspect_unpaired(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
-    """A prompt and its answer, or a conversation that ends with the answer; the label is last."""
+    """Inspect a prompt and its answer, or a conversation that ends with the answer; the label is the last value."""
     return (_inspect_pair if len(values) > 2 else _inspect_conversation)(values, number, roles)
 
 

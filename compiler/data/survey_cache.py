@@ -1,4 +1,4 @@
-"""The survey of a data file that an earlier command made, so that up to 64 MiB need not be read again."""
+"""Remember the survey of a data file for later commands, so that they need not read up to 64 MiB again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READERS = ("data/reader.py", "data/survey.py", "data/row_shapes.py", "data/surve
 
 @record
 class Known:
-    """The SHA-256 of a file's bytes, in hex, and the survey of its rows."""
+    """What is remembered about a file: the SHA-256 of its bytes, in hex, and the survey of its rows."""
 
     digest: str
     survey: Survey
@@ -37,7 +37,7 @@ def recall(memory: FileMemory, path: str, shape: str, names: tuple[str, ...]) ->
 
 
 def keep(memory: FileMemory, path: str, before: Stamp | None, shape: str, names: tuple[str, ...], known: Known) -> None:
-    """Remember the survey of a file whose stamp was `before` when its reading began. Never raises."""
+    """Remember the survey of a file. `before` is the file's stamp when reading began. Never raises."""
     memory.keep(path, before, _version(), _key(shape, names), known.digest, _plain(known.survey))
 
 
@@ -52,7 +52,7 @@ def _key(shape: str, names: tuple[str, ...]) -> str:
 
 
 def _plain(survey: Survey) -> dict[str, object]:
-    """A survey as JSON."""
+    """Convert a survey to JSON."""
     broken = survey.broken
     return {
         "rows": survey.rows,
@@ -68,7 +68,7 @@ def _plain(survey: Survey) -> dict[str, object]:
 
 
 def _survey(plain: Any) -> Survey:
-    """The survey from its JSON. Raises KeyError, TypeError, ValueError or AttributeError for other JSON."""
+    """Convert JSON to a survey. Raises KeyError, TypeError, ValueError or AttributeError for other JSON."""
     broken, wrong, talks = plain["broken"], plain["wrong"], plain["talks"]
     good, bad = plain["labels"]
     return Survey(

@@ -1,5 +1,6 @@
 """Engines start a run on one machine or on a cluster. Only the engine that a spec names is imported.
 
-Each is a file or a folder of this package with an `ENGINE`: its rules, the files that it adds to a bundle, and how they
-are submitted. The settings of `launch` that it reads are a column of the table (language/launch_settings.py).
+Each engine is a file or a folder of this package with an object `ENGINE`: its rules, the files that it adds to a
+bundle, and how they are submitted. The table of `launch` settings lists the engines that read each setting
+(language/launch_settings.py).
 """

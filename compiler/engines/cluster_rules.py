@@ -1,4 +1,4 @@
-"""Rules of every cluster: settings that its launcher reads, checkpoints, a shared folder (XP89x, XP913)."""
+"""Rules for all clusters: settings that a launcher does not read, checkpoints, a shared folder (XP89x, XP913)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ WHEN = any_of(names_an_engine, has_value("launch.retries"))
 
 @rule("XP890", "setting-of-another-launcher", reads=tuple(row.path for row in children("launch")))
 def another_launcher(spec: Spec) -> Iterator[Finding]:
-    """The launcher that the spec names must read each setting of `launch` that is written: partitions are Slurm's,
-    images are for containers, and a run on this machine has no time limit. `requeue = false` is allowed everywhere, and
-    so is what a base writes for the launcher that its child replaces.
+    """Every written setting of `launch` must be one that the spec's launcher reads. For example, only Slurm has
+    partitions, only containers have images, and a run on this machine has no time limit. `requeue = false` is always
+    allowed. So are settings in a base for another launcher that the child replaces.
 
-    Why it is bad: the setting would promise what does not happen.
+    Why it is bad: the spec states something that does not happen.
 
-    Without it: the compiler alone reads these settings, and this launcher would write it nowhere.
+    Without it: only the compiler reads these settings, and this launcher would silently ignore the setting.
 
     Source: the compiler's own engines (`xpc.compiler.engines`).
     """
@@ -49,11 +49,11 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP891", "requeue-from-nothing", "warning")
 def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
-    """A run that is started again needs a checkpoint to continue from. A checkpoint without the optimizer's state
-    cannot be continued, and `resume = never` does not look for one. Unwritten, `requeue` and `retries` are off in these
-    cases.
+    """A run that is started again needs a checkpoint to continue from. A run cannot continue from a checkpoint without
+    the optimizer's state, and `resume = never` does not look for a checkpoint. If `requeue` and `retries` are not
+    written, they are off in these cases.
 
-    Why it is bad: the run begins anew at every start.
+    Why it is bad: the run starts from the beginning each time.
 
     Without it: each start trains from the first step again; with `resume = never` the second start is refused.
 
@@ -75,15 +75,16 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP892", "nodes-share-no-folder")
 def no_shared_folder(spec: Spec) -> Iterator[Finding]:
-    """Pods and rented machines need a `volume` to keep checkpoints and the model. Several nodes resume from one
-    checkpoint that each must read; for one node a missing volume is a warning, unless the hub keeps the model. A local
-    model or data file outside the bundle comes to a node in such a folder, or in an image.
+    """Pods and rented machines need a `volume` to keep checkpoints and the model. Several nodes resume from the same
+    checkpoint, so each must be able to read it. For one node a missing volume is only a warning, or nothing if the hub
+    keeps the model. A local model or data file that is not in the bundle must also be in such a folder, or in an image.
 
     Why it is bad: what the run wrote is deleted with the machine, and no node sees another node's files.
 
     Without it: the nodes find no common checkpoint. In a test, two nodes without a shared folder stop.
 
-    Source: executed for two nodes (`tests/launch/test_two_nodes.py`); that a pod keeps nothing needs a cluster to show.
+    Source: executed for two nodes (`tests/launch/test_two_nodes.py`); showing that a pod keeps nothing would need a
+    cluster.
     """
     what = engine(spec).volume
     if not what or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
@@ -140,7 +141,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
 
 
 def _outside(spec: Spec) -> list[str]:
-    """Local files and folders that the run reads and the bundle does not contain."""
+    """Local files and folders that the run reads but the bundle does not contain."""
     found = [spec.model.path] if spec.model.path else []
     return found + [
         one.path for one in spec.sources if one.path and any(part.bundled is None for part in one.parts or (one,))
@@ -148,7 +149,9 @@ def _outside(spec: Spec) -> list[str]:
 
 
 def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
-    """Refuse a vLLM server in a job that ends only when all of its nodes have; the rule of each such launcher."""
+    """Refuse a vLLM server in a job that ends only when all its nodes have ended. Every launcher with such jobs calls
+    this.
+    """
     if spec.asks_server:
         yield Finding(
             spec.place("method.vllm.mode", f"a {node} that never ends"),
@@ -160,7 +163,7 @@ def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
 
 
 def image_fault(spec: Spec) -> Iterator[Finding]:
-    """Refuse an invalid image name; each launcher that reads an image has this rule."""
+    """Refuse an invalid image name. Every launcher that reads an image calls this."""
     image = spec.get("launch.image")
     why = image_name_fault(image) if isinstance(image, str) else None
     if why is not None:

@@ -1,4 +1,4 @@
-"""The interface of engines, and a lookup of the one that a spec names."""
+"""The interface of engines, and functions that look up an engine by name or for a spec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEMBERS = "members"
 
 
 class Engine:
-    """An engine. The defaults are those of an engine that adds no file."""
+    """The base class of engines. Its methods are those of an engine that adds no file."""
 
     submission: tuple[str, ...] = ()
     """Options of the submitting command that `extra_args` may not contain; empty if they are not added to a command."""
@@ -22,7 +22,7 @@ class Engine:
     """What the shared folder is, such as a PersistentVolumeClaim, if the nodes have no disk that lasts."""
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The files that it adds to a bundle; `pin` is the digest of `run.sha256` (`engines/pin.py`)."""
+        """The files that the engine adds to a bundle. `pin` is the digest of `run.sha256` (`engines/pin.py`)."""
         return {}
 
     def readme(self, spec: Spec) -> list[str]:
@@ -34,19 +34,23 @@ class Engine:
         return quoted(out, "launch.sh")
 
     def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
-        """Files next to the `launch.sh` of a sweep with this name; `pins` by member, in order."""
+        """Files that the engine adds next to a sweep's `launch.sh`. `name` is the sweep's name, and `pins` has the
+        digest of each member's `run.sha256`, in order.
+        """
         return {}
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
-        """Commands that start members of a sweep, each with what it does."""
+        """Commands that start members of a sweep, each with a description."""
         return [(f"less {MEMBERS}/{members[0]}/README.md", "says how to submit each member")]
 
     def sweep_command(self, spec: Spec, out: str) -> str:
-        """The command that starts all members of the sweep in `out`; `spec` is one of them."""
+        """The command that starts all members of the sweep in the folder `out`; `spec` is one of the members."""
         return f"{quoted(out, 'launch.sh')} --all"
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors of the members together; `machines` is where the sweep varies hardware, `sweep` the sweep's place."""
+        """Errors that concern all members together. `machines` is the place where the sweep varies hardware, `sweep`
+        the place of the sweep.
+        """
         return iter(())
 
 
@@ -58,11 +62,11 @@ def quoted(*parts: str) -> str:
 
 
 def named(name: str) -> Engine:
-    """The engine with a name from ENGINES (language/launch_settings.py)."""
+    """The engine with this name, which must be in ENGINES (language/launch_settings.py)."""
     found: Engine = import_module(f"xpc.compiler.engines.{name}").ENGINE
     return found
 
 
 def engine(spec: Spec) -> Engine:
-    """The engine that starts the run."""
+    """The engine that a spec names in `launch`."""
     return named(spec.text("launch"))

@@ -1,4 +1,4 @@
-"""Spec to `environment.sh`: the variables and the setup script of `launch`, for every program of a bundle."""
+"""Write `environment.sh`: the variables and the setup script of `launch`, which every program of a bundle reads."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ FILE = "environment.sh"
 
 
 def stated(spec: Spec) -> bool:
-    """Whether the bundle has the file."""
+    """Whether the bundle has an `environment.sh`."""
     return bool(spec.names("launch.env")) or spec.get("launch.setup") is not None
 
 
 def environment(spec: Spec) -> str:
-    """The file. Values are quoted, so that the shell expands nothing in them; XP910 checks the names."""
+    """The text of `environment.sh`. Values are quoted, so that the shell expands nothing in them; XP910
+    checks the names.
+    """
     shell = read_sections(__file__, FILE)
     lines = [shell["head"]]
     for one in spec.names("launch.env"):
@@ -31,5 +33,5 @@ def environment(spec: Spec) -> str:
 
 
 def read(spec: Spec, where: str) -> str:
-    """Shell lines that read the file; empty if the bundle has none."""
+    """Shell lines that read `environment.sh`; "" if the bundle has none."""
     return read_sections(__file__, FILE)["read"].format(where=where) if stated(spec) else ""

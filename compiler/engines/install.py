@@ -9,7 +9,7 @@ FLASH_BUILD = ("ninja", "packaging", "psutil", "setuptools", "wheel")
 
 
 def install(spec: Spec) -> list[str]:
-    """The commands for an empty environment; flash-attn is built after torch is installed."""
+    """The commands that install into an empty environment. flash-attn comes last, because its build needs torch."""
     locked = " -c constraints.txt" if "constraints.txt" in spec.bundled else ""
     steps = [f"pip install -r requirements.txt{locked}"]
     if spec.text("model.attn") == "flash2":

@@ -1,4 +1,4 @@
-"""`launch local`: `launch.sh` alone, on this machine or by hand on each node."""
+"""`launch local`: start `launch.sh` on this machine, or by hand on each node."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from xpc.compiler.engines.engine import Engine
 
 
 class Local(Engine):
-    """The shell: no other program starts the run."""
+    """The engine `local`, which adds no files: a shell starts the run."""
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
-        """`launch.sh` of the sweep."""
+        """The commands of the sweep's own `launch.sh`."""
         return [
             ("./launch.sh --list", "the names of the members"),
             (f"./launch.sh {members[0]}", "one of them"),

@@ -1,8 +1,8 @@
-"""The digest of the files that a bundle runs, by which a starting job recognizes its bundle.
+"""Compute the digest by which a starting job recognizes its bundle.
 
-A job may wait for days, and by then its folder may contain another run. `run.sha256` lists the files that run, in
+A job may wait for days, and its folder may contain another bundle by then. `run.sha256` lists the files that run, in
 sha256sum's format, and a scheduler's file contains the digest of that list. The README, the spec, bundle.toml and the
-schedulers' own files are not listed: they do not change what runs.
+schedulers' own files are not listed, because they do not change what runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LATER = "data/"
 
 
 def listed(files: Mapping[str, bytes]) -> bytes:
-    """`run.sha256`: the digests of the files that run, by name."""
+    """The text of `run.sha256`: the digests of the files that run, sorted by name."""
     names = sorted(name for name in files if name not in NOT_RUN and not name.startswith(LATER))
     return "".join(f"{pin(files[name])}  {name}\n" for name in names).encode()
 
@@ -32,5 +32,5 @@ def pin(data: bytes) -> str:
 
 
 def check(digest: str, bundle: str, file: str) -> str:
-    """Shell lines that exit if the folder `bundle` (a shell expression) does not have the digest."""
+    """Shell lines that exit if the bundle in the folder `bundle` (a shell expression) does not have this digest."""
     return read_text(__file__, "pin.sh").format(pin=digest, bundle=bundle, file=file)

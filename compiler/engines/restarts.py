@@ -1,4 +1,4 @@
-"""Restarts of a stopped run: whether they help, how many there are, and how long a run may take to stop."""
+"""Restarts of a stopped run: whether they help, how many there are, and how long a run needs to stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n
 
 
 def restart_blocker(spec: Spec) -> Path | None:
-    """The setting that leaves a restarted run nothing to resume from, or None."""
+    """The setting that leaves a restarted run without a checkpoint to resume from, or None."""
     every = spec.amount("save.every")
     if every.unit == "never":
         return "save.every"
@@ -26,12 +26,12 @@ def restart_blocker(spec: Spec) -> Path | None:
 
 
 def reads_requeue(spec: Spec) -> bool:
-    """Whether the engine reads `requeue`: every one but `local`."""
+    """Whether the spec's engine reads `requeue`: every engine except `local` does."""
     return spec.text("launch") in readers(BY_PATH["launch.requeue"])
 
 
 def requeues(spec: Spec) -> bool:
-    """Whether the engine restarts the run: as written, or if there are checkpoints to resume from."""
+    """Whether the engine restarts a stopped run: as written, otherwise if there are checkpoints to resume from."""
     return spec.flag("launch.requeue") if spec.written("launch.requeue") else restart_blocker(spec) is None
 
 
@@ -45,7 +45,7 @@ def retries(spec: Spec) -> int:
 
 
 def grace(spec: Spec) -> int:
-    """Seconds that a run may take to stop: a step, and a checkpoint at 500 MB/s; at least five minutes.
+    """The seconds that a run gets to stop: enough for a step and a checkpoint at 500 MB/s, and at least five minutes.
 
     AdamW in mixed precision saves 14 bytes per parameter.
     """

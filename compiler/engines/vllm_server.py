@@ -6,14 +6,14 @@ from xpc.compiler.spec import Spec
 
 
 def server_options(spec: Spec) -> str:
-    """Options of `trainer/vllm_server.py` that divide a node's GPUs among copies of the model."""
+    """The options of `trainer/vllm_server.py` that divide a node's GPUs among copies of the model."""
     tensor = _gpus(spec)
     copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
     return f"--tensor-parallel {tensor} --data-parallel {copies}"
 
 
 def _gpus(spec: Spec) -> int:
-    """GPUs for the weights in 16 bits, which may take 60 % of each GPU: a power of two."""
+    """The number of GPUs that one copy of the model needs: 16-bit weights may take 60 % of each GPU. A power of two."""
     gpu, facts = spec.hardware.gpu, spec.model.facts
     count = 1
     if gpu is not None and facts is not None:

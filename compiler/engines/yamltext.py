@@ -1,4 +1,4 @@
-"""Write nested plain values as YAML: texts are quoted or literal blocks; equal values give equal bytes."""
+"""Write nested plain values as YAML. Texts are quoted or literal blocks, and equal values give equal bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", 
 
 
 def document(table: Mapping[str, Json], comment: str) -> str:
-    """A document that parses back to the table, below the lines of `comment`."""
+    """A YAML document that parses back to the table, below the lines of `comment`."""
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     return "\n".join(lines + _mapping(table, "")) + "\n"
 
@@ -42,7 +42,7 @@ def _under(head: str, value: Json, indent: str) -> list[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a text can be a literal block, as a script can: several lines of plain ASCII."""
+    """Whether a text can be written as a literal block, as a script can: several lines of plain ASCII."""
     lines = text.split("\n")
     plain = all(" " <= c <= "~" or c == "\n" for c in text)
     return plain and len(lines) > 2 and not lines[-1] and bool(lines[-2].strip()) and lines[0][:1] not in ("", " ")
@@ -54,7 +54,9 @@ def _key(key: str) -> str:
 
 
 def _scalar(value: Json) -> str:
-    """A number, a word or a quoted text, with JSON's escapes and YAML's for characters above 16 bits."""
+    """A number, a word or a quoted text. Quoted texts use JSON's escapes, and YAML's escapes for characters above 16
+    bits.
+    """
     if not isinstance(value, str):
         text = json.dumps(value, allow_nan=False)  # YAML 1.1 reads 1e-05 as a string, but 1.0e-05 as a number
         return text.replace("e", ".0e", 1) if isinstance(value, float) and "." not in text else text

@@ -1,4 +1,4 @@
-"""An example of every setting, a line of a spec or several: what docs/reference.md and `xpc explain SETTING` show."""
+"""An example of every setting, as lines of a spec, for docs/reference.md and `xpc explain SETTING`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEEDED = {"method.rewards": "rewards=accuracy", "method.teacher": "teacher=qwen2
 
 
 def example(row: Setting) -> str:
-    """Lines of a spec that write the setting; empty of one that is never legal or not there yet."""
+    """Lines of a spec that write the setting; "" for a setting that is never legal or not implemented yet."""
     if row.pending or row.path == "strategy.activation_checkpointing":
         return ""
     line = examples().get(row.path)

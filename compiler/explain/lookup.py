@@ -1,4 +1,4 @@
-"""The settings that a word names."""
+"""Find the settings that a word names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Settin
 
 
 def setting_rows(name: str) -> list[Setting]:
-    """The settings of a path, a name, a choice (`zero2`) or a clause (`memory`), including those of a source."""
+    """The settings with this path, name, choice (`zero2`) or clause (`memory`), including those of a data source."""
     named = [row for row in TABLE if name in (row.path, row.name)]
     inside = [] if any(row.path == name for row in named) else list(children(name))  # `eval` is a clause and a setting
     choice = bare_choices().get(name)
@@ -14,5 +14,5 @@ def setting_rows(name: str) -> list[Setting]:
 
 
 def source_setting(name: str) -> Setting | None:
-    """The setting of a `data` block's source by name (`take`, `data.take`)."""
+    """The setting of a `data` block's source with this name (`take`, `data.take`), or None."""
     return SOURCE_SETTINGS.get(name.removeprefix("data."))

@@ -74,7 +74,7 @@ def _dataset(name: str) -> str:
 
 
 def also(name: str, rows: Sequence[Setting]) -> str:
-    """Other meanings of a name that is also a choice or the name of these settings."""
+    """A sentence about other meanings of a name that is also a choice or the name of these settings."""
     chosen = bare_choices().get(name)
     said = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
     own = owner_of(name)  # `max_length` is both a setting of vLLM and TRL's name for `batch.seq`
@@ -94,7 +94,7 @@ def _stack(name: str) -> str:
 
 
 def _of_choice(name: str) -> str:
-    """The effect of a choice, if the tables know it."""
+    """What a choice does, if the tables describe it."""
     if name in METHODS:
         return f": {METHODS[name].doc}"
     if name in OLD_STRATEGIES:
@@ -115,7 +115,7 @@ def _reward(name: str) -> str:
 
 
 def _choices(name: str) -> str:
-    """The settings with a choice or a loss of that name, for choices that cannot be written alone."""
+    """The settings that have a choice or a loss with this name, for choices that cannot be written on their own."""
     lines = [f"{name}: a choice of `{row.path}`, {row.doc}\n" for row in BY_PATH.values() if name in row.choices]
     if name in AMOUNTS:
         every = ", ".join(f"`{row.path}`" for row in BY_PATH.values() if row.kind is EVERY)
@@ -128,7 +128,9 @@ def _choices(name: str) -> str:
 
 
 def _arguments(name: str) -> str:
-    """The fate of a library's argument on each target: the setting that decides it, `extra`, or why it is left out."""
+    """What becomes of a library's argument on each target: the setting that decides it, `extra`, or why it is
+    omitted.
+    """
     lines: list[str] = []
     for target in stacks.every():
         told: dict[str, list[str]] = {}
@@ -149,7 +151,7 @@ def _arguments(name: str) -> str:
 
 
 def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
-    """The fate of a trainer's argument, or an empty text if the method's trainer does not have it."""
+    """How a target treats an argument of a method's trainer; "" if that trainer does not have it."""
     fields = stack.fields(stack.config(method))
     new = name if name in fields else stack.rename(name) or name
     today = "" if new == name else f"`{new}` today, "
@@ -165,7 +167,7 @@ def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
 
 
 def _file(stack: stacks.Stack, escape: str, name: str) -> str:
-    """The fate of a key of accelerate.yaml or deepspeed.json, given in full or by its last part."""
+    """How a target treats a key of accelerate.yaml or deepspeed.json, given in full or by its last part."""
     legal, keys = extras.legal_names(stack, escape), stack.launch_keys(escape)
     owned = extras.owned_names(stack, escape, "sft")
     whole = sorted(one for one in {*legal, *owned, *keys} if name in (one, one.rpartition(".")[2]))
@@ -193,7 +195,7 @@ def _extra_target(name: str) -> str:
 
 
 def _foreign(name: str) -> str:
-    """The equivalent of another tool's name, or why there is none."""
+    """The equivalent of a name from another tool, or the reason why there is none."""
     from xpc.compiler.suggest.meaning import SAME, meaning
     from xpc.compiler.suggest.no_equivalent import own_reason, reason
 

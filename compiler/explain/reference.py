@@ -1,4 +1,4 @@
-"""`python -m xpc.compiler.explain.reference`: the reference page, from the schema, rules and codes."""
+"""`python -m xpc.compiler.explain.reference`: write the page docs/reference.md from the settings, rules and codes."""
 
 from __future__ import annotations
 

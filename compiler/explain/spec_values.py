@@ -1,4 +1,6 @@
-"""`xpc explain FILE` and `FILE:SETTING`: the values of a spec, where each is from, and the emitted keys."""
+"""`xpc explain FILE` and `FILE:SETTING`: the values of a spec, their origins, and the keys of the bundle that they
+become.
+"""
 
 from __future__ import annotations
 
@@ -62,14 +64,16 @@ def _rows(name: str) -> list[Setting]:
 
 
 def value_here(checked: Checked, path: str) -> str:
-    """The value of a setting in a checked spec, its origin and its emitted keys; empty without a value."""
+    """The value of a setting in a checked spec, its origin and the keys that it becomes; "" if it has no value."""
     if checked.spec is None or path not in checked.spec.values:
         return ""
     return _value(checked, Trace(checked.spec), BY_PATH[path], "this spec", MOST)
 
 
 def _written(trace: Trace) -> Iterator[tuple[str, str]]:
-    """The model, the sources of data, and the values of `extra`, each with the word that names it."""
+    """The values that are not settings: the model, the data sources, and the arguments in `extra`, each with
+    its name.
+    """
     spec = trace.spec
     model = spec.model.location
     yield "model", _entry(f"model = {model}", Origin(SPEC, spec.model.label), trace, ("model.id", "model.path"))

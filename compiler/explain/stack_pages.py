@@ -1,4 +1,6 @@
-"""`python -m xpc.compiler.explain.stack_pages`: a page for each stack from its tables, the rules and the advisories."""
+"""`python -m xpc.compiler.explain.stack_pages`: write a page for each stack from its tables, the rules and the
+advisories.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def page(name: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """The page's name in docs/."""
+    """The file name of a stack's page in docs/."""
     return f"stack-{name}.md"
 
 
@@ -144,13 +146,13 @@ def _advised(stack: Stack) -> str:
 
 
 def with_links(text: str) -> str:
-    """docs/stacks.md with a link to the page of every stack, in the line that begins with `Pages:`."""
+    """The text of docs/stacks.md, with links to all stacks' pages in the line that begins with `Pages:`."""
     links = ", ".join(f"[{name}]({file_name(name)})" for name in stacks.names())
     return re.sub(r"^Pages: .*$", f"Pages: {links}.", text, flags=re.MULTILINE)
 
 
 def with_menu(text: str) -> str:
-    """mkdocs.yml with the page of every stack in its menu, the newest first."""
+    """The text of mkdocs.yml, with all stacks' pages in its menu, newest first."""
     first, *others = re.findall(r"^ +- stack-.*\n", text, flags=re.MULTILINE)
     for one in others:
         text = text.replace(one, "")

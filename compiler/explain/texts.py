@@ -35,7 +35,7 @@ def explain(what: str) -> str | None:
 
 
 def _slug(name: str) -> str | None:
-    """The text for a code by its slug, which every finding prints next to the code."""
+    """The text for a code, given by its slug (`batch-does-not-divide`), which every finding prints next to the code."""
     from xpc.compiler.language.codes import CODES
     from xpc.compiler.rules import every
     from xpc.grammar.codes import CODES as SYNTAX
@@ -76,7 +76,7 @@ def _with_example(text: str, code: str) -> str:
 
 
 def _of_source(row: Setting) -> str:
-    """The text for a setting of one source, which stands in the row of a `data` block that names it."""
+    """The text for a setting of one data source, which is written on the source's own line in a `data` block."""
     from xpc.compiler.suggest.typed_form import typed
 
     # A separate prompt column can be one turn of a conversation, or text that the completion continues.

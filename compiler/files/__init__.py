@@ -1,1 +1,1 @@
-"""Reading and writing: the workspace of a spec, standard streams, bundles on disk, digests."""
+"""Read and write files: the workspace of a spec, standard streams, bundles on disk, digests."""

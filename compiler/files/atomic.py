@@ -1,8 +1,9 @@
-"""Replace a folder or files in one step: other processes see the old or the new, even if this one is killed.
+"""Replace a folder or files in one step: other processes see the old or the new version, even if this process is
+killed.
 
-The new folder is made next to its target under a hidden name and renamed to it. The process that makes it holds a lock
-on it, which the kernel drops when the process dies. So the next write to the target recognizes leftovers of an earlier
-one: it puts an old folder back if the target is missing, and removes the rest.
+The new folder is made next to its target under a hidden name, and then renamed. While it is made, this process holds a
+lock on it, which the kernel releases when the process dies. So the next write to the target can recognize leftovers of
+a killed process: it puts an old folder back if the target is missing, and removes the rest.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ HERE, EXCHANGE = -100, 2
 
 
 def exchange(one: str, other: str) -> bool:
-    """Exchange two names in one step; False if the system or the file system cannot."""
+    """Exchange two names in one step. Returns False if the system or the file system cannot do this."""
     if not sys.platform.startswith("linux"):
         return False
     import ctypes  # slow to import, and needed only to replace a folder
@@ -40,10 +41,10 @@ def exchange(one: str, other: str) -> bool:
 def replace_folder(
     target: str, fill: Callable[[str], None], is_foreign: Callable[[str], str], aside: bool
 ) -> str | None:
-    """Replace `target` by the folder that `fill` makes; returns the old one's new path, if it is kept.
+    """Replace `target` by the folder that `fill` makes. Returns the new path of the old folder, if it is kept.
 
-    It is kept, as the first free `target.before-N`, with `aside` or if `is_foreign` finds files in it that somebody
-    has added meanwhile. Raises OSError, and then the old folder is still in place.
+    The old folder is kept, as the first free `target.before-N`, if `aside` is set or if `is_foreign` finds files in it
+    that somebody added meanwhile. Raises OSError, and then the old folder is still in place.
     """
     with _work_folder(target) as hidden:
         new, old = os.path.join(hidden, NEW), os.path.join(hidden, OLD)
@@ -77,7 +78,9 @@ def replace_folder(
 
 
 def _step_by_step(new: str, target: str, old: str) -> None:
-    """Two renames instead of an exchange. A kill between them leaves no target; `recover` puts the old one back."""
+    """Replace the target by two renames instead of an exchange. If killed between them, there is no target, and
+    `recover` puts the old folder back.
+    """
     os.rename(target, old)
     try:
         os.rename(new, target)
@@ -94,9 +97,10 @@ def _free(target: str) -> str:
 
 
 def replace_files(files: Mapping[str, bytes]) -> None:
-    """Write files, each completely or not at all, and none before all fit on the disk. Links are written through.
+    """Write each file completely or not at all, and none before all fit on the disk. A symbolic link is followed, not
+    replaced.
 
-    Raises OSError; `filename` is the path as it was given.
+    Raises OSError, whose `filename` is the path as it was given.
     """
     made: list[tuple[str, str, int]] = []
     try:
@@ -142,7 +146,9 @@ def _fill_file(held: int, data: bytes, target: str) -> None:
 
 @contextmanager
 def _work_folder(target: str) -> Iterator[str]:
-    """A locked private folder next to the target, removed at the end unless it has the only copy of the old target."""
+    """A locked private folder next to the target. It is removed at the end, unless it has the only copy of the old
+    target.
+    """
     folder, held = _create(target, lambda prefix: tempfile.mkdtemp(prefix=prefix[prefix.rindex("/") + 1 :],
                                                                  dir=os.path.dirname(target)))  # fmt: skip
     try:
@@ -154,9 +160,10 @@ def _work_folder(target: str) -> Iterator[str]:
 
 
 def _create(target: str, make: Callable[[str], str]) -> tuple[str, int]:
-    """A new file or folder next to the target, and the descriptor that holds its lock.
+    """Make a new file or folder next to the target; returns it and the descriptor that holds its lock.
 
-    Before it is locked another process may take it for a leftover and remove it; then another one is made.
+    Before the new file or folder is locked, another process may treat it as a leftover and remove it. Then this
+    function makes another one.
     """
     for _ in range(100):
         path = make(_prefix(target))
@@ -176,7 +183,9 @@ def _prefix(target: str) -> str:
 
 
 def _locked(path: str) -> int | None:
-    """A descriptor that holds the lock of a file or folder; None if another process holds it or the path is gone."""
+    """A descriptor that holds the lock of a file or folder; None if another process has the lock or the path
+    is gone.
+    """
     import fcntl
 
     try:
@@ -203,7 +212,7 @@ def _locked(path: str) -> int | None:
 
 
 def leftovers(target: str) -> Iterator[str]:
-    """Each hidden folder that a killed process left next to the target, locked; it is removed afterwards, files too."""
+    """Each hidden file or folder that a killed process left next to the target, locked. Afterwards it is removed."""
     parent, prefix = os.path.split(_prefix(target))
     try:
         names = [name for name in os.listdir(parent) if name.startswith(prefix)]
@@ -229,7 +238,9 @@ def leftovers(target: str) -> Iterator[str]:
 
 
 def _supports_locks(held: int) -> bool:
-    """Whether the file system supports locks: without them a running process cannot be told from a killed one."""
+    """Whether the file system supports locks. Without them, a running process cannot be distinguished from a
+    killed one.
+    """
     import fcntl
 
     try:
@@ -240,7 +251,9 @@ def _supports_locks(held: int) -> bool:
 
 
 def recover(target: str, is_foreign: Callable[[str], bool]) -> None:
-    """Restore or remove what killed processes left next to the target; a folder that `is_foreign` is kept."""
+    """Restore or remove what killed processes left next to the target. A folder for which `is_foreign` is
+    true is kept.
+    """
     for folder in leftovers(target):
         old = os.path.join(folder, OLD)
         if os.path.lexists(old) and not os.path.lexists(target):

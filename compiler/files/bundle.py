@@ -19,7 +19,7 @@ SHARED = ("trainer/", "files/", "data/")
 
 
 class BundleError(Exception):
-    """The bundle could not be written; the message is one sentence for the user."""
+    """Raised if the bundle cannot be written; the message is one sentence for the user."""
 
 
 def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | None:
@@ -45,7 +45,9 @@ def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | No
 
 
 def _fill(folder: str, files: Mapping[str, bytes]) -> None:
-    """Write the files below an empty folder. Each mode is set explicitly, so the user's umask changes none."""
+    """Write the files into an empty folder. The mode of each file is set explicitly, so it does not depend on
+    the umask.
+    """
     made: set[str] = {folder}
     there: dict[tuple[str, bytes], str] = {}
     for name, data in files.items():
@@ -72,7 +74,7 @@ def _make_folder(folder: str, made: set[str]) -> None:
 
 
 def _linked(first: str, path: str) -> bool:
-    """Hard-link a file to a second name. A hard link is a file like any other, so a member can be copied alone."""
+    """Hard-link a file to a second name, if possible. Copying a member copies the content of its hard links."""
     try:
         os.link(first, path)
     except OSError:  # no hard links on this file system, or too many to one file
@@ -81,7 +83,7 @@ def _linked(first: str, path: str) -> bool:
 
 
 def _enclosing_bundle(target: str) -> str:
-    """The bundle that contains a path, or an empty text."""
+    """The bundle that contains a path, or ""."""
     while (parent := os.path.dirname(target)) != target:
         target = parent
         if any(os.path.isfile(os.path.join(target, name)) for name in MANIFESTS) and _digests(target) is not None:
@@ -90,12 +92,14 @@ def _enclosing_bundle(target: str) -> str:
 
 
 def _has_foreign_files(target: str) -> bool:
-    """Whether a leftover folder has files that the compiler did not write. An unfinished bundle has none."""
+    """Whether a leftover folder has files that the compiler did not write. An unfinished bundle counts as
+    having none.
+    """
     return _digests(target) is not None and bool(why_foreign(target))
 
 
 def why_foreign(target: str) -> str:
-    """Why the compiler may not replace the directory; an empty text if it may."""
+    """The reason why the compiler may not replace the directory, or ""."""
     if not os.path.lexists(target):
         return ""
     if not os.path.isdir(target):
@@ -134,7 +138,7 @@ def why_foreign(target: str) -> str:
 
 
 def _raise(error: OSError) -> None:
-    """A folder that cannot be listed may contain anything."""
+    """Raise the error: a folder that cannot be listed may contain anything."""
     raise error
 
 
@@ -149,7 +153,7 @@ def _is_sealed(path: str) -> bool:
 
 
 def _digests(target: str) -> dict[str, str] | None:
-    """The `[files]` of a bundle, or of all members of a sweep; None without a readable manifest."""
+    """The `[files]` table of a bundle, or of all members of a sweep; None without a readable manifest."""
     table = _table(os.path.join(target, "bundle.toml"), "bundle")
     if table is not None:
         return _files(table)
@@ -175,7 +179,9 @@ def _files(table: Mapping[str, object]) -> dict[str, str]:
 
 
 def _table(path: str, head: str) -> dict[str, object] | None:
-    """A manifest: a TOML file with `files`, whose table `head` names the xpc that wrote it. None for other files."""
+    """Read a manifest: a TOML file with `files`, whose table `head` names the xpc version that wrote it. None for other
+    files.
+    """
     table = read_toml(path)
     if table is None or not isinstance(table.get("files"), dict):
         return None
@@ -184,5 +190,5 @@ def _table(path: str, head: str) -> dict[str, object] | None:
 
 
 def sealed(table: bytes) -> bytes:
-    """A manifest with the digest of its lines as the last line, so that an edit of it is noticed."""
+    """The manifest with a digest of its lines appended as the last line, so that an edit is noticed."""
     return table + f"# The lines above: {shared_digest(table)}\n".encode()

@@ -1,7 +1,7 @@
-"""Read a bundle's own `spec.xp`: the files that it names are the copies in the bundle.
+"""Read a bundle's own `spec.xp`, whose `file("x")` names refer to the copies in the bundle.
 
-Loaded only for a spec that lies in a bundle. Such a spec states every default; `check` and the reviewing commands read
-only what its author wrote.
+Loaded only for a spec inside a bundle. Such a spec states every default; `check` and the reviewing commands read only
+what its author wrote.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MANIFEST, SPEC = "bundle.toml", "spec.xp"
 
 @mutable
 class BundleWorkspace(Workspace):
-    """The folder of a bundle. `copies_of` maps names of files as the spec has them to their copies.
+    """The workspace of a bundle. `copies_of` maps the names of files in the spec to their copies in the bundle.
 
     A file without a copy, such as a model's folder, is looked for below `data_root`, as at the run, and next to the
     bundle or its sweep, where the spec was.
@@ -30,7 +30,7 @@ class BundleWorkspace(Workspace):
     data_root: str = ""
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """The name that a file has in the spec, and the path of its copy."""
+        """The name of a file in the spec, and the path of its copy."""
         name = Workspace.locate(self, written, base)[0]
         copy = self.copies_of.get(name)
         if copy is not None or name == self.lock:  # a lock that was written later does not belong to this bundle
@@ -41,11 +41,11 @@ class BundleWorkspace(Workspace):
         return name, next((one for one in places if os.path.lexists(one)), inside)
 
     def kind(self, written: str, base: str = "") -> str:
-        """As for any workspace; the files of a data folder are among the copies."""
+        """Like Workspace.kind, but finds the files of a data folder among the copies."""
         return "folder" if self._inside(self.locate(written, base)[0]) else Workspace.kind(self, written, base)
 
     def walk(self, written: str) -> list[str] | str:
-        """As for any workspace."""
+        """Like Workspace.walk, but finds the files of a data folder among the copies."""
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
@@ -57,13 +57,15 @@ class BundleWorkspace(Workspace):
         return HIDDEN.format(written) if hidden and name.startswith(("../", "/")) else ""
 
     def _inside(self, name: str) -> list[str]:
-        """The copied files below a folder, by their names in it."""
+        """The copied files of a folder, by their names in the folder."""
         prefix = name.rstrip("/") + "/"
         return sorted(one[len(prefix) :] for one in self.copies_of if one.startswith(prefix))
 
 
 def _folders_above(root: str) -> list[str]:
-    """The folder that contains the bundle, and the one that contains its sweep (`FOLDER/SWEEP.bundle/members/NAME`)."""
+    """The folder that contains the bundle, and the folder that contains its sweep
+    (`FOLDER/SWEEP.bundle/members/NAME`).
+    """
     above = os.path.dirname(root)
     sweep = os.path.dirname(above)
     member = os.path.basename(above) == "members" and os.path.exists(os.path.join(sweep, "sweep.toml"))
@@ -95,7 +97,7 @@ def _without_trainer(text: str) -> str:
 
 
 def _leads_out(name: str) -> bool:
-    """Whether a file name leads out of the bundle, which may come from anybody."""
+    """Whether a file name leads out of the bundle. A bundle may come from an untrusted source."""
     return os.path.isabs(name) or any(part in ("", ".", "..") for part in name.split("/"))
 
 
@@ -116,8 +118,9 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: st
 
 
 def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
-    """A bundle's `spec.xp` with only what the author wrote, each line where it was, and files by their names in the
-    spec."""
+    """A bundle's `spec.xp` reduced to what the author wrote, with each line at its original place and files under their
+    names in the spec.
+    """
     text = written(lines(data.decode("utf-8", "surrogateescape")), True)
     for name, copy in copies_of.items():
         text = text.replace(f'"{copy}', quoted(name)[:-1])

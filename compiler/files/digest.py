@@ -1,4 +1,4 @@
-"""SHA-256 of small texts without OpenSSL: `hashlib` loads it, which takes milliseconds.
+"""Compute SHA-256 of small texts without OpenSSL, because importing `hashlib` loads it, which takes milliseconds.
 
 The digests are the same; for megabytes `hashlib` is faster.
 """
@@ -21,7 +21,7 @@ else:
 
 
 def digest(data: bytes) -> str:
-    """The digest as manifests have it: `sha256:` and 64 hexadecimal digits."""
+    """The digest in the form of manifests: `sha256:` and 64 hexadecimal digits."""
     return "sha256:" + sha256(data).hexdigest()
 
 

@@ -1,8 +1,8 @@
-"""Facts about a file that an earlier command computed from its bytes, such as the survey of a data file's rows.
+"""Remember facts that were computed from a file's bytes, such as the survey of a data file's rows, for later commands.
 
-An entry is used only if the file's size, times of change and inode are those from before and after it was read. A file
-that changed in the last two seconds is not remembered: another change within one tick of the file system's clock would
-not show. No command needs an entry: without one the file is read.
+An entry is used only if the file's size, times of change and inode are the same as before and after it was read. A file
+that changed in the last two seconds is not remembered, because a second change within one tick of the file system's
+clock would not show. Commands work without entries: they then read the file.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Stamp = tuple[str, float]
 
 @mutable
 class FileMemory:
-    """Entries in `folder`, which is created with the first one.
+    """Remembered facts in `folder`, which is created for the first one.
 
-    A fact is plain JSON. It is found again under the same path, `key` and `version`, which names the code that
+    A fact is plain JSON. It is found under its file's path, a `key`, and a `version`, which names the code that
     computed it.
     """
 
@@ -42,7 +42,7 @@ class FileMemory:
         return ":".join(map(str, parts)), max(found.st_mtime, found.st_ctime)
 
     def recall(self, path: str, version: str, key: str) -> tuple[str, object] | None:
-        """The digest of the unchanged file and the fact, or None."""
+        """The digest of the file and the remembered fact, if the file is unchanged; otherwise None."""
         from xpc.compiler.files.private_folder import read
 
         now = self.stamp(path)
@@ -53,7 +53,7 @@ class FileMemory:
         return (digest, facts[key]) if isinstance(digest, str) and isinstance(facts, dict) and key in facts else None
 
     def keep(self, path: str, before: Stamp | None, version: str, key: str, digest: str, fact: object) -> None:
-        """Remember a fact about a file whose stamp was `before` when its reading began. Never raises."""
+        """Remember a fact about a file. `before` is the file's stamp when reading began. Never raises."""
         import json
         import time
 

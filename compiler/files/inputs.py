@@ -15,11 +15,11 @@ MAX_SPEC = 16 * 2**20
 
 
 class UsageError(Exception):
-    """The tool was used wrongly, or a file could not be read; one sentence for the user."""
+    """Raised for wrong usage or a file that cannot be read; the message is one sentence for the user."""
 
 
 class SpecError(Exception):
-    """The spec has errors, so the command has no answer; one sentence for the user."""
+    """Raised if a command has no answer because the spec has errors; the message is one sentence for the user."""
 
 
 def read_spec(path: str) -> tuple[bytes, str, Workspace]:
@@ -67,7 +67,7 @@ def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
 
 
 def located_silences(silenced: Sequence[Silenced], path: str) -> list[Silenced]:
-    """As `located`, for findings that comments of the spec silence."""
+    """Like `located`, for findings that comments of the spec silence."""
     from xpc.grammar.record import evolve
 
     move = _mover(os.path.dirname(path))
@@ -81,7 +81,9 @@ def _moved(one: Diagnostic, move: Callable[[Label], Label]) -> Diagnostic:
 
 
 def _mover(base: str) -> Callable[[Label], Label]:
-    """A function that gives labels a source with its path from the working directory, one new source for each old."""
+    """Make a function that gives labels a source with its path from the working directory; labels of one source get one
+    new source.
+    """
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source
 

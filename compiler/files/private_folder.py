@@ -1,8 +1,8 @@
-"""Small JSON files that xpc keeps for itself, in a folder that only the user can write to.
+"""Small JSON files that xpc stores for its own use, in a folder that only the user can write to.
 
-The folder is held open while it is used. Links in its place or in it are not followed, only the user's own regular
-files are read, and nothing but entries is deleted. No command needs an entry: any failure to read or write one is
-treated as if there were none.
+The folder stays open while it is used. Links in its place or inside it are not followed, only the user's own regular
+files are read, and only entries are deleted. Commands work without entries: an entry that cannot be read or written
+counts as missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def private_folder(kind: str) -> str | None:
 
 
 def read(folder: str, name: str) -> dict[str, Any] | None:
-    """An entry, or None if it cannot be read or is not a JSON object."""
+    """Read an entry; None if it cannot be read or is not a JSON object."""
     try:
         held = _opened(folder)
         if held is None:
@@ -45,7 +45,9 @@ def read(folder: str, name: str) -> dict[str, Any] | None:
 
 
 def write(folder: str, name: str, text: str) -> None:
-    """Write an entry and delete the oldest above MOST. One above LARGEST is not written, and nothing is raised."""
+    """Write an entry, and delete the oldest entries beyond MOST. An entry larger than LARGEST is not written. Never
+    raises.
+    """
     if len(text) > LARGEST:
         return
     try:
@@ -62,9 +64,9 @@ def write(folder: str, name: str, text: str) -> None:
 
 
 def _opened(folder: str, make: bool = False) -> int | None:
-    """The opened folder, or None if others can write to it.
+    """Open the folder; None if others can write to it.
 
-    The folders above `xpc` may be links, as people make them of `~/.cache`; `xpc` and the folders in it may not.
+    The folders above `xpc` may be links (people link `~/.cache`), but `xpc` and the folders inside it may not.
     """
     above, kind = os.path.split(folder)
     base, ours = os.path.split(above)
@@ -89,7 +91,7 @@ def _opened(folder: str, make: bool = False) -> int | None:
 
 
 def _is_private(found: os.stat_result) -> bool:
-    """Whether only the user can write to it."""
+    """Whether only the user can write to the folder or file."""
     return found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
@@ -120,7 +122,7 @@ def _remove(name: str, folder: int) -> None:
 
 
 def _prune(folder: int) -> None:
-    """Delete the oldest entries, and half entries of killed processes; other files stay."""
+    """Delete the oldest entries, and partial entries of killed processes; other files stay."""
     with os.scandir(folder) as inside:
         names = [one.name for one in inside if _is_entry(one.name) and one.is_file(follow_symlinks=False)]
     if len(names) > MOST:

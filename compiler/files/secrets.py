@@ -1,4 +1,4 @@
-"""Texts that look like secrets: tokens of services, keys, passwords in URLs."""
+"""Find texts that look like secrets: tokens of services, keys, passwords in URLs."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ HEX = frozenset("0123456789abcdef")
 
 
 def pinned(revision: str | None) -> bool:
-    """Whether a revision is a full commit. Branches and tags can move, and the hub takes no abbreviated commits."""
+    """Whether a revision is a full commit. Branches and tags can move, and the hub does not accept
+    abbreviated commits.
+    """
     return revision is not None and len(revision) == 40 and set(revision) <= HEX
 
 
 def suspect(text: str) -> bool:
-    """Whether a text may contain a secret: a cheap test before `find`, as nearly every text has none."""
+    """Whether a text may contain a secret: a cheap test before `find`, because nearly every text contains none."""
     if any(mark in text for mark in MARKS):
         return True
     return "://" in text and any(
@@ -63,7 +65,7 @@ def masked(text: str) -> str:
 
 
 def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Findings with stars in place of secrets in every text, as diagnostics are printed into logs of CI."""
+    """Findings with stars in place of secrets, because diagnostics are printed into logs of CI."""
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source
 

@@ -1,4 +1,6 @@
-"""Standard streams that are closed, full, or have lost their reader: reported as such, never as a fault of the spec."""
+"""Standard streams that are closed or full, or whose reader has ended. Such a failure is reported as one, and not as an
+error of the spec.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,21 @@ if TYPE_CHECKING:
 
 
 class Unwritable(Exception):
-    """Standard output cannot be written; the message says why, and is empty if its reader has gone."""
+    """Raised if standard output cannot be written. The message gives the reason, and is "" if the reader has ended."""
 
 
 class Stream:
-    """Standard output or standard error. With `reports` a failure raises Unwritable, else output is dropped."""
+    """Standard output or standard error. If writing fails, the stream raises Unwritable with `reports`; otherwise it
+    drops the output.
+    """
 
     def __init__(self, to: TextIO, reports: bool) -> None:
         self.to, self.reports = to, reports
 
     def write(self, text: str) -> int:
-        """Write a text. Raises Unwritable; on standard error a failure is ignored, as there is nowhere to report it."""
+        """Write a text. Raises Unwritable; a failure of standard error is ignored, because there is nowhere
+        to report it.
+        """
         try:
             return self.to.write(text)
         except OSError as error:
@@ -29,7 +35,7 @@ class Stream:
             return len(text)
 
     def flush(self) -> None:
-        """As `write`."""
+        """Flush the stream; failures are treated as in `write`."""
         try:
             self.to.flush()
         except OSError as error:
@@ -49,7 +55,7 @@ class Stream:
 
 
 class Guarded:
-    """A context in which the standard streams are `Stream`s; a closed one is replaced by the null device."""
+    """A context in which the standard streams are `Stream`s. A closed stream is replaced by the null device."""
 
     def __enter__(self) -> None:
         self.before = sys.stdout, sys.stderr

@@ -1,8 +1,8 @@
-"""The files that a spec names, all read through one class so that every byte that decides a bundle is hashed.
+"""Read all files that a spec names through one class, so that every byte that decides a bundle is hashed.
 
-The pure stages ask a `Workspace` for a file by the name written in the spec, relative to the file that names it, and
-get bytes or a sentence that says what is wrong. Names in results are relative to the spec's folder, never absolute, so
-a bundle is the same on every machine.
+The pure stages ask a `Workspace` for a file by the name in the spec, which is relative to the file that contains the
+name. They get bytes, or a sentence that says what is wrong. Names in results are relative to the spec's folder and
+never absolute, so a bundle is the same on every machine.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Workspace:
     answers: dict[tuple[str, str, int], Read | str] | None = None
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """The name and the path of a file that the file `base` names (both names are relative to the root)."""
+        """The name and the path of a file that the file `base` names; both names are relative to the root."""
         if os.path.isabs(written):
             return written, written
         name = os.path.normpath(os.path.join(os.path.dirname(base), written)).replace(os.sep, "/")
@@ -90,8 +90,9 @@ class Workspace:
     ) -> Read | str:
         """A file named by `file("x")` or `extends "x"`, relative to the file `base` that contains these words.
 
-        An absolute path is refused: the file goes into the bundle, and differs from machine to machine. So is a file
-        outside the spec's folder that is not a text for a training run (`outside_fault`).
+        An absolute path is refused, because it leads to different files on different machines, and the file goes into
+        the bundle. A file outside the spec's folder is also refused if it is not a text for a training run
+        (`outside_fault`).
         """
         if os.path.isabs(written):
             return f"`{_shown(written)}` is an absolute path"
@@ -283,7 +284,7 @@ def read_file(path: str, limit: int) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open without blocking: some files look regular and never end or never begin (/proc/kmsg)."""
+    """Open without blocking, because some files look regular and never end or never begin (/proc/kmsg)."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

@@ -73,7 +73,7 @@ def _no_adapter(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _state(values: dict[Path, Value], config: dict[str, object], kind: str, folder: str) -> str:
-    """Set unwritten settings from adapter_config.json. Returns the name of a required value that the file lacks, or ""."""
+    """Set unwritten settings from adapter_config.json. Returns the name of a required value that is missing, or ""."""
     for name, theirs in SHAPES[kind].items():
         path, found = path_of(f"lora.{name}"), stated(config, name)
         if found is None and (config.get(theirs) or name == "targets" or (name == "rank" and kind == "LORA")):

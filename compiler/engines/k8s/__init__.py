@@ -8,12 +8,12 @@ from xpc.compiler.spec import Spec
 
 
 class Kubernetes(Engine):
-    """Kubernetes with JobSet 0.8 or newer, or with Kubeflow Trainer 2.2 or newer."""
+    """Kubernetes, with JobSet 0.8 or newer or with Kubeflow Trainer 2.2 or newer."""
 
     volume = "a PersistentVolumeClaim"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """Both jobs; a pod recognizes its bundle by `pin`."""
+        """`jobset.yaml` and `trainjob.yaml`. A pod compares its bundle with `pin`."""
         from xpc.compiler.engines.k8s.manifests import files
 
         return files(spec, pin)
@@ -32,11 +32,11 @@ class Kubernetes(Engine):
         return ["", f"On Kubernetes, put the bundle at {where}:", "", "```", *lines, "```", *served]
 
     def command(self, spec: Spec, out: str) -> str:
-        """The JobSet, which every bundle has."""
+        """The command that applies the JobSet, which every bundle has."""
         return f"kubectl apply -f {quoted(out, JOBSET)}"
 
     def sweep_command(self, spec: Spec, out: str) -> str:
-        """The JobSet of each member."""
+        """The command that applies the JobSet of each member."""
         members = quoted(out, MEMBERS)
         return f'for file in {members}/*/{JOBSET}; do kubectl apply -f "$file"; done'
 

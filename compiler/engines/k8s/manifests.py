@@ -1,7 +1,8 @@
-"""Spec to `jobset.yaml` and `trainjob.yaml`: pods that find the bundle, set their rank, and start launch.sh.
+"""Write `jobset.yaml` and `trainjob.yaml`: pods that find the bundle, set their rank, and start launch.sh.
 
-A pod's shell contains no text of the spec except the bundle's name, which has only letters, digits, dots and dashes.
-It has no `$(` and no `$$` either: Kubernetes expands these in a container's arguments before the shell does.
+A pod's shell code contains no text of the spec except the bundle's name, which has only letters, digits, dots and
+dashes. It also contains no `$(` and no `$$`, because Kubernetes expands these in a container's arguments before the
+shell runs.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ Put the bundle into {folder} of the volume, or into /opt of the image, as {place
 
 
 def files(spec: Spec, digest: str) -> dict[str, str]:
-    """The two files by name; a pod recognizes the bundle by `digest` (`engines/pin.py`).
+    """The two files by name. A pod compares its bundle with `digest` (`engines/pin.py`).
 
-    With a vLLM server there is only a JobSet: a TrainJob has only the jobs of its runtime.
+    With a vLLM server there is only a JobSet, because a TrainJob cannot add a job to its runtime.
     """
     out = {JOBSET: document(_jobset(spec, digest), _comment(spec, JOBSET_COMMENT))}
     if not spec.asks_server:
@@ -50,7 +51,9 @@ def files(spec: Spec, digest: str) -> dict[str, str]:
 
 
 def place(spec: Spec) -> str:
-    """The bundle's folder; names of specs and members have no character that a shell would interpret."""
+    """The path of the bundle's folder in a pod. Names of specs and members contain no character that a shell
+    interprets.
+    """
     return spec.folder or f"{spec.name}.bundle"
 
 
@@ -68,7 +71,8 @@ def _comment(spec: Spec, text: str) -> str:
 
 
 def survived_failures(nodes: int) -> str:
-    """How many failures a TrainJob survives: each restarts the container of every node, and a Job counts all restarts.
+    """How many failures a TrainJob survives, in words. Each failure restarts the container of every node, and a Job
+    counts all restarts.
 
     Source: Kubernetes `pkg/controller/job/job_controller.go` (pastBackoffLimitOnFailure sums the restarts of all pods).
     """
@@ -89,7 +93,7 @@ def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START)
 
 
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
-    """The TrainJob. Parts of a pod that `trainer` cannot express are a patch of the runtime's only job, `node`."""
+    """The TrainJob. Parts of a pod that `trainer` cannot express are in a patch of the runtime's only job, `node`."""
     hardware = spec.hardware
     shell = read_sections(__file__, SHELL)
     steps = (shell["nodes"].format(nodes=hardware.nodes), shell["node"] if hardware.nodes > 1 else "", shell["unset"])
@@ -168,7 +172,7 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
 
 
 def _job(spec: Spec, nodes: int, container: dict[str, Json]) -> dict[str, Json]:
-    """An indexed job of `nodes` pods, which fails as soon as one of them does."""
+    """An indexed job of `nodes` pods, which fails as soon as one pod fails."""
     stopped: Json = {"containerName": container["name"], "operator": "In", "values": [TEMPFAIL]}
     out: dict[str, Json] = {
         "completionMode": "Indexed",
@@ -211,7 +215,9 @@ def _container(spec: Spec, name: str, script: str, env: list[Json]) -> dict[str,
 
 
 def _server(spec: Spec, digest: str) -> dict[str, Json]:
-    """vLLM on its own node: ready when it answers, restarted with the set, ended with the training."""
+    """The job of the vLLM server on its own node: ready when it answers, restarted with the set, ended with
+    the training.
+    """
     start = read(spec, "$bundle") + read_sections(__file__, SHELL)["server"].format(options=server_options(spec))
     container = _container(spec, "vllm", _script(spec, JOBSET, digest, start=start), [])
     probe: Json = {"path": spec.stack.facts.vllm_health, "port": spec.integer("method.vllm.port")}
@@ -221,7 +227,9 @@ def _server(spec: Spec, digest: str) -> dict[str, Json]:
 
 
 def _resources(spec: Spec) -> dict[str, Json]:
-    """A GPU or a core per process. Trainer 2.0 takes a node without requests, but with limits, for one process."""
+    """A pod's resources: one GPU or core per process. Kubeflow Trainer 2.0 would start one process on a node that has
+    limits but no requests.
+    """
     count: dict[str, Json] = {"cpu" if spec.on_cpu else "nvidia.com/gpu": spec.hardware.processes}
     requests: dict[str, Json] = dict(count)
     if spec.get("launch.cpus") is not None:
@@ -247,7 +255,9 @@ def _node_placement(spec: Spec) -> dict[str, Json]:
 
 
 def _toleration(text: str) -> Json:
-    """A toleration for `key=value:effect`, as kubectl writes a taint. A missing value or effect matches every one."""
+    """A toleration from `key=value:effect`, kubectl's notation for a taint. A missing value or effect matches
+    every one.
+    """
     taint, _, effect = text.partition(":")
     key, equals, value = taint.partition("=")
     out: dict[str, Json] = {"key": key, "operator": "Equal" if equals else "Exists"}
@@ -257,7 +267,7 @@ def _toleration(text: str) -> Json:
 
 
 def _volumes(spec: Spec) -> list[Json]:
-    """Shared memory for NCCL and data loaders, without a limit of its own, and the claim."""
+    """A pod's volumes: shared memory for NCCL and data loaders, without a separate limit, and the claim."""
     out: list[Json] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     claim = spec.get("launch.volume")
     if isinstance(claim, str):

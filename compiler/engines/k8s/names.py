@@ -1,3 +1,3 @@
-"""Names of a bundle's files for Kubernetes."""
+"""The names of a bundle's files for Kubernetes."""
 
 JOBSET, TRAINJOB = "jobset.yaml", "trainjob.yaml"

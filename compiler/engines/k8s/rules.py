@@ -1,4 +1,4 @@
-"""Kubernetes: the image, and names that its API accepts (XP86x)."""
+"""Rules for Kubernetes: the image, and names that its API accepts (XP86x)."""
 
 from __future__ import annotations
 

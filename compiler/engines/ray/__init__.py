@@ -22,7 +22,7 @@ ray job submit --working-dir . -- python {SCRIPT}
 
 
 class Ray(Engine):
-    """Ray 2.51 or newer, whose Ray Train is version 2."""
+    """Ray 2.51 or newer, where Ray Train is version 2."""
 
     submission = (
         "working-dir", "no-wait", "entrypoint-num-cpus", "entrypoint-num-gpus", "entrypoint-memory",
@@ -31,7 +31,7 @@ class Ray(Engine):
     volume = "an absolute folder that every node of the Ray cluster has"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The script, which is the same in every bundle, and its numbers in `ray.json`."""
+        """The script `ray_job.py`, which is the same in every bundle, and `ray.json` with this run's numbers."""
         return {SCRIPT: read_text(__file__, SCRIPT), NUMBERS: json.dumps(numbers(spec), indent=2) + "\n"}
 
     def readme(self, spec: Spec) -> list[str]:
@@ -39,11 +39,11 @@ class Ray(Engine):
         return README.replace("ray job submit --", f"ray job submit{words(spec)} --").splitlines()
 
     def command(self, spec: Spec, out: str) -> str:
-        """The job, with the bundle as its working directory."""
+        """The command that submits the job, with the bundle as its working directory."""
         return f"ray job submit{words(spec)} --working-dir {quoted(out)} -- python {SCRIPT}"
 
     def sweep_command(self, spec: Spec, out: str) -> str:
-        """A job for each member; Ray queues them until nodes are free."""
+        """Commands that submit a job for each member; Ray queues the jobs until nodes are free."""
         members = quoted(out, MEMBERS)
         submit = f'ray job submit{words(spec)} --no-wait --working-dir "$member" -- python {SCRIPT}'
         return f"for member in {members}/*; do {submit}; done"

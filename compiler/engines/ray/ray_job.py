@@ -38,7 +38,7 @@ PREFIXES = ("GLOO_", "HF_", "NCCL_", "PYTORCH_", "TOKENIZERS_", "TRACKIO_", "WAN
 
 
 def main() -> int:
-    """Start the job, wait for its end, and restart it if it was asked to stop."""
+    """Start the job, wait for its end, and restart it if it was stopped on request."""
     os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"
     import ray
     from ray.train import FailureConfig, RunConfig, ScalingConfig
@@ -99,7 +99,7 @@ def worker(expected: str | None, passed: dict[str, str]) -> Callable[[], int]:
 
 
 def settings(bundle: str) -> Any:
-    """The numbers of ray.json."""
+    """Read ray.json."""
     with open(os.path.join(bundle, "ray.json"), encoding="utf-8") as handle:
         return json.load(handle)
 
@@ -114,7 +114,7 @@ def digest(bundle: str) -> str | None:
 
 
 def inherited(bundle: str) -> dict[str, str]:
-    """The worker's environment without what Ray adds: a number of threads, and the bundle's folder in PYTHONPATH."""
+    """The worker's environment without Ray's additions: a number of threads, and the bundle's folder in PYTHONPATH."""
     found = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     paths = [
         one
@@ -139,8 +139,8 @@ def say(text: str) -> None:
 def run_supervised(bundle: str, folder: str, environment: dict[str, str]) -> int:
     """Run launch.sh in the folder and return its exit status.
 
-    Ray kills a worker together with its children. So a supervisor in its own session starts launch.sh: when the worker
-    ends, a pipe from it closes, and the supervisor asks launch.sh to stop.
+    Ray kills a worker together with its children. Therefore a supervisor in a separate session starts launch.sh. When
+    the worker ends, its pipe to the supervisor closes, and the supervisor tells launch.sh to stop.
     """
     alive, hold = os.pipe()
     status_in, status_out = os.pipe()
@@ -155,7 +155,9 @@ def run_supervised(bundle: str, folder: str, environment: dict[str, str]) -> int
 
 
 def supervise(status_out: int) -> None:
-    """The supervisor between a worker and launch.sh. The next start on this node waits until it has ended."""
+    """Run as the supervisor between a worker and launch.sh. The next start on this node waits until this process has
+    ended.
+    """
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -188,7 +190,7 @@ def wait_for_worker(gone: threading.Event) -> None:
 
 
 def is_locked(lock: int) -> bool:
-    """Try to take the lock; whether this process has it now."""
+    """Try to take the lock; returns whether this process has it now."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

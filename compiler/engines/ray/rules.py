@@ -1,4 +1,4 @@
-"""Ray: the shared folder, and vLLM servers, which a job cannot include (XP894, XP895)."""
+"""Rules for Ray: the shared folder, and vLLM servers, which a job cannot include (XP894, XP895)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ WHEN = chosen("launch", "ray")
 @rule("XP894", "ray-folder-is-not-absolute")
 def folder(spec: Spec) -> Iterator[Finding]:
     """`volume` of a Ray job must be an absolute path such as `/mnt/shared`: the folder in which launch.sh starts on
-    every node. A relative path is in the copy of the bundle that the workers start in, and an address such as
-    `s3://mine` is not a folder.
+    every node. A relative path would be inside the copy of the bundle that Ray makes for the workers, and an address
+    such as `s3://mine` is not a folder.
 
     Why it is bad: Ray deletes that copy some time after the job, with all checkpoints.
 

@@ -16,7 +16,7 @@ class SkyPilot(Engine):
     volume = "a volume of SkyPilot"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The task."""
+        """The file `sky.yaml`."""
         from xpc.compiler.engines.sky.task import files
 
         return files(spec, pin)
@@ -29,13 +29,13 @@ class SkyPilot(Engine):
                 submit(spec), "```"]  # fmt: skip
 
     def command(self, spec: Spec, out: str) -> str:
-        """The task is submitted in the bundle's folder."""
+        """The command that submits the task, to be run in the bundle's folder."""
         from xpc.compiler.engines.sky.task import submit
 
         return f"cd -- {quoted(out)} && {submit(spec)}"
 
     def sweep_command(self, spec: Spec, out: str) -> str:
-        """Each member's task, submitted in the member's folder."""
+        """Commands that submit each member's task from the member's folder."""
         from xpc.compiler.engines.sky.task import submit
 
         members = quoted(out, MEMBERS)

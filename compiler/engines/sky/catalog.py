@@ -1,4 +1,4 @@
-"""SkyPilot's names of GPUs, and addresses of buckets."""
+"""SkyPilot's names for GPUs, and addresses of buckets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BUCKETS = ("s3://", "gs://", "r2://", "cos://", "oci://", "nebius://", "cw://", 
 
 
 def gpu_names() -> dict[str, str]:
-    """SkyPilot's names of the registry's GPUs, from `gpus.json`.
+    """SkyPilot's name for each GPU of the registry that it knows, from `gpus.json`.
 
     Source: its catalog v8 (`common/accelerators.csv`) and, for GPUs that no cloud lists, `sky/utils/gpu_names.py` of
     0.14.1.

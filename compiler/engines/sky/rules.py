@@ -1,4 +1,4 @@
-"""SkyPilot: names of GPUs, images and volumes, and what its nodes cannot share (XP87x)."""
+"""Rules for SkyPilot: names of GPUs, images and volumes, and what its nodes cannot share (XP87x)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WHEN = chosen("launch", "sky")
 
 @rule("XP870", "gpu-that-skypilot-has-not")
 def unknown_gpu(spec: Spec) -> Iterator[Finding]:
-    """The GPU must be in SkyPilot's catalog, by whose names a task asks for accelerators; not every GPU of the registry
-    is.
+    """SkyPilot's catalog must have the GPU, because a task requests accelerators by the catalog's names. Some GPUs of
+    xpc's registry are not in the catalog.
 
     Why it is bad: the run cannot start.
 
@@ -37,15 +37,15 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP871", "server-on-skypilot")
 def server(spec: Spec) -> Iterator[Finding]:
-    """A task of SkyPilot cannot include a vLLM server: every node runs the same command, and the task ends when all
-    have ended. A Kubernetes JobSet has a separate job for the server, waits for its health, and ends it with the
-    training.
+    """A task of SkyPilot cannot include a vLLM server: every node runs the same command, and the task ends only when
+    all nodes have ended. A Kubernetes JobSet (`launch k8s`) can: it has a separate job for the server, waits until the
+    server is healthy, and ends it with the training.
 
     Why it is bad: the task keeps its nodes after the training.
 
-    Without it: the server never ends, and the task with it.
+    Without it: the server never ends, so the task never ends.
 
-    Source: not executed: it needs an account of a cloud.
+    Source: not tested, because it needs a cloud account.
     """
     yield from endless_server(spec, "node", "task of SkyPilot")
 
@@ -54,9 +54,11 @@ def server(spec: Spec) -> Iterator[Finding]:
 def bucket(spec: Spec) -> Iterator[Finding]:
     """Checkpoints of several nodes need a volume, not a bucket; one node may keep its checkpoints in a bucket.
 
-    Why it is bad: a mounted bucket shows a node its own files at once, and the files of other nodes some time later.
+    Why it is bad: on a mounted bucket, a node sees its own files at once but the files of other nodes only some time
+    later.
 
-    Without it: a checkpoint of several nodes is renamed when all of its files are there, and on a bucket they are not.
+    Without it: the run gives a checkpoint its final name when all nodes have written their files. On a bucket, some of
+    these files are not visible then.
 
     Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone); read.
     """

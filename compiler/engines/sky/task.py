@@ -1,4 +1,6 @@
-"""Spec to `sky.yaml`: a SkyPilot task that starts launch.sh on every node. Its shell contains no text of the spec."""
+"""Write `sky.yaml`: a SkyPilot task that starts launch.sh on every node. Its shell code contains no text of
+the spec.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def submit(spec: Spec) -> str:
 
 
 def _secrets(spec: Spec) -> list[str]:
-    """Environment variables with tokens that the run needs."""
+    """The environment variables with tokens that the run needs."""
     needed = {"HF_TOKEN": spec.flag("save.hub"), "WANDB_API_KEY": "wandb" in spec.names("track")}
     return [name for name, wanted in needed.items() if wanted]
 
@@ -94,7 +96,9 @@ def _resources(spec: Spec) -> dict[str, Json]:
 
 
 def _run(spec: Spec, pin: str) -> str:
-    """The shell of every node. SkyPilot lists the nodes' addresses one per line, the head's first."""
+    """The shell code that every node runs. SkyPilot lists the nodes' addresses one per line, that of the head
+    node first.
+    """
     nodes = spec.hardware.nodes
     lines = ["set -eu\nbundle=$PWD\n", check(pin, "$bundle", "sky.yaml"), RANKS.format(nodes=nodes)]
     if nodes > 1:

@@ -31,7 +31,7 @@ class Slurm(Engine):
     """Slurm, 22.05 or newer."""
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The job of one run."""
+        """The file `job.sbatch` of one run."""
         from xpc.compiler.engines.slurm.job import script
 
         return {JOB: script(spec, spec.name, pin)}
@@ -45,7 +45,9 @@ class Slurm(Engine):
         return f"sbatch {quoted(out, JOB)}"
 
     def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
-        """One array for all members, with the longest time to stop, and the digests of their bundles."""
+        """One array job for all members, with the longest stopping time of any member, and the digests of
+        their bundles.
+        """
         from xpc.compiler.engines.pin import pin
         from xpc.compiler.engines.restarts import grace
         from xpc.compiler.engines.slurm.job import script
@@ -55,7 +57,7 @@ class Slurm(Engine):
         return {RUNS: runs, JOB: job}
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
-        """The array, or part of it."""
+        """The commands that submit the array, or a part of it."""
         return [
             (f"sbatch {JOB}", "all members, each a task of an array"),
             (f"sbatch --array=0-{len(members) - 1}%8 {JOB}", "all, at most 8 at a time"),
@@ -68,7 +70,9 @@ class Slurm(Engine):
         return self.command(spec, out)
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """An array has one set of machines for all tasks, and a largest index."""
+        """Errors of a sweep as an array: members that need different machines, and more members than Slurm's largest
+        index.
+        """
         from xpc.compiler.engines.restarts import requeues
         from xpc.compiler.language.codes import report
         from xpc.grammar.record import evolve

@@ -1,7 +1,8 @@
-"""Spec to `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
+"""Write `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
 
-sbatch reads the `#SBATCH` lines before any shell, so rules check their contents (XP850, XP920). The script below them
-contains no text of the spec except an image and its mounts (XP912, XP921). It asks Slurm for everything else.
+sbatch reads the `#SBATCH` lines before any shell does, so rules check their contents (XP850, XP920). The script below
+these lines contains no text of the spec except an image and its mounts (XP912, XP921). Everything else it asks Slurm
+for at run time.
 """
 
 from __future__ import annotations
@@ -20,12 +21,11 @@ SHORTEST = 60
 
 
 def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
-    """The script for a job with this name; with `members`, for an array of jobs, one per member of a sweep.
+    """The script for a job with this name; with `members`, for an array with one task per member of a sweep.
 
-    `pin` is the digest of `run.sha256`; for a sweep, of the list of its members' digests.
-
-    A sweep's script lies next to its `launch.sh`, whose `--list` prints the members one per line, in the order of the
-    array; each is a bundle in `members/`.
+    `pin` is the digest of `run.sha256`; for a sweep, the digest of the list of its members' digests. A sweep's script
+    is next to the sweep's `launch.sh`, whose `--list` prints the members one per line in the order of the array; each
+    member is a bundle in `members/`.
     """
     train = spec.hardware.nodes
     served = spec.asks_server
@@ -58,7 +58,9 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
 
 
 def container(spec: Spec) -> str:
-    """Shell lines that start the container of each node; empty without one. XP912 and XP921 check their words."""
+    """Shell lines that start each node's container; "" for a run without containers. XP912 and XP921 check the texts in
+    them.
+    """
     image = spec.get("launch.image")
     if not isinstance(image, str):
         return ""
@@ -75,13 +77,13 @@ def container(spec: Spec) -> str:
 
 
 def enroot_image(image: str) -> str:
-    """An image in the form of pyxis, `host#name:tag`; the path of a squashed image stays."""
+    """An image's name in pyxis's form, `host#name:tag`; the path of a squashed image stays as it is."""
     host, slash, rest = image.partition("/")
     return f"{host}#{rest}" if slash and host and ("." in host or ":" in host or host == "localhost") else image
 
 
 def options(spec: Spec, name: str, members: int = 0) -> list[str]:
-    """The options of sbatch, without their dashes. XP850 checks the free texts among them."""
+    """The options for sbatch, without their dashes. XP850 checks the free texts among them."""
     hardware = spec.hardware
     log = "%x-%A_%a" if members else "%x-%j"
     words = [
@@ -111,20 +113,20 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
 
 
 def cores(spec: Spec) -> int:
-    """Cores of a node: as written, else one per process on the CPU, and eight per GPU."""
+    """The cores of a node: as written, otherwise one per process on the CPU and eight per GPU."""
     if spec.get("launch.cpus") is not None:
         return spec.integer("launch.cpus")
     return spec.hardware.processes * (1 if spec.on_cpu else 8)
 
 
 def limit(seconds: int) -> str:
-    """A time in the format of sbatch, rounded up to the minutes in which Slurm counts: `1-06:30:00`."""
+    """A time in sbatch's format, rounded up to full minutes, because Slurm counts minutes: `1-06:30:00`."""
     minutes = -(-seconds // 60)
     return f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:00"
 
 
 def lead(spec: Spec, seconds: int) -> int:
-    """Seconds before the limit at which the run is asked to stop: enough for a step and a checkpoint.
+    """The seconds before the time limit at which the run gets the signal to stop: enough for a step and a checkpoint.
 
     At most half of the time, and at least a minute, the resolution of Slurm's clock.
     """

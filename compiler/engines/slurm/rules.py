@@ -1,4 +1,4 @@
-"""Jobs of Slurm (XP85x, XP920 to XP922)."""
+"""Rules for Slurm jobs (XP85x, XP920 to XP922)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SHORTEST = 120
 @rule("XP850", "not-a-slurm-name")
 def names(spec: Spec) -> Iterator[Finding]:
     """Names of partitions, accounts, QOS and constraints cannot contain characters that end an option: they are written
-    in `#SBATCH` lines, which sbatch reads before any shell and word by word.
+    into `#SBATCH` lines, which sbatch splits into words itself, before any shell runs.
 
     Why it is bad: a space ends the option, `#` ends the line, and a quote includes what follows.
 
-    Without it: sbatch refuses the job, or reads another option than the spec states.
+    Without it: sbatch refuses the job, or reads an option that the spec does not state.
 
     Source: Slurm 22.05 `sbatch` (`_get_next_opt_line`); executed.
     """
@@ -54,12 +54,12 @@ def names(spec: Spec) -> Iterator[Finding]:
 @rule("XP851", "time-before-a-checkpoint", "warning")
 def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
     """`time` must leave room to train: some minutes before the limit the job gets a signal to finish the step and save
-    a checkpoint. Below two minutes nothing is left, because Slurm counts minutes and may send the signal up to one
+    a checkpoint. Below two minutes no time is left, because Slurm counts minutes and may send the signal up to one
     minute early.
 
     Why it is bad: a requeued job may start again and again without progress.
 
-    Without it: with a `time` that is hardly longer, half of it goes to the last checkpoint.
+    Without it: if `time` is hardly longer, half of it is reserved for the last checkpoint.
 
     Source: `man sbatch` of Slurm 22.05 (`--signal`, `--time`); read.
     """
@@ -78,11 +78,12 @@ def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP852", "server-node-without-gpu", "warning")
 def server_without_gpu(spec: Spec) -> Iterator[Finding]:
-    """The vLLM server needs a GPU, because vLLM's wheels generate on GPUs. Its node is like those that train.
+    """The vLLM server needs a GPU, because vLLM's wheels generate only on GPUs. The server's node has the same hardware
+    as the training nodes.
 
     Why it is bad: the job cannot run.
 
-    Without it: the server ends when it looks for a GPU, and the job ends with it.
+    Without it: the server fails because it finds no GPU, and the job ends.
 
     Source: vllm's published wheels; read.
     """
@@ -107,12 +108,12 @@ OWN = (
 @rule("XP920", "option-of-sbatch")
 def further_options(spec: Spec) -> Iterator[Finding]:
     """`extra_args` must be complete options of sbatch, such as `--exclude=node13` or `--mail-type=END`, one per text;
-    each becomes a `#SBATCH` line. Options that the job or a setting of `launch` writes are refused, and so are short
-    ones (`-N2`). `mem` is `host_memory`, or the complete node's with `exclusive`.
+    each becomes a `#SBATCH` line. Options that the job itself or a setting of `launch` writes are refused (for `--mem`,
+    write `host_memory` or `exclusive`), and so are short options (`-N2`).
 
-    Why it is bad: the job would have another shape than the batch arithmetic assumes.
+    Why it is bad: the job would not have the nodes and processes that the batch arithmetic assumes.
 
-    Without it: the last of two equal options wins.
+    Without it: if an option is given twice, the last one wins.
 
     Source: `man sbatch` of Slurm 22.05; read.
     """
@@ -132,15 +133,16 @@ def further_options(spec: Spec) -> Iterator[Finding]:
 @rule("XP921", "container-of-slurm")
 def containers(spec: Spec) -> Iterator[Finding]:
     """A job in containers must name an `image` and the program that starts it, `container = pyxis` or `container =
-    apptainer`. Pyxis is a plugin of srun, apptainer a program on the nodes, and a cluster has one of them. An image is
-    a registry name, or the absolute path of a file (.sqsh for pyxis, .sif for apptainer). `mounts` need a container.
+    apptainer`. Pyxis is a plugin of srun and apptainer is a program on the nodes; a cluster usually has one of the two.
+    An image is a registry name, or the absolute path of a file (.sqsh for pyxis, .sif for apptainer). `mounts` need a
+    container.
 
     Why it is bad: the run starts outside of the container, or not at all.
 
     Without it: srun refuses an option that it does not know, or the run starts outside of any container.
 
     Source: pyxis in `srun --help` (`--container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH`,
-    `--container-mounts=SRC:DST[:FLAGS]`); executed on Slurm without it: "unrecognized option".
+    `--container-mounts=SRC:DST[:FLAGS]`); tested on a Slurm without pyxis: "unrecognized option".
     """
     image, started = spec.get("launch.image"), spec.get("launch.container")
     if (image is None) is not (started is None) and "launch.image" not in spec.wrong:
@@ -170,12 +172,12 @@ def containers(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP922", "part-of-a-whole-node")
 def part_of_a_node(spec: Spec) -> Iterator[Finding]:
-    """`exclusive` cannot be combined with `cpus` or `host_memory`: it takes complete nodes with all cores and memory.
-    The job asks for `--exclusive --mem=0` and no number of cores.
+    """`exclusive` cannot be combined with `cpus` or `host_memory`, because it takes complete nodes with all cores and
+    memory. The job requests `--exclusive --mem=0` and no number of cores.
 
-    Why it is bad: the two numbers would be written nowhere.
+    Why it is bad: `cpus` and `host_memory` would have no effect.
 
-    Without it: with `--exclusive` Slurm takes `--cpus-per-task=2` as the cores of the task, and still keeps the
+    Without it: with `--exclusive --cpus-per-task=2`, Slurm gives the task only two cores and still reserves the
     complete node.
 
     Source: `man sbatch` of Slurm 22.05 (`--exclusive`, `--mem`); executed in tests/launch/test_slurm_jobs.py.
