@@ -55,14 +55,15 @@ class Read:
 
 @mutable
 class Workspace:
-    """Files relative to `root`, the folder of the spec.
+    """The files of a spec, relative to `root`, the spec's folder.
 
-    `located` has the names of all files that were asked for; `reads` maps those that were read to their digests.
-    `memory` keeps the surveys of data files for later commands; None reads every file. Where a bundle `copies` a data
-    file it is read in any case. One that is too large to copy is read for its digest if `hashes` is set.
-    `lock` is the name of the spec's lock, which need not exist, and `pins` its contents; for the spec of a bundle,
-    `named` is the file that it was compiled from. With `allow_oom` a run that does not fit its GPUs is a note, not an
-    error. The members of a sweep share `answers`, so that each file is read once for all; each has its own `reads`.
+    `located` has the names of all files that were looked up; `reads` maps those that were read to their digests.
+    `memory` keeps the surveys of data files for later commands; without it every data file is read. A data file that a
+    bundle `copies` is always read. One that is too large to copy is read only if `hashes` is set, for its digest.
+    `lock` is the name of the spec's lock, which need not exist, and `pins` its contents. For the spec of a bundle,
+    `named` is the file that it was compiled from. With `allow_oom`, a run that does not fit its GPUs is a note, not an
+    error. The members of a sweep share `answers`, so that each file is read once for all members; each member has its
+    own `reads`.
     """
 
     root: str
@@ -99,11 +100,12 @@ class Workspace:
         return self.outside_fault(written, base, endings) or self.read(written, base, limit)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
-        """Why a file outside the spec's folder, by its name or through a link, is refused; empty if it may be read.
+        """The reason why a file outside the spec's folder is refused, whether reached by its name or through a link; ""
+        if it may be read.
 
         A spec may come from anybody, and the files that it names are copied into a bundle that others can read, or
-        quoted in a diagnostic: `../../.ssh/id_ed25519` and a link to it are refused. Templates and bases in a folder
-        next to the spec's are not.
+        quoted in a diagnostic. So `../../.ssh/id_ed25519` and a link to it are refused. Templates and bases in a folder
+        next to the spec's folder are allowed.
         """
         if "\0" in written:
             return ""  # `read` refuses it
@@ -119,7 +121,7 @@ class Workspace:
         return ""
 
     def read(self, written: str, base: str = "", limit: int = MAX_TEXT) -> Read | str:
-        """The file's bytes, or a sentence that says why not."""
+        """The file's bytes, or a sentence that says why they cannot be read."""
         answers = {} if self.answers is None else self.answers
         key = (written, base, limit)
         if key not in answers:
@@ -151,7 +153,7 @@ class Workspace:
         return Read(name, data, sha256(data).hexdigest())
 
     def kind(self, written: str, base: str = "") -> str:
-        """`file`, `folder`, or an empty text if there is neither."""
+        """`file`, `folder`, or "" if there is neither."""
         if "\0" in written:
             return ""
         _, path = self.locate(written, base)
@@ -161,7 +163,7 @@ class Workspace:
             return ""
 
     def other_kind(self, written: str) -> str:
-        """A phrase for a path that is neither a file nor a folder; an empty text if nothing exists there."""
+        """A phrase for a path that is neither a file nor a folder; "" if nothing exists there."""
         if "\0" in written:
             return ""
         try:
@@ -171,8 +173,9 @@ class Workspace:
         return "is a link to a missing file" if stat.S_ISLNK(there) else "is not a regular file"
 
     def nearest_name(self, written: str, base: str = "") -> str | None:
-        """The file or folder next to a missing one whose name is most similar. No name outside the spec's folder is
-        revealed: a spec may come from anybody, and others may read its diagnostics."""
+        """The file or folder with the most similar name in the folder of a missing one. Names outside the spec's folder
+        are never revealed, because a spec may come from anybody and others may read its diagnostics.
+        """
         from xpc.grammar.nearest import nearest  # imported only for a wrong spec
 
         folder, slash, name = written.rpartition("/")
@@ -195,10 +198,11 @@ class Workspace:
         return f"the path is relative to {relative_to}" if near is None else f'name `"{near}"`, which is here'
 
     def walk(self, written: str) -> list[str] | str:
-        """The files below a folder, relative to it, sorted and without hidden ones; or why they are not read.
+        """The files below a folder, relative to it, sorted and without hidden ones; or a sentence that says why they
+        are not read.
 
-        A link to a folder is refused: it may lead anywhere, even to the folder itself. So is a folder that contains the
-        spec: the bundles there are not rows, and `..` may be somebody's home.
+        A link to a folder is refused, because it may lead anywhere, even to the folder itself. A folder that contains
+        the spec is also refused: the bundles inside are not rows, and `..` may be somebody's home folder.
         """
         _, path = self.locate(written)
         place = os.path.realpath(path)
@@ -230,8 +234,9 @@ class Workspace:
         return sorted(out)
 
     def digest(self, written: str) -> str | None:
-        """The SHA-256 of a file of any size, in hex. None if it cannot be read, or without `hashes`: a check need not
-        wait for it."""
+        """The SHA-256 of a file of any size, in hex. None if it cannot be read, or if `hashes` is off, because a check
+        need not wait for digests.
+        """
         if not self.hashes:
             return None
         from hashlib import file_digest
@@ -246,26 +251,26 @@ class Workspace:
         return digest
 
     def size(self, written: str) -> int:
-        """Size of an existing file, bytes."""
+        """The size of an existing file in bytes."""
         return os.path.getsize(self.locate(written)[1])
 
     def head(self, written: str) -> bytes:
-        """The first MiB of a local data file, to see the columns of its first row."""
+        """The first MiB of a local data file, which shows the columns of its first row."""
         with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
             return handle.read(HEAD) or b""  # read() returns None for a file that would block
 
     def tail(self, written: str, count: int) -> bytes:
-        """The last bytes of a local data file whose head was read."""
+        """The last `count` bytes of a local data file whose head was read."""
         with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
             handle.seek(-min(count, os.fstat(handle.fileno()).st_size), os.SEEK_END)
             return handle.read(count) or b""
 
 
 def read_file(path: str, limit: int) -> bytes:
-    """The file that a command line names, at most `limit` bytes, without waiting for data that never comes.
+    """Read a file that a command line names, at most `limit` bytes, without waiting for data that never comes.
 
-    /dev/stdin and /dev/fd/N may be pipes, as a shell's `<(...)` makes them; other pipes and devices are refused.
-    Raises OSError with a sentence.
+    /dev/stdin and /dev/fd/N may be pipes, as a shell's `<(...)` makes them; other pipes and devices are refused. Raises
+    OSError with a sentence.
     """
     own = path.startswith(("/dev/fd/", "/proc/self/fd/")) or path == "/dev/stdin"
     kind = os.stat(path).st_mode

@@ -1,4 +1,4 @@
-"""Import a bundle: its spec without what the compiler filled in, and the files that the spec names."""
+"""Import a bundle: its spec without the values that the compiler filled in, and the files that the spec names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 
 
 def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides) -> Draft:
-    """The draft of a bundle's folder; `read` gives its files. Raises Unreadable for any other folder."""
+    """Convert a bundle's folder to a draft; `read` returns its files. Raises Unreadable for any other folder."""
     spec, stated = read("spec.xp"), read("trainer_args.json")
     if spec is None or stated is None:
         raise Unreadable("it is not a bundle: a bundle has spec.xp and trainer_args.json")
@@ -78,7 +78,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
 
 
 def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes]:
-    """The files of a bundle in a folder, as its bundle.toml lists them."""
+    """The files of the bundle in a folder, as listed by its bundle.toml."""
     import tomllib
 
     try:
@@ -93,9 +93,9 @@ def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes
 
 
 def _bundle_name(name: str) -> str:
-    """A checked name of a file in a bundle, which is also its name next to the new spec.
+    """Check the name of a file in a bundle; the file gets this name next to the new spec.
 
-    Raises Unreadable for a name that leads elsewhere: a bundle may come from anybody.
+    Raises Unreadable for a name that leads out of the folder, because a bundle may come from anybody.
     """
     plain = name.isprintable() and name.startswith(("data/", "files/"))
     if not plain or any(part in ("", ".", "..") for part in name.split("/")):
@@ -104,10 +104,10 @@ def _bundle_name(name: str) -> str:
 
 
 def _folder_name(path: str) -> str:
-    """The folder for the files of a data folder."""
+    """The name of the new folder for the files of a data folder."""
     return "data/" + (path.rstrip("/").rpartition("/")[2].strip(".") or "rows")
 
 
 def _plain(name: str) -> str:
-    """The name of a bundle's copy without its digest, which compiling adds again."""
+    """The name of a bundle's copy without the digest, which compiling adds again."""
     return DIGEST.sub("", name)

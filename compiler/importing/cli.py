@@ -1,4 +1,4 @@
-"""The command `xpc import`: the only module of the importers that reads and writes files."""
+"""The command `xpc import`. No other module of the importers reads or writes files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LLAMAFACTORY = ("stage", "finetuning_type", "template", "cutoff_len", "dataset_d
 
 @record
 class Read:
-    """A source: its name, its text, and the folder in which the files that it names are looked for."""
+    """A source: its name, its text, and the folder in which to look for the files that it names."""
 
     name: str
     text: str
@@ -41,7 +41,7 @@ class Read:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command: 0 if every key has a place, else 1, and nothing is written. Raises UsageError."""
+    """Run the command. Returns 0 if every key could be imported, else 1, and then writes nothing. Raises UsageError."""
     if (options.file is None) == (options.command_line is None):
         raise UsageError("import takes a FILE, or --command 'torchrun ...'")
     if options.file is not None and os.path.isdir(options.file):
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def read(path: str) -> Read:
-    """A file, or `-` for standard input, as text. Raises UsageError."""
+    """Read a file, or standard input for `-`, as text. Raises UsageError."""
     try:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
@@ -89,7 +89,7 @@ def read(path: str) -> Read:
 
 
 def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
-    """What the command line decides over the source. Raises UsageError."""
+    """The values on the command line that override the source. Raises UsageError."""
     try:
         hardware = None if options.hardware is None else machine(options.hardware)
     except ValueError as error:
@@ -117,7 +117,7 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
 
 
 def _reference(name: str | None) -> str | None:
-    """`--model` and `--data` as a spec writes them: a reference unchanged, anything else in quotes."""
+    """`--model` and `--data` in the notation of a spec: a reference unchanged, anything else in quotes."""
     if name is None:
         return None
     from xpc.compiler.lower.specfile import quoted
@@ -129,7 +129,7 @@ def _reference(name: str | None) -> str | None:
 
 
 def convert(source: Read, options: argparse.Namespace, overrides: Overrides) -> Draft:
-    """The draft of a source of any kind. Raises Unreadable and UsageError."""
+    """Convert a source of any kind to a draft. Raises Unreadable and UsageError."""
     if options.file is not None and os.path.isdir(options.file):
         from xpc.compiler.importing.bundle import bundle
 
@@ -149,7 +149,7 @@ def convert(source: Read, options: argparse.Namespace, overrides: Overrides) -> 
 
 
 def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
-    """Warn for each key that a file has twice with different values: YAML readers take the last."""
+    """Warn for each key that a file contains twice with different values, of which YAML readers take the last."""
     for one in table.values():
         if one.earlier:
             draft.warn(one, f"line {one.earlier} has it, too, with another value; the last counts")
@@ -159,7 +159,7 @@ def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
 
 def _draft(kind: str, table: dict[str, Entry], source: Read, overrides: Overrides, launch: dict[str, Entry] | None,
            zero: dict[str, Entry] | None) -> Draft:  # fmt: skip
-    """The draft of a file, by its kind."""
+    """Convert a file of this kind to a draft."""
     if kind == "trl":
         return trl(table, source.name, overrides, launch, zero)
     if kind in ("llamafactory", "axolotl", "torchtune"):
@@ -174,7 +174,7 @@ def _draft(kind: str, table: dict[str, Entry], source: Read, overrides: Override
 
 
 def _inside(folder: str, name: str) -> bytes | None:
-    """A file of a bundle, never one outside it."""
+    """Read a file of a bundle; None for a file outside the bundle."""
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None
@@ -187,7 +187,9 @@ def _inside(folder: str, name: str) -> bytes | None:
 
 
 def fragment(table: dict[str, Entry], kind: str, overrides: Overrides) -> Draft:
-    """A file of accelerate or DeepSpeed alone: a base for `extends`, or a spec if options name the model and data."""
+    """Import only a file of accelerate or DeepSpeed: the result is a base for `extends`, or a spec if options name the
+    model and data.
+    """
     from xpc.compiler.importing.accelerate import config as sharding
     from xpc.compiler.importing.accelerate import deepspeed as zero
 
@@ -211,7 +213,7 @@ def fragment(table: dict[str, Entry], kind: str, overrides: Overrides) -> Draft:
 
 
 def kind_of(source: Read, options: argparse.Namespace) -> str:
-    """The kind of a source, by its keys. Raises Unreadable."""
+    """Determine the kind of a source by its keys. Raises Unreadable."""
     if options.file is None or source.name.endswith((".sh", ".bash")) or source.text.startswith("#!"):
         return "command"
     try:
@@ -244,7 +246,9 @@ def _table(source: Read) -> dict[str, Entry]:
 
 
 def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
-    """Write the spec and its files to one folder. An existing file is kept without `--force`. Raises UsageError."""
+    """Write the spec and its files to one folder. Existing files are replaced only with `--force`. Raises
+    UsageError.
+    """
     to_file = out not in (None, "-")
     folder = os.path.dirname(os.path.abspath(str(out))) if to_file else os.getcwd()
     files = {os.path.join(folder, name): data for name, data in draft.files.items()}

@@ -37,7 +37,9 @@ class Line:
 
 
 def command(text_: str, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
-    """The draft of the training command of a script. Raises Unreadable unless there is exactly one."""
+    """Convert the training command of a script to a draft. Raises Unreadable unless there is exactly one such
+    command.
+    """
     found = [one for one in calls(text_) if one.words]
     training = [one for one in found if _trains(one.words)]
     if len(training) != 1:
@@ -88,7 +90,7 @@ def _taken_apart(call: Call, file: str) -> Line:
 
 
 def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:
-    """The launcher's options, the program (or the module of `-m`), and the words after it."""
+    """The launcher's options, the program (or the module of `-m`), and the words after the program."""
     out: dict[str, Entry] = {}
     flags = KEYS.column("flag")
     while words:
@@ -228,7 +230,7 @@ def _environment(draft: Draft, word: Word, file: str) -> None:
 
 
 def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Entry]:
-    """A YAML or JSON file that an option names. Raises Unreadable."""
+    """Read a YAML or JSON file that an option names. Raises Unreadable."""
     name = text(entry) or ""
     data = overrides.read(name)
     if data is None:
@@ -238,7 +240,7 @@ def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Ent
 
 
 def _method(program: str) -> str | None:
-    """The method in the program's name: `sft.py`, `open_r1/grpo.py`, `trl dpo`."""
+    """The method that the program's name contains: `sft.py`, `open_r1/grpo.py`, `trl dpo`."""
     words = (
         program.lower()
         .replace(".py", "")
@@ -252,7 +254,7 @@ def _method(program: str) -> str | None:
 
 
 def _launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
-    """The launcher's options: processes, nodes, and what accelerate's file can have, too."""
+    """Import the launcher's options: processes, nodes, and options that accelerate's file can also contain."""
     table = dict(launch or {})
     extra: dict[str, Entry] = {}
     irrelevant = KEYS.column("irrelevant")
@@ -279,7 +281,7 @@ def _launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None)
 
 
 def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]) -> dict[str, Entry]:
-    """accelerate's options, such as `--use_fsdp --fsdp_version 2`, in the layout of its file."""
+    """Convert accelerate's options, such as `--use_fsdp --fsdp_version 2`, to the layout of its file."""
     zero = {key: one for key, one in options.items() if key in KEYS.column("renamed")}
     fsdp = {key: one for key, one in options.items() if key.startswith("fsdp_")}
     for switch, kind, inside, block in (("use_deepspeed", "DEEPSPEED", zero, "deepspeed_config"),
@@ -301,7 +303,9 @@ def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]
 
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:
-    """FastChat's scripts: their chat template with the loss on answers, their LoRA defaults and their attention."""
+    """Import FastChat's scripts: their chat template with the loss on answers, their LoRA defaults and their
+    attention.
+    """
     draft.stack = load(overrides.target or DEFAULT)
     out = dict(entries)
     tuned = "train_lora" in program or "q_lora" in entries

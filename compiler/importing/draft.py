@@ -1,4 +1,4 @@
-"""The spec that an import builds, and the fate of every key of the source."""
+"""The spec that an import builds, and what became of every key of the source."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 
 @record
 class Fate:
-    """The fate of one key: what it became (`to`), and the reason (`why`)."""
+    """What one key became (`to`), and the reason (`why`)."""
 
     key: str
     value: str
@@ -46,7 +46,7 @@ class Fate:
 
 @record
 class Message:
-    """A warning or an error, with the place of its key if it has one."""
+    """A warning or an error, with the place of its key, if it concerns one."""
 
     severity: str
     place: str
@@ -56,7 +56,9 @@ class Message:
 
 @record
 class Written:
-    """A setting in the syntax of a spec, the key it came from (None for a tool's default), and why it is written."""
+    """A setting in the notation of a spec, the key that it comes from (None for a tool's default), and the
+    reason for it.
+    """
 
     text: str
     entry: Entry | None = None
@@ -84,10 +86,10 @@ class Source:
 
 @mutable
 class Draft:
-    """A spec in the making.
+    """A spec that is being built.
 
-    `files` are written next to the spec, by name. `later` are comments: keys that no setting can express yet.
-    `differences` are comments, too: what the source's tool does and a run of the spec does not, by the tool's name for
+    `files` are written next to the spec, by name. `later` are comments with keys that no setting can express yet.
+    `differences` are comments about what the source's tool does and a run of the spec does not, by the tool's name for
     it. `read` are the files that a source named, `text` is the complete spec of a bundle, and `seen` are the keys that
     a reader looked up, whether the source has them or not.
     """
@@ -113,7 +115,9 @@ class Draft:
     # -- fates of keys ----------------------------------------------------------------------------------------------
 
     def mark(self, entry: Entry | None, fate: str, to: str = "", why: str = "") -> None:
-        """Record the fate of a key, if the source has it. A second fate is added; an error stays an error."""
+        """Record the fate of a key, if the source has this key. A second fate is added to the first; an error stays an
+        error.
+        """
         if entry is None:
             return
         name = (entry.file, entry.key)
@@ -129,14 +133,14 @@ class Draft:
         self.mark(entry, IRRELEVANT, why=why)
 
     def on(self, entry: Entry | None) -> Entry | None:
-        """The key if it is on; else None, with a note that it is off."""
+        """The key if it is on; otherwise None, after noting that it is off."""
         if entry is None or not entry.off:
             return entry
         self.note(entry, "it is off")
         return None
 
     def error(self, entry: Entry | None, why: str, help: str = "") -> None:
-        """Report a key, if the source has it, that cannot be written in a spec."""
+        """Report a key that a spec cannot express, if the source has this key."""
         if entry is None:
             return
         self.mark(entry, ERROR, why=why)
@@ -150,7 +154,7 @@ class Draft:
         self.mark(entry, RESERVED, f"# {typed}", why)
 
     def differs(self, name: str, why: str, entry: Entry | None = None) -> None:
-        """Record that the source's tool and a run of the spec differ, in a comment of the spec and a warning.
+        """Record that the source's tool and a run of the spec differ, as a comment of the spec and as a warning.
 
         `name` is the tool's argument or key; `why` states what the tool does and what the spec does.
         """
@@ -174,7 +178,7 @@ class Draft:
                 self.reserve(entry, f"{key}: {SECRET if shown(entry) == SECRET else value}", why)
 
     def warn(self, entry: Entry | None, why: str, help: str = "") -> None:
-        """Warn the user; the spec is written all the same."""
+        """Warn the user; the spec is written anyway."""
         place = "" if entry is None else entry.place
         message_text = why if entry is None else f"`{entry.key}`: {why}"
         message = Message("warning", place, message_text, help)
@@ -183,17 +187,19 @@ class Draft:
 
     @property
     def wrong(self) -> bool:
-        """Whether there is an error."""
+        """Whether an error was reported."""
         return any(one.severity == "error" for one in self.messages)
 
     # -- settings --------------------------------------------------------------------------------------------------
 
     def has(self, path: str) -> bool:
-        """Whether a setting is written."""
+        """Whether the draft has a value for a setting."""
         return path in self.settings
 
     def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
-        """Write a setting. If it has another value already, that is an error; a `weak` value gives way to it."""
+        """Write a setting. A second, different value is an error, but a `weak` value is dropped if there is
+        another one.
+        """
         row = BY_PATH[path]
         if row.pending:
             if entry is not None:
@@ -227,13 +233,13 @@ class Draft:
             self.mark(entry, MAPPED, f"{path} = {written.text}", why)
 
     def raw(self, path: str, typed: str, entry: Entry | None) -> None:
-        """Write a setting as the given text."""
+        """Write a setting with this text as its value."""
         self.settings[path] = Written(typed, entry)
         if entry is not None:
             self.mark(entry, MAPPED, f"{path} = {typed}")
 
     def default(self, path: str, value: object, why: str) -> None:
-        """Write the tool's default for a setting that the source does not state, unless the language has the same."""
+        """Write the tool's default for a setting that the source does not state, unless xpc has the same default."""
         row = BY_PATH[path]
         if path in self.settings or (row.methods and self.method not in row.methods):
             return
@@ -241,7 +247,7 @@ class Draft:
             self.put(path, value, None, why)
 
     def setting(self, path: str, entry: Entry | None, weak: bool = False) -> None:
-        """Write a setting from a key of the same meaning and unit, if the source has it."""
+        """Write a setting from a key with the same meaning and unit, if the source has this key."""
         if entry is None:
             return
         if entry.empty:
@@ -256,9 +262,9 @@ class Draft:
     # -- extra -----------------------------------------------------------------------------------------------------
 
     def escape(self, escape: str, name: str, entry: Entry, default: object = None) -> bool:
-        """Keep a key under `extra`; False if the target has no such name, or a setting decides it.
+        """Keep a key under `extra`. Returns False if the target has no such name, or if a setting decides it.
 
-        A value that the bundle states anyway (`default`) is only noted.
+        If the bundle states this value anyway (`default`), the key is only noted.
         """
         if name not in extras.legal_names(self.stack, escape, self.method):
             return False
@@ -280,7 +286,7 @@ class Draft:
         return True
 
     def _as_typed(self, escape: str, name: str, entry: Entry, value: object) -> object:
-        """A text of a command line as the number or truth value that the target takes."""
+        """Convert a text from a command line to the number or truth value that the target expects."""
         if not isinstance(value, str):
             return value
         for one in (
@@ -298,7 +304,9 @@ class Draft:
     def settle(
         self, entries: Mapping[str, Entry], known: Iterable[str] = (), refused: Mapping[str, str] | None = None
     ) -> None:
-        """Give each key without a fate one: irrelevant if it is null, or refused and off; else an error."""
+        """Give a fate to each key that has none yet: irrelevant if it is null, or if it is refused and off; otherwise
+        an error.
+        """
         names = tuple(known)
         begun: set[tuple[str, str]] = set()
         for file, key in self.fates:
@@ -308,7 +316,7 @@ class Draft:
 
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """`begun` are the keys inside which some key has a fate."""
+        """Give a fate to one key and the keys inside it; inside the keys `begun`, some key already has a fate."""
         if (entry.file, entry.key) in self.fates:
             return
         inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
@@ -334,7 +342,7 @@ class Draft:
 
 
 def typed(path: str, entry: Entry) -> object | None:
-    """The value of a key in a setting's kind, or None if it does not fit."""
+    """The value of a key in the kind that a setting expects, or None if it does not fit."""
     kind = BY_PATH[path].kind
     if kind in (kinds.INT, kinds.TOKENS, kinds.DURATION):
         return integer(entry)

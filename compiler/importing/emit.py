@@ -21,7 +21,7 @@ WORDS = ("train", "on", "for", "with", "extends", "xpc", "x", "true", "false", "
 
 
 def emit(draft: Draft, origin: str) -> str:
-    """The spec. Raises ValueError if it does not parse, which is a bug of this module."""
+    """The text of the spec. Raises ValueError if it does not parse, which would be a bug of this module."""
     raw = "\n".join(_lines(draft, origin)) + "\n"
     file, problems = parse(Text("import.xp", raw))
     if problems:
@@ -114,7 +114,7 @@ NAMED = (kinds.NAME, kinds.NAMES, kinds.TASKS, kinds.TARGETS)
 
 
 def _bare(typed: str) -> str:
-    """Names without quotes that need no quotes."""
+    """Remove the quotes around names that need none."""
 
     def one(found: re.Match[str]) -> str:
         name = found[1]

@@ -1,6 +1,6 @@
-"""Replace what a tool does by its own kernels for some model families, and the libraries of a bundle cannot do.
+"""Handle what a tool does for some model families with its own kernels, and a bundle's libraries cannot do.
 
-The spec gets the nearest choice that runs, and a comment states how the source's tool differs.
+The spec gets the nearest choice that runs, and a comment tells how the source's tool differs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STAY = ("paged_adamw", "paged_lion", "adagrad")
 
 
 def kind_of(draft: Draft) -> str | None:
-    """The family of the model, from the registry or from its name."""
+    """The family of the model, from the registry or from the model's name."""
     known = registry.find_model(draft.model)
     if known is None:
         alias = model_called(draft.model.rpartition("/")[2])
@@ -29,7 +29,7 @@ def kind_of(draft: Draft) -> str | None:
 
 
 def nearest(draft: Draft, tool: str) -> None:
-    """Replace attention, packing, dropout of experts and code of the hub by what the libraries have."""
+    """Replace attention, packing, dropout of experts and remote code by what the libraries support."""
     kind = kind_of(draft)
     family = draft.stack.family(kind)
     if family is not None:
@@ -78,7 +78,7 @@ def _attention(draft: Draft, family: Family, tool: str) -> None:
 
 
 def _packing(draft: Draft, family: Family | None, tool: str) -> None:
-    """Pad rows if nothing keeps packed documents of the family apart."""
+    """Pad rows if nothing keeps packed documents of this family apart."""
     packed, attn = draft.settings.get("batch.packing"), draft.settings.get("model.attn")
     if packed is None or packed.text != "true":
         return
@@ -113,7 +113,7 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
 
 
 def _context(draft: Draft, tool: str) -> None:
-    """Context parallelism works with sdpa only."""
+    """Use sdpa with context parallelism, because it works with no other attention."""
     attn = draft.settings.get("model.attn")
     if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
         _replace(
@@ -127,7 +127,7 @@ def _context(draft: Draft, tool: str) -> None:
 
 
 def _kto_micro_batch(draft: Draft, tool: str) -> None:
-    """KTO needs two rows in a micro-batch: its KL term uses another row's answer."""
+    """Use at least two rows in a micro-batch of KTO, because its KL term uses another row's answer."""
     micro, accum = draft.settings.get("batch.micro"), draft.settings.get("batch.accum")
     if draft.method != "kto":
         return
@@ -146,7 +146,9 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
 
 
 def _offloaded_optimizer(draft: Draft) -> None:
-    """Under ZeRO offload, accelerate replaces an optimizer by DeepSpeed's Adam, in the source's tool as in a bundle."""
+    """With ZeRO offload, write DeepSpeed's Adam, because accelerate replaces the optimizer by it, in the source's tool
+    as in a bundle.
+    """
     written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
     if written is None or strategy is None or where is None or where.text == "none":
         return
@@ -163,7 +165,7 @@ def _offloaded_optimizer(draft: Draft) -> None:
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
-    """peft refuses dropout in the adapter of stacked experts; axolotl leaves it out there only."""
+    """Drop the dropout of adapters on stacked experts: peft refuses it, and axolotl omits it there."""
     written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
     if written is None or float(written.text) == 0 or targets is None:
         return
@@ -182,7 +184,7 @@ def _dropout(draft: Draft, family: Family, tool: str) -> None:
 
 
 def _remote_code(draft: Draft, family: Family, tool: str) -> None:
-    """Code of the hub without a commit is not run if transformers has the family."""
+    """Do not run remote code that is not pinned to a commit if transformers has the family."""
     written = draft.settings.get("model.trust_remote_code")
     if (
         written is None
@@ -203,7 +205,7 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:
-    """Train in fp32 where bf16 weights would lose small updates, or fp16 gradients could not be scaled."""
+    """Train in fp32 if bf16 weights would lose small updates, or fp16 gradients could not be scaled."""
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
     complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ("lora", "qlora", "oft")))
     if dtype is not None and dtype.text == "fp16" and complete and (strategy is None or strategy.text == "ddp"):

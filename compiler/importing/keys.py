@@ -28,19 +28,19 @@ FATES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag
 
 
 class MalformedTable(Exception):
-    """A key table that has an unknown column, a value of the wrong type, or a row without a fate."""
+    """Raised for a key table with an unknown column, a value of the wrong type, or a row without a fate."""
 
 
 @record
 class Key:
-    """The row of a key; an empty column does not apply to it.
+    """A row of a key table; an empty column does not apply to the key.
 
-    `setting` is the path of a setting with the same meaning and unit; `renamed` the key's name in TRL, or in a file
-    that the table names; `read` the settings that a reader makes of it. `irrelevant`, `comment` and `refused` are the
-    reasons why it changes nothing, why the spec keeps it in a comment, and why it is an error unless it is off (`help`
-    says what to write instead). `usual` are the values that a bundle has anyway: they are irrelevant, and all others
-    refused. `needs` is the key, or the `key: value`, without which no tool reads this one. `values` translates the
-    key's values, and a `flag` is an option without a value.
+    `setting` is the path of a setting with the same meaning and unit; `renamed` is the key's name in TRL, or in a file
+    that the table names; `read` lists the settings that a reader makes of the key. `irrelevant` is the reason why the
+    key changes nothing, `comment` the reason why the spec keeps it as a comment, and `refused` the reason why it is an
+    error unless it is off (`help` tells what to write instead). `usual` are the values that a bundle has anyway: these
+    values are irrelevant, and all others are refused. `needs` is the key, or the `key: value`, without which no tool
+    reads this key. `values` translates the key's values, and a `flag` is an option without a value.
     """
 
     setting: str = ""
@@ -61,7 +61,7 @@ TYPES = {"usual": list, "values": dict, "flag": bool}
 
 
 class KeyTable(Mapping[str, Key]):
-    """The rows of a table, in the order of its file."""
+    """The rows of a key table, in the order of its file."""
 
     def __init__(self, rows: Mapping[str, Key]) -> None:
         self.rows = rows
@@ -76,7 +76,9 @@ class KeyTable(Mapping[str, Key]):
         return len(self.rows)
 
     def column(self, name: str) -> dict[str, str]:
-        """The keys that have a column, with its text; not those with `usual` values for `irrelevant` and `refused`."""
+        """The keys that have a column, with the column's text. For `irrelevant` and `refused`, keys with `usual` values
+        are excluded.
+        """
         return {
             key: getattr(row, name)
             for key, row in self.rows.items()
@@ -84,7 +86,7 @@ class KeyTable(Mapping[str, Key]):
         }
 
     def block(self, name: str) -> KeyTable:
-        """The rows of `name.KEY`, under KEY: those of a mapping in the file."""
+        """The rows named `name.KEY`, under KEY: the keys of the mapping `name` in the file."""
         head = f"{name}."
         return KeyTable({key.removeprefix(head): row for key, row in self.rows.items() if key.startswith(head)})
 
@@ -96,7 +98,7 @@ class KeyTable(Mapping[str, Key]):
                     draft.note(one, why)
 
     def apply_usual(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Give its fate to each key that a bundle has one value of."""
+        """Give a fate to each key for which a bundle has only one value."""
         for key, row in self.rows.items():
             entry = entries.get(key) if row.usual is not None else None
             if entry is not None and (entry.empty or is_usual(row, entry)):
@@ -105,14 +107,14 @@ class KeyTable(Mapping[str, Key]):
                 draft.error(entry, row.refused, row.help)
 
     def note_unneeded(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Note each key that no tool reads in this file, because the key that it needs is not on."""
+        """Note that a key is irrelevant if no tool reads it in this file, because the key that it needs is not on."""
         for key, needs in self.column("needs").items():
             if key in entries and not has_needed(entries, needs):
                 draft.note(entries[key], f"nothing reads it without `{needs}`")
 
 
 def is_usual(row: Key, entry: Entry) -> bool:
-    """Whether a value is one that a bundle has anyway; command lines have numbers and truth values as texts."""
+    """Whether a value is one that a bundle has anyway. On command lines, numbers and truth values are texts."""
     from xpc.compiler.importing.text.entries import boolean, number
 
     usual = row.usual or ()
@@ -125,7 +127,7 @@ def is_usual(row: Key, entry: Entry) -> bool:
 
 
 def has_needed(entries: Mapping[str, Entry], needs: str) -> bool:
-    """Whether a file has what a row needs: a key that is on, or a `key: value`. True for a row that needs nothing."""
+    """Whether a file has what a row needs: a key that is on, or a `key: value`. True if the row needs nothing."""
     key, colon, value = needs.partition(": ")
     if not key:
         return True
@@ -134,12 +136,12 @@ def has_needed(entries: Mapping[str, Entry], needs: str) -> bool:
 
 @cache
 def load(name: str) -> KeyTable:
-    """The key table of a file of this folder, such as `axolotl/keys.toml`. Raises MalformedTable."""
+    """Load the key table of a file of this folder, such as `axolotl/keys.toml`. Raises MalformedTable."""
     return table(read_table(__file__, name), name)
 
 
 def table(rows: Mapping[str, object], name: str) -> KeyTable:
-    """A key table from the plain rows of its file. Raises MalformedTable, which names the file and the row."""
+    """Make a key table from the plain rows of its file. Raises MalformedTable, which names the file and the row."""
     return KeyTable({key: _row(one, f"{name}: `{key}`") for key, one in rows.items()})
 
 

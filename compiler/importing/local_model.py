@@ -1,4 +1,4 @@
-"""A model in a folder of another machine: guess its architecture by the folder's name, so that the spec compiles."""
+"""Guess the architecture of a model in a folder of another machine by the folder's name, so that the spec compiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ run leaves `NAME-sft/checkpoint-3000` and `NAME-sft/merged`."""
 
 
 def adapter(draft: Draft, overrides: Overrides) -> None:
-    """Warn if the folder of an adapter whose training continues does not exist."""
+    """Warn if the run continues an adapter whose folder does not exist."""
     written = draft.settings.get("lora.from")
     folder = "" if written is None else written.text.strip('"').rstrip("/\\")
     if written is not None and overrides.read(f"{folder}/adapter_config.json") is None:
@@ -29,7 +29,7 @@ def adapter(draft: Draft, overrides: Overrides) -> None:
 
 
 def architecture(draft: Draft, overrides: Overrides) -> None:
-    """Write the config.json of the registered model that a folder is named after, with a warning."""
+    """Write the config.json of the registered model that a missing folder is named after, with a warning."""
     folder = _folder(draft.model)
     if not folder or draft.has("model.config") or overrides.read(f"{folder}/config.json") is not None:
         return
@@ -55,7 +55,8 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
 
 
 def registered(model: str, overrides: Overrides) -> ModelFacts | None:
-    """The registered model (all are text models) that a spec's model is, or that its folder is named after.
+    """The registered model that a spec's model is, or that its folder is named after; all registered models are text
+    models.
 
     None for a folder whose own config.json exists.
     """
@@ -66,7 +67,7 @@ def registered(model: str, overrides: Overrides) -> ModelFacts | None:
 
 
 def _folder(model: str) -> str:
-    """The folder of a model; empty for a name of the hub or of the registry."""
+    """The folder of a model; "" for a name of the hub or of the registry."""
     return model[1:-1].replace("\\\\", "\\").rstrip("/\\") if model.startswith('"') else ""
 
 
@@ -75,7 +76,7 @@ def _alias(folder: str) -> str | None:
 
 
 def model_called(name: str) -> str | None:
-    """The registered model with the longest name that the words of a name contain; None if there is none."""
+    """The registered model with the longest name whose words the given name contains; None if there is none."""
     words = re.findall("[a-z]+|[0-9]+", name.lower())
     runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
     spelled = {"".join(re.findall("[a-z0-9]+", one)): one for one in registry.model_names()}

@@ -1,4 +1,4 @@
-"""What the command line of `xpc import` overrides, and the machines that the sources name."""
+"""Values of `xpc import`'s command line that override the source, and the machines that sources name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ DEFAULT_GPUS = 8
 
 
 def nothing(name: str) -> bytes | None:
-    """No file exists."""
+    """A reader for which no file exists."""
     return None
 
 
 @record
 class Overrides:
-    """The options of `xpc import`. `read` gives the bytes of a file that a source names, relative to the source."""
+    """The options of `xpc import` that override the source. `read` returns the bytes of a file that a source names,
+    relative to the source.
+    """
 
     stem: str = "import"
     target: str | None = None
@@ -38,7 +40,7 @@ class Overrides:
 def named_table(
     draft: Draft, entry: Entry, read: Callable[[str, str], Mapping[str, Entry]], data: bytes, name: str
 ) -> Mapping[str, Entry] | None:
-    """The keys of a file that a source names; None, with an error, if it cannot be read."""
+    """The keys of a file that a source names; None, after an error, if it cannot be read."""
     try:
         table = read(data.decode("utf-8-sig"), name)
     except (Unreadable, UnicodeDecodeError) as error:
@@ -50,7 +52,9 @@ def named_table(
 
 @mutable
 class Machines:
-    """The machines of the sources: all processes (`total`) or those of a node (`each`), nodes, whether on the CPU."""
+    """The machines that the sources name: all processes (`total`) or those of a node (`each`), the number of nodes, and
+    whether the run is on a CPU.
+    """
 
     total: int | None = None
     each: int | None = None
@@ -60,7 +64,7 @@ class Machines:
 
 
 def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
-    """Set `hardware` and `nodes`: from the command line, else from the sources, else the defaults."""
+    """Set `hardware` and `nodes`: from the command line, otherwise from the sources, otherwise the defaults."""
     nodes = overrides.nodes or found.nodes or 1
     each = found.each
     if each is None and found.total is not None:
@@ -79,7 +83,7 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
 
 
 def machine(text: str) -> str:
-    """`--hardware` as a spec writes it. Raises ValueError, with what to write instead."""
+    """`--hardware` in the notation of a spec. Raises ValueError with a legal value."""
     found = re.fullmatch(r"\s*(?:(\d{1,4})\s*x\s*)?([\w.-]+)\s*", text)
     if found is None or not 0 < int(found[1] or 1) <= 1024:
         raise ValueError("it takes a count and a GPU, such as `8 x h100-80gb`, or `cpu`")
@@ -96,10 +100,11 @@ def machine(text: str) -> str:
 
 
 def native(names: set[str], method: str, model: str | None, trackio: bool = False) -> tuple[Stack, Stack]:
-    """The stacks of a TRL configuration: the one whose defaults it relies on, and the one that can run it.
+    """Two stacks for a TRL configuration: the one whose defaults it relies on, and the one that can run it.
 
-    Names that the default stack lacks date the file: the other stack with most of them is its source. A name, a method
-    or a family that only the default stack has makes the default run it. `trackio`: the file reports to trackio.
+    If a file has names that the default stack lacks, it was written for the other stack with most of these names. If it
+    has a name, a method or a family that only the default stack has, then it runs on the default stack. `trackio`: the
+    file reports to trackio.
     """
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)
@@ -124,7 +129,7 @@ def _arguments(stack: Stack, method: str) -> set[str]:
 
 
 def load(name: str) -> Stack:
-    """A target's table. Raises KeyError for an unknown name."""
+    """The stack with this name. Raises KeyError for an unknown name."""
     found = stacks.load(name)
     if found is None:
         raise KeyError(name)

@@ -12,7 +12,9 @@ FORMAT = 1
 
 
 def as_json(draft: Draft, spec: str, output: str) -> str:
-    """The report of `--report json`: `keys` has the fate of each key, `defaults` the settings that no key states."""
+    """The report for `--report json`: `keys` has the fate of each key, `defaults` the settings that come from
+    no key.
+    """
     return json.dumps({
         "format": FORMAT,
         "output": output,
@@ -37,7 +39,7 @@ def as_json(draft: Draft, spec: str, output: str) -> str:
 
 
 def as_text(draft: Draft, every: bool = False) -> str:
-    """The messages; with `every`, one line for each key before them."""
+    """The messages, one per line; with `every`, one line for each key before them."""
     out = []
     if every:
         for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key)):

@@ -1,1 +1,1 @@
-"""accelerate's YAML, and the DeepSpeed JSON that it or a trainer names."""
+"""Import accelerate's YAML, and the DeepSpeed JSON that accelerate or a trainer uses."""

@@ -1,4 +1,4 @@
-"""accelerate's YAML: sharding and the number of processes; also the sharding keys of other sources."""
+"""Import accelerate's YAML: sharding and the number of processes. Other sources also use it for their sharding keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 
 
 def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machines) -> None:
-    """Read a complete file. The trainer decides the precision, because transformers sets it for accelerate."""
+    """Read a complete file. The precision comes from the trainer, because transformers sets it for accelerate."""
     kind = table.get("distributed_type")
     name = "NO" if kind is None else str(text(kind)).upper()
     for key, slot in (("num_processes", "total"), ("num_machines", "nodes")):
@@ -85,7 +85,7 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
 
 
 def _unused(draft: Draft, table: Entries, name: str) -> None:
-    """Note the blocks for another kind of run than the file's."""
+    """Note that the blocks for other kinds of runs than the file's own are irrelevant."""
     for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "fp8_config",
                 "dynamo_config", "mpirun_config", "ipex_config"):  # fmt: skip
         block = table.get(key)
@@ -201,7 +201,7 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
 
 
 def ulysses(draft: Draft, block: Entry | None) -> None:
-    """Read `parallelism_config` with DeepSpeed: processes that share a sequence."""
+    """Read `parallelism_config` with DeepSpeed (Ulysses): processes that share a sequence."""
     table = {} if block is None else block.mapping
     for key, one in table.items():
         name, value = key.removeprefix("parallelism_config_"), integer(one)
@@ -221,7 +221,7 @@ def ulysses(draft: Draft, block: Entry | None) -> None:
 
 
 def mesh(draft: Draft, block: Entry | None) -> None:
-    """Read `parallelism_config`: hybrid sharding and context parallelism; the language has no tensor parallelism."""
+    """Read `parallelism_config`: hybrid sharding and context parallelism. xpc has no tensor parallelism."""
     table = {
         key.removeprefix("parallelism_config_"): one for key, one in ({} if block is None else block.mapping).items()
     }
@@ -296,7 +296,7 @@ STAGE = re.compile(r"(?:zero|stage|z)[-_]?([0123])(?![0-9])")
 
 
 def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
-    """Take the stage from the name of a missing DeepSpeed file, of which nothing else is known."""
+    """Read the ZeRO stage from the name of a missing DeepSpeed file."""
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
         draft.error(entry, "the file does not exist", "`--deepspeed FILE` names it")
@@ -307,7 +307,7 @@ def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
 
 
 def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
-    """Take the stage from the name of a missing accelerate file; False if the name has no stage."""
+    """Read the ZeRO stage from the name of a missing accelerate file; False if the name has no stage."""
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
         return False
@@ -318,7 +318,7 @@ def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
 
 
 def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
-    """Read a DeepSpeed file that a source names, if it is next to the source, or if a tool brings along its name."""
+    """Read a DeepSpeed file that a source names, if it is next to the source or ships with a tool."""
     if entry.mapping:
         zero.zero(draft, entry.mapping, f"{entry.key}.")
         return

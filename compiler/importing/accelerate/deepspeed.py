@@ -1,4 +1,6 @@
-"""DeepSpeed's JSON: ZeRO, its buckets and offloading, and settings of the trainer, which "auto" follows."""
+"""Import DeepSpeed's JSON: ZeRO, its buckets and offloading, and settings that also belong to the trainer; "auto" takes
+the trainer's value.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ AUTO = "auto: it follows the trainer's arguments"
 
 
 def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
-    """Read a complete file, or a mapping in another file, whose keys then begin with `prefix`."""
+    """Read a complete file, or a mapping in another file; the keys of a mapping begin with `prefix`."""
     for name, path in KEYS.column("setting").items():
         one = table.get(name)
         if one is not None and one.value == "auto":
@@ -41,7 +43,7 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def _rest(draft: Draft, entry: Entry, key: str) -> None:
-    """Keep a key that no setting decides under `extra`, with its dotted name."""
+    """Keep a key without a setting under `extra`, with its dotted name."""
     if (entry.file, entry.key) in draft.fates:
         return
     if entry.value == "auto":
@@ -78,7 +80,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
 
 
 def precision(draft: Draft, table: Entries) -> None:
-    """Read `bf16` and `fp16`: the trainer decides, and the file must agree."""
+    """Read `bf16` and `fp16`. The trainer decides the precision, and the file must agree with it."""
     decided = draft.settings.get("precision")
     for name in ("bf16", "fp16"):
         block = table.get(name)
@@ -114,7 +116,9 @@ def precision(draft: Draft, table: Entries) -> None:
 
 
 def _optimizer(draft: Draft, block: Entry | None) -> None:
-    """Read `optimizer`: DeepSpeed's AdamW is the language's `adamw` under ZeRO; "auto" is the trainer's value."""
+    """Read `optimizer`. DeepSpeed's AdamW becomes `adamw`, which is DeepSpeed's under ZeRO; "auto" takes the trainer's
+    value.
+    """
     if block is None:
         return
     kind = block.mapping.get("type")
@@ -209,7 +213,7 @@ def stage(draft: Draft, block: Entry | None) -> None:
 
 
 def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: int) -> None:
-    """Write which states are in host memory. The language offloads the optimizer, or everything."""
+    """Write which states are offloaded to host memory. xpc can offload the optimizer, or everything."""
     on = {}
     for name, block in (("optimizer", optimizer), ("param", param)):
         if block is None:

@@ -1,1 +1,1 @@
-"""axolotl's YAML."""
+"""Import axolotl's YAML."""

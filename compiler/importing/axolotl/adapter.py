@@ -1,4 +1,4 @@
-"""axolotl's adapters: rank, modules, the bits of the base, LoRA+ and the options of PEFT."""
+"""Import axolotl's adapters: rank, modules, the bits of the base, LoRA+ and the options of PEFT."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ADAPTER_OPTIONS = {
 
 
 def adapter(draft: Draft, named: Entries) -> None:
-    """Write the adapter with its base and its modules, or note that its keys are irrelevant."""
+    """Write the adapter with its base and its modules, or note that its keys are irrelevant because there is none."""
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()
     bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None

@@ -1,4 +1,4 @@
-"""axolotl's chat templates by name, and the turns that the loss is on."""
+"""Import axolotl's chat templates by name, and which turns the loss covers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ EVERYONE = ("system", "user", "assistant", "tool")
 
 @record
 class Learned:
-    """The roles whose turns are learned, whether the end of every turn is learned, and the key that decides it."""
+    """The roles whose turns are trained on, whether the end of every turn is trained on, and the key that
+    decides this.
+    """
 
     roles: tuple[str, ...] = axolotl_templates.ASSISTANT
     every_end: bool = False
@@ -28,7 +30,7 @@ class Learned:
 
 
 def learned(draft: Draft, named: Entries) -> Learned:
-    """The combined effect of `roles_to_train`, `train_on_eos` and `train_on_inputs`."""
+    """Combine `roles_to_train`, `train_on_eos` and `train_on_inputs` into the turns that are trained on."""
     found: list[Learned] = []
     listed = named.get("datasets")
     for one in [] if listed is None else listed.items:
@@ -57,7 +59,7 @@ def learned(draft: Draft, named: Entries) -> Learned:
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned) -> bool:
-    """Write the template; True if it marks the turns of `marks` and these are more than answers."""
+    """Write the template; returns True if it marks the turns of `marks` and these are more than the answers."""
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     system = named.get("default_system_message")
     word = "" if entry is None or entry.empty else str(text(entry))
@@ -125,7 +127,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned)
 
 
 def _renders(draft: Draft) -> bool:
-    """Whether a chat template renders the rows."""
+    """Whether a chat template renders the rows of this file."""
     rendered = {"messages", "conversations", "preference", "unpaired", "prompt"}
     return not rendered.isdisjoint(corpus.formats(draft))
 
@@ -161,7 +163,7 @@ def template_arguments(draft: Draft, named: Entries) -> None:
 
 
 def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
-    """A key of the template, from the data sets if they have it, else from the file."""
+    """A key of the template: from the datasets if they have it, otherwise from the file."""
     listed, shared = named.get("datasets"), named.get(key)
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
     given = [one for one in parts if one is not None and not one.empty]
@@ -180,7 +182,9 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
 
 
 def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:
-    """The tokenizer's template: TRL learns the newline after an answer, axolotl does not."""
+    """Use the tokenizer's own template, and report that TRL trains on the newline after an answer and axolotl
+    does not.
+    """
     if own or not renders or draft.method != "sft":
         return
     native = None if known is None or not known.chat else templates.native(known.alias)
@@ -213,7 +217,7 @@ def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
 
 
 def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> None:
-    """Report that axolotl learns the end of an answer only if it is the eos_token, or the file lists it."""
+    """Report that axolotl trains on the end of an answer only if it is the eos_token, or the file lists it."""
     end, ends, special = axolotl_templates.end_of(name), named.get("eot_tokens"), named.get("special_tokens")
     eos = special.mapping.get("eos_token") if special is not None else None
     tokens = [*(words(ends) or [] if ends is not None else []), text(eos) if eos is not None else None]
@@ -228,7 +232,9 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
 
 
 def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
-    """A template as text or as the name of a file: like axolotl, decide by whether the file exists."""
+    """Write a template that is given as text or as the name of a file; like axolotl, treat it as a name if that file
+    exists.
+    """
     written = text(body) or ""
     data: bytes | None = written.encode()
     if "{" not in written or "\n" not in written:

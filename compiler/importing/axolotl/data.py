@@ -1,4 +1,4 @@
-"""axolotl's data: `datasets` of many types become sources, and its chat templates are chosen by name."""
+"""Import axolotl's data: `datasets` of many types become sources, and chat templates are chosen by name."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
 
 
 def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
-    """One data set."""
+    """Add one dataset as a source."""
     table = axolotl_keys.known(draft, entry.mapping, "datasets.")
     path = table.get("path", entry if isinstance(entry.value, str) else None)
     if path is None:
@@ -131,7 +131,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
 
 
 def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> None:
-    """axolotl reads a column `system` next to messages; look for it in a file next to the source."""
+    """Look for a column `system` in a file next to the source, because axolotl reads it together with messages."""
     name = None if path is None else text(path)
     data = overrides.read(name) if name is not None and name.endswith(".jsonl") else None
     try:
@@ -148,7 +148,7 @@ def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> No
 
 
 def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, tuple[str, ...]]:
-    """The shape of the rows, and their columns if these are not the usual ones."""
+    """The format of the rows, and their columns if these are not the usual ones."""
     messages, chosen, rejected = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected"))
     field = table.get("field", table.get("text_column"))
     for one in (messages, chosen, rejected, field):
@@ -213,7 +213,7 @@ PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
 
 
 def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
-    """The shape of messages: role and content, or from and value; other keys are refused."""
+    """The format of a list of messages: role and content, or from and value; other keys are refused."""
     mapped = _mapped(table, "role", "message_field_role"), _mapped(table, "content", "message_field_content")
     shape = "conversations" if older and mapped == ("role", "content") else PAIRS.get(mapped, "")
     mapping = table.get("message_property_mappings", place)
@@ -233,7 +233,7 @@ def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
 
 
 def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
-    """Write `roles`, the names of the speakers in the rows, if the runtime does not know them."""
+    """Write `roles`, the names of the speakers in the rows, if the runtime does not know them already."""
     for role, one in ({} if entry is None else entry.mapping).items():
         names = words(one)
         if role not in ROLES or names is None:
@@ -246,7 +246,7 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
 
 
 def _chat_template(draft: Draft, word: str, place: Entry, texts: bool) -> None:
-    """Types that put a template's words around texts: the texts become turns with that template."""
+    """Import types that put a template's words around texts: the texts become turns with that template."""
     name = word.partition(".")[0]
     body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")
     if body is not None:
@@ -338,7 +338,9 @@ def _other_keys(draft: Draft, table: Entries) -> None:
 
 
 def _mask(draft: Draft, named: Entries, marked: bool) -> None:
-    """Put the loss on answers unless `train_on_inputs` is on; `marked`: the template marks the learned turns."""
+    """Compute the loss on answers only, unless `train_on_inputs` is on. `marked`: the template marks the
+    trained turns.
+    """
     entry = named.get("train_on_inputs")
     prompts_too = entry is not None and boolean(entry) is True
     paths = corpus.masks(draft)

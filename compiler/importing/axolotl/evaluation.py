@@ -1,4 +1,4 @@
-"""axolotl's evaluation data: rows held out, or separate data sets."""
+"""Import axolotl's evaluation data: rows held out, or separate datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 
 
 def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
-    """Separate test sets; a spec reads them as it reads the training data."""
+    """Add separate test sets. A spec reads their rows like the training data."""
     if entry is None or entry.empty:
         draft.note(entry, "null: none")
         return
@@ -64,7 +64,7 @@ def _shown(table: Entries, key: str) -> object:
 
 
 def holdout(draft: Draft, named: Entries) -> None:
-    """Write the holdout or the test sets; without either nothing is evaluated."""
+    """Write the holdout or the test sets; without either, the run does not evaluate."""
     _test_sets(draft, named.get("test_datasets"), named.get("datasets"))
     if "val_set_size" in named:
         corpus.holdout(draft, named["val_set_size"])

@@ -1,5 +1,7 @@
-"""When axolotl warms up, evaluates and saves, by axolotl's arithmetic. Source: axolotl 0.18.0, core/builders/ and
-utils/config/__init__.py (`normalize_config`)."""
+"""Compute when axolotl warms up, evaluates and saves, with axolotl's arithmetic.
+
+Source: axolotl 0.18.0, core/builders/ and utils/config/__init__.py (`normalize_config`).
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def intervals(draft: Draft, named: Entries) -> None:
 
 
 def _best(draft: Draft, entry: Entry) -> None:
-    """`best` saves only improvements; the spec saves at each evaluation."""
+    """Report that `best` saves only after improvements, while the spec saves at each evaluation."""
     evaluated = draft.settings.get("eval.every")
     if evaluated is None or evaluated.text == "never":
         draft.error(entry, "nothing is evaluated, so there is no best checkpoint", "write `steps` or `epoch`")
@@ -69,7 +71,7 @@ def _filled(named: Entries, key: str) -> bool:
 
 
 def evaluation(draft: Draft, named: Entries) -> None:
-    """What axolotl adds to evaluation: one before the first step, and the best checkpoint at the end."""
+    """Import evaluation before the first step, and the best checkpoint at the end."""
     evaluated, saved = draft.settings.get("eval.every"), draft.settings.get("save.every")
     extra = draft.extra.setdefault("trl", {})
     if evaluated is not None and evaluated.text != "never":
@@ -100,7 +102,7 @@ def evaluation(draft: Draft, named: Entries) -> None:
 
 
 def _counted(text: str) -> float | None:
-    """Steps or a share of the run as a number; None for `epoch` and `never`."""
+    """Steps, or a share of the run, as a number; None for `epoch` and `never`."""
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -108,7 +110,7 @@ def _counted(text: str) -> float | None:
 
 
 def warmup(draft: Draft, named: Entries) -> None:
-    """Write the warm-up: by default 3 % of the run and at most 100 steps; axolotl turns one step into two."""
+    """Write the warm-up. By default it is 3 % of the run and at most 100 steps; axolotl turns one step into two."""
     if schedule.flat(named.get("lr_scheduler_type")):
         return
     length = int(draft.settings["train.steps"].text) if draft.has("train.steps") else None

@@ -1,4 +1,4 @@
-"""axolotl's key table, its plugins, and the keys that need no other reader."""
+"""axolotl's key table, its plugins, and keys that no other module reads."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ KEYS = load("axolotl/keys.toml")
 
 
 def names(of: str = "") -> frozenset[str]:
-    """Every key of axolotl and its plugins, or of a data set (`of="datasets."`): the fields of axolotl's classes, which
-    `make oracles` writes to names.txt."""
+    """All keys of axolotl and its plugins, or of a dataset (`of="datasets."`): the fields of axolotl's classes, which
+    `make oracles` writes to names.txt.
+    """
     every = read_text(__file__, "names.txt").split()
     return frozenset(one.removeprefix(of) for one in every if one.startswith(of) and "." not in one.removeprefix(of))
 
 
 def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
-    """The keys that axolotl knows, of a file or of a data set (`of="datasets."`); warn of the others, which axolotl
-    ignores."""
+    """The keys of a file or of a dataset (`of="datasets."`) that axolotl knows; warns of the others, which axolotl
+    ignores.
+    """
     all_names = names(of)
     for key, entry in entries.items():
         if key not in all_names:
@@ -51,7 +53,9 @@ PLUGINS = {
 
 
 def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
-    """Liger is a setting, kernels compute the same, and any other plugin is refused."""
+    """Import plugins: Liger becomes a setting, kernels with the same result are dropped, and any other plugin
+    is refused.
+    """
     for name in names:
         last = name.rpartition(".")[2]
         if last == "LigerPlugin":
@@ -63,7 +67,9 @@ def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
 
 
 def rest(draft: Draft, named: Entries) -> None:
-    """Liger's single kernels, fp8, `unfrozen_parameters`, and the irrelevant keys and comments of the table."""
+    """Import Liger's single kernels, fp8 and `unfrozen_parameters`, and apply the table's irrelevant keys and
+    comments.
+    """
     for key, one in named.items():
         if key.startswith("liger_") and key not in KEYS:
             if boolean(one) and draft.has("memory.liger"):
@@ -77,7 +83,7 @@ def rest(draft: Draft, named: Entries) -> None:
 
 
 def _unfrozen(draft: Draft, entry: Entry | None) -> None:
-    """Patterns of the trained weights; the complete language model is no restriction."""
+    """Import patterns of trained weights; a pattern that matches the complete language model restricts nothing."""
     if entry is None:
         return
     names = {text(one) for one in entry.items}

@@ -1,4 +1,4 @@
-"""axolotl's changes to the model's config.json, and how it reads 4-bit weights."""
+"""Import axolotl's changes to the model's config.json, and its handling of quantized weights."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ NEUTRAL = {
 
 
 def configured(draft: Draft, named: Entries) -> None:
-    """Read `model_config`, also under its newer name: a change to the model's config.json is refused, unless the
-    trainer decides it anyway."""
+    """Read `model_config`, also under its newer name. A change to the model's config.json is refused, unless it changes
+    a value that the trainer sets anyway.
+    """
     known = registry.find_model(draft.model)
     for name in ("model_config", "overrides_of_model_config"):
         for key, one in named.get(name, Entry("", {}, "", 0)).mapping.items():
@@ -31,7 +32,7 @@ def configured(draft: Draft, named: Entries) -> None:
 
 
 def mxfp4(draft: Draft, named: Entries) -> None:
-    """Quantized weights: transformers decides how it reads them."""
+    """Note that keys for quantized weights are irrelevant, because transformers decides how it reads such weights."""
     config, more = named.get("model_quantization_config"), named.get("model_quantization_config_kwargs")
     opened = more is not None and "dequantize" in more.mapping and boolean(more.mapping["dequantize"]) is True
     if config is not None and config.value == "Mxfp4Config" and opened and more is not None:

@@ -1,5 +1,7 @@
-"""axolotl's precision and its recomputation of activations. Source: axolotl 0.18.0, utils/config/__init__.py
-(`resolve_dtype`, `normalize_config`) and core/builders/base.py."""
+"""Import axolotl's precision and its activation checkpointing.
+
+Source: axolotl 0.18.0, utils/config/__init__.py (`resolve_dtype`, `normalize_config`) and core/builders/base.py.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,9 @@ from xpc.compiler.importing.text.entries import Entries, boolean
 
 
 def precision(draft: Draft, named: Entries) -> None:
-    """`bf16` decides; by default it is auto and gives way to `fp16`. `bfloat16` and `float16` keep the weights in that
-    dtype and scale no loss."""
+    """Write the precision, which `bf16` decides: by default it is auto, and `fp16` takes precedence over auto.
+    `bfloat16` and `float16` keep the weights in that dtype, without loss scaling.
+    """
     keys = ("bf16", "fp16", "bfloat16", "float16")
     given = {key: named[key] for key in keys if key in named}
     for one in given.values():
@@ -49,7 +52,7 @@ def precision(draft: Draft, named: Entries) -> None:
 
 
 def tf32(draft: Draft, named: Entries, overrides: Overrides) -> None:
-    """TensorFloat-32: auto by default, which is on if the GPU has it."""
+    """Write TensorFloat-32. The default, auto, switches it on if the GPU has it."""
     entry = named.get("tf32")
     gpu = registry.find_gpu((overrides.hardware or "h100-80gb").split()[-1])
     able = gpu is not None and gpu.capability >= (8, 0)
@@ -106,7 +109,7 @@ def memory(draft: Draft, named: Entries) -> None:
 
 
 def _never_reentrant(draft: Draft, named: Entries) -> bool:
-    """Gemma 4 shares weights between layers, so axolotl never recomputes it by the older implementation."""
+    """Gemma 4 shares weights between layers, so axolotl never uses reentrant checkpointing for it."""
     known = registry.find_model(draft.model)
     name = draft.model.lower() if known is None else known.model_type
     return "gemma-4" in name or name.startswith("gemma4")

@@ -1,4 +1,4 @@
-"""axolotl's prompts, which put words around a row's columns, become a spec's Jinja template.
+"""Convert axolotl's prompts, which put words around a row's columns, to a Jinja template of the spec.
 
 Source: axolotl 0.18.0, prompters.py, prompt_strategies/ and utils/data/wrappers.py.
 """
@@ -16,9 +16,10 @@ from xpc.grammar.record import evolve, record
 
 @record
 class Words:
-    """The words around a question with an input, around one without, and around a system prompt, and the columns.
+    """The words around a question with an input, a question without one, and a system prompt; and the columns.
 
-    The system prompt is that of the column `system`, else `system_text`, or `system_text_without_input`.
+    The system prompt comes from the column `system`, otherwise it is `system_text` or, for a row without an input,
+    `system_text_without_input`.
     """
 
     with_input: str = ""
@@ -43,7 +44,7 @@ CUSTOM = Words("{instruction} {input} ", "{instruction} ", system="system")
 
 @cache
 def types() -> dict[str, Words]:
-    """By axolotl's type of a data set; `like` names the type that a row of prompts.toml changes."""
+    """The words by axolotl's dataset type. In prompts.toml, `like` names the type from which a row copies the rest."""
     out: dict[str, Words] = {}
     for name, row in read_table(__file__, "prompts.toml").items():
         base = out.get(str(row.get("like", "")), Words())
@@ -53,7 +54,7 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, place: Entry) -> Words | None:
-    """The words of a named type, or of a custom one; None for an unknown name."""
+    """The words of a named or a custom type; None for an unknown name."""
     if not place.mapping:
         return types().get(word)
     given: dict[str, str] = {}
@@ -68,7 +69,7 @@ def words(draft: Draft, word: str, place: Entry) -> Words | None:
 
 
 def template(prompt: Words) -> str:
-    """The Jinja template of the prompt, over the row's own columns."""
+    """The Jinja template of the prompt, over the columns of a row."""
     columns = {"instruction": prompt.instruction, "input": prompt.input or "input", "system": "told"}
     around, short = _jinja(prompt.system_around, columns), _jinja(prompt.without_input, columns)
     long = _jinja(prompt.with_input, columns)
@@ -88,7 +89,7 @@ def template(prompt: Words) -> str:
 
 
 def _jinja(form: str, columns: dict[str, str]) -> str:
-    """A Python format string as Jinja. Raises ValueError for a name that is no column."""
+    """Convert a Python format string to Jinja. Raises ValueError for a name that is not a column."""
     out = ""
     for literal, name, spec, conversion in Formatter().parse(form):
         plain = not any(one in literal for one in ("{{", "{%", "{#"))
@@ -106,7 +107,9 @@ def _quoted(text: str) -> str:
 
 
 def shaped(draft: Draft, word: str, place: Entry) -> tuple[str, ...] | None:
-    """Write the prompt of a type as the spec's template; return the columns, or None if the type has no words."""
+    """Write the prompt of a dataset type as the spec's template; returns the columns, or None if the type has
+    no words.
+    """
     prompt = words(draft, word, place)
     if prompt is None:
         return None

@@ -1,5 +1,8 @@
-"""Import axolotl's YAML with its defaults written out: the loss on answers, weights in the compute dtype, evaluations
-and checkpoints per epoch. Source: axolotl 0.18.0, utils/schemas/ and core/builders/."""
+"""Import axolotl's YAML and state axolotl's defaults in the spec: the loss on answers, weights in the compute dtype,
+evaluations and checkpoints per epoch.
+
+Source: axolotl 0.18.0, utils/schemas/ and core/builders/.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "gr
 
 
 def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
-    """The draft of a file."""
+    """Convert a file to a draft."""
     given, rl, reward = entries, entries.get("rl"), entries.get("reward_model")
     word = "" if rl is None or rl.empty else str(text(rl)).lower()
     method = overrides.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
@@ -210,7 +213,7 @@ def _trackers(draft: Draft, named: Entries) -> None:
 
 
 def _method(draft: Draft, named: Entries) -> None:
-    """Write the numbers of preference tuning, the hub, and GRPO's `trl` block."""
+    """Write the numbers of preference tuning, the hub's settings, and GRPO's `trl` block."""
     for key in ("rl_beta", "dpo_beta", "orpo_alpha"):
         one = named.get(key)
         if one is not None and one.empty:
@@ -245,7 +248,7 @@ def _method(draft: Draft, named: Entries) -> None:
 
 
 def _generation(draft: Draft, block: Entries) -> Entries:
-    """The keys of `trl`, with the host and the port of its `vllm` block if it does not name them itself."""
+    """The keys of `trl`, with the host and port of its `vllm` block unless it has its own."""
     inside = block.get("vllm")
     if inside is None:
         return block

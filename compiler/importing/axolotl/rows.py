@@ -1,4 +1,4 @@
-"""Which rows of axolotl's data sets are read: a part of them, and no rows that are too long."""
+"""Import which rows of axolotl's datasets are read: only a part of them, and no rows that are too long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCALE = 1_000_000
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
-    """`shards`: axolotl shuffles a data set with the seed and reads one of so many parts of it."""
+    """Import `shards`: axolotl shuffles a dataset with the seed, divides it into so many parts, and reads one."""
     parts, which = table.get("shards"), table.get("shards_idx")
     number = integer(parts) if parts is not None and not parts.off else None
     if parts is None or parts.off:
@@ -44,8 +44,9 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
 
 
 def _prepared(draft: Draft, entry: Entry | None) -> None:
-    """`skip_prepare_dataset`: preference tuning and reinforcement drop no row for its length; sft and reward pass the
-    rows to the trainer unchanged."""
+    """Import `skip_prepare_dataset`: preference tuning and reinforcement learning then drop no long rows; sft and
+    reward pass the rows to the trainer unchanged.
+    """
     if entry is None:
         return
     if entry.off:
@@ -60,8 +61,9 @@ def _prepared(draft: Draft, entry: Entry | None) -> None:
 
 
 def long(draft: Draft, named: Entries) -> None:
-    """Drop rows longer than `sequence_len`, unless `excess_length_strategy` truncates them; axolotl continues plain
-    text in further rows."""
+    """Drop rows longer than `sequence_len`, unless `excess_length_strategy` truncates them. Long plain text continues
+    in further rows.
+    """
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
     word = "drop" if way is None or way.empty else str(way.value).lower()
     most = (integer(length) if length is not None else None) or 512

@@ -1,8 +1,8 @@
 """axolotl's chat templates with its loss mask, which covers the text of an answer and the token that ends it.
 
-Source: axolotl 0.18.0, utils/chat_templates/templates/ and prompt_strategies/chat_template.py (`find_turn`
-compares with the same conversation with another content; the end is learned if it is the tokenizer's or one of
-`eot_tokens`).
+Source: axolotl 0.18.0, utils/chat_templates/templates/ and prompt_strategies/chat_template.py. `find_turn` finds a turn
+by comparing with the same conversation with other content; the end is trained on if it is the tokenizer's end token or
+one of `eot_tokens`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from xpc.grammar.record import record
 
 @record
 class Turns:
-    """A template with one form for all turns: the head before a text, the token after it (`end`) and what follows
-    (`after`), the generation prompt (`asked`), the beginning (`first`), and the text itself."""
+    """A template in which all turns have one form: the head before a text, the token after it (`end`) and what follows
+    (`after`), the generation prompt (`asked`), the beginning (`first`), and the text itself.
+    """
 
     head: str
     end: str
@@ -54,10 +55,11 @@ def end_of(name: str) -> str | None:
 def axolotl_template(
     name: str, roles: Sequence[str] = ASSISTANT, every_end: bool = False, stripped: bool = False
 ) -> str | None:
-    """axolotl's template of this name with the turns of some roles marked; `every_end` marks the ends of the others.
+    """axolotl's template of this name with the turns of some roles marked; `every_end` also marks the ends of other
+    turns.
 
-    `stripped`: nothing follows the end of the last answer, because axolotl strips the answers of a pair. None for an
-    unknown template, or one that cannot be written with these marks.
+    With `stripped`, nothing follows the end of the last answer, because axolotl strips the answers of a pair. None for
+    an unknown template, or one that cannot be written with these marks.
     """
     if name in TURNS:
         return _turns(TURNS[name], roles, every_end, stripped)
@@ -93,9 +95,10 @@ def _marked(text: str) -> str:
 
 
 def answers_alone(text: str, end: str, stripped: bool = False) -> str:
-    """A bundle's template with the marks around the text of each answer and the token that ends it.
+    """A bundle's template with marks around the text of each answer and the token that ends it.
 
-    If an answer has thoughts, everything after their opening word is learned; else only its text.
+    If an answer has thoughts, everything after the opening word of the thoughts is trained on; otherwise only the
+    answer's text.
     """
     text = text.replace(
         '{{- "<|im_start|>assistant" -}}\n    {%- generation -%}\n      {{- "\\n" + message.content if',

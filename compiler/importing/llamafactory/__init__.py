@@ -1,1 +1,1 @@
-"""LLaMA-Factory's YAML, commands and data sets."""
+"""Import LLaMA-Factory's YAML, commands and datasets."""

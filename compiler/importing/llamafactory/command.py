@@ -1,5 +1,8 @@
-"""Import LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, or its keys as options, as its web page and
-its older scripts (`src/train_bash.py`) write them. Source: LLaMA-Factory 0.9.5, launcher.py and hparams/parser.py."""
+"""Import LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, or the same keys as options, which its web
+page and its older scripts (`src/train_bash.py`) use.
+
+Source: LLaMA-Factory 0.9.5, launcher.py and hparams/parser.py.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,9 @@ VISIBLE, EACH = "$CUDA_VISIBLE_DEVICES", "$NPROC_PER_NODE"
 def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Entries, environment: Sequence[Entry],
             file: str, overrides: Overrides, table: Entries | None, launch: Entries | None,
             zero: Entries | None) -> Draft:  # fmt: skip
-    """The draft of a command. `table` is the file that it names, `rest` are its words without a key, `options` the
-    launcher's options. Raises Unreadable for a word that is not `key=value`."""
+    """Convert a command to a draft. `table` is the file that it names, `rest` are its words without a key, `options`
+    the launcher's options. Raises Unreadable for a word that is not `key=value`.
+    """
     verb = program.partition(" ")[2]
     entries = {**(table or {}), **arguments}
     overridden = [one for key, one in (table or {}).items() if key in arguments]

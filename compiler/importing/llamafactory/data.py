@@ -1,4 +1,4 @@
-"""LLaMA-Factory's data: names in its dataset_info.json, files of both layouts, and its templates by name."""
+"""Import LLaMA-Factory's data: names in its dataset_info.json, files of both layouts, and its templates by name."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def streamed(draft: Draft, packs: bool) -> None:
-    """Report how the spec packs pretraining texts, which LLaMA-Factory joins to one stream."""
+    """Report how the spec packs pretraining texts, which LLaMA-Factory joins into one stream."""
     packed = draft.settings.get("batch.packing")
     if switches.stream(draft):
         draft.differs(
@@ -139,7 +139,7 @@ def streamed(draft: Draft, packs: bool) -> None:
 
 
 def _masks(draft: Draft, named: Entries, stage: str) -> None:
-    """Put the loss on answers, by the setting for the shape of the rows."""
+    """Compute the loss on answers only, with the setting that fits the format of the rows."""
     if draft.method != "sft" or stage == "pt":
         return
     stated = draft.settings.pop("method.assistant_only", None)
@@ -217,7 +217,7 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _second(draft: Draft, entry: Entry, overrides: Overrides) -> None:
-    """The second layout: a YAML file of data sets, or the name of one data set."""
+    """Import data in the newer layout: a YAML file of datasets, or the name of one dataset."""
     name = text(entry) or ""
     if not name.endswith((".yaml", ".yml")):
         ref = models.reference(draft, entry, "dataset")
@@ -247,7 +247,7 @@ def _second(draft: Draft, entry: Entry, overrides: Overrides) -> None:
 
 
 def _of_the_file(draft: Draft, entry: Entry) -> None:
-    """One data set of such a file: its `path`, and how its rows become messages."""
+    """Import one dataset of a YAML file of datasets: its `path`, and how its rows become messages."""
     inside = entry.mapping
     path, kind, how = (inside.get(key) for key in ("path", "source", "converter"))
     if path is None:
@@ -286,7 +286,7 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
 
 
 def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
-    """The `dataset_info.json` next to the source, over LLaMA-Factory's own, which is in its folder `data`."""
+    """The `dataset_info.json` next to the source, on top of LLaMA-Factory's own one, which is in its folder `data`."""
     data = overrides.read(f"{folder}/dataset_info.json")
     own = read_table(__file__, "dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}
     try:
@@ -298,7 +298,7 @@ def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
 
 
 def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:
-    """Test sets, whose rows are read like those of the training data."""
+    """Import test sets, whose rows are read like those of the training data."""
     refs = []
     for name in words(entry) or []:
         about = info.get(name, {})
@@ -327,7 +327,7 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
 
 def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None,
             stage: str) -> None:  # fmt: skip
-    """Add one name of `dataset`: a set in `dataset_info.json`, or a file of that name."""
+    """Add one name of `dataset`: a dataset in `dataset_info.json`, or a file with that name."""
     about = info.get(name)
     ref = _reference(name, folder, about or {})
     draft.mark(entry, "mapped", f"data {{ {ref} }}")

@@ -1,5 +1,8 @@
-"""Import LLaMA-Factory's YAML of both layouts with its defaults written out: the loss on answers, alpha twice the rank,
-recomputation, 2048 tokens. Source: LLaMA-Factory 0.9.6.dev0, hparams/ and model/."""
+"""Import LLaMA-Factory's YAML of both layouts and state its defaults in the spec: the loss on answers, alpha twice the
+rank, recomputation, 2048 tokens.
+
+Source: LLaMA-Factory 0.9.6.dev0, hparams/ and model/.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "pag
 def llamafactory(
     entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None
 ) -> Draft:
-    """The draft of a file of either layout."""
+    """Convert a file of either layout to a draft."""
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"
     loss = entries.get("pref_loss")
@@ -134,7 +137,7 @@ def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
 
 
 def _optimizer(draft: Draft, named: Entries) -> None:
-    """GaLore and APOLLO: the switch, and which layers are projected how."""
+    """Import GaLore and APOLLO: the switch, which layers are projected, and how."""
     for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
         use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
         scaled = named.get("apollo_scale_type") if kind == "apollo" else None
@@ -165,7 +168,7 @@ def _optimizer(draft: Draft, named: Entries) -> None:
 
 
 def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
-    """Keys of the second layout only: `dist_config`, `optim_config`, `batching_strategy`."""
+    """Import keys that only the newer layout has: `dist_config`, `optim_config`, `batching_strategy`."""
     dist, optim, batching = (named.get(key) for key in ("dist_config", "optim_config", "batching_strategy"))
     if dist is not None:
         for key, one in dist.mapping.items():
@@ -211,7 +214,7 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
 
 
 def _liger(draft: Draft, kernels: Entry) -> None:
-    """Write Liger if it is named with kernels to include; other kernels compute the same."""
+    """Write Liger if the file names it together with the kernels to include; other kernels compute the same."""
     name, inside = kernels.mapping.get("name"), kernels.mapping.get("include_kernels")
     on = name is not None and name.value == "liger_kernel" and inside is not None and not inside.off
     for one in kernels.mapping.values():
@@ -226,7 +229,7 @@ def _liger(draft: Draft, kernels: Entry) -> None:
 
 
 def _reference(draft: Draft, named: Entries) -> None:
-    """The reference model, which must be the model that training begins with."""
+    """Check the reference model, which must be the model that training starts from."""
     other, model = named.get("ref_model"), named.get("model_name_or_path")
     if other is None or other.off:
         draft.note(other, "the model itself")
@@ -237,7 +240,7 @@ def _reference(draft: Draft, named: Entries) -> None:
 
 
 def _megatron(draft: Draft, named: Entries) -> None:
-    """Megatron's and fp8's keys: irrelevant if they split nothing; fp8 is kept in a comment."""
+    """Import Megatron's and fp8's keys: they are irrelevant if they split nothing; fp8 is kept in a comment."""
     for key in SPLIT:
         one = named.get(key)
         if one is not None and integer(one) in (None, 0, 1):

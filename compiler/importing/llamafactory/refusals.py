@@ -1,7 +1,7 @@
-"""Combinations of keys that LLaMA-Factory refuses, so that a file with them does not train there, either.
+"""Refuse combinations of keys that LLaMA-Factory itself refuses, because a file with them does not train there either.
 
 Source: LLaMA-Factory 0.9.5, hparams/parser.py (`_verify_model_args`, `get_train_args`), data_args.py and
-finetuning_args.py (`__post_init__`). Combinations that the language refuses anyway are not repeated here.
+finetuning_args.py (`__post_init__`). Combinations that xpc's rules refuse anyway are not repeated here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SFT = ("neat_packing", "train_on_prompt", "mask_history", "predict_with_generate
 
 
 def refusals(draft: Draft, named: Entries, stage: str) -> None:
-    """Report each combination of keys of the first layout that LLaMA-Factory refuses."""
+    """Report each combination of keys of the older layout that LLaMA-Factory refuses."""
     if "train_dataset" in named:
         return
 

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's data sets: translate the shape of their rows in `dataset_info.json` to that of a spec.
+"""Translate LLaMA-Factory's datasets: the shape of their rows in `dataset_info.json` becomes a format of a spec.
 
 Source: LLaMA-Factory 0.9.5, data/parser.py (`DatasetAttr`) and data/converter.py.
 """
@@ -23,8 +23,9 @@ MEDIA = ("images", "videos", "audios")
 
 @record
 class Rows:
-    """The rows of a set in a spec's terms: the format, whether texts become turns, the columns, and the column that is
-    appended to the question (`context`)."""
+    """The rows of a dataset in terms of a spec: the format, whether texts become turns, the columns, and the column
+    that is appended to the question (`context`).
+    """
 
     shape: str
     chat: bool = False
@@ -33,7 +34,7 @@ class Rows:
 
 
 def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Rows | None:
-    """The rows of a set; None, with an error, if a spec has no shape for them."""
+    """The rows of a dataset; None, after an error, if a spec has no format for them."""
     columns, tags = _table(about, "columns"), _table(about, "tags")
     ranking, form = about.get("ranking") is True, str(about.get("formatting", "alpaca"))
     usual = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
@@ -78,7 +79,7 @@ def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
 
 
 def _table(about: About, key: str) -> dict[str, str]:
-    """Names of columns or tags, without those that are null."""
+    """The names of columns or tags, without those that are null."""
     given = about.get(key)
     return {str(name): str(one) for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
 

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's keys of one possible value, keys that need another key, recomputation, and packed rows.
+"""Import LLaMA-Factory's keys with only one possible value, keys that need another key, recomputation, and packed rows.
 
 Source: LLaMA-Factory 0.9.5, hparams/ and v1/config/.
 """
@@ -16,7 +16,7 @@ FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe",
 
 
 def switches(draft: Draft, named: Entries, stage: str) -> None:
-    """Keys of one possible value, keys that need another key, and the balance of experts."""
+    """Import keys with only one possible value, keys that need another key, and the load-balancing loss."""
     KEYS.apply_usual(draft, named)
     KEYS.note_unneeded(draft, named)
     _balance(draft, named.get("moe_aux_loss_coef"))
@@ -27,7 +27,7 @@ def _on(named: Entries, key: str) -> bool:
 
 
 def _balance(draft: Draft, entry: Entry | None) -> None:
-    """The weight of a router's load-balancing loss."""
+    """Write the weight of a router's load-balancing loss."""
     known = registry.find_model(draft.model)
     if entry is None:
         return
@@ -40,8 +40,10 @@ def _balance(draft: Draft, entry: Entry | None) -> None:
 
 
 def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
-    """The keys for the trainer, without a `gradient_checkpointing` that is off: in the first layout it turns nothing
-    off. Source: model/model_utils/checkpointing.py (`prepare_model_for_training`)."""
+    """The keys for the trainer, without `gradient_checkpointing: false`, which turns nothing off in the older layout.
+
+    Source: model/model_utils/checkpointing.py (`prepare_model_for_training`).
+    """
     one = named.get("gradient_checkpointing")
     if one is None or boolean(one) is not False or "train_dataset" in named:
         return rest
@@ -55,7 +57,9 @@ def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
 
 
 def recomputing(draft: Draft, named: Entries) -> None:
-    """Recomputation: on, unless a switch turns it off; the trainer's own switch turns it on again."""
+    """Write recomputation: it is on unless LLaMA-Factory's switch turns it off, and the trainer's own switch can turn
+    it on again.
+    """
     off, again = named.get("disable_gradient_checkpointing"), named.get("use_reentrant_gc")
     newer = named.get("enable_activation_checkpointing")
     if newer is not None and not newer.empty:
@@ -75,7 +79,7 @@ def recomputing(draft: Draft, named: Entries) -> None:
 
 
 def layout(draft: Draft, entries: Entries) -> None:
-    """Refuse keys of the first layout in a file of the second layout, as LLaMA-Factory does."""
+    """Refuse keys of the older layout in a file of the newer layout, as LLaMA-Factory does."""
     for key, entry in entries.items() if "train_dataset" in entries else ():
         if key not in SECOND and entry.value is not None:
             draft.error(
@@ -86,7 +90,7 @@ def layout(draft: Draft, entries: Entries) -> None:
 
 
 def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> None:
-    """The second layout's `save_epochs`, which overrides `save_steps`."""
+    """Import the newer layout's `save_epochs`, which overrides `save_steps`."""
     if entry is None or entry.empty:
         draft.note(entry, "it is empty")
         return
@@ -107,7 +111,9 @@ def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> 
 
 
 def packed(draft: Draft, named: Entries, stage: str) -> None:
-    """Packed rows: LLaMA-Factory takes one token off the length, and each row attends to those before it."""
+    """Import packed rows. LLaMA-Factory makes packed rows one token shorter, and documents in a row attend to those
+    before them.
+    """
     packs, neat = (key in named and not named[key].off for key in ("packing", "neat_packing"))
     size = draft.settings.get("batch.seq")
     if not (packs or neat) or "train_dataset" in named or size is None:

@@ -1,6 +1,6 @@
 """LLaMA-Factory's chat templates written as Jinja, with its loss mask.
 
-`make oracles` writes templates.jsonl, the pieces of each template, from LLaMA-Factory.
+`make oracles` writes templates.jsonl, which has the pieces of each template.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from xpc.grammar.record import record
 class Pieces:
     """The pieces of a template; `{bos}` and `{eos}` are the tokenizer's tokens.
 
-    `first` begins the text, `before` and `after` surround the system prompt, `user` and `asked` a question, `lead` and
-    `end` an answer (both learned). `system` is the default system prompt, and `inside` puts it into the first question.
-    `thought` has the words before and after a thought, and both around an empty one. `closes`: the tokenizer's last
-    token ends a conversation.
+    `first` begins the text; `before` and `after` surround the system prompt, `user` and `asked` a question, `lead` and
+    `end` an answer (both are trained on). `system` is the default system prompt, and `inside` puts it into the first
+    question. `thought` has the words before and after a thought, and the words of an empty thought. With `closes`, the
+    tokenizer's end token ends a conversation.
     """
 
     first: str = ""
@@ -38,7 +38,7 @@ class Pieces:
 
 @cache
 def templates() -> dict[str, Pieces]:
-    """By LLaMA-Factory's name."""
+    """The pieces of all templates, by LLaMA-Factory's names."""
     found: dict[str, Pieces] = {}
     _, *lines = map(json.loads, read_text(__file__, "templates.jsonl").splitlines())
     for one in lines:
@@ -48,10 +48,12 @@ def templates() -> dict[str, Pieces]:
 
 
 def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | None:
-    """LLaMA-Factory's template of this name with its answers marked, or None. What follows an answer is learned, too.
+    """LLaMA-Factory's template of this name with its answers marked, or None. What follows an answer is also trained
+    on.
 
-    `thinks` is `enable_thinking`: if on, an answer without thoughts learns empty ones; if off, answers lose their
-    thoughts. `last` is `mask_history`: only the last answer is marked, and the others lose their thoughts.
+    `thinks` is `enable_thinking`: if on, an answer without thoughts gets empty ones, which are trained on; if off,
+    answers lose their thoughts. `last` is `mask_history`: only the last answer is marked, and the others lose their
+    thoughts.
     """
     one = templates().get(name)
     if one is None:

@@ -1,4 +1,4 @@
-"""What LLaMA-Factory trains: all weights, some layers, low-rank adapters or rotations, in both layouts.
+"""Import what LLaMA-Factory trains, in both layouts: all weights, some layers, low-rank adapters or rotations.
 
 Source: LLaMA-Factory 0.9.6.dev0, hparams/finetuning_args.py, model/adapter.py, v1/plugins/model_plugins/peft.py.
 """
@@ -19,7 +19,7 @@ WHY = "not set: LLaMA-Factory's own"
 
 
 def tuning(draft: Draft, named: Entries) -> None:
-    """Write what is trained; keys of another kind of tuning are irrelevant."""
+    """Write what is trained. Keys for another kind of tuning are irrelevant."""
     kind, second = named.get("finetuning_type"), named.get("peft_config")
     word = "lora" if kind is None else str(text(kind)).lower()
     table: Entries = named
@@ -53,7 +53,7 @@ def tuning(draft: Draft, named: Entries) -> None:
 
 
 def _bits(draft: Draft, named: Entries, word: str) -> int | None:
-    """The bits of a base that is quantized at loading, or None."""
+    """The bits of a base that is quantized when it is loaded, or None."""
     bit = named.get("quantization_bit")
     bits = None if bit is None or bit.empty else integer(bit)
     if bit is not None and bit.empty:
@@ -101,7 +101,7 @@ def _lora(
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:
-    """Rotations: `oft_rank` is 0 if the block size decides, and vice versa."""
+    """Write rotations: `oft_rank` is 0 if the block size decides, and the block size is 0 if the rank decides."""
     draft.put("oft", True, kind)
     if bits in (4, 8):
         draft.put("lora.bits", bits, bit)
@@ -130,7 +130,9 @@ def _targets(draft: Draft, target: Entry | None) -> None:
 
 
 def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
-    """Train the last layers, or with a negative number the first, in full or some modules; and extra modules."""
+    """Train the last layers (for a negative number the first ones), completely or only some modules, and extra modules
+    outside of the layers.
+    """
     draft.put("freeze", True, kind)
     layers, inside = table.get("freeze_trainable_layers"), table.get("freeze_trainable_modules")
     count = None if layers is None or layers.empty else integer(layers)
@@ -154,8 +156,10 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
 
 
 def quantized(draft: Draft, entry: Entry | None) -> None:
-    """Quantization in the second layout: a base of 4 or 8 bits under an adapter. Source:
-    v1/plugins/model_plugins/quantization.py."""
+    """Import quantization in the newer layout: a base of 4 or 8 bits under an adapter.
+
+    Source: v1/plugins/model_plugins/quantization.py.
+    """
     if entry is None or entry.empty:
         draft.note(entry, "nothing is quantized")
         return

@@ -1,4 +1,4 @@
-"""The keys of a configuration with their values and lines: what all readers of text return."""
+"""Keys of a configuration with their values and line numbers, as all readers in this folder return them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class Unreadable(Exception):
-    """A configuration that cannot be read; `line` counts from 1, and 0 means no line."""
+    """Raised for a configuration that cannot be read. `line` counts from 1; 0 means that no line is known."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -29,7 +29,9 @@ class Unreadable(Exception):
 
 
 def checked(value: object, line: int) -> object:
-    """A value that a spec can contain. Raises Unreadable for a number that is too large, and for a NUL."""
+    """Return a value that a spec can contain. Raises Unreadable for a number that is too large, and for a NUL
+    character.
+    """
     if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
         raise Unreadable("a number is larger than any setting takes", line)
     if isinstance(value, str) and "\0" in value:
@@ -44,10 +46,10 @@ def listed(items: list[Entry]) -> list[Entry] | None:
 
 @record
 class Entry:
-    """A value with its key and place. `value` is None, bool, int, float, str, a list or a dict of entries.
+    """A value with its key and place. `value` is None, bool, int, float, str, or a list or dict of entries.
 
-    `typed` is the text in the file if it tells more than the value: the `no` that YAML 1.1 reads as false. `earlier`
-    is the line of the same key with another value above this one, which YAML readers ignore.
+    `typed` is the text in the file if it contains more than the value, such as the `no` that YAML 1.1 reads as false.
+    `earlier` is the line of an earlier occurrence of the key with another value, which YAML readers ignore.
     """
 
     key: str
@@ -59,7 +61,7 @@ class Entry:
 
     @property
     def place(self) -> str:
-        """`recipe.yaml:12`."""
+        """The file and line, such as `recipe.yaml:12`."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
     @property
@@ -69,7 +71,7 @@ class Entry:
 
     @property
     def items(self) -> list[Entry]:
-        """The entries of a list; a single value is a list of one, and null an empty list."""
+        """The entries of a list. A single value gives a list of one, and null an empty list."""
         if isinstance(self.value, list):
             return self.value
         return [] if self.value is None else [self]
@@ -89,7 +91,7 @@ Entries = Mapping[str, Entry]
 
 
 class Lookups(Mapping[str, Entry]):
-    """The keys of a configuration. `seen` gets each name that a reader looks up, whether the file has it or not."""
+    """The keys of a configuration. `seen` records each name that a reader looks up, whether the file has it or not."""
 
     def __init__(self, entries: Entries, seen: set[str]) -> None:
         self.entries, self.seen = entries, seen
@@ -105,7 +107,7 @@ class Lookups(Mapping[str, Entry]):
         return len(self.entries)
 
     def items(self) -> ItemsView[str, Entry]:
-        """All keys with their values, which looks up none of them by name."""
+        """All keys with their values. This does not count as looking up any name."""
         return self.entries.items()
 
 
@@ -128,7 +130,7 @@ def as_json(entry: Entry) -> str:
 
 
 def shown(entry: Entry) -> str:
-    """The value as messages and reports show it: one line of at most 80 characters."""
+    """The value for messages and reports: one line of at most 80 characters."""
     from xpc.compiler.files.secrets import is_secret
 
     text = entry.typed or as_json(entry)
@@ -138,7 +140,7 @@ def shown(entry: Entry) -> str:
 
 
 def boolean(entry: Entry) -> bool | None:
-    """A truth value, also one written as a text or a number; None for anything else."""
+    """A truth value, also if it is written as a text or a number; None for anything else."""
     if isinstance(entry.value, bool):
         return entry.value
     word = str(entry.value).lower() if isinstance(entry.value, str | int) else ""
@@ -146,7 +148,7 @@ def boolean(entry: Entry) -> bool | None:
 
 
 def number(entry: Entry) -> int | float | None:
-    """A number, also one in quotes, and `2e-5`, which YAML 1.1 reads as a text; None for anything else."""
+    """A number, also if it is in quotes, or `2e-5`, which YAML 1.1 reads as a text; None for anything else."""
     if isinstance(entry.value, bool) or not isinstance(entry.value, int | float | str):
         return None
     if not isinstance(entry.value, str):
@@ -160,7 +162,7 @@ def number(entry: Entry) -> int | float | None:
 
 
 def integer(entry: Entry) -> int | None:
-    """A whole number, also 3.0 and 1e9; None for anything else."""
+    """A whole number, also if it is written as 3.0 or 1e9; None for anything else."""
     value = number(entry)
     if value is None or value in (float("inf"), float("-inf")) or value != int(value):
         return None
@@ -177,7 +179,7 @@ def text(entry: Entry) -> str | None:
 
 
 def words(entry: Entry) -> list[str] | None:
-    """A list of texts: from a list, or from one text with commas or blanks between the words."""
+    """A list of texts, from a list or from one text with commas or blanks between the words."""
     if isinstance(entry.value, str):
         return [one for one in re.split(r"[,\s]+", entry.value.strip()) if one]
     found = [text(one) for one in entry.items]

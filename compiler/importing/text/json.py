@@ -1,5 +1,6 @@
-"""Read JSON as entries with the line of every key. A YAML reader will not do: some DeepSpeed files are indented with
-tabs."""
+"""Read JSON as entries with the line of every key. A YAML reader would fail, because some DeepSpeed files are indented
+with tabs.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +29,10 @@ def read(text: str, file: str) -> dict[str, Entry]:
 
 
 def unfolded(entry: Entry) -> Entry:
-    """The mapping in a text of JSON, as command lines write arguments such as `gradient_checkpointing_kwargs`
-    (transformers' training_args.py, `_VALID_DICT_FIELDS`); any other value unchanged."""
+    """Parse a text of JSON into a mapping, because command lines write arguments such as
+    `gradient_checkpointing_kwargs` in this form (transformers' training_args.py, `_VALID_DICT_FIELDS`). Any other value
+    is returned unchanged.
+    """
     typed = entry.value
     if not isinstance(typed, str) or not (typed.startswith("{") and typed.rstrip().endswith("}")):
         return entry

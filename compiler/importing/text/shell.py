@@ -1,4 +1,6 @@
-"""Read the commands of a shell script with their lines: quotes, continuations, comments, the script's variables."""
+"""Read the commands of a shell script with their line numbers: quotes, continuations, comments, and the script's
+variables.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ ENDS = ";&|\n"
 
 @record
 class Word:
-    """A word as the shell passes it to the program; `open` names a variable in it that the script does not set."""
+    """A word as the shell passes it to the program; `open` is the name of a variable in it that the script
+    does not set.
+    """
 
     text: str
     line: int
@@ -30,7 +34,9 @@ class Call:
 
 
 def calls(text: str) -> list[Call]:
-    """The commands of a script; assignments and `export` set variables. Raises Unreadable for an open quote."""
+    """The commands of a script. Assignments and `export` set variables. Raises Unreadable for a quote that is never
+    closed.
+    """
     if len(text) > MAX_SIZE:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
     reader = _Reader(text)
@@ -61,7 +67,7 @@ class _Reader:
     put_in: int = 0
 
     def command(self) -> list[Word] | None:
-        """The words up to the end of a command; None at the end of the script."""
+        """The words up to the end of the next command; None at the end of the script."""
         words: list[Word] = []
         while self.at < len(self.text):
             character = self.text[self.at]
@@ -131,7 +137,7 @@ class _Reader:
         return out
 
     def expanded(self, part: str) -> tuple[str, str]:
-        """The text with the script's variables filled in, and the name of one that it does not set."""
+        """The text with the script's variables filled in, and the name of a variable that the script does not set."""
         missing = ["$(...)"] if "$(" in part or "`" in part else []
 
         def one(found: re.Match[str]) -> str:

@@ -21,7 +21,7 @@ OTHER_TRACKERS = (
 
 @cache
 def optimizers() -> dict[str, str]:
-    """The language's optimizer for each name of transformers; without `adamw`, which means the usual choice."""
+    """xpc's optimizer for each of transformers' names, without `adamw`, which means the usual choice."""
     out: dict[str, str] = dict(KEYS["optim"].values)
     for name in stacks.names():
         stack = stacks.load(name)

@@ -1,7 +1,7 @@
-"""Read YAML as entries. PyYAML composes the tree, so that every key has its line, and no tag constructs an object.
+"""Read YAML as entries. PyYAML only composes the tree, so that every key has its line, and tags construct no objects.
 
-The pitfalls of YAML 1.1: `no`, `off` and `yes` are truth values that keep their text, `2e-5` is a text that
-`entries.number` reads as a number, `1:30` and dates stay texts, and of a repeated key the last value counts.
+Pitfalls of YAML 1.1: `no`, `off` and `yes` are truth values that keep their text; `2e-5` is a text that
+`entries.number` reads as a number; `1:30` and dates stay texts; of a repeated key, the last value counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CORE = "tag:yaml.org,2002:"
 
 
 def read(text: str, file: str) -> dict[str, Entry]:
-    """The keys of a YAML document. Raises Unreadable unless it is one mapping of plain values."""
+    """The keys of a YAML document. Raises Unreadable unless the document is one mapping of plain values."""
     try:
         import yaml
     except ImportError as error:

@@ -1,1 +1,1 @@
-"""torchtune's YAML."""
+"""Import torchtune's YAML."""

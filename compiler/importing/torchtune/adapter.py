@@ -1,4 +1,4 @@
-"""torchtune's LoRA and QLoRA, with the layer names of the published models."""
+"""Import torchtune's LoRA and QLoRA, with the layer names of the published models."""
 
 from __future__ import annotations
 

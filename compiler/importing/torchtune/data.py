@@ -1,5 +1,7 @@
-"""torchtune's data: each component of `dataset` has a default repository, shape and columns. Source: torchtune 0.6.1,
-datasets/."""
+"""Import torchtune's data: each component of `dataset` has a default repository, format and columns.
+
+Source: torchtune 0.6.1, datasets/.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,10 @@ LONGEST = 4096
 
 @record
 class Rows:
-    """A component: the shape of its rows, its columns by torchtune's names, and its repository (`source`).
+    """A dataset component: the format of its rows, its columns by torchtune's names, and its repository (`source`).
 
-    `train_on_input`: the loss is on questions, too. `goes_on`: a longer text continues in the next packed sequence.
+    With `train_on_input`, the loss includes the questions. With `goes_on`, a longer text continues in the next packed
+    sequence.
     """
 
     shape: str
@@ -39,7 +42,7 @@ ALPACA = {"instruction": "instruction", "input": "input", "output": "output"}
 
 @cache
 def components() -> dict[str, Rows]:
-    """The data sets of torchtune by name."""
+    """torchtune's dataset components by name."""
     return {name: Rows(**row) for name, row in read_table(__file__, "datasets.toml").items()}
 
 
@@ -50,7 +53,7 @@ TEMPLATE = (
 
 
 def data(draft: Draft, entries: Entries) -> None:
-    """Write the sources, their shape, the loss on questions, packing and the longest sequence."""
+    """Write the sources, their format, whether the loss includes questions, packing, and the sequence length."""
     listed = entries.get("dataset")
     shapes: list[Rows] = []
     for one in [] if listed is None or draft.sources else listed.items:
@@ -147,7 +150,7 @@ def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
 
 
 def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
-    """The component with the columns of the file."""
+    """The component with the column names of the file."""
     mapped, column, turns, style = (
         inside.get(key) for key in ("column_map", "column", "conversation_column", "conversation_style")
     )
@@ -175,7 +178,7 @@ def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
 
 
 def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
-    """Add a source: the repository or file that the file names, else the component's own."""
+    """Add a source: the repository or file that the file names, otherwise the component's own."""
     place, files, config, split = (inside.get(key) for key in ("source", "data_files", "name", "split"))
     config = inside.get("subset", config)
     if place is None and rows.source is None:
@@ -211,7 +214,7 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
 
 
 def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
-    """Write whether questions are learned, too."""
+    """Write whether the loss includes the questions."""
     prompts_too = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
     path = "" if rows.shape == "preference" else corpus.mask(rows.shape)
     if path:

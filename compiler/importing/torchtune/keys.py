@@ -30,7 +30,7 @@ FUSED = ("phi3", "phi4")
 
 
 def at(entries: Entries, path: str) -> Entry | None:
-    """The entry of `optimizer.lr`, or None."""
+    """The entry at a dotted path such as `optimizer.lr`, or None."""
     head, *rest = path.split(".")
     one = entries.get(head)
     for name in rest:

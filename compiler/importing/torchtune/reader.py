@@ -1,4 +1,4 @@
-"""Import torchtune's YAML: the full, LoRA and DPO recipes, with the defaults of their components written out.
+"""Import torchtune's YAML: the full, LoRA and DPO recipes, with the defaults of their components stated in the spec.
 
 Source: torchtune 0.6.1, recipes/full_finetune_*.py, lora_finetune_*.py, *_dpo_*.py and the components that they build.
 """
@@ -38,7 +38,7 @@ NOT_SET = "not set: torchtune's own"
 
 
 def torchtune(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
-    """The draft of a file for a recipe."""
+    """Convert a recipe's file to a draft."""
     entries = Lookups({key: _interpolated(one, entries) for key, one in entries.items()}, set())
     loss = component(at(entries, "loss")).rpartition(".")[2]
     method = overrides.method or ("dpo" if loss in PAIRS else "sft")
@@ -109,7 +109,7 @@ def _with(entry: Entry, value: object) -> Entry:
 
 
 def _refused(entries: Entries) -> tuple[Entry, str] | None:
-    """The key that makes the complete file unusable, and the reason; None if the file can be imported."""
+    """The key that makes the file impossible to import, and the reason; None if the file can be imported."""
     for key in RECIPES:
         one = entries.get(key)
         if one is not None and not one.empty and "optimizer" in entries:
@@ -127,12 +127,12 @@ def _refused(entries: Entries) -> tuple[Entry, str] | None:
 
 
 def _single_device(entries: Entries, file: str) -> bool:
-    """Whether the recipe is for a single device, by the file name."""
+    """Whether the recipe is for a single device, by the name of the file."""
     return any(word in file for word in ("single_device", "low_memory"))
 
 
 def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
-    """Write the model: the folder of its weights has the name of its repository (`tune download`)."""
+    """Write the model. The folder of its weights has the name of the repository (`tune download`)."""
     made, folder = at(entries, "model._component_"), at(entries, "checkpointer.checkpoint_dir")
     parts = component(entries.get("model")).split(".")
     family = parts[2] if parts[:2] == ["torchtune", "models"] and len(parts) > 3 else ""

@@ -1,1 +1,1 @@
-"""Keys of TRL, transformers and PEFT, which all sources share."""
+"""Import keys of TRL, transformers and PEFT, which all sources share."""

@@ -1,4 +1,4 @@
-"""Data keys: the alignment handbook's mixtures, TRL's `datasets` and `dataset_name`, FastChat's files."""
+"""Import data keys: the alignment handbook's mixtures, TRL's `datasets` and `dataset_name`, FastChat's files."""
 
 from __future__ import annotations
 
@@ -55,13 +55,15 @@ def corpus(draft: Draft, named: Entries) -> None:
 
 
 def formats(draft: Draft) -> tuple[str, ...]:
-    """The formats of the training rows: those of single sources, or the common one."""
+    """The formats of the training rows: those of the single sources, or their common one."""
     common = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
     return tuple(dict.fromkeys(one.format or common for one in draft.sources)) or (common,)
 
 
 def in_common(draft: Draft) -> None:
-    """Turn what all sources have in common into settings of the data; differing sources keep their own."""
+    """Turn what all sources have in common into settings of the data block; sources that differ keep their
+    own settings.
+    """
     turned = [one for one in draft.sources if one.chat]
     if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
         draft.put("data.chat", True, turned[0].place)
@@ -79,18 +81,18 @@ def in_common(draft: Draft) -> None:
 
 
 def masks(draft: Draft) -> tuple[str, ...]:
-    """The settings for the loss mask of sft, by the formats of the rows; empty for texts."""
+    """The settings for the loss mask of sft, by the formats of the rows; empty if all rows are texts."""
     return tuple(dict.fromkeys(path for one in formats(draft) if (path := mask(one))))
 
 
 def mask(shape: str) -> str:
-    """The setting for the loss mask of sft rows of a shape; "" for texts."""
+    """The setting for the loss mask of sft rows with this format; "" for texts."""
     of = {"prompt_completion": "method.completion_only", "alpaca": "method.completion_only", "text": ""}
     return of.get(shape, "method.assistant_only")
 
 
 def everything(draft: Draft, entry: Entry, why: str) -> None:
-    """Note a key and all keys inside it."""
+    """Record a note for a key and for all keys inside it."""
     inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
     for one in inside:
         everything(draft, one, why)
@@ -100,7 +102,7 @@ def everything(draft: Draft, entry: Entry, why: str) -> None:
 
 def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None, columns: Entry | None = None,
            weight: Entry | None = None) -> Source | None:  # fmt: skip
-    """A source in the spec's notation; None, with an error, if it has none."""
+    """A source in the spec's notation; None, after an error, if a spec cannot express it."""
     ref = reference(draft, entry, "dataset")
     if ref is None:
         return None
@@ -134,7 +136,7 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
 
 
 def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
-    """The columns in the spec's order; they also decide the format."""
+    """The columns in the order of a spec; they also decide the format."""
     if entry is None or entry.empty:
         draft.note(entry, NULL)
         return ()
@@ -170,7 +172,9 @@ def _share(draft: Draft, entry: Entry | None) -> Amount | None:
 
 
 def _mixture(draft: Draft, mixture: Entry) -> None:
-    """The mixture of the handbook and Open-R1: shuffle and cut each part, shuffle all, then split, with one seed."""
+    """Import the mixture of the handbook and Open-R1: shuffle and cut each part, shuffle all rows, then split, with one
+    seed.
+    """
     table = mixture.mapping
     for one in table["datasets"].items if "datasets" in table else []:
         inside = one.mapping
@@ -189,7 +193,7 @@ def _mixture(draft: Draft, mixture: Entry) -> None:
 
 
 def holdout(draft: Draft, entry: Entry) -> None:
-    """Hold rows out for evaluation: a share below 1 or a number of rows; 0 and null hold out nothing."""
+    """Write the holdout: a share below 1, or a number of rows; 0 and null hold out nothing."""
     value = number(entry)
     if entry.empty or value == 0:
         draft.note(entry, "nothing is held out")
@@ -200,7 +204,7 @@ def holdout(draft: Draft, entry: Entry) -> None:
 
 
 def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
-    """The handbook's older mixture: a share for each data set, and splits that all of them have."""
+    """Import the handbook's older mixture: a share for each dataset, and splits that all of them have."""
     splits = named.get("dataset_splits")
     names = [] if splits is None else words(splits) or []
     train = [one for one in names if "train" in one] or ["train"]
@@ -234,7 +238,9 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
 
 
 def _several(draft: Draft, several: Entry, named: Entries) -> None:
-    """TRL's `datasets`: parts with a path. `fraction` is a share of the mixture, from the beginning of the part."""
+    """Import TRL's `datasets`: parts with a path. `fraction` is a share of the mixture, taken from the beginning of the
+    part.
+    """
     for one in several.items:
         inside = one.mapping
         if "path" not in inside:
@@ -273,7 +279,7 @@ def _single(draft: Draft, entry: Entry, named: Entries) -> None:
 
 
 def _file(draft: Draft, entry: Entry) -> None:
-    """FastChat's `--data_path`: a JSON list of from/value conversations."""
+    """Import FastChat's `--data_path`: a JSON list of from/value conversations."""
     found = source(draft, entry, None, None)
     if found is not None:
         draft.sources.append(found)
@@ -335,7 +341,7 @@ def _rows(draft: Draft, named: Entries) -> None:
 
 
 def system_prompt(draft: Draft, entry: Entry) -> None:
-    """Write a system prompt; a long one goes to a separate file."""
+    """Write a system prompt; a long one becomes a separate file."""
     body = text(entry)
     if body is None:
         draft.error(entry, "it takes a text")
@@ -360,7 +366,7 @@ def _kwargs(draft: Draft, entry: Entry | None) -> None:
 
 
 def inside(folder: Entry, file: Entry) -> Entry | None:
-    """A file in a local folder; None if the folder may be a data set of the hub."""
+    """The entry for a file in a local folder; None if the folder may be a dataset of the hub."""
     outer, inner = folder.value, file.value
     if not isinstance(outer, str) or not isinstance(inner, str) or not outer.startswith((".", "/")):
         return None

@@ -1,4 +1,4 @@
-"""Write the defaults that a TRL configuration relies on, if the spec's own defaults differ."""
+"""Write the defaults that a TRL configuration relies on, if xpc's own defaults differ."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OF_ITS_TIME = (
 
 
 def native_defaults(draft: Draft, native: Stack) -> None:
-    """Write the defaults of `native` for settings without a key, if the language has other defaults."""
+    """Write the defaults of `native` for settings that no key states, if xpc has other defaults."""
     stated = native.base_arguments(native.config(draft.method))
     why = f"not set: the default of {native.name}"
 
@@ -86,7 +86,7 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
 
 
 def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """Keep differing defaults that no setting decides under `extra`."""
+    """Keep differing defaults of arguments that no setting decides under `extra`."""
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     known = native.fields(native.config(draft.method))
     for name in sorted(extras.legal_names(draft.stack, "trl", draft.method) & set(stated)):

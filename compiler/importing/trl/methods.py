@@ -1,4 +1,4 @@
-"""Keys of the methods: losses, rewards, and generation by vLLM."""
+"""Import keys of the methods: losses, rewards, and generation with vLLM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCALED = {"true": "group", "false": "none", "group": "group", "batch": "batch", 
 
 
 def online(draft: Draft, named: Entries) -> None:
-    """Write the settings of a method that are more than a number or a switch."""
+    """Write those settings of a method that are neither a number nor a switch."""
     _loss(draft, named)
     _blocks(draft, named)
     scaled = named.get("scale_rewards")
@@ -76,7 +76,7 @@ def _fields(draft: Draft) -> Mapping[str, Field]:
 
 
 def _blocks(draft: Draft, named: Entries) -> None:
-    """Settings that belong to a switch: irrelevant if it is off, and they must not turn it on."""
+    """Import settings that belong to a switch. They are irrelevant if the switch is off, and must not turn it on."""
     for path, switch in (("method.vllm", "use_vllm"), ("method.sync_reference", "sync_ref_model")):
         entry = named.get(switch)
         on = entry is not None and boolean(entry) is True and draft.method in BY_PATH[path].methods

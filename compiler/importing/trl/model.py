@@ -1,4 +1,4 @@
-"""Keys of the model, its tokenizer and its adapters: TRL's ModelConfig, and further keys of scripts."""
+"""Import keys of the model, its tokenizer and its adapters: TRL's ModelConfig, and further keys of training scripts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ ADAPTER_OPTIONS = {
 
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
-    """A hub id as a reference, anything else as a quoted path; None, with an error, if it is empty or has a `$`."""
+    """A hub id as a reference, anything else as a quoted path; None, after an error, if it is empty or
+    contains a `$`.
+    """
     name = text(entry)
     if not name:
         draft.error(entry, f"it names no {what}")
@@ -125,8 +127,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
 
 
 def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
-    """Write switches and lists of names, of an adapter or of frozen weights, by their keys; those that are off are
-    noted."""
+    """Write switches and lists of names for an adapter or for frozen weights; keys that are off are only noted."""
     for key, path in paths.items():
         entry = named.get(key)
         names = words(entry) if entry is not None and not entry.off else None
@@ -151,8 +152,9 @@ SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", 
 
 
 def continued(draft: Draft, entry: Entry | None) -> None:
-    """Write the folder of an adapter whose training continues. peft reads its shape there, so the keys of its shape are
-    irrelevant."""
+    """Write the folder of an adapter whose training continues. peft reads the adapter's shape there, so keys for the
+    shape are irrelevant.
+    """
     if entry is None or entry.off:
         draft.note(entry, "it is off")
         return
@@ -170,7 +172,7 @@ def continued(draft: Draft, entry: Entry | None) -> None:
 
 
 def new_tokens(draft: Draft, entries: list[Entry]) -> None:
-    """Write the tokens that are added to the vocabulary, from one or several keys."""
+    """Write the tokens to add to the vocabulary, from one or several keys."""
     lists = [(entry, [] if entry.off else words(entry)) for entry in entries]
     every = tuple(dict.fromkeys(one for _, names in lists for one in names or ()))
     for entry, names in lists:
@@ -183,7 +185,7 @@ def new_tokens(draft: Draft, entries: list[Entry]) -> None:
 
 
 def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-linear", "all")) -> None:
-    """Write the modules that get an adapter. By default PEFT takes the query and value projections."""
+    """Write the modules that get an adapter. PEFT's default is the query and value projections."""
     if entry is not None and not entry.empty:
         names = words(entry)
         if names is None:

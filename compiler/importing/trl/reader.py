@@ -1,4 +1,6 @@
-"""Import TRL's YAML, as its scripts, Open-R1's and the handbook's read it: trainer, model and data in one file."""
+"""Import TRL's YAML as its scripts, Open-R1's and the handbook's scripts read it: trainer, model and data in
+one file.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,11 @@ TELLING = (
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
-    """The method: `--method`, else a word of the path (`recipes/x/dpo/config.yaml`), else by names of one method only.
+    """The method: from `--method`, otherwise from a word of the path (`recipes/x/dpo/config.yaml`), otherwise from
+    names that only one method has.
 
-    Many models and recipes have "distill" in their name without distilling: the word counts only with a teacher.
+    Many models and recipes have "distill" in their name without distilling, so that word counts only if there is a
+    teacher.
     """
     if overrides.method is not None:
         return overrides.method
@@ -62,7 +66,7 @@ def start(overrides: Overrides, entries: Entries, file: str) -> tuple[Draft, Sta
 
 
 def given(draft: Draft, overrides: Overrides) -> None:
-    """Write the model and the data of the command line."""
+    """Write the model and the data from the command line."""
     draft.model = overrides.model or ""
     if overrides.data is not None:
         from xpc.compiler.importing.draft import Source
@@ -72,7 +76,7 @@ def given(draft: Draft, overrides: Overrides) -> None:
 
 def trl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None = None, zero: Entries | None = None,
         found: Machines | None = None) -> Draft:  # fmt: skip
-    """The draft of a configuration, with the files of accelerate (`launch`) and DeepSpeed (`zero`)."""
+    """Convert a configuration to a draft, with the files of accelerate (`launch`) and DeepSpeed (`zero`)."""
     draft, source = start(overrides, entries, file)
     arguments(draft, entries, overrides, source, launch, zero, found or Machines())
     return draft
@@ -80,7 +84,7 @@ def trl(entries: Entries, file: str, overrides: Overrides, launch: Entries | Non
 
 def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stack, launch: Entries | None,
               zero: Entries | None, found: Machines) -> None:  # fmt: skip
-    """Write all settings of a started draft."""
+    """Write all settings of a draft from the entries of its source."""
     named = Lookups(trainer.canonical(entries), draft.seen)
     draft.keep(named, KEYS.column("comment"))
     _callbacks(draft, named.get("callbacks"))
@@ -113,7 +117,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
 
 
 def _callbacks(draft: Draft, entry: Entry | None) -> None:
-    """Open-R1's callback: push each checkpoint to its own branch."""
+    """Import Open-R1's callback, which pushes each checkpoint to a separate branch."""
     names = [] if entry is None or entry.empty else words(entry) or []
     if entry is None:
         return
@@ -128,7 +132,7 @@ def _callbacks(draft: Draft, entry: Entry | None) -> None:
 
 def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | None, zero: Entries | None,
           found: Machines) -> None:  # fmt: skip
-    """Write how states are sharded: by a DeepSpeed file, the trainer's keys, or accelerate's file."""
+    """Write how states are sharded, from a DeepSpeed file, from the trainer's keys, or from accelerate's file."""
     own = named.get("deepspeed")
     if zero is not None:
         zeros.zero(draft, zero)
@@ -160,6 +164,6 @@ def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
 
 
 def known(draft: Draft, *more: Iterable[str]) -> list[str]:
-    """The names that a key may be a misspelling of: TRL's, those that were looked up, and `more`."""
+    """The names that a key may be a misspelling of: TRL's names, those that were looked up, and `more`."""
     ours = {argument for row in TABLE for argument in row.args}
     return sorted({*draft.stack.fields(draft.stack.config(draft.method)), *ours, *KEYS, *draft.seen}.union(*more))

@@ -1,4 +1,6 @@
-"""The learning-rate schedule: `lr_scheduler_type`, its keyword arguments, and the warm-up in steps or as a share."""
+"""Import the learning-rate schedule: `lr_scheduler_type`, its keyword arguments, and the warm-up in steps or
+as a share.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ SHARES = ("min_lr_rate", "min_lr_ratio", "warmup_lr_rate")
 
 
 def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
-    """Write type, keyword arguments and warm-up."""
+    """Write the schedule's type, keyword arguments and warm-up."""
     entry, kwargs = named.get("lr_scheduler_type"), named.get("lr_scheduler_kwargs")
     if entry is not None:
         name = SCHEDULES.get(str(entry.value).lower())
@@ -43,7 +45,7 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
 
 
 def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
-    """The steps between warm-up and decay, which must be the rest of the run, as in the spec."""
+    """Check the number of steps between warm-up and decay, which must be the rest of the run, as it is in a spec."""
     parts = [draft.settings.get(path) for path in ("schedule.warmup", "schedule.decay")]
     counts = [int(one.text) for one in parts if one is not None and one.text.isdecimal()]
     length, value = None if most is None else number(most), number(entry)
@@ -81,7 +83,9 @@ def _argument(draft: Draft, name: str, entry: Entry) -> None:
 
 
 def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
-    """Write the warm-up: as in transformers, steps above 0 decide, and steps below 1 are a share."""
+    """Write the warm-up. As in transformers, `warmup_steps` decides if it is above 0, and a value below 1 is
+    a share.
+    """
     count = number(steps) if steps is not None and not steps.empty else None
     share = number(ratio) if ratio is not None and not ratio.empty else None
     for one, value in ((steps, count), (ratio, share)):

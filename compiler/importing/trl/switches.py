@@ -1,4 +1,4 @@
-"""Trainer settings that several keys decide together: saving, evaluation, packing, checkpointing, the hub."""
+"""Import trainer settings that several keys decide together: saving, evaluation, packing, checkpointing, the hub."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def intervals(draft: Draft, named: Entries) -> None:
 
 
 def patience(draft: Draft, entry: Entry | None) -> None:
-    """Write after how many evaluations without progress the run ends; it needs evaluations, as in transformers."""
+    """Write the number of evaluations without progress after which the run ends. As in transformers, this needs
+    evaluations.
+    """
     often = draft.settings.get("eval.every")
     if entry is None or entry.off:
         draft.note(entry, "it is off")
@@ -84,7 +86,7 @@ def patience(draft: Draft, entry: Entry | None) -> None:
 
 
 def trackers(draft: Draft, named: Entries) -> None:
-    """Write the trackers of `report_to`."""
+    """Write the trackers named in `report_to`."""
     entry = named.get("report_to")
     if entry is None:
         return
@@ -140,7 +142,7 @@ ACCELERATOR: Mapping[str, tuple[object, ...]] = {
 
 
 def accelerator(draft: Draft, named: Entries) -> None:
-    """Note the keys of `accelerator_config` that a bundle has anyway, and refuse others."""
+    """Note the values of `accelerator_config` that a bundle has anyway, and refuse other values."""
     entry = named.get("accelerator_config")
     if entry is None or entry.empty:
         return
@@ -188,7 +190,7 @@ def packing(draft: Draft, named: Entries) -> None:
 
 
 def switches(draft: Draft, named: Entries) -> None:
-    """Write switches with the opposite meaning of a setting, and those that choose between names."""
+    """Write switches with the opposite meaning of a setting, and keys that choose between names."""
     only, resume = named.get("save_only_model"), named.get("resume_from_checkpoint")
     if only is not None and not only.empty:
         value = boolean(only)
@@ -288,7 +290,7 @@ def hub(draft: Draft, named: Entries) -> None:
 
 
 def precision(draft: Draft, why: str) -> None:
-    """Write the default precision: fp32, or the dtype of narrower weights, which compute in their own dtype."""
+    """Write the default precision: fp32, or the dtype of weights that are narrower and compute in their own dtype."""
     dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
     if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):
         draft.default("precision", "fp32", why)
@@ -323,13 +325,13 @@ def follow(draft: Draft) -> None:
 
 
 def stream(draft: Draft) -> bool:
-    """Whether packing cuts one stream of texts, whose documents are not kept apart."""
+    """Whether packing cuts one stream of texts, in which documents are not kept apart."""
     way = draft.settings.get("batch.packing.strategy")
     return way is not None and way.text == "wrapped"
 
 
 def router(draft: Draft) -> None:
-    """Turn off the load-balancing loss of routers, which the target adds and transformers' Trainer does not."""
+    """Turn off the routers' load-balancing loss, which the target adds and transformers' Trainer does not."""
     facts = registry.find_model(draft.model)
     if (
         facts is not None

@@ -1,5 +1,7 @@
-"""Keys of transformers' TrainingArguments and of TRL's classes, for all sources. A key that decides one setting is
-found by the column `args` of the schema."""
+"""Import keys of transformers' TrainingArguments and of TRL's classes, for all sources.
+
+The column `args` of the table of settings tells which setting a key decides.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ PADS = "the target's dpo pads anyway: this changes speed and memory, not the los
 
 
 def simple(name: str) -> Setting | None:
-    """The setting that one argument decides alone, in the same unit; a method's setting may have several names."""
+    """The setting that only this argument decides, in the same unit. A method's setting may have several such
+    arguments.
+    """
     for row in TABLE:
         decides = row.args == (name,) or (row.methods and name in row.args)
         if decides and row.kind in PLAIN_KINDS and row.path not in COMBINED and not row.pending:
@@ -33,7 +37,7 @@ def simple(name: str) -> Setting | None:
 
 
 def canonical(entries: Entries) -> dict[str, Entry]:
-    """The entries, renamed to the names of the schema."""
+    """The entries under the names that the table of settings uses."""
     out: dict[str, Entry] = {}
     for name, entry in entries.items():
         out.setdefault(RENAMES.get(name, name), unfolded(entry) if name in MAPPINGS else entry)
@@ -41,7 +45,7 @@ def canonical(entries: Entries) -> dict[str, Entry]:
 
 
 def arguments(draft: Draft, entries: Entries) -> None:
-    """Give a fate to every key that is the trainer's."""
+    """Give a fate to every key that belongs to the trainer."""
     for old, new in RENAMES.items():
         if old in entries and new in entries:
             draft.error(entries[old], f"`{new}` on line {entries[new].line} is the same setting", "keep one of the two")
@@ -56,7 +60,7 @@ def arguments(draft: Draft, entries: Entries) -> None:
 
 
 def one(draft: Draft, name: str, entry: Entry) -> None:
-    """Read a key that is one setting, irrelevant, refused, or kept under `extra`."""
+    """Import a key that is a single setting, irrelevant, refused, or kept under `extra`."""
     row = simple(name)
     if row is not None and row.methods and draft.method not in row.methods:
         if entry.off:
