@@ -58,9 +58,9 @@ oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/read
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_rows.py axolotl tests/importing/oracles/axolotl_rows.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_rows.py llamafactory \
 		tests/importing/oracles/llamafactory_rows.jsonl
-	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_quiet.py axolotl tests/importing/oracles/axolotl_quiet.jsonl
-	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_quiet.py llamafactory \
-		tests/importing/oracles/llamafactory_quiet.jsonl
+	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_irrelevant.py axolotl tests/importing/oracles/axolotl_irrelevant.jsonl
+	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_irrelevant.py llamafactory \
+		tests/importing/oracles/llamafactory_irrelevant.jsonl
 	$(VENV)-torchtune/bin/python tests/importing/oracles/ask_torchtune.py tests/importing/oracles/torchtune.jsonl
 
 $(VENV)-torchtune/ready: tests/importing/oracles/torchtune.txt

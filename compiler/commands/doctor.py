@@ -18,7 +18,7 @@ from xpc.compiler.files.inputs import UsageError
 
 EPILOG = (
     "Nothing is written and the network is not touched. Exit status: 0 ready (notes too), 1 something is wrong, "
-    "2 used wrongly, or the interpreter does not run."
+    "2 wrong usage, or the interpreter does not run."
 )
 MARKS = {"fine": "ok", "note": "note", "wrong": "WRONG"}
 PATIENCE = 300

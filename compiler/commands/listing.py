@@ -15,7 +15,7 @@ from xpc.compiler.registry import chat_templates as templates
 
 Row = dict[str, object]
 EPILOG = (
-    "Words narrow the list: `xpc list models llama 8b`. Exit status: 0, 2 used wrongly, or nothing matches (1 and an "
+    "Words narrow the list: `xpc list models llama 8b`. Exit status: 0, 2 wrong usage, or nothing matches (1 and an "
     "empty list with --format json)."
 )
 

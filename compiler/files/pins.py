@@ -1,4 +1,4 @@
-"""The contents of a lock: the commits, files and packages behind the names of a spec when `xpc lock` ran."""
+"""The contents of a lock: the commits, files and packages that a spec's names stood for when `xpc lock` ran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MODEL, DATASET, KERNEL = KINDS = ("model", "dataset", "kernel")
 
 @record
 class Pin:
-    """A repository of the hub. `asked` is the branch, tag or commit in the spec, empty for the default branch.
+    """A repository of the hub. `requested` is the branch, tag or commit in the spec, "" for the default branch.
 
     For a model, `config` is the text of its config.json, `chat` whether its tokenizer has a chat template, and
     `template` that template's digest. For a dataset, `columns` and the `rows` of each split belong to one `part`
@@ -20,7 +20,7 @@ class Pin:
 
     kind: str
     id: str
-    asked: str
+    requested: str
     revision: str
     part: str = ""
     config: str = ""
@@ -32,20 +32,20 @@ class Pin:
     @property
     def name(self) -> str:
         """As a spec writes it: `org/rows:part@v1`."""
-        return f"{self.id}{f':{self.part}' if self.part else ''}{f'@{self.asked}' if self.asked else ''}"
+        return f"{self.id}{f':{self.part}' if self.part else ''}{f'@{self.requested}' if self.requested else ''}"
 
 
 @record
 class Environment:
-    """What one call of pip is asked to install, and every package that this resolves to."""
+    """The requirements that one call of pip installs, and every package that they resolve to."""
 
-    asked: tuple[str, ...]
+    requirements: tuple[str, ...]
     resolved: tuple[str, ...]
 
 
 @mutable
 class Lock:
-    """A lock. While a spec is resolved with it, `asked` collects every reference that was looked up, and its pin.
+    """A lock. While a spec is resolved with it, `lookups` collects every reference that was looked up, and its pin.
 
     `name` is the lock file's name. `files` has digests and `rows` counts, by the names in the spec; `digest` is the
     bundle's, and `text` the part of the file that a bundle copies.
@@ -60,15 +60,15 @@ class Lock:
     xpc: str = ""
     digest: str = ""
     text: bytes = b""
-    asked: dict[tuple[str, str, str, str], Pin | None] = field(factory=dict)
+    lookups: dict[tuple[str, str, str, str], Pin | None] = field(factory=dict)
 
-    def find(self, kind: str, id: str, asked: str | None, part: str | None = None) -> Pin | None:
+    def find(self, kind: str, id: str, requested: str | None, part: str | None = None) -> Pin | None:
         """The pin of a reference: the same repository at the same branch, or at exactly the pinned commit."""
-        wanted = asked or ""
+        wanted = requested or ""
         for one in self.pins:
-            if (one.kind, one.id, one.part) == (kind, id, part or "") and wanted in (one.asked, one.revision):
+            if (one.kind, one.id, one.part) == (kind, id, part or "") and wanted in (one.requested, one.revision):
                 break
         else:
             one = None
-        self.asked[kind, id, wanted, part or ""] = one
+        self.lookups[kind, id, wanted, part or ""] = one
         return one

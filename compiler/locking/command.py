@@ -85,7 +85,7 @@ def _before(workspace: Workspace) -> Lock:
 def _checked(data: bytes, name: str, workspace: Workspace, lock: Lock) -> Checked:
     # lock it anyway; `xpc compile` refuses runs that do not fit
     workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
-    lock.asked.clear()
+    lock.lookups.clear()
     return check_text(data, name, workspace)
 
 
@@ -93,7 +93,7 @@ def _pins(lock: Lock, options: argparse.Namespace) -> list[Pin]:
     """A pin for each reference: the earlier one, one from --pin, or the hub's current answer."""
     by_hand = dict(_by_hand(one) for one in options.pin)
     names = {one for name in options.names for one in (name, *_ids(name))}
-    known = {one[1] for one in lock.asked}
+    known = {one[1] for one in lock.lookups}
     for name in (*options.names, *by_hand):
         if name != ENVIRONMENT and not {name, *_ids(name)} & known:
             raise UsageError(
@@ -101,7 +101,7 @@ def _pins(lock: Lock, options: argparse.Namespace) -> list[Pin]:
             )
     out: list[Pin] = []
     hub: Hub | None = None
-    for (kind, id, requested, part), pin in lock.asked.items():
+    for (kind, id, requested, part), pin in lock.lookups.items():
         if id in by_hand:
             pin = Pin(kind, id, requested, by_hand[id], part)
         elif (
@@ -139,7 +139,7 @@ def _unknown(kind: str, id: str) -> bool:
 def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: argparse.Namespace) -> Lock:
     """The lock with files, rows, packages, and the digest of the bundle compiled with it."""
     workspace = Workspace(os.path.dirname(os.path.abspath(options.file)), lock=lock.name)
-    lock = evolve(lock, target=state.specs(checked)[0].stack.name, asked={}, text=b"")
+    lock = evolve(lock, target=state.specs(checked)[0].stack.name, lookups={}, text=b"")
     workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
     files, checked = compile_text(data, name, workspace)
     assert files is not None  # already checked
@@ -157,7 +157,7 @@ def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: arg
 def _environments(
     requested: dict[str, tuple[str, ...]], lock: Lock, options: argparse.Namespace
 ) -> dict[str, Environment]:
-    kept = {name: one for name, one in lock.environments.items() if requested.get(name) == one.asked}
+    kept = {name: one for name, one in lock.environments.items() if requested.get(name) == one.requirements}
     if not options.update or (options.names and ENVIRONMENT not in options.names):
         return kept
     try:
@@ -168,10 +168,10 @@ def _environments(
 
 def _report(before: Lock, lock: Lock, path: str) -> tuple[str, int]:
     """The printed text: changed pins and missing pins. The status is 1 if a pin is missing."""
-    was = {(one.kind, one.id, one.asked, one.part): one.revision for one in before.pins}
+    was = {(one.kind, one.id, one.requested, one.part): one.revision for one in before.pins}
     lines = []
     for one in lock.pins:
-        old = was.get((one.kind, one.id, one.asked, one.part))
+        old = was.get((one.kind, one.id, one.requested, one.part))
         if old != one.revision:
             lines.append(f"{one.kind} {one.name} {f'{old[:12]} -> ' if old else ''}{one.revision[:12]}")
     for name, environment in sorted(lock.environments.items()):

@@ -14,9 +14,9 @@ HEAD = "# Pinned versions of what the spec names, written by `xpc lock`. Commit 
 def written(lock: Lock) -> bytes:
     """The part of the file that is copied into a bundle: everything but the bundle's digest."""
     out = [HEAD, "\n[lock]\n", f"format = {FORMAT}\n", f"xpc = {value(lock.xpc)}\n", f"target = {value(lock.target)}\n"]
-    for one in sorted(lock.pins, key=lambda pin: (KINDS.index(pin.kind), pin.id, pin.part, pin.asked)):
+    for one in sorted(lock.pins, key=lambda pin: (KINDS.index(pin.kind), pin.id, pin.part, pin.requested)):
         out += [f"\n[[{one.kind}]]\n", f"id = {value(one.id)}\n"]
-        texts = {"part": one.part, "asked": one.asked, "revision": one.revision, "template": one.template}
+        texts = {"part": one.part, "asked": one.requested, "revision": one.revision, "template": one.template}
         out += [f"{name} = {value(text)}\n" for name, text in texts.items() if text]
         if one.chat is not None:
             out.append(f"chat = {'true' if one.chat else 'false'}\n")
@@ -31,7 +31,7 @@ def written(lock: Lock) -> bytes:
         lines = [f"{key(name)} = {value(one)}\n" for name, one in sorted(table.items())]
         out += [f"\n[{title}]\n", *lines] if lines else []
     for title, environment in sorted(lock.environments.items()):
-        out += [f"\n[environment.{key(title)}]\n", f"asked = {_list(environment.asked)}\n"]
+        out += [f"\n[environment.{key(title)}]\n", f"asked = {_list(environment.requirements)}\n"]
         out += ["resolved = [\n", *(f"  {value(one)},\n" for one in environment.resolved), "]\n"]
     return "".join(out).encode("utf-8", "surrogatepass")
 

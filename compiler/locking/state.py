@@ -58,7 +58,7 @@ def described(reference: tuple[str, str, str, str]) -> str:
 
 def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:
     """References without a commit in the spec or the lock, each as kind, id, branch and configuration."""
-    return [reference for reference, pin in lock.asked.items() if pin is None and not pinned(reference[2])]
+    return [reference for reference, pin in lock.lookups.items() if pin is None and not pinned(reference[2])]
 
 
 def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
@@ -68,7 +68,7 @@ def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: M
         return
     for reference in unpinned(lock):
         yield f"{described(reference)} is not pinned; {UPDATE}"
-    used = [pin for pin in lock.asked.values() if pin is not None]
+    used = [pin for pin in lock.lookups.values() if pin is not None]
     for pin in lock.pins:
         if pin not in used:
             yield f"the spec no longer names the {pin.kind} {pin.name}; {RENEW}"
@@ -84,7 +84,7 @@ def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: M
         yield f"the lock is for {lock.target}, but the spec is for {target}; {RENEW}"
     for name, lines in requirements(files).items():
         environment = lock.environments.get(name)
-        if environment is None or environment.asked != lines:
+        if environment is None or environment.requirements != lines:
             yield f"the packages of {name} are not resolved; {UPDATE.replace('pins it', 'resolves them')}"
     if bundle_digest(files) != lock.digest:
         by = "" if lock.xpc == __version__ else f" (xpc {lock.xpc} wrote it, this is {__version__})"

@@ -13,4 +13,4 @@
 #   PYTHON       the interpreter (python3)
 #   XPC_STAGED   a folder filled by launch.sh --stage, which is read instead of the hub
 #
-# Exit status: 0 evaluated; 1 an error, with a message; 2 used wrongly.
+# Exit status: 0 evaluated; 1 an error, with a message; 2 wrong usage.

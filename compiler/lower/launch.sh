@@ -1,4 +1,4 @@
-# The parts of launch.sh in their order, of which launch.py joins those that a run needs.
+# The parts of launch.sh in their order; launch.py joins the parts that a run needs.
 # A part with `{fields}` goes through str.format, so its other braces are doubled.
 #: head
 #!/usr/bin/env bash
@@ -18,8 +18,8 @@
 # It takes no other arguments. Read from the environment:
 #
 {variables}#
-# Exit status: 0 trained, now or before; 1 an error, with a message; 2 used wrongly; 75 asked to stop, by a signal or
-# Ctrl-C, after saving; 130 Ctrl-C twice; 76, 128 and more: a process, or something that it needs, was lost. After 75, 76,
+# Exit status: 0 trained, now or before; 1 an error, with a message; 2 wrong usage; 75 stopped on request (a signal or
+# Ctrl-C) after saving; 130 Ctrl-C twice; 76, 128 and more: a process, or something that it needs, was lost. After 75, 76,
 # 128 and more the same command resumes.
 #: stage
 
@@ -38,7 +38,7 @@ number() {
 }
 #: retries
 
-# How often a run is restarted from its newest checkpoint after a process died. One that ends with an error is not.
+# How often a run is restarted from its newest checkpoint after a process died. A run that reports an error is not.
 export XPC_RETRIES="${{XPC_RETRIES:-{retries}}}"
 number XPC_RETRIES "$XPC_RETRIES"
 #: nodes: on several nodes

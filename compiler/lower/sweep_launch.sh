@@ -9,8 +9,8 @@
 #   ./launch.sh --help    print this, and stop; ./launch.sh MEMBER --help lists the variables that a member reads
 #
 # A member that is started again resumes from its newest complete checkpoint.
-# Exit status: that of the member; with --all 0 if all have trained, 1 if a member failed, 75 if the run was asked to
-# stop (Ctrl-C saves first), 130 after Ctrl-C twice; 2 used wrongly.
+# Exit status: that of the member; with --all 0 if all have trained, 1 if a member failed, 75 if the run was stopped
+# on request (a signal or Ctrl-C), 130 after Ctrl-C twice; 2 wrong usage.
 #: work: after the part `bash` of shell.sh
 mapfile -t names <"$here/members.txt"
 

@@ -30,7 +30,7 @@ COMPARED = {
 NAMES = ("gpu_hours", "hours", "steps", "peak_gib", "share", "tokens_per_step", "verdict")
 EPILOG = (
     "Names of --fail-if: " + ", ".join(NAMES) + " (`share` is the peak over the card's memory). A value that "
-    "is not known fails. Exit status: 0 planned, 1 a spec does not compile or a condition holds, 2 used wrongly."
+    "is not known fails. Exit status: 0 planned, 1 a spec does not compile or a condition holds, 2 wrong usage."
 )
 
 

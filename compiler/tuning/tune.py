@@ -32,7 +32,7 @@ from xpc.grammar.record import record
 EPILOG = (
     "Without an option it writes the probes and a script that runs them. Probes do not change what is learned: global "
     "batch, lengths, rows and loss are those of the spec. Exit status: 0 written or read, 1 the spec does not compile "
-    "or no probe finished, 2 used wrongly."
+    "or no probe finished, 2 wrong usage."
 )
 
 

@@ -169,8 +169,8 @@ def section() -> list[str]:
         "Two sources report speeds that differ by 28% for the same run (Llama 7B, 8 x 4,096 tokens, ZeRO-3 on",
         "A100: 2,422 and 3,094 tokens/s), which no formula can explain. Attention over rows of 32,768 tokens is",
         "predicted 27% too slow for LLaMA-Factory, because llm-foundry's kernel also computed the half that",
-        "causal attention masks. For adapters without fused kernels there is a separate factor, the median of the dense `fms_models` runs",
-        "without such kernels; nothing was fitted to the other rows. The mixtures of experts in `fms_models` are",
-        "computed one expert after the other.",
+        "causal attention masks. For adapters without fused kernels there is a separate factor, the median of the",
+        "dense `fms_models` runs without such kernels; nothing was fitted to the other rows. The mixtures of experts",
+        "in `fms_models` are computed one expert after the other.",
         "",
     ]

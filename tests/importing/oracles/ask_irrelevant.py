@@ -1,8 +1,8 @@
-"""What of a tool's answer depends on the keys of quiet_cases.py, each asked for beside a file without it.
+"""Ask a tool whether its arguments depend on the keys of irrelevant_cases.py: a file with the key and one without.
 
-    python ask_quiet.py axolotl|llamafactory OUT.jsonl [KEYS ...]
+    python ask_irrelevant.py axolotl|llamafactory OUT.jsonl [KEYS ...]
 
-Run by the interpreter that has the tool. A line a key: the names of what is otherwise, or why the tool refuses it.
+Run with the interpreter that has the tool. Writes a line per key: the arguments that differ, or why the tool refuses.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import ask_axolotl
 import file_cases
 from answers import write
-from quiet_cases import BESIDE, VALUES
+from irrelevant_cases import NEEDED, VALUES
 
 Answer = dict[str, Any]
 
 
 def of_axolotl(table: dict[str, Any]) -> Answer:
-    """The arguments, and what stands in the file after axolotl's defaults."""
+    """The arguments, and the file's keys after axolotl has filled in its defaults."""
     found = ask_axolotl.ask(table, {"qwen/qwen2.5-3b": "qwen2"}, {})
     return {**found["config"], **found["arguments"], "class": found["class"]}
 
@@ -30,11 +30,11 @@ def of_llamafactory(table: dict[str, Any]) -> Answer:
     import ask_llamafactory
 
     found = ask_llamafactory.ask(table, {})["arguments"]
-    return {f"{kind}.{key}": one for kind, said in found.items() for key, one in said.items()}
+    return {f"{kind}.{key}": one for kind, arguments in found.items() for key, one in arguments.items()}
 
 
 def main() -> None:
-    """Every key."""
+    """Ask about every key and write the records."""
     tool, out = sys.argv[1:3]
     if tool == "llamafactory":
         import ask_llamafactory
@@ -46,10 +46,10 @@ def main() -> None:
         if sys.argv[3:] and key not in sys.argv[3:]:
             continue
         base = {"axolotl": file_cases.AXOLOTL, "llamafactory": file_cases.LLAMAFACTORY}[tool]
-        table = {name: one for name, one in {**base, **BESIDE.get(key, {})}.items() if one is not None}
+        table = {name: one for name, one in {**base, **NEEDED.get(key, {})}.items() if one is not None}
         try:
-            without, beside = ask(copy.deepcopy(table)), ask({**copy.deepcopy(table), key: copy.deepcopy(value)})
-            names = {name for name in {*without, *beside} if without.get(name) != beside.get(name)}
+            without, changed = ask(copy.deepcopy(table)), ask({**copy.deepcopy(table), key: copy.deepcopy(value)})
+            names = {name for name in {*without, *changed} if without.get(name) != changed.get(name)}
             found: dict[str, Any] = {"differs": sorted(name for name in names if name.rpartition(".")[2] != key)}
         except (Exception, SystemExit) as error:
             found = {"refused": f"{type(error).__name__}: {error}"[:200]}

@@ -1,5 +1,5 @@
-"""Every key that an import calls irrelevant: the tool's own answer is the same with another value of it (records that
-`make oracles` makes), or what differs is named here with the reason why it changes no number."""
+"""An irrelevant key does not change the tool's own arguments (recorded by `make oracles`), except for arguments listed
+here with the reason why they change no number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.compiler.importing import keys
 
 sys.path.append(oracle_support.FOLDER)
 
-from quiet_cases import VALUES
+from irrelevant_cases import VALUES
 
 MEGATRON = "Megatron's way of computing the same"
 """Why keys of Megatron are irrelevant, which no oracle here runs."""
@@ -33,16 +33,16 @@ HARMLESS = {
     "dataloader_prefetch_factor": "how far workers read ahead",
     "sample_packing_efficiency": "an estimate of the steps of an epoch, which the rows decide",
 }
-"""Arguments of axolotl that speak of the machine or of reports."""
+"""Arguments of axolotl that concern only the machine or reports."""
 OF_A_KEY = {
-    "use_ray": {"batch_size", "fp16", "torch_dtype"},  # said later, on Ray's workers
+    "use_ray": {"batch_size", "fp16", "torch_dtype"},  # set later, on Ray's workers
     "gemma4_hybrid_attn_impl": {"attn_implementation", "multipack_real_batches", "sample_packing_drop_attention_mask"},
     # kernels of attention, which compute the same
 }
 
 
 def records(tool: str) -> dict[str, dict[str, object]]:
-    with open(os.path.join(oracle_support.FOLDER, f"{tool}_quiet.jsonl"), encoding="utf-8") as handle:
+    with open(os.path.join(oracle_support.FOLDER, f"{tool}_irrelevant.jsonl"), encoding="utf-8") as handle:
         _, *lines = [json.loads(line) for line in handle]
     return {one["key"]: one for one in lines}
 

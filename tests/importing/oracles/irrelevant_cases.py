@@ -1,7 +1,7 @@
-"""A value for each key that an import calls of no effect, which the tools are asked for beside a file without it.
+"""A value for each key that an import calls irrelevant. The tools read a file with this value and one without the key.
 
-`ask_axolotl.py` and `ask_llamafactory.py` say what of their answer is another then: nothing, or the argument that only
-speaks of reporting or the machine. A case may need keys beside it, which both files have.
+`ask_irrelevant.py` records which of the tool's arguments differ: none, or only those about reporting or the machine. A
+case may need further keys (`NEEDED`), which both files have.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ VALUES: dict[str, Keys] = {
         "init_config": {"name": "init_on_meta"},
     },
 }  # fmt: skip
-BESIDE: dict[str, Keys] = {
+NEEDED: dict[str, Keys] = {
     "liger_rms_norm_gated": LIGER, "cut_cross_entropy": CUT, "use_scattermoe": KERNELS, "use_sonicmoe": KERNELS,
     "sample_packing_sequentially": PACKED, "sample_packing_group_size": PACKED, "sample_packing_bin_size": PACKED,
     "sample_packing_eff_est": PACKED, "pad_to_sequence_len": PACKED, "lora_on_cpu": TUNED, "lora_mlp_kernel": TUNED,
