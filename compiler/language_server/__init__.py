@@ -15,7 +15,7 @@ EPILOG = "Editors start this server; docs/editors.md has the configuration for V
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     description = "Speak the Language Server Protocol on standard input and output."
     parser = argparse.ArgumentParser("xpc lsp", description=description, epilog=EPILOG)
     return parser.parse_args(list(arguments))

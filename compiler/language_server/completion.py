@@ -18,7 +18,9 @@ WORDS = ("xpc 1", "train", "extends", "data")
 
 @record
 class Item:
-    """One completion: the shown label, the inserted text, its sort (`setting`, `clause`, `value`) and its doc."""
+    """One completion: the shown label, the inserted text, its kind (`setting`, `clause`, `value`) and its
+    documentation.
+    """
 
     label: str
     insert: str
@@ -75,7 +77,7 @@ def _registered() -> Iterator[Item]:
 
 
 def _values(row: Setting) -> Iterator[Item]:
-    """The legal values of a setting; for numbers, the default and an example."""
+    """The legal values of a setting; for a number, the default and an example."""
     if row.path == "target":
         yield from (Item(one, one, "value") for one in stacks.names())
     elif row.kind is k.HARDWARE:

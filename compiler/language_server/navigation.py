@@ -1,4 +1,4 @@
-"""Go to definition: a name in a spec leads to a base, a file, or the `data` block of that name."""
+"""Go to definition: from a name in a spec to a base, a file, or the `data` block with that name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xpc.grammar.record import record
 
 @record
 class Target:
-    """A file, and the offsets of the name if it is the same file, else (0, 0)."""
+    """A file, and the offsets of the name if the definition is in the same file, otherwise (0, 0)."""
 
     path: str
     start: int = 0

@@ -1,4 +1,4 @@
-"""The word at an offset of a text being edited: the enclosing block, and the name or value there.
+"""The word at an offset of a text that is being edited: its enclosing block, and the name or value there.
 
 The text may have syntax errors before and after the offset, so this works on tokens, not on a syntax tree.
 """
@@ -27,8 +27,8 @@ class Token:
 class Place:
     """A token and its context.
 
-    `clause` is the path of the enclosing block, or of the clause on the same line, empty at the top. For a value, `key`
-    is the name before the `=`. `first` is true for the first word of a statement.
+    `clause` is the path of the enclosing block, or of the clause on the same line; "" at the top level. For a value,
+    `key` is the name before the `=`. `first` is true for the first word of a statement.
     """
 
     token: Token
@@ -39,7 +39,7 @@ class Place:
 
 @mutable
 class Frame:
-    """An open bracket or the top of the text: its path, and the statement being read in it."""
+    """An open bracket, or the top level of the text: its path, and the statement that is being read in it."""
 
     bracket: str
     path: str
@@ -79,7 +79,7 @@ def places(text: str) -> Iterator[Place]:
 
 
 def _place_of(here: Frame, token: Token) -> Place:
-    """The place of a word; also adds the word to the frame's statement."""
+    """The place of a word. Also adds the word to the frame's statement."""
     if here.bracket == "[":
         return Place(token, here.path, here.key)
     if here.value:
@@ -105,7 +105,9 @@ def _opened_path(here: Frame, mark: str) -> str:
 
 
 def _path(inside: str, name: str) -> str:
-    """The path that a name opens: `packing` in `batch` opens batch.packing, `adamw(` opens optimizer; else empty."""
+    """The path that a name opens: `packing` in `batch` opens batch.packing, `adamw(` opens optimizer; "" for
+    other names.
+    """
     nested = f"{inside}.{name}"
     if nested in BY_PATH:
         return nested
@@ -128,7 +130,7 @@ def place_at(text: str, offset: int) -> Place:
 
 
 def setting_of_value(place: Place) -> str:
-    """The path of the setting whose value is at this place; empty if it is not a value."""
+    """The path of the setting whose value is at this place; "" if the place is not a value."""
     if not place.key:
         return ""
     ways = (f"{place.clause}.{place.key}", place.clause if place.clause.rpartition(".")[2] == place.key else "")
@@ -136,7 +138,9 @@ def setting_of_value(place: Place) -> str:
 
 
 def setting_named(place: Place) -> str:
-    """The path of the setting or clause named by the word or by its bare choice (`adamw`); empty if neither."""
+    """The path of the setting or clause that the word names, directly or by a bare choice (`adamw`); "" if
+    there is none.
+    """
     if place.key:
         return ""
     name = place.token.text

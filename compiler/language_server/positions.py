@@ -1,6 +1,7 @@
-"""Convert between offsets and editor positions: a line, and code units of an encoding within the line.
+"""Convert between offsets and editor positions, which are a line and a number of code units within the line.
 
-A line ends only at a line feed, a carriage return or both; str.splitlines and pygls know more line ends.
+A line ends only at a line feed, a carriage return or both. str.splitlines and pygls know more line ends, so they are
+not used.
 """
 
 from __future__ import annotations

@@ -41,12 +41,12 @@ SEVERITIES = {ERROR: types.DiagnosticSeverity.Error, WARNING: types.DiagnosticSe
 
 
 def path_of(document: TextDocument) -> str:
-    """The file of a document; a document never saved is in the working directory."""
+    """The path of a document's file; a document that was never saved is in the working directory."""
     return to_fs_path(document.uri) or os.path.abspath("untitled.xp")
 
 
 def checked(document: TextDocument) -> Checked:
-    """The document checked as by `xpc check`, with unsaved changes."""
+    """The document as `xpc check` would check it, including unsaved changes."""
     data, name, workspace = open_spec(path_of(document), as_bytes(document.source))
     workspace.memory, workspace.copies = user_memory(), False
     return check_text(data, name, workspace)
@@ -58,13 +58,13 @@ def units_of(document: TextDocument) -> Units:
 
 
 def range_of(document: TextDocument, source: Source, start: int, end: int) -> types.Range:
-    """The range [start, end) of a text in the editor's units."""
+    """The range [start, end) of a text in the editor's code units."""
     units = units_of(document)
     return types.Range(types.Position(*position(source, start, units)), types.Position(*position(source, end, units)))
 
 
 def place_in(document: TextDocument, source: Source, at: types.Position) -> Place:
-    """The place at a position; empty in a text above the size limit of specs."""
+    """The place at a position; an empty place if the text is above the size limit of specs."""
     if len(source.text) > MAX_SIZE:
         return place_at("", 0)
     return place_at(source.text, offset(source, at.line, at.character, units_of(document)))
@@ -75,7 +75,9 @@ def _own(document: TextDocument, one: Diagnostic) -> bool:
 
 
 def as_protocol(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
-    """A finding as a diagnostic of the protocol; one in a base is shown at line 1, with its place in the message."""
+    """A finding as a diagnostic of the protocol. A finding in a base is shown at line 1, with its place in
+    the message.
+    """
     text = one.message + (f"\nhelp: {one.help}" if one.help else "")
     top = types.Position(0, 0)
     span = types.Range(top, top)
@@ -110,7 +112,7 @@ def opened(server: LanguageServer, params: types.DidOpenTextDocumentParams) -> N
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_SAVE)
 def saved(server: LanguageServer, params: types.DidSaveTextDocumentParams) -> None:
-    """Check a saved document again: its bases may have changed."""
+    """Check a saved document again, because its bases may have changed."""
     publish(params.text_document.uri)
 
 
@@ -207,7 +209,7 @@ def actions(server: LanguageServer, params: types.CodeActionParams) -> list[type
 
 @SERVER.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, types.SemanticTokensLegend(list(TYPES), []))
 def tokens(server: LanguageServer, params: types.SemanticTokensParams) -> types.SemanticTokens:
-    """The sort of each token in the protocol's encoding: five numbers each, relative to the previous token."""
+    """The kind of each token in the protocol's encoding: five numbers per token, relative to the previous token."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source, units = as_source(document.source), units_of(document)
     data: list[int] = []

@@ -1,4 +1,4 @@
-"""Semantic highlighting: the sort of each token, by its meaning and not only its spelling."""
+"""Semantic highlighting: the kind of each token, determined by its meaning and not only by its spelling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?[%A-Za-z]*")
 
 @record
 class Coloured:
-    """A token at [start, end) and its sort, one of TYPES."""
+    """A token at [start, end) and its kind, one of TYPES."""
 
     start: int
     end: int

@@ -34,7 +34,7 @@ ENVIRONMENT = "environment"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc lock", description="Pin what a spec names, in SPEC.lock.", epilog=EPILOG)
     parser.add_argument("words", nargs="+", metavar="SPEC", help="the spec, a file ending in .xp")
     parser.add_argument(
@@ -56,7 +56,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The printed text and the exit status. Raises UsageError."""
+    """Return the printed text and the exit status. Raises UsageError."""
     data, name, workspace = read_spec(options.file)
     before = _before(workspace)
     lock = Lock(workspace.lock, before.pins, environments=before.environments, xpc=__version__)
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _before(workspace: Workspace) -> Lock:
-    """The existing lock, or an empty one. An unreadable lock is replaced."""
+    """The existing lock, or an empty one. A lock that cannot be read will be replaced."""
     found, _ = lockfile.read(workspace) if workspace.kind(workspace.lock) == "file" else (None, [])
     workspace.reads.pop(workspace.lock, None)
     return Lock(workspace.lock) if found is None else found
@@ -90,7 +90,7 @@ def _checked(data: bytes, name: str, workspace: Workspace, lock: Lock) -> Checke
 
 
 def _pins(lock: Lock, options: argparse.Namespace) -> list[Pin]:
-    """A pin for each reference: the earlier one, one from --pin, or the hub's current answer."""
+    """A pin for each reference: the earlier pin, one from --pin, or the hub's current answer."""
     by_hand = dict(_by_hand(one) for one in options.pin)
     names = {one for name in options.names for one in (name, *_ids(name))}
     known = {one[1] for one in lock.lookups}
@@ -127,7 +127,7 @@ def _by_hand(written: str) -> tuple[str, str]:
 
 
 def _ids(name: str) -> list[str]:
-    """The repositories behind an alias of the registry."""
+    """The ids of the repositories that a name of the registry stands for."""
     found = registry.find_model(name), registry.find_dataset(name)
     return [one.id for one in found if one is not None]
 
@@ -137,7 +137,7 @@ def _unknown(kind: str, id: str) -> bool:
 
 
 def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: argparse.Namespace) -> Lock:
-    """The lock with files, rows, packages, and the digest of the bundle compiled with it."""
+    """The lock completed with files, rows, packages, and the digest of the bundle that is compiled with it."""
     workspace = Workspace(os.path.dirname(os.path.abspath(options.file)), lock=lock.name)
     lock = evolve(lock, target=state.specs(checked)[0].stack.name, lookups={}, text=b"")
     workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
@@ -167,7 +167,7 @@ def _environments(
 
 
 def _report(before: Lock, lock: Lock, path: str) -> tuple[str, int]:
-    """The printed text: changed pins and missing pins. The status is 1 if a pin is missing."""
+    """The printed text with changed and missing pins, and the exit status, which is 1 if a pin is missing."""
     was = {(one.kind, one.id, one.requested, one.part): one.revision for one in before.pins}
     lines = []
     for one in lock.pins:

@@ -35,11 +35,11 @@ BUILT = "requirements-flash.txt"
 
 
 class ResolveError(Exception):
-    """The requirements do not resolve, or pip failed; the message is one sentence."""
+    """Raised if the requirements do not resolve, or pip fails; the message is one sentence."""
 
 
 def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
-    """The lines of each requirements file of a bundle; for a sweep, those of all members together."""
+    """The lines of each requirements file of a bundle; for a sweep, the lines of all members together."""
     out: dict[str, tuple[str, ...]] = {}
     for name, data in sorted(files.items()):
         last = name.rpartition("/")[2]
@@ -50,7 +50,7 @@ def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
 
 
 def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, Environment]:
-    """Each requirements file with its resolved packages. Raises ResolveError."""
+    """Resolve each requirements file to packages. Raises ResolveError."""
     base = requested[BASE]
     out = {BASE: Environment(base, _resolved(base, python))}
     for name, lines in requested.items():

@@ -30,11 +30,11 @@ NAMES = {MODEL: "models", DATASET: "datasets", KERNEL: "kernels"}
 
 
 class HubError(Exception):
-    """The hub failed to answer; the message is one sentence."""
+    """Raised if the hub fails to answer; the message is one sentence."""
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows redirects; the token is not sent to another host."""
+    """Follows redirects, but does not send the token to another host."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
         """The next request."""
@@ -47,7 +47,7 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class Hub:
-    """The hub selected by the environment. Raises HubError for missing or inaccessible repositories."""
+    """The hub that the environment selects. Its methods raise HubError for missing or inaccessible repositories."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         if environment.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
@@ -60,7 +60,7 @@ class Hub:
         self.opener = build_opener(_Redirects)
 
     def pin(self, kind: str, id: str, requested: str, part: str) -> Pin:
-        """Pin a repository at the branch, tag or commit `requested`; empty is the default branch."""
+        """Pin a repository at the branch, tag or commit `requested`; "" means the default branch."""
         repository = MODEL if kind == KERNEL and not requested else kind  # Facts.flash_kernels says why
         path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(requested or 'main', safe='')}"
         answer = self._json(path, f"{id}{f'@{requested}' if requested else ''}")
@@ -153,11 +153,11 @@ class Hub:
 
 
 class _Missing(Exception):
-    """The file or repository does not exist."""
+    """Raised if the file or repository does not exist."""
 
 
 def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The columns and the rows per split of a configuration, from a dataset's card (`dataset_info`)."""
+    """The columns, and the rows per split, of a dataset's configuration, from the dataset's card (`dataset_info`)."""
     info = card.get("dataset_info")
     entries = [one for one in (info if isinstance(info, list) else [info]) if isinstance(one, dict)]
     named = [one for one in entries if one.get("config_name", "default") == (part or "default")]

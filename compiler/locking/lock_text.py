@@ -12,7 +12,7 @@ HEAD = "# Pinned versions of what the spec names, written by `xpc lock`. Commit 
 
 
 def written(lock: Lock) -> bytes:
-    """The part of the file that is copied into a bundle: everything but the bundle's digest."""
+    """The part of the lock that is copied into a bundle: everything except the bundle's digest."""
     out = [HEAD, "\n[lock]\n", f"format = {FORMAT}\n", f"xpc = {value(lock.xpc)}\n", f"target = {value(lock.target)}\n"]
     for one in sorted(lock.pins, key=lambda pin: (KINDS.index(pin.kind), pin.id, pin.part, pin.requested)):
         out += [f"\n[[{one.kind}]]\n", f"id = {value(one.id)}\n"]
@@ -37,7 +37,7 @@ def written(lock: Lock) -> bytes:
 
 
 def complete(lock: Lock) -> bytes:
-    """The complete file."""
+    """The complete lock file."""
     return written(lock) + f"{BUNDLE}digest = {value(lock.digest)}\n".encode()
 
 

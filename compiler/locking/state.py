@@ -1,4 +1,4 @@
-"""Compare a compiled spec with its lock: stale and missing pins."""
+"""Compare a compiled spec with its lock: find stale and missing pins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RENEW = "`xpc lock` writes it again"
 
 
 def specs(checked: Checked) -> list[CheckedSpec]:
-    """The run, or every member of a sweep."""
+    """The spec of the run, or the specs of all members of a sweep."""
     if checked.members:
         return [one.spec for one in checked.members if one.spec is not None]
     return [] if checked.spec is None else [checked.spec]
@@ -45,24 +45,24 @@ def digests(checked: Checked, workspace: Workspace) -> dict[str, str]:
 
 
 def counts(checked: Checked) -> dict[str, int]:
-    """The number of rows of each local data file that can be counted."""
+    """The number of rows of each local data file whose rows can be counted."""
     found = {source.path: count(source) for source in _sources(checked) if source.path is not None}
     return {path: rows for path, rows in found.items() if rows is not None}
 
 
 def described(reference: tuple[str, str, str, str]) -> str:
-    """A reference in words: `the dataset me/rows`."""
+    """A reference in words, such as `the dataset me/rows`."""
     kind, id, requested, part = reference
     return f"the {kind} {Pin(kind, id, requested, '', part).name}"
 
 
 def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:
-    """References without a commit in the spec or the lock, each as kind, id, branch and configuration."""
+    """References that have no commit in the spec or the lock, each as kind, id, branch and configuration."""
     return [reference for reference, pin in lock.lookups.items() if pin is None and not pinned(reference[2])]
 
 
 def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
-    """A sentence for each reason why `--locked` refuses the spec."""
+    """The reasons why `--locked` refuses the spec, one sentence each."""
     if lock is None:
         yield f"there is no {workspace.lock or 'lock'}: `xpc lock --update` writes it"
         return

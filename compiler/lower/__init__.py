@@ -1,4 +1,4 @@
-"""Spec to the files of a bundle: one module per file, all of them pure functions."""
+"""Lower a spec to the files of a bundle: one module per file, all of them pure functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lower(spec: CheckedSpec) -> dict[str, bytes]:
 
 
 def emitted(spec: CheckedSpec) -> dict[str, bytes]:
-    """Every file except `bundle.toml`, which has their digests."""
+    """Every file of the bundle except `bundle.toml`, which has the digests of the others."""
     plan = payload(spec)
     stated = plan["arguments"]
     started_by = engine(spec)

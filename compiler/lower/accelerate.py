@@ -1,4 +1,4 @@
-"""Spec to `accelerate.yaml`, written as mappings of plain values, at most two levels deep."""
+"""Write `accelerate.yaml` from mappings of plain values, at most two levels deep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ ATTENTION = {
 
 
 def distributed_type(spec: Spec) -> str:
-    """The distributed type that accelerate must report inside the run; the runtime stops if it reports another."""
+    """The distributed type that accelerate must report inside the run. The runtime stops if accelerate reports another
+    one.
+    """
     if spec.zero_stage:
         return "DEEPSPEED"
     if spec.sharded_by_fsdp:
@@ -31,11 +33,11 @@ def distributed_type(spec: Spec) -> str:
 
 
 def accelerate(spec: Spec) -> dict[str, Json]:
-    """The launcher's configuration.
+    """The content of `accelerate.yaml`.
 
-    Several processes on one CPU machine are MULTI_GPU with `use_cpu`: accelerate's launcher starts a single process for
-    MULTI_CPU (accelerate 1.4 and 1.15, `commands/launch.py`, executed). A DEEPSPEED file has no `mixed_precision`: with
-    a DeepSpeed file that key is an error even at its default.
+    Several processes on one CPU machine are configured as MULTI_GPU with `use_cpu`, because accelerate's launcher
+    starts only one process for MULTI_CPU (accelerate 1.4 and 1.15, `commands/launch.py`, checked by running it). With
+    DEEPSPEED there is no `mixed_precision`, because next to a DeepSpeed file that key is an error even at its default.
     """
     kind = distributed_type(spec)
     out: dict[str, Json] = {
@@ -84,8 +86,8 @@ def accelerate(spec: Spec) -> dict[str, Json]:
 def _mesh(spec: Spec) -> dict[str, Json] | None:
     """The device mesh of FSDP2, or None if all ranks shard the model together.
 
-    The model is sharded over `dp_shard` and `cp` together, so `shard` counts the ranks of both.
-    Source: accelerate 1.15 `parallelism_config.py` (`dp_shard_cp`).
+    accelerate shards the model over `dp_shard` and `cp` together, so xpc's `shard` is the product of both. Source:
+    accelerate 1.15 `parallelism_config.py` (`dp_shard_cp`).
     """
     hybrid = spec.text("strategy") == "hsdp" and spec.stack.facts.hsdp == "parallelism_config"
     if not hybrid and spec.context_parallel == 1:
@@ -104,7 +106,7 @@ def _mesh(spec: Spec) -> dict[str, Json] | None:
 
 
 def _ulysses(spec: Spec) -> dict[str, Json]:
-    """The groups of a DeepSpeed run's processes that share a sequence; ZeRO itself shards over all processes.
+    """The groups of processes that share a sequence in a DeepSpeed run. ZeRO itself shards over all processes.
 
     Source: accelerate 1.15 `parallelism_config.py`, `utils/dataclasses.py` (`DeepSpeedSequenceParallelConfig`).
     """
@@ -155,7 +157,7 @@ def is_fsdp1(spec: Spec) -> bool:
 
 
 def yaml(table: dict[str, Json], comment: str) -> str:
-    """The table as YAML 1.1 that parses back to it; texts are always quoted."""
+    """Write the table as YAML 1.1 that parses back to the same table; texts are always quoted."""
     lines = [f"# {line}" for line in comment.splitlines()]
     for key, value in table.items():
         if isinstance(value, dict):

@@ -1,6 +1,7 @@
-"""Spec to trainer arguments: every argument that can change numbers, by its name on the target.
+"""Lower a spec to trainer arguments: every argument that can change numbers, under its name on the target.
 
-The base is the target's table of effective defaults; each setting then decides the arguments in its row of the table.
+The base is the target's table of effective defaults. Then each setting overwrites the arguments that its row of the
+table of settings lists.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _extra(spec: Spec) -> dict[str, Json]:
-    """The arguments of `extra trl`. `optim_args` is joined with the optimizer's own; a JSON text is parsed."""
+    """The arguments of `extra trl`. `optim_args` is joined with the optimizer's own arguments, and a JSON
+    text is parsed.
+    """
     out: dict[str, Json] = {}
     for name, value in spec.extra.get("trl", {}).items():
         if name != "optim_args":
@@ -56,14 +59,18 @@ def _extra(spec: Spec) -> dict[str, Json]:
 
 
 def _compiled(out: dict[str, Json]) -> dict[str, Json]:
-    """The arguments that the class fills in: a mode or a backend turns compilation on, by default with inductor."""
+    """The arguments with those that the class derives: a mode or a backend turns compilation on, and the default
+    backend is inductor.
+    """
     if out.get("torch_compile") is False:
         return {}
     return {"torch_compile": True, "torch_compile_backend": out.get("torch_compile_backend") or "inductor"}
 
 
 def best(spec: Spec) -> dict[str, Json]:
-    """The metric of checkpoints, schedules and early stopping, and its direction, which depends on its name."""
+    """The metric for checkpoints, schedules and early stopping, and whether higher is better, which follows from its
+    name.
+    """
     metric = spec.extra_value("trl", "metric_for_best_model")
     needed = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES
     if metric is None and not needed and spec.get("eval.patience") is None:
@@ -168,7 +175,9 @@ def _when(spec: Spec) -> dict[str, Json]:
 
 
 def _hub(spec: Spec) -> dict[str, Json]:
-    """What is pushed, and where. On a target without an argument for the branch the runtime reads it from `hub`."""
+    """The arguments for the hub. If the target has no argument for the branch, the runtime reads it from the section
+    `hub`.
+    """
     out: dict[str, Json] = {
         "push_to_hub": True,
         "hub_model_id": spec.text("save.hub.name"),

@@ -1,4 +1,4 @@
-"""Spec to `deepspeed.json`: numbers that agree with the trainer arguments, never "auto"."""
+"""Write `deepspeed.json`. All its numbers agree with the trainer arguments, and none is "auto"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEVER = 10**9
 
 
 def deepspeed(spec: Spec) -> dict[str, Json]:
-    """The DeepSpeed configuration of a ZeRO strategy. Raises ValueError for another strategy."""
+    """The DeepSpeed configuration for a ZeRO strategy. Raises ValueError for another strategy."""
     if not spec.zero_stage:
         raise ValueError(f"{spec.text('strategy')} does not use DeepSpeed")
     out: dict[str, Json] = {
@@ -52,9 +52,9 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
 def deepspeed_optimizer(spec: Spec) -> bool:
     """Whether the file names the optimizer, so that DeepSpeed creates it.
 
-    DeepSpeed itself steps the schedule of its own optimizer, with the batch size as the metric (runtime/engine.py,
-    _take_model_step; executed), so a schedule that needs a metric gets transformers' AdamW. So does LoRA+, which has
-    two rates: DeepSpeed's optimizer has one.
+    DeepSpeed steps the schedule of its own optimizer itself, and passes the batch size as the metric
+    (runtime/engine.py, _take_model_step; checked by running it). So with a schedule that needs a metric, the run uses
+    transformers' AdamW. LoRA+ also uses it, because LoRA+ has two rates and DeepSpeed's optimizer has one.
     """
     return spec.owns_optimizer and spec.text("schedule") not in METRIC_SCHEDULES
 

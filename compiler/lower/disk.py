@@ -1,9 +1,9 @@
 """Disk space of a run: bytes of a checkpoint and of the final model, and how many checkpoints exist at once.
 
-A full run of 3B parameters on ZeRO-2 with bf16 saves 2 bytes per parameter twice (model.safetensors and DeepSpeed's
-own) and 12 in the optimizer's shards: 46 GiB per checkpoint. Adapters alone take a few MiB. A part that cannot be
-computed from the spec counts as nothing, so that no run is refused for space that it would not need. Measured against
-checkpoints of each kind by tests/proof/test_checkpoint_sizes.py.
+For example, full training of 3B parameters on ZeRO-2 in bf16 saves 2 bytes per parameter twice (in model.safetensors
+and DeepSpeed's own file) and 12 bytes in the optimizer's shards: 46 GiB per checkpoint. Adapters take only a few MiB. A
+part that the spec does not determine counts as zero, so that no run is refused for space that it would not need.
+tests/proof/test_checkpoint_sizes.py compares this with checkpoints of each kind.
 """
 
 from __future__ import annotations
@@ -69,21 +69,21 @@ def _weight(spec: Spec) -> int:
 
 
 def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
-    """Number of trained parameters; 0 if frozen parts or rotations make it unknown."""
+    """The number of trained parameters; 0 if frozen parts or rotations make it unknown."""
     if spec.flag("freeze") or spec.flag("oft"):
         return 0
     return params if not spec.lora else adapters(spec, facts)
 
 
 def adapters(spec: Spec, facts: ModelFacts) -> int:
-    """Parameters of LoRA's matrices, and of the modules that are trained completely (`modules_to_save`)."""
+    """Parameters of LoRA's matrices, and of the modules that are trained in full (`modules_to_save`)."""
     linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     matrices = lora_parameters(facts, spec.integer("lora.rank"), linear, spec.flag("lora.dora"))
     return matrices + tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
 
 
 def _checkpoints(spec: Spec) -> int:
-    """Most checkpoints that exist at once: those that are kept, the best one, and the one that is being written."""
+    """The most checkpoints that exist at once: those that are kept, the best one, and the one that is being written."""
     every, keep, steps = spec.amount("save.every"), spec.get("save.keep"), spec.get("train.steps")
     if every.unit == "never":
         return 0

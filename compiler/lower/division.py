@@ -1,7 +1,7 @@
-"""Which parts of a run's batch arithmetic may change between two starts of it, and why others may not.
+"""Decide which parts of a run's batch arithmetic may change between two starts, and why other parts may not.
 
-accelerate hands out micro-batches in turn, so for every division of the global batch a step has the same rows in the
-same order. This module lists what else a step depends on; `runtime/core/same_run.py` compares.
+accelerate distributes micro-batches in turn, so a step has the same rows in the same order for every division of the
+global batch. This module lists what else a step depends on; `runtime/core/same_run.py` compares it at the start.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def division(
     method: Method, arguments: Mapping[str, Json], distributed_type: str, fsdp1: bool, context_parallel: int,
     extra: Iterable[str] = (),
 ) -> Division:  # fmt: skip
-    """The section of trainer_args.json; ``extra`` are the keys of `extra deepspeed`."""
+    """The section `division` of trainer_args.json; `extra` are the keys of `extra deepspeed`."""
     ulysses = distributed_type == "DEEPSPEED" and context_parallel > 1
     if distributed_type == "DEEPSPEED" and not ulysses:
         processes = _shard_obstacle(arguments, extra)
@@ -41,7 +41,7 @@ def division(
 
 
 def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
-    """Why a step changes with any other division."""
+    """The reason why a step would change with any other division, or None."""
     grouped = arguments.get("group_by_length") or arguments.get("train_sampling_strategy")
     if method["generates"]:
         return "each process generates its completions from a random state of its own"
@@ -57,7 +57,9 @@ def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
 
 
 def _shard_obstacle(arguments: Mapping[str, Json], extra: Iterable[str]) -> str | None:
-    """Why ZeRO's shards cannot be resharded for another number of processes. DeepSpeed itself always refuses that."""
+    """The reason why ZeRO's shards cannot be resharded for another number of processes, or None. DeepSpeed itself never
+    reshards.
+    """
     if arguments.get("optim") not in ELEMENTWISE:
         return f"{arguments.get('optim')} keeps states per shard, which cannot be divided among other processes"
     untested = next((key for key in extra if any(part in key for part in UNTESTED)), None)
@@ -65,7 +67,7 @@ def _shard_obstacle(arguments: Mapping[str, Json], extra: Iterable[str]) -> str 
 
 
 def _process_obstacle(distributed_type: str, fsdp1: bool, context_parallel: int) -> str | None:
-    """Why another number of processes cannot read the checkpoints."""
+    """The reason why another number of processes cannot read the checkpoints, or None."""
     if distributed_type == "FSDP" and fsdp1:
         return "loading a checkpoint of another number of processes was not tested with FSDP1"
     if context_parallel > 1:
@@ -74,7 +76,7 @@ def _process_obstacle(distributed_type: str, fsdp1: bool, context_parallel: int)
 
 
 def _has_micro_batch_mean(method: Method, arguments: Mapping[str, Json]) -> bool:
-    """Whether a part of the loss is a mean over a micro-batch instead of the step."""
+    """Whether a part of the loss is a mean over a micro-batch instead of a mean over the step."""
     losses = arguments.get("loss_type")
     named = [str(one) for one in losses] if isinstance(losses, list) else [str(losses)]
     return means_over_micro_batch(

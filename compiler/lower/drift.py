@@ -1,7 +1,7 @@
-"""Spec to the section of `README.md` that compares stacks: arguments with other names, and other defaults.
+"""Write the section of `README.md` that compares stacks: arguments with other names, and other defaults.
 
-A bundle states every argument, so a default that changes between versions does not change the run. This section lists
-what would have changed, from the tables of the other targets.
+A bundle states every argument, so a default that changes between versions does not change the run. The section lists
+what would have changed otherwise, from the tables of the other targets.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
 def _renamed(
     stack: Stack, config: str, other: Stack, theirs: str, written: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Names of written arguments in another target that this target no longer has, each with its replacement here."""
+    """Written arguments that another target has under an old name, which this target no longer has, each with its name
+    here.
+    """
     here, there = stack.fields(config), other.fields(theirs)
     omitted = stack.omitted(config)
     both = [one for name in written for one in (name, other.rename(name)) if one is not None]
@@ -80,7 +82,7 @@ def _defaults(spec: Spec, stated: Mapping[str, Json], other: Stack, cell: Callab
 
 @cache
 def _changed_defaults(stack: Stack, config: str, other: Stack, theirs: str) -> Mapping[str, tuple[Field, Field]]:
-    """The arguments of a class whose default differs in another stack, each with both fields."""
+    """The arguments of a class whose default differs in another stack, each with the fields of both stacks."""
     here, there = stack.fields(config), other.fields(theirs)
     pairs = ((new, there.get(name) or there.get(other.rename(name) or "")) for name, new in here.items())
     return {
@@ -98,7 +100,7 @@ def _config(spec: Spec, other: Stack) -> str:
 
 
 def same_value(one: object, other: object) -> bool:
-    """Whether two defaults mean the same: unset and empty, or a name and a list of it."""
+    """Whether two defaults mean the same: unset and empty do, and so do a name and a list of only that name."""
     return one == other or (one in (None, {}) and other in (None, {})) or one == [other] or other == [one]
 
 

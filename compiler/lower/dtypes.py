@@ -1,3 +1,3 @@
-"""Torch's names of the language's dtypes."""
+"""Torch's names for xpc's dtypes."""
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

@@ -1,4 +1,4 @@
-"""Spec to `evaluate.sh` and `evaluation.json`. As in launch.sh, the script contains no text of the spec."""
+"""Write `evaluate.sh` and `evaluation.json`. Like launch.sh, the script contains no text of the spec."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ SHARE = 0.6
 
 
 def tasks(spec: Spec) -> tuple[str, ...]:
-    """The tasks for the harness; empty if the spec writes none."""
+    """The tasks for lm-evaluation-harness; empty if the spec names none."""
     return harness.expanded(spec.names("eval.tasks"))
 
 
 def requirement(spec: Spec) -> str:
-    """The harness's pin, for `requirements-eval.txt`; training does not need it."""
+    """The pin of lm-evaluation-harness for `requirements-eval.txt`; training does not need it."""
     return harness.requirement(tasks(spec))
 
 
 def script(spec: Spec) -> str:
-    """`evaluate.sh`: on one machine, one process, or one per GPU if the model fits one."""
+    """The text of `evaluate.sh`. On one machine it starts one process per GPU if the model fits on one GPU, otherwise
+    one process.
+    """
     processes = _processes(spec)
     words = '"$python"'
     if processes > 1:  # -P: do not import modules from the folder that the caller is in
@@ -35,7 +37,7 @@ def script(spec: Spec) -> str:
 
 
 def evaluation(spec: Spec) -> dict[str, Json]:
-    """`evaluation.json`: what trainer/evaluate.py passes to the harness."""
+    """The content of `evaluation.json`: what trainer/evaluate.py passes to lm-evaluation-harness."""
     micro = spec.get("eval.micro") if spec.written("eval.micro") else None
     several = spec.hardware.processes > 1 and not spec.on_cpu
     return {
@@ -54,7 +56,9 @@ def evaluation(spec: Spec) -> dict[str, Json]:
 
 
 def _processes(spec: Spec) -> int:
-    """One process per GPU of a machine if the weights fit each; else one process that spreads them over all GPUs."""
+    """The number of processes: one per GPU of a machine if the weights fit on one GPU, otherwise one that spreads them
+    over all GPUs.
+    """
     gpu, facts = spec.hardware.gpu, spec.model.facts
     if gpu is None or facts is None:
         return 1

@@ -1,4 +1,4 @@
-"""The first section of a bundle's `README.md`: the code that the spec makes the run execute, with digests."""
+"""Write the first section of a bundle's `README.md`: the code that the spec makes the run execute, with digests."""
 
 from __future__ import annotations
 

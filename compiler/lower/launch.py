@@ -1,4 +1,4 @@
-"""Spec to `launch.sh`. It contains no free text of the spec: values reach the program through files."""
+"""Write `launch.sh`. It contains no free text of the spec: values reach the program through files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ FLAGS = {"--dry-run": "dry_run", "--preflight": "only_preflight", "--stage": "on
 
 
 def launch(spec: Spec) -> str:
-    """The script. It works from any folder: it finds the bundle next to itself and writes to the caller's folder."""
+    """The text of `launch.sh`. The script works from any folder: it finds the bundle next to itself, and writes to the
+    caller's folder.
+    """
     hardware, multi = spec.hardware, spec.hardware.nodes > 1
     distributed = hardware.world > 1
     torchrun = spec.text("launch.launcher") == "torchrun"
@@ -101,18 +103,22 @@ def launch(spec: Spec) -> str:
 
 
 def _has_growing_segments(spec: Spec) -> bool:
-    """Whether allocator segments may grow. vLLM shares memory between processes and offloads it; neither works then."""
+    """Whether torch's allocator may use expandable segments. vLLM in the same process shares memory between processes
+    and offloads it, which does not work with such segments.
+    """
     return not (spec.on_cpu or spec.flag("method.vllm"))
 
 
 def environment(spec: Spec) -> str:
-    """Lines that read `environment.sh`, and then look for python3: it may activate a virtual environment."""
+    """Shell lines that read `environment.sh` and then look for python3, because `environment.sh` may activate a virtual
+    environment.
+    """
     lines = read(spec, "$here")
     return f"{lines}python=${{PYTHON:-python3}}\n" if lines else ""
 
 
 def batch_readers(spec: Spec) -> str:
-    """The readers of separate micro-batches: processes, or groups of processes that share a sequence."""
+    """The name of those that read separate micro-batches: processes, or groups of processes that share a sequence."""
     if spec.context_parallel == 1:
         return f"{spec.hardware.world} processes"
     return f"{spec.replicas} groups of {spec.context_parallel} processes that share a sequence"
@@ -145,9 +151,10 @@ def _torchrun(spec: Spec, multi: bool) -> str:
 
 
 def _rendezvous_timeout(spec: Spec) -> str:
-    """How long the launchers wait for each other: by default torch waits 15 minutes (launcher/api.py), c10d ten.
+    """Options that set how long the launchers wait for each other. By default torch waits 15 minutes (launcher/api.py),
+    c10d ten.
 
-    c10d would find the host of its store by the machine's name, which may not resolve, so `is_host` names it.
+    c10d would find the host of its store by the machine's name, which may not resolve, so `is_host` names the host.
     """
     if spec.text("launch.rendezvous") == "c10d":
         return '--rdzv_conf "is_host=$is_host,join_timeout=$wait"'

@@ -1,4 +1,4 @@
-"""Spec and files to `bundle.toml` and `requirements.txt`: the contents of a bundle, and its derived values."""
+"""Write `bundle.toml` and `requirements.txt`: the contents of a bundle, and its derived values."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ FLASH = "flash-attn"
 
 @record
 class Identity:
-    """The bundle's identity. `spec` is the spec's file name, without its folder.
+    """The identity of a bundle. `spec` is the spec's file name, without its folder.
 
-    `spec_digest` is that of the source; a sweep has it only in sweep.toml, so that a changed comment changes one line.
-    `allow_oom` means that the run was compiled although by the plan it does not fit its GPUs.
+    `spec_digest` is the digest of the source. For a sweep only sweep.toml has it, so that a changed comment changes one
+    line. `allow_oom` means that the run was compiled although, by the plan, it does not fit its GPUs.
     """
 
     format: int
@@ -40,7 +40,7 @@ class Identity:
 
 @record
 class ModelEntry:
-    """The resolved model; `architecture` is the source of its facts."""
+    """The resolved model; `architecture` tells where its facts come from."""
 
     id: str | None = None
     path: str | None = None
@@ -51,9 +51,10 @@ class ModelEntry:
 
 @record
 class DataEntry:
-    """One resolved source of data. A folder's digest is the digest of sha256sum's output for its files.
+    """One resolved source of data. The digest of a folder is the digest of sha256sum's output for its files.
 
-    `evaluated` is the name of the evaluation set, for a source that is not trained on."""
+    `evaluated` is the name of the evaluation set, for a source that is not trained on.
+    """
 
     id: str | None = None
     path: str | None = None
@@ -68,7 +69,7 @@ class DataEntry:
 
 @record
 class Manifest:
-    """`bundle.toml`, table by table.
+    """The tables of `bundle.toml`.
 
     `inputs` has the digest of every file that the compiler read in addition to the spec, `files` that of every other
     file of the bundle, `weights` that of the files of local models.
@@ -85,7 +86,7 @@ class Manifest:
 
 
 def requirements(spec: Spec) -> str:
-    """`requirements.txt`: the target's exact pins of the packages that this run needs."""
+    """The text of `requirements.txt`: the target's exact pins of the packages that this run needs."""
     used = {
         "zero": spec.zero_stage > 0,
         "liger": spec.flag("memory.liger") or spec.extra_value("trl", "use_liger_loss") is True,
@@ -104,8 +105,8 @@ def requirements(spec: Spec) -> str:
 def flash_requirement(spec: Spec) -> str | None:
     """flash-attn's pin, for `requirements-flash.txt`; None for another attention.
 
-    It has no wheel, and its setup.py imports torch: before torch is installed pip can neither build it nor read its
-    requirements. So it is installed by a separate command.
+    flash-attn has no wheel, and its setup.py imports torch, so pip can neither build it nor read its requirements
+    before torch is installed. A separate command therefore installs it.
     """
     if spec.text("model.attn") != "flash2":
         return None
@@ -113,7 +114,7 @@ def flash_requirement(spec: Spec) -> str | None:
 
 
 def manifest(spec: CheckedSpec, files: Mapping[str, bytes]) -> str:
-    """`bundle.toml`; `files` are all other files of the bundle."""
+    """The text of `bundle.toml`; `files` are all other files of the bundle."""
     facts = spec.model.facts
     return written(
         Manifest(
@@ -152,11 +153,13 @@ def manifest(spec: CheckedSpec, files: Mapping[str, bytes]) -> str:
 
 
 def written(table: Manifest) -> str:
-    """A manifest as TOML."""
+    """The text of a manifest as TOML."""
     import toml
 
     class Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
-        """Quotes texts itself: toml 0.10 writes a backslash before an `x` so that no parser reads it."""
+        """A TOML encoder that quotes texts itself, because toml 0.10 writes a backslash before an `x` in a way that no
+        parser reads.
+        """
 
         def dump_sections(self, o, sup):  # type: ignore[no-untyped-def]
             if any(not isinstance(value, str | int) for value in o.values()):

@@ -1,4 +1,4 @@
-"""Spec to the method's own arguments, and to the `method` and `lora` sections of `trainer_args.json`."""
+"""Lower the method: its own arguments, and the sections `method` and `lora` of `trainer_args.json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ APART = ("method.loss", "method.rewards", "method.teacher")
 
 
 def method_arguments(spec: Spec) -> dict[str, Json]:
-    """The arguments that the method's settings decide, by the target's names."""
+    """The arguments that the method's settings decide, under the target's names."""
     method, fields = spec.text("method"), spec.fields()
     out: dict[str, Json] = {}
     for row in TABLE:
@@ -71,7 +71,7 @@ def _loss(spec: Spec, kind: str) -> dict[str, Json]:
 
 
 def method_section(spec: Spec) -> Section:
-    """The method's facts for the runtime besides its arguments, with reward functions and the teacher."""
+    """What the runtime needs to know about the method besides its arguments, with reward functions and the teacher."""
     rewards: list[Reward] = [
         {"name": one.name, "file": one.file, "function": one.function, "sha256": one.sha256}
         for one in spec.weighted("method.rewards")
@@ -84,7 +84,7 @@ def method_section(spec: Spec) -> Section:
 
 
 def method_facts(method: Method) -> Section:
-    """The facts about a method for the runtime, which does not compare names of methods."""
+    """Facts about the method for the runtime, which never compares names of methods."""
     return {
         "name": method.name,
         "generates": method.generates,
@@ -108,19 +108,19 @@ def _teacher(spec: Spec, teacher: Model) -> Teacher:
 
 
 def max_prompt(spec: Spec) -> int | None:
-    """The longest prompt, in tokens of the rendered prompt, if the trainer has no argument for it.
+    """The maximal length of a prompt, in tokens of the rendered prompt, if the trainer has no argument for it.
 
     The runtime drops rows with longer prompts and reports how many. TRL 0.18 truncated such prompts at the beginning,
-    which removed the system prompt; a trainer that renders conversations itself cannot get truncated ones.
+    which removed the system prompt; a trainer that renders conversations itself cannot get truncated prompts.
     """
     return None if "max_prompt_length" in spec.fields() else spec.get("method.max_prompt")
 
 
 def lora_section(spec: Spec) -> Adapter | None:
-    """The values of the runtime's LoraConfig and BitsAndBytesConfig; null when all weights are trained.
+    """The values of the runtime's LoraConfig and BitsAndBytesConfig; None if all weights are trained.
 
-    4-bit weights are stored as bytes, bitsandbytes' default, except for FSDP and ZeRO-3, which shard them only in the
-    dtype of the other weights (accelerate 1.15, utils/fsdp_utils.py).
+    4-bit weights are stored as bytes, bitsandbytes' default. Under FSDP and ZeRO-3 they are stored in the dtype of the
+    other weights, because these can shard no other dtype (accelerate 1.15, utils/fsdp_utils.py).
     """
     if not spec.lora:
         return None
@@ -166,7 +166,7 @@ def _shape(spec: Spec) -> AdapterShape:
 
 
 def freeze_section(spec: Spec) -> Freeze | None:
-    """The weights that `freeze` leaves trainable; null without `freeze`."""
+    """The weights that `freeze` leaves trainable; None without `freeze`."""
     if not spec.flag("freeze"):
         return None
     return {

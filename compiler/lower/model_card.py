@@ -1,4 +1,6 @@
-"""Spec to `model_card.md`: the README.md next to the trained weights, with the metadata that the hub reads."""
+"""Write `model_card.md`, which becomes the README.md next to the trained weights, with the metadata that the
+hub reads.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ FILE, MERGED = "model_card.md", "model_card_merged.md"
 
 
 def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> str:
-    """The card of the weights, or of the `merged` weights of an adapter run; it has the digests of `files`.
+    """The card of the weights, or of the `merged` weights of an adapter run, with the digests of `files`.
 
-    A base in a local folder is named only in the text: the hub accepts only its own ids as `base_model`.
+    If the base is a local folder, only the text names it, because the hub accepts only its own ids as `base_model`.
     """
     base, adapter, method = spec.model.id, spec.lora and not merged, spec.text("method")
     kind = ["oft" if spec.flag("oft") else "lora"] if spec.lora else []

@@ -1,4 +1,4 @@
-"""Spec to the trainer arguments of the optimizer and the schedule: names and keywords."""
+"""Lower the optimizer and the schedule to trainer arguments: names and keywords."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 
 
 def optimizer(spec: Spec) -> dict[str, Json]:
-    """Name, hyperparameters, and the further ones that `optim_args` takes as a text."""
+    """The optimizer's name, its hyperparameters, and the further ones, which `optim_args` takes as a text."""
     beta1, beta2 = spec.reals("optimizer.betas")
     out: dict[str, Json] = {
         "optim": spec.stack.optimizers[spec.text("optimizer")],
@@ -50,7 +50,7 @@ def _number(value: float) -> str:
 
 
 def schedule(spec: Spec) -> dict[str, Json]:
-    """Name, keywords and warm-up, in the target's argument for steps or for a share."""
+    """The schedule's name, keywords and warm-up, in the target's argument for steps or for a share."""
     name, kwargs = _shape(spec)
     fallback = spec.stack.base_argument("lr_scheduler_kwargs", spec.config)
     out: dict[str, Json] = {"lr_scheduler_type": name, "lr_scheduler_kwargs": dict(kwargs) if kwargs else fallback}
@@ -64,7 +64,7 @@ def schedule(spec: Spec) -> dict[str, Json]:
 
 
 def warmup_of(spec: Spec) -> Amount:
-    """The warm-up; for a schedule-free optimizer, which reads only steps, a share becomes steps."""
+    """The warm-up. A schedule-free optimizer reads only steps, so for it a share is converted to steps."""
     warmup, steps = spec.amount("schedule.warmup"), spec.get("train.steps")
     if has_own_warmup(spec) and warmup.unit == "share" and isinstance(steps, int):
         return Amount("count", -int(-(warmup.value * steps) // 1))
@@ -110,7 +110,9 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
 
 
 def _metric(spec: Spec) -> dict[str, Json]:
-    """All bounds are stated, as the library's own (1e-3 to 1.0 for greedy) are too high for fine-tuning."""
+    """The keyword arguments of a metric-driven schedule. All bounds are stated, because the library's own ones (1e-3 to
+    1.0 for greedy) are too high for fine-tuning.
+    """
     out: dict[str, Json] = {
         "mode": "max" if maximized(spec) else "min",
         "factor": spec.real("schedule.factor"),
@@ -129,15 +131,15 @@ def maximized(spec: Spec) -> bool:
 
 
 def peak_unknown(spec: Spec) -> bool:
-    """Whether DeepSpeed's wrapper hides the optimizer's `defaults` from the schedule, which fails to read its peak.
+    """Whether DeepSpeed's wrapper hides the optimizer's `defaults`, from which the schedule would read its peak.
 
-    deepspeed 0.19.8's wrappers have no `defaults`, those of 0.16.8 have; executed.
+    deepspeed 0.19.8's wrappers have no `defaults`, those of 0.16.8 have; checked by running them.
     """
     return spec.zero_stage > 0 and not spec.owns_optimizer and not spec.stack.facts.wrapped_optimizer_has_defaults
 
 
 def rate(spec: Spec, path: AmountPath) -> float:
-    """A learning rate; it may be written as a share of the peak."""
+    """The learning rate of a setting that may be written as a share of the peak."""
     value = spec.amount(path)
     return value.value * spec.real("optimizer.lr") if value.unit == "share" else float(value.value)
 
@@ -148,6 +150,6 @@ def _share(spec: Spec, path: AmountPath) -> float:
 
 
 def decay_steps(spec: Spec) -> int:
-    """Steps of the final decay. Raises TypeError for a share if the number of steps is unknown."""
+    """The steps of the final decay. Raises TypeError for a share if the number of steps is unknown."""
     decay = spec.amount("schedule.decay")
     return int(decay.value * spec.integer("train.steps")) if decay.unit == "share" else int(decay.value)

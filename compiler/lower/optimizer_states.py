@@ -1,9 +1,9 @@
-"""Bytes of an optimizer's states in a checkpoint.
+"""Compute the bytes of an optimizer's states in a checkpoint.
 
-AdamW keeps two numbers per trained parameter. GaLore keeps two per number of the gradient's projection to a low rank,
-and the projection matrices: at rank 128 a matrix of 2,048 x 11,008 takes 28 MB instead of 180. Sources: the states of
-bitsandbytes 0.50, galore-torch 1.0, apollo-torch 1.0.3 and torchao 0.18, and DeepSpeed's shards; measured against
-checkpoints by tests/proof/test_checkpoint_sizes.py.
+AdamW keeps two numbers per trained parameter. GaLore projects the gradient to a low rank; it keeps two numbers per
+number of the projection, and the projection matrices. So at rank 128, a matrix of 2,048 x 11,008 takes 28 MB instead of
+180. Sources: the states of bitsandbytes 0.50, galore-torch 1.0, apollo-torch 1.0.3 and torchao 0.18, and DeepSpeed's
+shards. tests/proof/test_checkpoint_sizes.py compares this with checkpoints.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SMALL = 4096
 
 
 def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> int:
-    """Bytes of the states of `trained` parameters, whose weights take `weight` bytes each.
+    """Bytes of the states of `trained` parameters whose weights take `weight` bytes each.
 
     The row and the column that Adafactor keeps for a matrix are not counted.
     """
@@ -47,15 +47,16 @@ def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -
 
 
 def algorithm(name: str) -> str:
-    """The algorithm of an optimizer without the format of its states: `adamw` for `paged_adamw8bit`."""
+    """The algorithm of an optimizer without the format of its states, such as `adamw` for `paged_adamw8bit`."""
     for start in ("paged_", "torchao_", "galore_", "apollo_"):
         name = name.removeprefix(start)
     return name.removesuffix("8bit").removesuffix("4bit")
 
 
 def _unquantized(spec: Spec, facts: ModelFacts) -> int:
-    """Parameters whose states bitsandbytes keeps in 32 bits: the embedding, as transformers demands, and small matrices
-    (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State)."""
+    """The number of parameters whose states bitsandbytes keeps in 32 bits: the embedding, as transformers demands, and
+    small matrices (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State).
+    """
     saved = {one.rpartition(".")[2] for one in spec.names("lora.modules_to_save")}
     embedding = facts.vocab * facts.hidden if not spec.lora or saved & {*TOKEN_EMBEDDINGS} else 0
     sizes = ((one.inputs * one.outputs, facts.layers * one.count) for one in _matrices(spec, facts) if one.site)
@@ -63,7 +64,9 @@ def _unquantized(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> float:
-    """GaLore keeps all singular vectors of a float32 gradient, and `rank` of them for other types."""
+    """Bytes of GaLore's projection matrices and states. GaLore keeps all singular vectors of a float32 gradient, and
+    only `rank` of them for other dtypes.
+    """
     name, wanted, targets = spec.text("optimizer"), spec.integer("optimizer.rank"), spec.get("optimizer.targets")
     apollo, factored = name in PACKAGES["apollo"], algorithm(name) == "adafactor"
     each: float = OF_BLOCK if name.endswith("8bit") else weight
@@ -83,7 +86,7 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
 
 
 def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
-    """The trained linear modules of a layer, and the head (without site); with adapters, their matrices."""
+    """The trained linear modules of a layer, and the head (without a site); with adapters, the adapters' matrices."""
     if not spec.lora:
         yield from linear_layers(facts)
         if not facts.tied and not spec.method.scores:

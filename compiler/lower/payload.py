@@ -1,4 +1,4 @@
-"""Spec to `trainer_args.json`: the training arguments, and the sections for the runtime."""
+"""Write `trainer_args.json`: the training arguments, and the sections for the runtime."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def payload(spec: Spec) -> Payload:
-    """The complete file. `format` is the version of its layout."""
+    """The content of `trainer_args.json`. `format` is the version of its layout."""
     method, stated = method_section(spec), arguments(spec)
     extra = spec.extra.get("deepspeed", {})
     divided = division(method, stated, distributed_type(spec), is_fsdp1(spec), spec.context_parallel, extra)
@@ -54,7 +54,7 @@ def payload(spec: Spec) -> Payload:
 
 
 def stack_section(stack: Stack) -> StackSection:
-    """The facts about the stack for the runtime, which does not compare names of stacks."""
+    """Facts about the stack for the runtime, which never compares names of stacks."""
     facts = stack.facts
     return {
         "epoch_forgotten": facts.epoch_forgotten,
@@ -168,7 +168,7 @@ def _words(spec: Spec) -> Words:
 
 
 def _evaluation(spec: Spec) -> Evaluation | None:
-    """The separate evaluation sets; if `named`, each has its own metrics."""
+    """The separate evaluation sets. If `named` is true, each set has its own metrics."""
     if not spec.evaluated:
         return None
     return {

@@ -1,4 +1,4 @@
-"""Spec to the bundle's `README.md`: a description of the run for reviewers."""
+"""Write the bundle's `README.md`: a description of the run for reviewers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STAGED = (
 
 
 def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str]) -> str:
-    """The page. Texts of the spec are escaped, so that a name cannot become markup.
+    """The text of README.md. Texts of the spec are escaped, so that a name cannot become markup.
 
     `stated` are the trainer arguments of the bundle, `submit` the engine's lines about submitting the run.
     """
@@ -126,7 +126,7 @@ def cell(text: str) -> str:
 
 
 def _flash(spec: Spec) -> list[str]:
-    """What flash-attn's build needs, and the alternative to it."""
+    """Lines about what flash-attn's build needs, and the alternative to it."""
     if spec.text("model.attn") != "flash2":
         return []
     lines = [
@@ -165,7 +165,7 @@ def _server(spec: Spec) -> list[str]:
 
 
 def _start_weights(spec: Spec) -> list[str]:
-    """The weights of an earlier run from which training starts."""
+    """Lines about the weights of an earlier run from which training starts."""
     if spec.continued is not None:
         what = f"with the weights of the adapter in {cell(spec.continued.path)}, over {cell(spec.model.name)}. Its"
         what += " rank, alpha, targets and all other parts of its shape apply. The tokenizer and chat template are the"
@@ -179,7 +179,7 @@ def _start_weights(spec: Spec) -> list[str]:
 
 
 def _method(spec: Spec) -> str:
-    """The method in words: its loss, the contents of a step, and the source of completions."""
+    """A description of the method: its loss, the contents of a step, and who generates completions."""
     parts = [spec.text("method")]
     losses = spec.weighted("method.loss")
     if losses:
@@ -200,7 +200,7 @@ def _method(spec: Spec) -> str:
 
 
 def _hub(spec: Spec) -> str:
-    """Where the model is pushed, and what the machine needs to do it."""
+    """A sentence about where the model is pushed, and what the machine needs for it."""
     name, revision = spec.text("save.hub.name"), spec.get("save.hub.revision")
     parts = [f"pushes to {cell(name)}" + (f", branch {cell(revision)}" if revision is not None else "")]
     if spec.flag("save.hub.checkpoint_branches"):
@@ -226,7 +226,7 @@ def _adapters(spec: Spec) -> str:
 
 
 def _frozen(spec: Spec) -> str:
-    """The parts of the model that are trained while the rest is frozen."""
+    """A description of the parts of the model that are trained while the rest is frozen."""
     only = spec.names("freeze.layer_modules")
     parts = [
         f"the {side} {count} layers" + (f" ({cell(', '.join(only))})" if only else "")
@@ -242,7 +242,7 @@ def _at(revision: str | None) -> str:
 
 
 def _source(source: DataSource) -> str:
-    """A source of data with its split, commit and shape."""
+    """A description of a data source: its split, commit and shape."""
     config = "" if source.config is None else f":{source.config}"
     part = "" if source.slice is None else f":{source.slice}"
     return f"{cell(f'{source.name}{config}[{source.split}{part}]')}{_at(source.revision)}, {source.shape}"

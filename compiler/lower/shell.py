@@ -1,4 +1,4 @@
-"""Common parts of a bundle's scripts: they run under bash, from any folder, and take at most one flag."""
+"""Common parts of a bundle's scripts. The scripts run under bash, from any folder, and take at most one flag."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ def shared() -> Mapping[str, str]:
 
 
 def start(name: str, done: str, flags: Mapping[str, str], several: str = "") -> str:
-    """The first lines: the shell, the folder and the flags, each with the variable that it sets to true.
+    """The first lines of a script: the shell, the folder and the flags, each with the variable that it sets to true.
 
-    `name` is the script's file name, `done` the word for its work ("trained"), `several` the flag that takes arguments.
+    `name` is the script's file name, `done` a word for what it has done ("trained"), `several` the flag that takes
+    arguments.
     """
     words = f"{', '.join(flags)} and --help"
     parts = shared()
@@ -33,5 +34,5 @@ def start(name: str, done: str, flags: Mapping[str, str], several: str = "") -> 
 
 
 def command(words: list[str], program: str) -> str:
-    """The command as a shell array, one group of words per line; `program` is a file in the bundle's trainer/."""
+    """A command as a shell array, one group of words per line; `program` is a file in the bundle's trainer/."""
     return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + f'  "$here/trainer/{program}"\n)\n'

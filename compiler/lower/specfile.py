@@ -1,6 +1,7 @@
-"""Spec to `spec.xp`: the compiled experiment with its bases inlined, one setting per line with its origin.
+"""Write the bundle's `spec.xp`: the compiled experiment with its bases inlined, one setting per line with its origin.
 
-A setting of the spec itself has no comment; for others a comment names the base, the default or the derivation.
+A setting that the spec itself states has no comment; for others, a comment names the base, the default or the
+derivation.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ STRUCTURAL = ("train.epochs", "train.steps")
 
 
 def specfile(spec: CheckedSpec) -> str:
-    """The text. It parses, and if the spec names no local file it compiles to the same arguments.
+    """The text of `spec.xp`. It parses, and if the spec names no local file it compiles to the same arguments.
 
-    Findings that the spec silences are silenced here, too, above their clause.
+    Findings that the spec silences are also silenced here, above their clause.
     """
     lines = ["xpc 1", ""]
     model = quoted(spec.model.path) if spec.model.path is not None else str(spec.model.id)
@@ -63,7 +64,7 @@ def specfile(spec: CheckedSpec) -> str:
 
 @cache
 def _clauses() -> dict[str, list[Setting]]:
-    """The settings within each clause, in the order of the table."""
+    """The settings in each clause, in the order of the table of settings."""
     found: dict[str, list[Setting]] = {}
     for row in TABLE:
         clause, inside, _ = row.path.partition(".")
@@ -72,7 +73,7 @@ def _clauses() -> dict[str, list[Setting]]:
 
 
 def _clause_of(spec: Spec, place: Label | None) -> str:
-    """The beginning of the clause that a finding is about; `train` if no setting of the spec is there."""
+    """The beginning of the clause that a finding concerns; `train` if the place is not in a setting of the spec."""
     if place is None:
         return "train "
 
@@ -92,7 +93,7 @@ def _clause_of(spec: Spec, place: Label | None) -> str:
 
 
 def _excluded(spec: Spec) -> tuple[str, ...]:
-    """Settings that the header states, and `batch.seq` if it has no effect and may not be written."""
+    """Settings to omit: those that the header states, and `batch.seq` if it has no effect and may not be written."""
     if spec.online:
         return (*STRUCTURAL, "batch.seq")
     uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
@@ -209,7 +210,7 @@ def _evaluated(spec: Spec, one: EvalSet) -> list[str]:
 
 
 def ref(source: DataSource) -> str:
-    """A source as a spec writes it."""
+    """A source in the notation of a spec."""
     if source.path is not None:
         return quoted(source.path)
     config = "" if source.config is None else f":{source.config}"
@@ -219,7 +220,7 @@ def ref(source: DataSource) -> str:
 
 
 def _note(value: Value, before: str = "") -> str:
-    """The comment after a value that the spec itself does not state."""
+    """The comment after a value that the spec itself does not state: its origin and reason."""
     if value.origin.kind == SPEC:
         return ""
     name = value.origin.name

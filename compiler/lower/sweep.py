@@ -1,7 +1,7 @@
-"""A checked sweep to the files of its folder: a bundle for each member, and scripts that start them.
+"""Lower a checked sweep to the files of its folder: a bundle for each member, and scripts that start them.
 
-`members/NAME/` is a bundle like any other and runs alone. Next to `members/` are `launch.sh`, which starts one or all
-of them, `members.txt` with their names in order, `sweep.toml` and README.md.
+`members/NAME/` is a bundle like any other and can be run without the rest. Next to `members/` are `launch.sh`, which
+starts one member or all, `members.txt` with the members' names in order, `sweep.toml` and README.md.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def top_files(
 
 
 def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, bytes]:
-    """The files that start the members; `pins` are the digests of their `run.sha256`, by member in order."""
+    """The files that start the members; `pins` are the digests of the members' `run.sha256`, in the order of
+    the members.
+    """
     texts = {
         "launch.sh": launch(len(pins)),
         "members.txt": "".join(f"{one}\n" for one in pins),
@@ -65,14 +67,14 @@ def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[
 
 
 def named(spec: CheckedSpec, member: str) -> CheckedSpec:
-    """A member's spec with the name and the folder of its bundle."""
+    """A member's spec with the name and the folder of the member's bundle."""
     folder = f"{spec.name}.bundle/{MEMBERS}/{member}"
     own = evolve(spec, name=f"{spec.name}-{plain_name(member)}", folder=folder)
     return CheckedSpec.of(own, spec.problems, spec.silenced)
 
 
 def value(member: Member, path: str) -> str:
-    """A swept setting of a member as a spec writes it."""
+    """A swept setting's value for one member, in the notation of a spec."""
     spec = member.spec
     assert spec is not None
     if path == "model":

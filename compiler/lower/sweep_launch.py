@@ -1,4 +1,4 @@
-"""`launch.sh` of a sweep: it starts the script of one member, or those of all in turn."""
+"""Write `launch.sh` of a sweep, which starts the script of one member, or those of all members in turn."""
 
 from xpc.compiler.lower.shell import shared
 from xpc.grammar.package_data import read_sections

@@ -1,8 +1,9 @@
 """The trainer of a bundle: the files of runtime/ that the run needs, unchanged.
 
-Two files are shortened: enabled.py loses the lines of unused features, and README.md's list of private library parts
-loses the rows of files that the bundle does not have. `runtime/core/conditions.py` decides which features a run uses. A
-module also brings the modules that it imports. The programs `main.py` and `launcher.py` are in every bundle.
+Two files are shortened: enabled.py loses the lines of unused features, and README.md's list of private library
+functions loses the rows of files that the bundle does not have. `runtime/core/conditions.py` decides which features a
+run uses. Modules that a selected module imports are also included. The programs `main.py` and `launcher.py` are in
+every bundle.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
 
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
-    """The trainer of a run with this `trainer_args.json`, by name in the bundle; `evaluates` if it names tasks."""
+    """The trainer for a run with this `trainer_args.json`, by name in the bundle; `evaluates` is true if the run names
+    tasks.
+    """
     runtime = _runtime()
     chosen = {"enabled.py": enabled(runtime["enabled.py"].decode(), plan).encode()}
     left = [*ALWAYS, *(["evaluate.py"] if evaluates else []), *(["vllm_server.py"] if _serves(plan) else [])]
@@ -49,7 +52,7 @@ def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
 
 
 def readme(whole: bytes, chosen: Collection[str]) -> bytes:
-    """The README.md of a trainer that has these files."""
+    """The README.md of a trainer that consists of these files."""
     return TOUCHED.sub(lambda row: row[0] if f"library_internals/{row[1].decode()}" in chosen else b"", whole)
 
 
@@ -67,7 +70,7 @@ def imported(name: str, source: bytes) -> frozenset[str]:
 
 
 def _serves(plan: Payload) -> bool:
-    """Whether a separate vLLM server generates."""
+    """Whether a separate vLLM server generates the completions."""
     arguments = plan["arguments"]
     assert isinstance(arguments, dict)
     return bool(arguments.get("use_vllm")) and arguments.get("vllm_mode") != "colocate"
@@ -75,7 +78,7 @@ def _serves(plan: Payload) -> bool:
 
 @cache
 def _runtime() -> dict[str, bytes]:
-    """Every runtime file by its relative name; read once per process."""
+    """All runtime files by relative name; they are read once per process."""
     out = {}
     for where, folders, names in os.walk(RUNTIME):
         folders[:] = sorted(name for name in folders if name != "__pycache__")

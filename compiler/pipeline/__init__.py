@@ -1,4 +1,4 @@
-"""The way from text to bundle, one function a step: read, load, resolve, check, lower."""
+"""The way from text to bundle, with one function per step: read, load, resolve, check, lower."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST_RULE = "XP200"
 
 @record
 class Checked:
-    """The result of every check. `spec` is None when there is an error.
+    """The result of all checks. `spec` is None if there is an error.
 
     `problems` are the findings, `silenced` those that a comment of the spec silences. For a sweep, `spec` is the first
     member and `members` are all of them.
@@ -41,7 +41,7 @@ class Checked:
 
 
 def _suggestions() -> Advisor:
-    """What answers the questions of reading; only a wrong spec pays for it."""
+    """The advisor that suggests names and values for a wrong spec. Its modules are loaded only for such specs."""
     from xpc.compiler.suggest.advisor import Suggestions
 
     return Suggestions()
@@ -76,7 +76,7 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
 
 
 def error_codes(spec: Spec) -> set[str]:
-    """The codes of the errors in a spec, which the plan asks for before it chooses a strategy."""
+    """The codes of the errors in a spec. The plan calls this before it chooses a strategy."""
     from xpc.compiler.rules.core.legality import error_codes
 
     return error_codes(spec)
@@ -113,7 +113,7 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
 
 
 def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str, bytes] | None, Checked]:
-    """The complete way: the files of the bundle by name, or None when there is an error."""
+    """Check and compile a spec: the files of the bundle by name, or None if there is an error."""
     workspace.hashes = True
     checked = check_text(data, name, workspace)
     if checked.spec is None:

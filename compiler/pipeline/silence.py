@@ -1,8 +1,9 @@
-"""Silences findings by a comment: `# xpc: allow XP712 reason`. Loaded only for a spec that contains `xpc:`.
+"""Silence findings by a comment: `# xpc: allow XP712 reason`. Loaded only for a spec that contains `xpc:`.
 
-A silence removes warnings and notes with its codes from its own line, or from the next line when the comment stands
-alone; if that line opens or closes a bracket, from everything in the bracket. The reason is required. Errors cannot be
-silenced, and neither can findings that a reviewer must see. A silence without effect in the checked file is a finding.
+A silence removes warnings and notes with its codes from its own line, or from the next line if the comment is alone on
+its line. If that line opens or closes a bracket, the silence applies to everything in the bracket. The reason is
+required. Errors cannot be silenced, and neither can findings that a reviewer must see. A silence that has no effect in
+the checked file is itself a finding.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ EXAMPLE = "# xpc: allow XP410 the reason"
 
 @mutable
 class Silence:
-    """One comment: `codes` with the span of each, and the range of offsets that it applies to."""
+    """One silence: its `codes` with the span of each, and the range of offsets that it applies to."""
 
     label: Label
     codes: dict[str, Span]
@@ -45,9 +46,9 @@ class Silence:
 
 
 def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], tuple[Silenced, ...]]:
-    """The remaining findings, with those about the silences themselves; and the silenced ones.
+    """The findings that remain, including those about the silences themselves; and the silenced findings.
 
-    `files` is the spec and its bases, the spec first.
+    `files` is the spec followed by its bases.
     """
     codes = tuple(dict.fromkeys(each.code for each in found))
     silences: list[Silence] = []
@@ -73,7 +74,9 @@ def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diag
 
 
 def _holding(silences: Sequence[Silence], found: Sequence[Diagnostic]) -> list[list[Silence]]:
-    """For each finding the silences that apply to it, in their order: one pass through the text for each code."""
+    """For each finding, the silences that apply to it, in their order. This makes one pass through the text for each
+    code.
+    """
     groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for number, one in enumerate(silences):
         for code in one.codes:
@@ -139,7 +142,9 @@ def _without(silence: Silence, code: str) -> Edit:
 
 
 def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence | Diagnostic]:
-    """The well-formed silences of a file, and what is wrong with the others. `given` are the codes found."""
+    """The well-formed silences of a file, and a finding for each malformed one. `given` are the codes that
+    were found.
+    """
     lines: _Lines | None = None
     strange: set[str] = set()
     for comment in file.comments:
@@ -163,7 +168,7 @@ def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence 
 
 
 def _begin(comment: Comment) -> int | None:
-    """Where `# xpc:` begins in a comment, which may have other words before it; None if it is not there."""
+    """The offset of `# xpc:` in a comment, which may begin with other words; None if the comment has none."""
     text = comment.text
     at = text.find("#")
     while at >= 0:
@@ -185,7 +190,9 @@ def _words(text: str, offset: int) -> list[tuple[str, Span]]:
 
 
 def _read(file: File, span: Span) -> tuple[dict[str, Span], str] | Diagnostic | None:
-    """Codes and reason of a comment from its `#` on; what is wrong with it; or None for an ordinary comment."""
+    """Read a comment from its `#` on: its codes and reason; or a finding if it is malformed; or None for an ordinary
+    comment.
+    """
     text = file.source.text
     after = text.index(MARK, span.start) + len(MARK)
     words = _words(text[after : span.end], after)
@@ -233,7 +240,9 @@ def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
 
 @lru_cache
 def _likelier(code: str, given: tuple[str, ...]) -> str | None:
-    """Of two equally near codes the one that was found; never a code of syntax, since those are all errors."""
+    """Of two equally near codes, the one that was found. Codes of syntax are never suggested, because all of them are
+    errors.
+    """
     from xpc.grammar.nearest import nearest
 
     return nearest(code, [*given, *sorted(each for each in _every_code() if each >= "XP1")])
@@ -289,7 +298,7 @@ class _Lines:
         return first, max([closed for _, closed in _between(self.opened, start, end)], default=end)
 
     def _code_line(self, start: int, end: int) -> tuple[int, int]:
-        """The next line with more than a comment on it, or the last one."""
+        """The next line that has more than a comment, or else the last line."""
         passed = []
         while start not in self.below and end < len(self.text) and _is_idle(self.text[start:end]):
             passed.append(start)
@@ -300,7 +309,7 @@ class _Lines:
 
 
 def _between(pairs: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
-    """The pairs, sorted, whose first number is within a line."""
+    """The pairs whose first number is between two offsets; `pairs` is sorted."""
     return pairs[bisect_left(pairs, (start, -1)) : bisect_left(pairs, (end + 1, -1))]
 
 

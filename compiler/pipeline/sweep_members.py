@@ -1,7 +1,7 @@
-"""Checks the members of a sweep: each is a spec of its own, and their findings are reported together.
+"""Check the members of a sweep. Each member is a complete spec, and their findings are reported together.
 
-A member is the sweep's file with one value of every list. A finding of all members is reported once; a finding of all
-members with one value is reported once at that value; a finding of some members names them.
+A member is the sweep's file with one value of every list. A finding that all members share is reported once. A finding
+of all members with one value is reported once, at that value. A finding of some members names them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def members(
     judge: Judge,
     relevant: Callable[[list[Diagnostic]], list[Diagnostic]],
 ) -> tuple[list[Member], list[Diagnostic]]:
-    """Every member, checked, and all findings of the sweep. `relevant` drops findings that say nothing."""
+    """Every member, checked, and all findings of the sweep. `relevant` drops notes that an error makes meaningless."""
     rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
     names = _names(rows)
     answers: dict[tuple[str, str, int], Read | str] = {}
@@ -64,7 +64,7 @@ def members(
 
 
 def _one(loaded: Loaded, grid: Grid, picks: Sequence[Pick], name: str) -> Loaded:
-    """The spec with the values of one member instead of the lists."""
+    """The spec of one member: the items of its values instead of the lists."""
     one = evolve(
         loaded, items=dict(loaded.items), kinds=dict(loaded.kinds), problems=Problems(), member=name, sweep=None
     )
@@ -77,7 +77,7 @@ def _one(loaded: Loaded, grid: Grid, picks: Sequence[Pick], name: str) -> Loaded
 
 
 def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
-    """A stable name for each member, made from its values: `lr=1e-06,beta=0.1`."""
+    """A stable name for each member, made from its values, such as `lr=1e-06,beta=0.1`."""
     from hashlib import sha256
 
     paths = [path for pick in rows[0] for path, _ in pick.shown]
@@ -96,7 +96,7 @@ def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
 
 
 def _fitted(found: Diagnostic, picks: Sequence[Pick]) -> Diagnostic:
-    """A finding at a value of a list, with an edit that fits there."""
+    """A finding at a value of a list, with an edit that fits the list."""
     if not found.edits or found.primary is None:
         return found
     for pick in picks:
@@ -109,7 +109,7 @@ def _fitted(found: Diagnostic, picks: Sequence[Pick]) -> Diagnostic:
 def _together(
     every: Sequence[Sequence[Diagnostic]], rows: Sequence[tuple[Pick, ...]], names: Sequence[str]
 ) -> Iterator[Diagnostic]:
-    """The findings of all members, each once."""
+    """Merge the findings of all members, so that each appears once."""
     has: dict[tuple[object, ...], tuple[Diagnostic, list[int]]] = {}
     for index, found in enumerate(every):
         for one in found:
@@ -141,7 +141,7 @@ def _place(label: Label | None) -> tuple[object, ...] | None:
 
 
 def _implied(one: Diagnostic, rows: Sequence[tuple[Pick, ...]]) -> int:
-    """How many members have all of the values at which a finding stands; 0 for a finding elsewhere."""
+    """The number of members that have all values at which the finding is placed; 0 for a finding at another place."""
     picks = {id(pick): pick for row in rows for pick in row}
     labels = [label for label in (one.primary, *one.related) if label is not None]
     held = [{key for key, pick in picks.items() if pick.holds(label)} for label in labels]
@@ -159,7 +159,7 @@ def _listed(names: Sequence[str], of: int) -> str:
 
 
 def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
-    """Findings about the members together: the same run twice, one branch for all, an array of several shapes."""
+    """Findings about the members together: the same run twice, one branch for all, an array with different machines."""
     specs = [(one.name, one.spec) for one in found if one.spec is not None]
     if len(specs) < 2:
         return

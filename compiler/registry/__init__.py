@@ -43,7 +43,7 @@ def alias_key(name: str) -> str:
 
 
 def _named(table: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Look a name up as a hub id (case counts, as on the Hub) or as an alias (case does not)."""
+    """Look a name up, as a hub id (where case counts, as on the hub) or as an alias (where it does not)."""
     return _row(table, table["ids"].get(name) or alias_key(name))
 
 
@@ -76,10 +76,10 @@ def find_gpu(name: str) -> Gpu | None:
 
 
 def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
-    """Return the `model_type` in the last part of a hub id, such as `Falcon-H1-7B`, or None.
+    """Return the `model_type` that the last part of a hub id contains (falcon_h1 for `Falcon-H1-7B`), or None.
 
-    The words of the name are compared with those of the family, joined: `gpt-oss-20b` is gpt_oss. The longest wins.
-    `among` are families other than those of the registry.
+    The words of the name are compared with the joined words of each family, so `gpt-oss-20b` is gpt_oss. The longest
+    match wins. `among` are families to search instead of the registry's.
     """
     words = re.findall("[a-z0-9]+", id.rpartition("/")[2].lower())
     spelled = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(len(words), i + 4) + 1)}
@@ -90,7 +90,9 @@ def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
 
 
 def encoder_decoder(name: str) -> str | None:
-    """Return the family of a model with an encoder, by hub id, its last part, or `model_type`; None for another."""
+    """Return the family of a model with an encoder, from its hub id, the id's last part, or its `model_type`; None for
+    other models.
+    """
     table = _table("seq2seq")
     if name in table["types"]:
         return name
@@ -135,14 +137,14 @@ def families() -> tuple[str, ...]:
 def facts_from_config(
     config: Mapping[str, object], alias: str, id: str, *, chat: bool = False, gated: bool = False
 ) -> ModelFacts | str:
-    """Read a Hugging Face `config.json`: see `architecture.facts_from_config`, which this loads on demand."""
+    """Read a Hugging Face `config.json`. This loads `architecture.facts_from_config` on demand."""
     from xpc.compiler.registry.architecture import facts_from_config
 
     return facts_from_config(config, alias, id, chat=chat, gated=gated)
 
 
 def uncounted(config: Mapping[str, object]) -> str | None:
-    """Why a configuration's parameters cannot be counted: see `architecture.uncounted`, which this loads on demand."""
+    """The reason why a configuration's parameters cannot be counted. This loads `architecture.uncounted` on demand."""
     from xpc.compiler.registry.architecture import uncounted
 
     return uncounted(config)

@@ -1,4 +1,4 @@
-"""Reads the settings of `lora` and `oft` from peft's adapter_config.json."""
+"""Read the settings of `lora` and `oft` from peft's adapter_config.json."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From a Hugging Face `config.json` to exact facts: one closed form of the parameter count per model family.
+"""Compute exact facts from a Hugging Face `config.json`: one closed form of the parameter count per model family.
 
 The forms are checked against the real modules of transformers 5.23 on the meta device (tests/registry/test_meta.py).
-Write `q = heads * head_dim`, `kv = kv_heads * head_dim`, `h` hidden, `i` intermediate.
+They write `q = heads * head_dim`, `kv = kv_heads * head_dim`, `h` for hidden, `i` for intermediate.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,9 +62,11 @@ def _dimensions(c: Config, tied: bool = False, head_dim: int | None = None) -> _
 def _other_dimensions(
     c: Config, intermediate: Sequence[str], *, tied: bool = True, times: int | None = None, context: int | None = None
 ) -> _Shape:
-    """Families before Llama: an MLP without a gate, keys and values for each head, other names.
+    """The dimensions of families before Llama: an MLP without a gate, keys and values for each head, other names of
+    keys.
 
-    The width of the MLP is the first of these names, else `times` the model's; `context` is the default context.
+    The width of the MLP is the first of the keys `intermediate` that exists, otherwise `times` the model's width;
+    `context` is the default context.
     """
     hidden = c.integer("hidden_size", "n_embd")
     heads = c.integer("num_attention_heads", "n_head")
@@ -99,7 +101,7 @@ def _embeddings(s: _Shape) -> int:
 def _llama(
     c: Config, *, tied: bool = False, norms: int = 2, mlp_bias: bool = True, head_dim: int | None = None
 ) -> _Shape:
-    """RMSNorm, gated MLP, one switch for all four attention biases."""
+    """Llama: RMSNorm, a gated MLP, and one switch for all four attention biases."""
     s = _dimensions(c, tied, head_dim)
     bias = c.flag("attention_bias", False)
     layer = _attention(s, bias, bias) + _mlp(s, mlp_bias and c.flag("mlp_bias", False)) + norms * s.hidden
@@ -107,13 +109,13 @@ def _llama(
 
 
 def _plain(c: Config) -> _Shape:
-    """Mistral, Phi-3: Llama without any bias. Phi-3 fuses matrices, which does not change the count."""
+    """Mistral and Phi-3: Llama without any bias. Phi-3 fuses matrices, which does not change the count."""
     s = _dimensions(c)
     return evolve(s, layer_params=_attention(s) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
 
 
 def _qwen2(c: Config) -> _Shape:
-    """Biases on q, k and v always, none on the output."""
+    """Qwen2: biases on q, k and v, none on the output."""
     s = _dimensions(c)
     return evolve(
         s, layer_params=_attention(s, qkv_bias=True) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden
@@ -121,7 +123,7 @@ def _qwen2(c: Config) -> _Shape:
 
 
 def _qwen3(c: Config, head_dim: int | None = 128) -> _Shape:
-    """A norm of one head's width on q and on k."""
+    """Qwen3: norms on q and k that are as wide as one head."""
     s = _llama(c, mlp_bias=False, head_dim=head_dim)
     return evolve(s, layer_params=s.layer_params + 2 * s.head_dim)
 
@@ -131,7 +133,7 @@ def _gemma(c: Config) -> _Shape:
 
 
 def _gemma2(c: Config) -> _Shape:
-    """Norms before and after attention and MLP."""
+    """Gemma 2: norms before and after attention and MLP."""
     return _llama(c, tied=True, norms=4, mlp_bias=False, head_dim=256)
 
 
@@ -141,7 +143,7 @@ def _gemma3(c: Config) -> _Shape:
 
 
 def _olmo2(c: Config) -> _Shape:
-    """Norms over the whole of q and of k."""
+    """OLMo 2: norms over the full width of q and of k."""
     s = _llama(c, mlp_bias=False)
     return evolve(s, layer_params=s.layer_params + s.q + s.kv)
 
@@ -189,7 +191,7 @@ def _qwen3_moe(c: Config) -> _Shape:
 
 
 def _starcoder2(c: Config) -> _Shape:
-    """LayerNorms with bias, two MLP matrices, one switch for all biases."""
+    """Starcoder2: LayerNorms with bias, two MLP matrices, and one switch for all biases."""
     s = evolve(_dimensions(c, tied=True), gated_mlp=False)
     bias = c.flag("use_bias", True)
     return evolve(
@@ -204,20 +206,20 @@ def _gpt2(c: Config) -> _Shape:
 
 
 def _gpt_bigcode(c: Config) -> _Shape:
-    """GPT-2 with one head of keys and values, unless `multi_query` is off."""
+    """GPT-BigCode: GPT-2 with a single key and value head, unless `multi_query` is off."""
     s = _gpt2(c)
     s = evolve(s, kv_heads=1 if c.flag("multi_query", True) else s.heads)
     return evolve(s, layer_params=_attention(s, True, True) + _mlp(s, True) + 4 * s.hidden)
 
 
 def _cohere(c: Config) -> _Shape:
-    """One norm for attention and MLP, which are parallel; norms of q and of k are a switch."""
+    """Cohere: one norm for attention and MLP, which run in parallel; a switch adds norms of q and k."""
     s = _llama(c, tied=True, norms=1, mlp_bias=False)
     return evolve(s, layer_params=s.layer_params + (s.q + s.kv) * c.flag("use_qk_norm", False))
 
 
 def _gpt_oss(c: Config) -> _Shape:
-    """A sink for each head; biases on projections, router and experts."""
+    """gpt-oss: a sink for each head; biases on projections, router and experts."""
     s = _dimensions(c, head_dim=64)
     bias = c.flag("attention_bias", True)
     without = _attention(s, bias, bias) + s.heads + 2 * s.hidden
@@ -229,7 +231,7 @@ def _gpt_oss(c: Config) -> _Shape:
 
 
 def _gpt_neox(c: Config) -> _Shape:
-    """All heads have keys and values; `num_key_value_heads` is ignored."""
+    """GPT-NeoX: all heads have keys and values; `num_key_value_heads` is ignored."""
     s = _dimensions(c)
     s = evolve(s, gated_mlp=False, kv_heads=s.heads, head_dim=s.hidden // s.heads)
     bias = c.flag("attention_bias", True)
@@ -239,7 +241,9 @@ def _gpt_neox(c: Config) -> _Shape:
 
 
 def _opt(c: Config) -> _Shape:
-    """Learned positions (two more than the context), projections if the embedding is narrower than the model."""
+    """OPT: learned positions (two more than the context), and projections if the embedding is narrower than
+    the model.
+    """
     s = _other_dimensions(c, ("ffn_dim",))
     hidden = s.hidden
     bias, norm = c.flag("enable_bias", True), 2 * hidden * c.flag("layer_norm_elementwise_affine", True)
@@ -250,7 +254,7 @@ def _opt(c: Config) -> _Shape:
 
 
 def _falcon(c: Config) -> _Shape:
-    """One key and value head (7B), grouped ones with two norms (40B), or all of them (RW)."""
+    """Falcon: a single key and value head (7B), groups of heads and two norms (40B), or one per head (RW)."""
     s = _other_dimensions(c, ("ffn_hidden_size",), times=4, context=2048)
     new = c.flag("new_decoder_architecture", False)
     one = 1 if c.flag("multi_query", True) else s.heads
@@ -306,9 +310,9 @@ def facts_from_config(
 ) -> ModelFacts | str:
     """Read a Hugging Face `config.json` and compute the exact parameter count from it.
 
-    A `model_type` without a closed form of its own counts as a Llama-shaped decoder if it has all of Llama's keys and
-    no key of another shape. `chat` and `gated` are not in a config.json. Returns a sentence about what is missing if
-    the facts cannot be known.
+    A `model_type` without a closed form counts as a Llama-shaped decoder if its configuration has all of Llama's keys
+    and no key of another shape. `chat` and `gated` are not in a config.json. Returns a sentence about what is missing
+    if the facts cannot be known.
     """
     model_type = config.get("model_type")
     if not isinstance(model_type, str):

@@ -1,6 +1,6 @@
 """`python -m xpc.compiler.registry.build`: compile the TOML files of the registry into `tables.json`.
 
-Parsing the TOML takes tens of milliseconds, which every start of `xpc` would pay; the compiled table takes one.
+Parsing the TOML takes tens of milliseconds, which every start of `xpc` would pay; loading the compiled table takes one.
 A test compares the committed file with the output of this module.
 """
 
@@ -25,14 +25,14 @@ def read(name: str) -> dict[str, dict[str, Any]]:
 
 
 def model_config(models: dict[str, dict[str, Any]], alias: str) -> dict[str, Any]:
-    """Return the `config.json` keys of a model: its own, over those of the model in `like`."""
+    """Return the `config.json` keys of a model: its own keys, on top of those of the model in `like`."""
     entry = models[alias]
     base = model_config(models, entry["like"]) if "like" in entry else {}
     return {**base, **entry.get("config", {})}
 
 
 def models() -> list[ModelFacts]:
-    """Compute the facts of every model; raises ValueError for an entry whose configuration is not complete."""
+    """Compute the facts of every model. Raises ValueError for an entry with an incomplete configuration."""
     entries = read("models.toml")
     facts = []
     for alias, entry in entries.items():
@@ -50,7 +50,7 @@ def models() -> list[ModelFacts]:
 
 
 def _compact(kind: type, key: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one table: the columns once, the rows as lists under their key, hub ids as an index."""
+    """Return one table: the columns once, the rows as lists under their key, and an index of hub ids."""
     columns = [field.name for field in attrs.fields(kind)]
     rows = sorted(rows, key=lambda row: str(row[key]))
     table: dict[str, Any] = {"columns": columns, "rows": {row[key]: [row[c] for c in columns] for row in rows}}

@@ -1,6 +1,7 @@
-"""The built-in chat templates: our own texts, which render like the published ones and mark the answers for the loss.
+"""The built-in chat templates. They are our own texts, which render like the published ones and mark the answers for
+the loss.
 
-`schema.TEMPLATES` lists them. The first line of each file says which template it is.
+`schema.TEMPLATES` lists them. The first line of each file tells which published template it follows.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ def native(model: str) -> str | None:
 
 
 def alike(template: str) -> str | None:
-    """The built-in template whose turns begin and end with the control tokens of another's text."""
+    """The built-in template whose turns begin and end with the same control tokens as those of the given text."""
     known = (("chatml", CHATML), ("llama3.1", LLAMA), ("gemma", GEMMA))
     return next((name for name, tokens in known if all(token in template for token in tokens)), None)
 
 
 def new_tokens(template: str, model: str) -> tuple[str, ...]:
-    """The control tokens in a template's text that a registered model's vocabulary is known to lack."""
+    """The control tokens in a template that a registered model's vocabulary is known to lack."""
     return tuple(token for tokens, lack in LACK if model.startswith(lack) for token in tokens if token in template)

@@ -4,18 +4,20 @@ from collections.abc import Mapping
 
 
 class ConfigError(Exception):
-    """A configuration that the closed form cannot count; the message is the sentence for the user."""
+    """Raised for a configuration that a closed form cannot count; the message is a sentence for the user."""
 
 
 class Config:
-    """Typed reads of a configuration; a null counts as absent, as in transformers."""
+    """Typed access to a configuration. A null counts as absent, as in transformers."""
 
     def __init__(self, values: Mapping[str, object], model_type: str) -> None:
         self.values = values
         self.model_type = model_type
 
     def integer(self, *keys: str, default: int | None = None) -> int:
-        """Return the first of `keys` that is a whole number (it must be at least 1), else the default, else raise."""
+        """Return the first of `keys` that is a whole number of at least 1, otherwise the default. Raises ConfigError if
+        there is no default.
+        """
         for key in keys:
             value = self.values.get(key)
             if isinstance(value, int) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The linear layers of one decoder layer, by family: LoRA's targets, and the parameters of its matrices.
+"""The linear layers of one decoder layer, by family: the targets of LoRA, and the parameters of its matrices.
 
 A family with fused projections has one adapter where others have three: `qkv_proj` of Phi-3 maps hidden to q, k and v.
 Names are those of transformers 5.23.
@@ -51,7 +51,7 @@ NAMES: dict[str, dict[str, str]] = {
 
 @record
 class Linear:
-    """A linear layer: its module's name, its site, its widths, and their number (one, or one for each expert)."""
+    """A linear layer: its module's name, its site, its widths, and how many there are (one, or one for each expert)."""
 
     name: str
     site: str
@@ -78,7 +78,9 @@ def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
 
 
 def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
-    """The linear layers in a list of targets, matched by the end of the name as in PEFT; all if there is no list."""
+    """The linear layers in a list of targets, matched by the end of their names as in PEFT; all layers if there is no
+    list.
+    """
     if not isinstance(targets, Sequence) or isinstance(targets, str):
         return linear_layers(facts)
     return tuple(one for one in linear_layers(facts) if any(_means(str(target), one.name) for target in targets))
@@ -95,6 +97,6 @@ def tables(names: Sequence[str]) -> int:
 
 
 def lora_parameters(facts: ModelFacts, rank: int, layers: Sequence[Linear], dora: bool = False) -> int:
-    """Parameters of LoRA's matrices on these layers of all decoder layers; DoRA adds a magnitude for each row."""
+    """The parameters of LoRA's matrices on these layers of all decoder layers. DoRA adds a magnitude for each row."""
     each = sum((rank * (one.inputs + one.outputs) + dora * one.outputs) * one.count for one in layers)
     return facts.layers * each

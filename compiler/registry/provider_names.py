@@ -1,6 +1,7 @@
-"""Providers' names of GPUs: `A100-SXM4-80GB`, `t4-16gb`. Loaded only for a name that is not in the table.
+"""Recognize providers' names of GPUs, such as `A100-SXM4-80GB` and `t4-16gb`. Loaded only for a name that is not in the
+table.
 
-A name is accepted if all of its words are known and fit exactly one GPU; an A100 without its memory fits two.
+A name is accepted if all of its words are known and exactly one GPU fits; for an A100 without its memory, two fit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ OTHER_MAKERS = ("mi", "instinct", "radeon", "rx", "gfx", "apple", "mps", "tpu", 
 
 @record
 class Shape:
-    """The parts of a GPU's name: its model as letters and digits, its memory in GB if given, and its card."""
+    """The parts of a GPU's name: its model as letters and digits, its memory in GB if given, and its form factor."""
 
     model: str
     memory: int | None
@@ -64,7 +65,7 @@ def shape(name: str) -> Shape | None:
 
 
 def _is_memory(number: int, model: str) -> bool:
-    """Whether a number without a unit is a card's memory, as in `v100-32`, unlike the 4090 of `rtx-4090`."""
+    """Whether a number without a unit is the memory, as in `v100-32`, unlike the 4090 in `rtx-4090`."""
     return number in (8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 80, 94, 96, 141, 180, 192) and any(
         c.isdigit() for c in model
     )
@@ -76,7 +77,7 @@ def _shapes() -> dict[str, Shape]:
 
 
 def of_model(name: str) -> list[str]:
-    """The GPUs of a model, of any memory: `4090` is the RTX 4090."""
+    """The GPUs of a model with any memory: `4090` gives the RTX 4090."""
     said = shape(name)
     if said is None:
         return []
@@ -88,7 +89,7 @@ def of_model(name: str) -> list[str]:
 
 
 def fitting(name: str) -> list[str]:
-    """The GPUs of a model with the given memory and card."""
+    """The GPUs of a model with the given memory and form factor."""
     said = shape(name)
     out: list[str] = []
     for one in of_model(name) if said is not None else ():
@@ -103,7 +104,7 @@ def fitting(name: str) -> list[str]:
 
 
 def _holds(name: str, found: Shape, memory: int) -> bool:
-    """Whether a card is sold with that many GB: the number in its name, or its reported memory within a tenth."""
+    """Whether a GPU is sold with that many GB: the number is in its name, or within a tenth of its reported memory."""
     if found.memory is not None:
         return found.memory == memory
     gpu = row(table("gpus"), name)
@@ -111,12 +112,12 @@ def _holds(name: str, found: Shape, memory: int) -> bool:
 
 
 def certain(name: str) -> str | None:
-    """The only GPU that a name fits, or None."""
+    """The only GPU that fits a name, or None."""
     found = fitting(name)
     return found[0] if len(found) == 1 else None
 
 
 def of_another_maker(name: str) -> bool:
-    """Whether a name is an accelerator without CUDA."""
+    """Whether a name is that of an accelerator without CUDA."""
     words = re.split(r"[-_. ]+", name.lower())
     return words[0].startswith(OTHER_MAKERS) and all(OTHERS.fullmatch(word) for word in words)

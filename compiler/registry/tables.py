@@ -1,4 +1,4 @@
-"""The tables of the registry as `build.py` wrote them; read once, at the first look-up."""
+"""The tables of the registry, as written by `build.py`. They are read once, at the first look-up."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ from xpc.grammar.record import field, record
 
 @record
 class Decoder:
-    """The dimensions of a decoder. `layer_params` is one layer, the largest if layers differ.
+    """The dimensions of a decoder. `layer_params` counts one layer, the largest if layers differ.
 
-    `intermediate` is the width of one MLP (of one expert, for a mixture of experts). `context` is in tokens and
-    includes what a published rope scaling adds.
+    `intermediate` is the width of one MLP (for a mixture of experts, of one expert). `context` is in tokens and
+    includes the extension by a published rope scaling.
     """
 
     layers: int
@@ -30,8 +30,9 @@ class Decoder:
 class ModelFacts(Decoder):
     """One causal language model, as its published `config.json` describes it.
 
-    Parameter counts are exact for the model that transformers builds (tied weights counted once). `windowed` says that
-    some layer sees a window, a chunk or a state of the past only; `window_layers` slide over `window` tokens.
+    Parameter counts are exact for the model that transformers builds (tied weights counted once). `windowed` is true if
+    some layer sees only a window, a chunk or a state of the past; `window_layers` is the number of layers that slide
+    over `window` tokens.
     """
 
     alias: str
@@ -51,10 +52,9 @@ class ModelFacts(Decoder):
 class Gpu:
     """One accelerator: memory in GiB as the driver reports it, dense vendor peaks in TFLOP/s, bandwidth in GB/s.
 
-    `link_gbs` is its bandwidth to the GPUs of its machine, `network_gbs` its share of the network between machines.
-
-    `bf16_tflops` is None if the hardware has no bfloat16 (capability below 8.0). `device_names` are substrings of
-    `torch.cuda.get_device_name()`, each of which identifies the kind of card (variants share names).
+    `link_gbs` is its bandwidth to the other GPUs of its machine, `network_gbs` its share of the network between
+    machines. `bf16_tflops` is None if the hardware has no bfloat16 (capability below 8.0). `device_names` are
+    substrings of `torch.cuda.get_device_name()`, each of which identifies the kind of card (variants share names).
     """
 
     name: str
@@ -76,13 +76,13 @@ class Gpu:
 
 @record
 class DatasetFacts:
-    """One dataset of the Hub: the default configuration and split, and the columns of its shape.
+    """One dataset of the hub: its default configuration and split, and the columns of its shape.
 
-    `columns` are the dataset's own names in the shape's order: messages (the list), conversations (the list),
-    prompt_completion (prompt, completion), text (the text), preference ([prompt,] chosen, rejected), prompt (the prompt
-    alone, for reinforcement). `context` is a second prompt column that may be empty and belongs after the prompt
+    `columns` are the dataset's own names in the order of the shape: messages (the list), conversations (the list),
+    prompt_completion (prompt, completion), text (the text), preference ([prompt,] chosen, rejected), prompt (only the
+    prompt, for reinforcement learning). `context` is a second prompt column that may be empty and follows the prompt
     (alpaca's `input`). `rows` counts the default split of the default configuration, None if it is not known for
-    certain. `gated`: the Hub asks for an accepted licence. `note` says why the defaults are what they are.
+    certain. `gated` means that the hub requires an accepted licence. `note` explains the defaults.
     """
 
     alias: str

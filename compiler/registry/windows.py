@@ -1,4 +1,4 @@
-"""Whether every layer of a model attends to the complete past, read from a `config.json`."""
+"""Find out from a `config.json` whether every layer of a model attends to the complete past."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATE = ("qwen2", "qwen3")
 
 
 def windowed(config: Mapping[str, object]) -> bool:
-    """Whether a layer sees only a window, a chunk or a state of the past; false if that is not stated.
+    """Whether a layer sees only a window, a chunk or a state of the past; False if the configuration does not state it.
 
     A null or a window of 0 means no window. Source: `layer_types`, `sliding_window` of transformers 5.23's
     configuration classes, as accelerate 1.15 `big_modeling._attach_context_parallel_hooks` reads them.
@@ -39,7 +39,7 @@ def windowed(config: Mapping[str, object]) -> bool:
 
 
 def window(config: Mapping[str, object]) -> tuple[int, int]:
-    """The window of a sliding layer in tokens, and the number of such layers; (0, 0) if none or unknown.
+    """The window of the sliding layers in tokens, and the number of such layers; (0, 0) if none or unknown.
 
     Source: the configuration classes of transformers 5.23, which list the kind of each layer.
     """

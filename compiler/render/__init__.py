@@ -1,8 +1,8 @@
-"""Diagnostics to text. One module a format, imported on demand, because start-up time counts.
+"""Render diagnostics as text. There is one module per format, imported on demand because start-up time counts.
 
-Every format gets the same list: without duplicates, sorted by file, line, column and severity, notes after the errors
-and warnings of their file; findings without a place come last, in the order in which they were found. Silenced findings
-are left out, except in SARIF, which has a field for them.
+Every format gets the same list: without duplicates, sorted by file, line, column and severity, with the notes of a file
+after its errors and warnings. Findings without a place come last, in the order in which they were found. Silenced
+findings are omitted, except in SARIF, which has a field for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xpc.grammar.silenced import Silenced
 def render(
     diagnostics: Sequence[Diagnostic], format: str, *, color: bool = False, silenced: Sequence[Silenced] = ()
 ) -> str:
-    """The text to print: empty, or ending in a newline.
+    """The text to print: "" or a text that ends in a newline.
 
     `color` adds ANSI codes to `full` and `concise` and changes nothing else. Raises ValueError for an unknown format.
     """

@@ -1,4 +1,4 @@
-"""ANSI colours, or nothing."""
+"""ANSI colours, if colours are on."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ _RED, _YELLOW, _CYAN, _BLUE, _BOLD = "1;31", "1;33", "1;36", "1;34", "1"
 
 @record
 class Paint:
-    """Wraps text in SGR codes when `on`, else returns it unchanged."""
+    """Wraps text in ANSI colour codes if `on`, otherwise returns it unchanged."""
 
     on: bool
 
     def severity(self, severity: str, text: str) -> str:
-        """Red for errors, yellow for warnings, cyan for the rest."""
+        """Colour a severity: red for errors, yellow for warnings, cyan for others."""
         return self._wrap(_RED if severity == ERROR else _YELLOW if severity == WARNING else _CYAN, text)
 
     def gutter(self, text: str) -> str:
-        """Arrows, line numbers and the bar."""
+        """Colour the arrows, the line numbers and the bar."""
         return self._wrap(_BLUE, text)
 
     def help(self, text: str) -> str:
-        """The word `help:`."""
+        """Colour the word `help:`."""
         return self._wrap(_CYAN, text)
 
     def bold(self, text: str) -> str:
-        """The message."""
+        """Make the message bold."""
         return self._wrap(_BOLD, text)
 
     def _wrap(self, code: str, text: str) -> str:

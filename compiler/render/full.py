@@ -22,7 +22,7 @@ from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic
 
 
 def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
-    """Blocks separated by an empty line, then the count; empty without findings."""
+    """Blocks separated by empty lines, then the count; "" without findings."""
     if not diagnostics:
         return ""
     paint = Paint(color)
@@ -34,7 +34,7 @@ def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
 
 
 def _same_place(previous: Diagnostic, this: Diagnostic) -> bool:
-    """Whether a note is about the same place as the note before it, so that the place is not shown again."""
+    """Whether a note has the same place as the note before it, so that the place need not be shown again."""
     return previous.severity == this.severity == NOTE and not this.related and previous.primary == this.primary
 
 

@@ -1,7 +1,7 @@
-"""GitHub Actions workflow commands, one line a finding, which GitHub shows next to the changed line.
+"""GitHub Actions workflow commands, one line per finding, which GitHub shows next to the changed line.
 
-Escaping as in actions/toolkit, packages/core/src/command.ts: `%`, CR and LF everywhere, `:` and `,` in properties too.
-GitHub ignores columns of a span over several lines, so those are left out.
+Escaping follows actions/toolkit, packages/core/src/command.ts: `%`, CR and LF everywhere, and in properties also `:`
+and `,`. GitHub ignores the columns of a span over several lines, so these columns are omitted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COMMAND = {ERROR: "error", WARNING: "warning"}
 
 
 def render(diagnostics: Sequence[Diagnostic]) -> str:
-    """One command on each line; a finding without a place annotates the run."""
+    """One command per line. A finding without a place annotates the run."""
     return "".join([_command(diagnostic) + "\n" for diagnostic in diagnostics])
 
 

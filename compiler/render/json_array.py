@@ -1,9 +1,9 @@
-"""A JSON array, one object a finding, for programs.
+"""A JSON array with one object per finding, for programs.
 
 Lines and columns count from 1, columns in code points; `end_line` and `end_column` are the end of the span, the column
 exclusive. A finding without a place has null in all five and no label. `related` are the other places of a conflict;
-`edits` are replacements in `file` that together fix the finding. Nothing is shortened. The text is ASCII (JSON's
-escapes), so it works in any locale.
+`edits` are replacements in `file` that together fix the finding. Nothing is shortened. The text is ASCII with JSON's
+escapes, so it works in any locale.
 """
 
 from __future__ import annotations

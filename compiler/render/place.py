@@ -23,7 +23,7 @@ class Place:
 
 
 def clamp(source: Source, span: Span) -> Span:
-    """The part of a span inside the text, so that an off-by-one of a stage never hides the message."""
+    """The part of a span that is inside the text, so that an off-by-one error in a stage never hides the message."""
     start = min(max(span.start, 0), len(source.text))
     return Span(start, min(max(span.end, start), len(source.text)))
 
@@ -35,8 +35,9 @@ def place(source: Source, span: Span) -> Place:
 
 
 def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Without duplicates, by file, line, column and severity, a file's notes after its errors and warnings; findings
-    without a place last. Ties keep their order."""
+    """Remove duplicates and sort by file, line, column and severity, with a file's notes after its errors and warnings,
+    and findings without a place last. Ties keep their order.
+    """
     unique: dict[object, Diagnostic] = {}
     for diagnostic in diagnostics:
         unique.setdefault(_identity(diagnostic), diagnostic)

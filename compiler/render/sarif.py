@@ -21,7 +21,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 def render(diagnostics: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> str:
-    """A log of one run; its rules are those of the findings, by code."""
+    """A log of one run, whose rules are those of the findings, sorted by code."""
     slugs: dict[str, str] = {}
     for diagnostic in (*diagnostics, *(one.finding for one in silenced)):
         slugs.setdefault(diagnostic.code, diagnostic.slug)
@@ -85,7 +85,7 @@ def _region(source: Source, span: Span) -> dict[str, object]:
 
 
 def uri(name: str) -> str:
-    """A file name as a URI reference (RFC 3986); bytes of a name that is not UTF-8 are kept."""
+    """A file name as a URI reference (RFC 3986). Bytes of a name that is not UTF-8 are kept."""
     # Python represents undecodable bytes of a name as surrogates U+DC80..U+DCFF; other surrogates have no bytes.
     try:
         data = name.encode("utf-8", "surrogateescape")

@@ -18,7 +18,9 @@ _CUT = "..."
 
 @record
 class Snippet:
-    """The line of a label: `number` and `column` from 1; `text` and `marks` are ready to print below each other."""
+    """The line of a label: `number` and `column` count from 1; `text` and `marks` are ready to print below
+    each other.
+    """
 
     file: str
     number: int
@@ -29,7 +31,7 @@ class Snippet:
 
 
 def snippet(label: Label) -> Snippet:
-    """The first line of the label's span. Works on offsets: a line of a megabyte is never copied."""
+    """The first line of the label's span. It works on offsets, so a line of a megabyte is never copied."""
     source, span = label.source, clamp(label.source, label.span)
     number, column = source.position(span.start)
     first = span.start - (column - 1)

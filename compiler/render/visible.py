@@ -1,4 +1,4 @@
-"""Text that is safe to send to a terminal, and its width there.
+"""Make text safe to send to a terminal, and compute its width there.
 
 A spec, a file name or a quoted value may contain escape sequences, bidirectional overrides (which reorder the text that
 a reviewer sees, CVE-2021-42574) or lone surrogates (which cannot be encoded). They are shown as `<U+202E>`, never sent.
@@ -16,7 +16,7 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str, longest: int | None = None) -> str:
-    """`text` on one line with everything unprintable spelled out; cut to `longest` code points if given."""
+    """`text` on one line with everything unprintable spelled out, cut to `longest` code points if given."""
     if longest is not None and len(text) > longest:
         text = text[:longest] + "..."
     if text.isprintable():
