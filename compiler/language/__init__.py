@@ -1,1 +1,1 @@
-"""The language: the table of settings, and from a tree to what was written."""
+"""The language: the table of settings, and reading a tree into what the spec states."""

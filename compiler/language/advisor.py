@@ -1,6 +1,7 @@
-"""How reading a spec asks for suggestions, without knowing who answers.
+"""The interface through which the reading of a spec gets suggestions.
 
-`xpc.compiler.suggest.advisor` answers for the pipeline; it is loaded when a finding first needs a suggestion.
+The pipeline passes an advisor. Its implementation is `xpc.compiler.suggest.advisor`, which is loaded when a finding
+first needs a suggestion.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from xpc.grammar.tree import Clause, Name, Setting, Value
 
 @record
 class UnknownName:
-    """A name that is not a setting where it is written, and its value.
+    """An unknown name in a spec, its place and its value.
 
-    `clause` is None in the body and after `with`, where `header` is true. `typed` is the text of the value, at most 60
-    characters of it.
+    `clause` is None in the body and after `with`; after `with`, `header` is true. `typed` is the text of the value, at
+    most 60 characters of it.
     """
 
     name: str
@@ -34,8 +35,8 @@ class UnknownName:
 class Suggestion:
     """A finding for a name, without its place: code, message, text of the label, help and edit.
 
-    The edit replaces the name, and its value too if `replaces_value`. `intended` are the paths of the settings that the
-    name probably stands for.
+    The edit replaces the name and, with `replaces_value`, also its value. `intended` are the paths of the settings that
+    the name probably means.
     """
 
     code: str
@@ -48,7 +49,7 @@ class Suggestion:
 
 
 class Advisor:
-    """Reports what is wrong and suggests nothing."""
+    """The default advisor, which reports what is wrong and suggests nothing."""
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
         """The finding for a name; `count` is how many unknown names the file had before."""
@@ -57,11 +58,11 @@ class Advisor:
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """Message, place, help and edit for a setting alone, or with a block instead of its value."""
+        """Message, place, help and edit for a setting without a value, or with a block instead of its value."""
         return f"`{name.text}` needs a value", name.span, f"write `{name.text} = VALUE`", None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
-        """The value of `take` for a weight of a mixture; `name` is what the weight is called."""
+        """The value of `take` for a weight of a mixture; `name` is the word that the spec uses for the weight."""
         return None
 
 

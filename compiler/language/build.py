@@ -1,6 +1,6 @@
-"""Generate `paths.py`, the type of the paths of settings, from the table of settings (`make docs`).
+"""Generate `paths.py`, the type of all paths of settings, from the table of settings (`make docs`).
 
-Then `spec.flag("memory.chekpointing")`, a misspelt path, and `spec.flag("optimizer")`, which is not a flag, are type
+With this type, `spec.flag("memory.chekpointing")` (a misspelt path) and `spec.flag("optimizer")` (not a flag) are type
 errors.
 """
 

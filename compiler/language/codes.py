@@ -80,13 +80,13 @@ def report(
     help: str | None = None,
     edits: tuple[Edit, ...] = (),
 ) -> Diagnostic:
-    """A diagnostic of the table above, with its slug and severity."""
+    """Make a diagnostic with a code of the table above."""
     slug, severity = CODES[code]
     return Diagnostic(code, slug, severity, message, primary, related, help, edits)
 
 
 class Problems(list[Diagnostic]):
-    """Findings as a stage comes upon them."""
+    """A list of findings, in the order in which a stage finds them."""
 
     def report(
         self,
@@ -98,5 +98,5 @@ class Problems(list[Diagnostic]):
         help: str | None = None,
         edits: tuple[Edit, ...] = (),
     ) -> None:
-        """Add a diagnostic of the table above."""
+        """Add a diagnostic with a code of the table above."""
         self.append(report(code, message, primary, related=related, help=help, edits=edits))

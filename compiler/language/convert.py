@@ -1,4 +1,4 @@
-"""Convert a written node to a value of the setting's kind, or say what is wrong with it."""
+"""Convert a written node to a value of the setting's kind, or report what is wrong with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xpc.compiler.language.values import READERS, Wrong
 
 
 def convert(row: Setting, item: Item) -> object | Wrong:
-    """The value of an item for its row of the schema."""
+    """The value of an item, converted as its row in the table of settings requires."""
     kind = row.kind.name
     try:
         if kind in READERS:

@@ -13,7 +13,9 @@ from xpc.grammar.tree import Setting as Written
 
 
 def weighted(row: Setting, item: Item, node: Value | None) -> object:
-    """`name`, `name(weight=1)`, `"file.py:function"` or `file("file.py:function", weight=1)`, one or a list of them."""
+    """Read `name`, `name(weight=1)`, `"file.py:function"` or `file("file.py:function", weight=1)`: one of them, or a
+    list.
+    """
     nodes = node.items if isinstance(node, List) else (node,)
     if not nodes:
         raise _wrong_kind(row, item, node)
@@ -42,7 +44,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
 
 
 def targets(row: Setting, item: Item, node: Value | None) -> object:
-    """`all-linear`, or a list of module names."""
+    """Read `all-linear`, or a list of module names."""
     if isinstance(node, List):
         return _names(row, item, node)
     if isinstance(node, Ref | String):
@@ -53,7 +55,7 @@ def targets(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def share(row: Setting, item: Item, node: Value | None) -> object:
-    """`70%`: a share, never a count."""
+    """Read `70%` as a share, never as a count."""
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit != "%":
@@ -63,7 +65,7 @@ def share(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def model(row: Setting, item: Item, node: Value | None) -> object:
-    """The node; `resolve` knows the registry and reads folders."""
+    """Return the node unchanged: `resolve` reads it, because it knows the registry and can read folders."""
     if not isinstance(node, Ref | String):
         raise _wrong_kind(row, item, node)
     return node

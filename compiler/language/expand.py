@@ -1,8 +1,8 @@
-"""Flatten a tree to items, so that every setting is one path and one value.
+"""Flatten a tree to items, so that every setting is one path with one value.
 
-The language has three shorthands: `with a k=v` is the same items in the body, a bare choice is its setting, and
-`name(k=v)` is `name { k = v }`. An item is a path of the schema, the written node (None for a bare flag), and the
-place.
+The language has three shorthands: `with a k=v` gives the same items as the body would, a bare choice sets its setting,
+and `name(k=v)` is `name { k = v }`. An item is a path of the table of settings, the written node (None for a bare
+flag), and its place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SWITCHED = ("off", "no", "none", "false", "disabled", "yes", "true", "enabled")
 
 
 def _is_repository(value: Value) -> bool:
-    """Whether a value of `hub` is the name of a repository, not yes or no."""
+    """Whether a value of `hub` names a repository, and is not a yes or no."""
     switches = ("true", "false", "yes", "no", "on", "off", "none")
     return isinstance(value, String) or (isinstance(value, Ref) and value.name not in switches)
 
@@ -30,8 +30,8 @@ def _is_repository(value: Value) -> bool:
 def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> Written:
     """Flatten one file. Problems are collected in the result; bases are not read here.
 
-    `evaluated` are the names of `data` blocks for evaluation only. `advisor` is asked for suggestions if the file has
-    mistakes.
+    `evaluated` are the names of `data` blocks that are used only for evaluation. `advisor` gives suggestions if the
+    file has mistakes.
     """
     return _Expander(file, evaluated, advisor).run()
 
@@ -96,8 +96,9 @@ class _Expander(DataBlocks):
             )
 
     def without_units(self, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        """The items of a line. Words after numbers (`every=10 steps`) and switches (`packing off`) are reported and
-        dropped."""
+        """The items of a line, without words after numbers (`every=10 steps`) and switches (`packing off`), which are
+        reported and dropped.
+        """
         kept: list[Operand] = []
         for node in operands:
             last = kept[-1] if kept else None
@@ -116,7 +117,7 @@ class _Expander(DataBlocks):
         return tuple(kept)
 
     def operand(self, node: Operand, clause: str | None) -> None:
-        """An item of `with`, of a call, or of a clause's line."""
+        """Read an item of `with`, of a call, or of a clause's line."""
         if isinstance(node, Setting):
             self.setting(node, clause)
         elif isinstance(node, Call):
@@ -141,8 +142,9 @@ class _Expander(DataBlocks):
         return implied_setting(clause, self.typed(node.span))
 
     def options(self, options: tuple[Operand, ...]) -> None:
-        """The items of `with`. A name is followed by its value and its settings, as on a line of the body: `with seed
-        7 track wandb name="x" gbs=64` is `seed 7`, `track wandb name="x"` and `gbs = 64`."""
+        """Read the items of `with`. A name is followed by its value and its settings, as on a line of the body: `with
+        seed 7 track wandb name="x" gbs=64` is `seed 7`, `track wandb name="x"` and `gbs = 64`.
+        """
         options, at = self.without_units(options), 0
         while at < len(options):
             node, at = options[at], at + 1
@@ -169,8 +171,9 @@ class _Expander(DataBlocks):
                 self.operand(node, None)
 
     def belongs_to(self, name: str, node: Operand) -> bool:
-        """Whether an item of `with` is a setting of the name before it, as on a line of the body. If the body has such
-        a setting too, it is ambiguous and reported: `eval every=100 micro=8`."""
+        """Whether an item of `with` is a setting of the name before it, as on a line of the body. If the setting could
+        also be one of the body, it is reported as ambiguous: `eval every=100 micro=8`.
+        """
         if not isinstance(node, Setting | Ref | Call):
             return False
         inner = node.name if isinstance(node, Ref) else node.name.text
@@ -200,7 +203,7 @@ class _Expander(DataBlocks):
         self.problem("XP104", f"`{name}` takes its value after `=`", span, help=f"write `{form}`", edit=form)
 
     def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
-        """The items of a clause. `every 100` without `=` is reported and dropped."""
+        """The items of a clause, without `every 100` (a missing `=`), which is reported and dropped."""
         from xpc.compiler.language.missing_equals import unmarked_values  # few lines need it
 
         kept, found = unmarked_values(clause, body, self.file.source.text)
@@ -256,7 +259,7 @@ class _Expander(DataBlocks):
         return None
 
     def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """Report an unknown name; return the name to write instead, if its value can stay."""
+        """Report an unknown name. Returns the name to write instead, if its value can stay."""
         typed = None if value is None else self.typed(value.span)
         unknown = UnknownName(name.text, clause, value, typed, self.label(name.span), self.header)
         found = self.advisor().unknown_name(unknown, self.unknowns)
@@ -271,7 +274,7 @@ class _Expander(DataBlocks):
         return None if found.replaces_value else found.edit
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
-        """A name with its items: a clause, a flag with settings, or a bare choice with settings of its clause."""
+        """Read a name with its items: a clause, a flag with settings, or a bare choice with settings of its clause."""
         text = name.text
         if clause is None and text == "data":
             self.data(name, body)
@@ -325,7 +328,7 @@ class _Expander(DataBlocks):
                 self.operand(node, clause)
 
     def head(self, clause: str, body: list[Operand | Clause], span: Span) -> None:
-        """A clause: the operands that are its value, then its settings."""
+        """Read a clause: first the operands that are its value, then its settings."""
         home = "lora" if clause in schema.ADAPTERS else clause
         if any(isinstance(one, Ref) and f"{home}.{one.name}" in schema.BY_PATH for one in body[:-1]):
             body = self.with_equals(home, body)
@@ -390,7 +393,7 @@ class _Expander(DataBlocks):
         self.inside(rest, clause)
 
     def second(self, clause: str, heads: list[Value]) -> None:
-        """Report a second value of a clause, unless a syntax error does."""
+        """Report a second value of a clause, unless a syntax error already covers it."""
         if len(heads) < 2 or any(self.is_reported(each) for each in heads):
             return
         keep = f"keep `{self.typed(heads[0].span)}`"

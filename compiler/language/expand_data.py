@@ -1,4 +1,4 @@
-"""The `data` blocks of one file: sources, and settings of the mixture or of an evaluation set."""
+"""Read the `data` blocks of one file: sources, and settings of the mixture or of an evaluation set."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ SOURCE_WORDS = {
 
 
 class DataBlocks(Collector):
-    """Read `data` blocks. Their settings are read as in any other clause.
+    """Reads `data` blocks, whose settings are read as in any other clause.
 
-    `evaluated` are the names of blocks for evaluation only; `outer` are names of settings that are legal anywhere.
+    `evaluated` are the names of blocks that are used only for evaluation; `outer` are names of settings that are legal
+    anywhere.
     """
 
     def __init__(self, file: File, evaluated: frozenset[str], advisor: GetAdvisor) -> None:
@@ -41,23 +42,23 @@ class DataBlocks(Collector):
         self.outer = schema.outer_names()
 
     def statement(self, node: Setting | Clause, clause: str | None) -> None:
-        """A line of a clause."""
+        """Read a line of a clause."""
         raise NotImplementedError
 
     def operand(self, node: Operand, clause: str | None) -> None:
-        """An item of a clause's line."""
+        """Read an item of a clause's line."""
         raise NotImplementedError
 
     def setting(self, node: Setting, clause: str | None) -> None:
-        """A setting with its value."""
+        """Read a setting with its value."""
         raise NotImplementedError
 
     def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """Report an unknown name; return the name to write instead, if its value can stay."""
+        """Report an unknown name. Returns the name to write instead, if its value can stay."""
         raise NotImplementedError
 
     def holds_rows(self, name: str) -> bool:
-        """Whether a name after `eval` is a `data` block or a dataset, not a setting."""
+        """Whether a name after `eval` is a `data` block or a dataset and not a setting."""
         if f"eval.{name}" in schema.BY_PATH:
             return False
         titles = (node.operands[:1] for node in self.file.statements if isinstance(node, Clause))
@@ -65,7 +66,7 @@ class DataBlocks(Collector):
         return name in blocks or registry.find_dataset(name) is not None
 
     def data(self, name: Name, body: list[Operand | Clause]) -> None:
-        """A `data` block for training, or an evaluation set that `eval` names."""
+        """Read a `data` block for training, or for an evaluation set that `eval` names."""
         call = body[0] if body and not self.file.source.text.startswith("(", name.span.end) else None
         if isinstance(call, Call) and f"data.{call.name.text}" not in schema.BY_PATH:
             body = [
@@ -97,7 +98,7 @@ class DataBlocks(Collector):
         self.sources(body if title is None else body[1:])
 
     def evaluation_set(self, title: Ref, body: list[Operand | Clause]) -> None:
-        """A `data` block for evaluation: its sources and the shape of its rows."""
+        """Read a `data` block for evaluation: its sources and the format of its rows."""
         outer, first = self.out, self.out.blocks.get(title.name)
         if first is not None:
             again = f"the data block `{title.name}` is written twice"
@@ -131,7 +132,7 @@ class DataBlocks(Collector):
                 self.operand(node, "data")
 
     def row(self, head: Call | Ref | String, body: list[Operand | Clause], node: Clause) -> None:
-        """A source with its settings, or a setting of the block."""
+        """Read a source with its settings, or a setting of the block."""
         if isinstance(head, Call):
             body = [*head.args, *body]
             head = Ref(head.name.span, head.name.text)

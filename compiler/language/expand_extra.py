@@ -1,4 +1,4 @@
-"""The `extra` blocks of one file: names and values that are passed on to a library unchanged."""
+"""Read the `extra` blocks of one file: names and values that are passed on to a library unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Part = Setting | Clause | Value
 
 
 def extra(to: Collector, name: Name, body: list[Part]) -> None:
-    """Flatten `extra trl { k = v }` into `to.out.extra`; a block inside becomes a dotted name."""
+    """Flatten `extra trl { k = v }` into `to.out.extra`. The names in a nested block become dotted names."""
     title = body[0] if body else None
     if isinstance(title, Call):  # `extra trl(k=v)` is `extra trl { k = v }`
         body = [title, *title.args, *body[1:]]

@@ -1,4 +1,4 @@
-"""`extra LIBRARY { }`: the names that it accepts, and those that a setting of the language decides."""
+"""`extra LIBRARY { }`: the names that it accepts, and the names that a setting of xpc decides."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ MAPPING = "a mapping, which `extra` cannot write"
 
 
 def owner(escape: str, name: str, method: str = "sft") -> str | None:
-    """The path of the setting that decides a name in `extra`, or None. Settings of other methods decide nothing."""
+    """The path of the setting that decides a name in `extra`, or None. Settings of other methods do not count."""
     if escape == "trl":
         row = owner_of(name)
         if row is not None:
@@ -79,7 +79,7 @@ def owner(escape: str, name: str, method: str = "sft") -> str | None:
 
 
 def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str = "sft") -> str | None:
-    """What a value in `extra` should be, or None if it is fine or its type is not a plain one."""
+    """What a value in `extra` should be; None if it is right, or if its type is not a plain one."""
     if escape != "trl":
         return _wrong_key(stack, escape, name, value)
     field = stack.fields(stack.config(method)).get(name)
@@ -98,7 +98,7 @@ def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str
 
 
 def _wrong_list(words: list[str], value: object) -> str | None:
-    """What a list should be: texts, or two numbers in order."""
+    """What a list should be (texts, or two numbers in order); None if it is right."""
     if words == ["list[str]"]:
         fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
         return None if fits else "a list of texts"
@@ -113,7 +113,7 @@ def _number(value: object) -> bool:
 
 
 def _outside(legal: Mapping[str, Json], value: object) -> str | None:
-    """What the stack's policy allows, if the value is something else."""
+    """What the stack's policy allows, if the value is something else; otherwise None."""
     choices = legal.get("one_of")
     if isinstance(choices, list):
         fits = any(type(value) is type(one) and value == one for one in choices)
@@ -139,7 +139,7 @@ PLAIN: dict[str, tuple[type, ...]] = {
 
 
 def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
-    """What a key of accelerate.yaml or deepspeed.json takes, if the value is something else."""
+    """What a key of accelerate.yaml or deepspeed.json takes, if the value is something else; otherwise None."""
     keys = stack.launch_keys(file)
     record = keys.get(name)
     if record is None:
@@ -172,7 +172,7 @@ LIMITS = {
 
 
 def _out_of_bounds(record: Mapping[str, Json], value: object) -> str | None:
-    """The bounds of a number that lies outside of them, or None."""
+    """The bounds of a number that is outside of them, or None."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     fits = all(holds(value, bound) for _, holds, bound in _limits(record))
@@ -192,7 +192,7 @@ def _bounds(record: Mapping[str, Json]) -> str:
 
 
 def removed(stack: Stack, escape: str, name: str) -> str | None:
-    """Why DeepSpeed no longer has a key, or None. Even a disabled one is refused."""
+    """The reason why DeepSpeed no longer has a key, or None. A key that is switched off is refused as well."""
     zero = name.startswith("zero_optimization.") and name.split(".")[1] in stack.keys("zero_removed")
     if escape != "deepspeed" or not (zero or name.split(".")[0] in stack.keys("deepspeed_removed")):
         return None
@@ -201,7 +201,7 @@ def removed(stack: Stack, escape: str, name: str) -> str | None:
 
 @cache
 def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str]:
-    """Names that `extra` accepts: the stack's own that no setting decides; for `trl`, of the method's class."""
+    """The names that `extra` accepts: those of the stack (for `trl`, of the method's class) that no setting decides."""
     if escape == "trl":
         known = frozenset(stack.base_arguments(stack.config(method)))
     elif escape == "accelerate":
@@ -213,6 +213,6 @@ def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str
 
 @cache
 def owned_names(stack: Stack, escape: str, method: str) -> frozenset[str]:
-    """The stack's own names that a setting decides."""
+    """The stack's names that a setting decides."""
     own = stack.base_arguments(stack.config(method)) if escape == "trl" else stack.launch_keys(escape)
     return frozenset(name for name in {*own, *OWNED[escape]} if owner(escape, name, method) is not None)

@@ -1,4 +1,4 @@
-"""The contents of a file, flat: settings, sources of data and `extra` values, each with its node and place."""
+"""The flat contents of a file: settings, data sources and `extra` values, each with its node and place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
 
 @record
 class Item:
-    """A setting as written: `node` is None where the bare name stands for true."""
+    """A setting as written; `node` is None if the bare name means true."""
 
     path: str
     node: Value | None
@@ -26,7 +26,7 @@ class Item:
 
 @record
 class Row:
-    """A source of a `data` block, with its `columns` and `take`."""
+    """A data source in a `data` block, with its `columns` and `take`."""
 
     ref: Ref | String
     label: Label
@@ -44,7 +44,7 @@ class Swept:
 
 @record
 class Evaluated:
-    """A `data` block that `eval { data = ... }` names: its sources, and how their rows are read."""
+    """A `data` block that `eval { data = ... }` names: its sources, and how to read their rows."""
 
     label: Label
     rows: tuple[Row, ...] = ()
@@ -53,8 +53,9 @@ class Evaluated:
 
 @mutable
 class Written:
-    """The contents of one file. `data_name` is the name of its `data` block, `blocks` are those for evaluation, and
-    `intended` are settings that unknown names stand for."""
+    """The contents of one file. `data_name` is the name of its `data` block, `blocks` are the blocks for evaluation,
+    and `intended` are the settings that unknown names probably mean.
+    """
 
     source: Source
     train: Train | None = None
@@ -69,7 +70,7 @@ class Written:
 
 
 class Reporter:
-    """Report findings at places of one source. Subclasses supply `source` and `problems`."""
+    """Reports findings at places of one source. Subclasses supply `source` and `problems`."""
 
     source: Source
 
@@ -92,12 +93,12 @@ class Reporter:
         edit: str | None = None,
         related: tuple[Label, ...] = (),
     ) -> None:
-        """Report a finding of the compiler's table; `edit` replaces what stands at the place."""
+        """Report a finding of the table of codes; `edit` replaces the text at the place."""
         edits = () if edit is None else (Edit(span, edit),)
         self.problems.report(code, message, self.label(span, text), help=help, edits=edits, related=related)
 
     def again(self, message: str, span: Span, first: Label) -> None:
-        """Report a repetition in one file; both places are shown."""
+        """Report that something is written twice in one file; both places are shown."""
         related = (evolve(first, text="first here"),)
         self.problem("XP103", message, span, "again here", "keep one of the two", related=related)
 
@@ -107,7 +108,7 @@ class Reporter:
 
 
 class Collector(Reporter):
-    """The items and findings of one file, collected by `expand`."""
+    """The items and findings of one file, which `expand` collects."""
 
     def __init__(self, file: File) -> None:
         self.file, self.source = file, file.source
@@ -119,14 +120,14 @@ class Collector(Reporter):
         return self.out.problems
 
     def keep(self, table: dict[str, Item], path: str, node: Value | None, span: Span) -> None:
-        """Keep a setting in a table; a second one of the same path is reported."""
+        """Add a setting to a table, or report it if the table already has its path."""
         item = Item(path, node, self.label(span))
         first = table.setdefault(path, item)
         if first is not item:
             self.again(f"`{path.rpartition('.')[2]}` is written twice", span, first.label)
 
     def add(self, path: str, node: Value | None, span: Span) -> None:
-        """Keep a setting of the language, unless its number is malformed and reported already."""
+        """Add a setting, unless its number is malformed and already reported."""
         if not (isinstance(node, Number) and _is_malformed(node)):
             self.keep(self.out.items, path, node, span)
 
@@ -136,7 +137,7 @@ class Collector(Reporter):
 
 
 def _is_malformed(number: Number) -> bool:
-    """Whether the grammar reported this number already; it is 0 in the tree."""
+    """Whether the grammar has already reported this number; it is 0 in the tree."""
     if number.value != 0 or number.unit is not None:
         return False
     try:

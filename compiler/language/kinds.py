@@ -1,4 +1,4 @@
-"""The kinds of values: which units each accepts, and the words that diagnostics use for them."""
+"""The kinds of values: the units that each accepts, and the words that diagnostics use for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BYTE_UNITS = {
 
 @record
 class Kind:
-    """What a setting's value is. `phrase` ends the sentence "expected ..."; `example` is legal to type."""
+    """The kind of a setting's value. `phrase` completes the sentence "expected ..."; `example` is legal to type."""
 
     name: str
     phrase: str
@@ -61,15 +61,16 @@ class Amount:
     value: int | float = 0
 
     def steps(self, run: int) -> int:
-        """The whole steps of a count or of a share of `run` steps; a share is rounded up, as in transformers."""
+        """The number of steps of a count, or of a share of `run` steps; a share is rounded up, as in transformers."""
         return ceil(self.value * run) if self.unit == "share" else int(self.value)
 
 
 @record
 class Weighted:
-    """One of several losses or reward functions; `weight` is None if none is written.
+    """One of several losses or reward functions; `weight` is None if the spec writes none.
 
-    A reward function of a file has `function`; `file` is its copy in the bundle and `sha256` the digest, once read.
+    A reward function from a file has `function`; `file` is its copy in the bundle and `sha256` the digest, once the
+    file is read.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""A spec and its bases, merged setting by setting: `extends` is single, relative, without cycles and four deep."""
+"""Merge a spec and its bases setting by setting. `extends` names one relative file, without cycles, at most
+four deep.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ MAX_DEPTH = 4
 
 @mutable
 class Loaded:
-    """The merged contents of a spec and its bases. `kinds` says whether a value comes from the spec or a base.
+    """The merged contents of a spec and its bases. `kinds` tells whether a value comes from the spec or a base.
 
-    `files` are the spec and its bases, the spec first; `broken` says that a part could not be read, so a missing
-    setting may have been written. `sweep` is the block of the nearest file that has one, `stated` are the other
-    settings of that file, and `over` those of files that extend it. `intended` are settings that unknown names stand
-    for; nothing is reported about their absence. `member` is the name of a run of a sweep, `model_source` where its
-    model is named, and `advisor` is asked for suggestions.
+    `files` are the spec and its bases, the spec first; with `broken`, a part could not be read, so a missing setting
+    may have been written there. `sweep` is the block of the nearest file that has one, `stated` are the other settings
+    of that file, and `over` those of files that extend it. `intended` are settings that unknown names probably mean;
+    their absence is not reported. `member` is the name of a run of a sweep, `model_source` is where its model is named,
+    and `advisor` gives suggestions.
     """
 
     file: File
@@ -52,7 +54,7 @@ class Loaded:
 
 
 def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) -> Loaded:
-    """Parse a spec and its bases. A child replaces single settings; lists and source rows are replaced as a whole."""
+    """Parse a spec and its bases. A child replaces single settings; lists and data sources are replaced entirely."""
     file, problems = parse(source)
     out = Loaded(file, problems=Problems(problems), broken=bool(problems), advisor=advisor)
     chain = [file]
@@ -90,7 +92,7 @@ def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) ->
 
 
 def _evaluated(chain: list[File]) -> frozenset[str]:
-    """The names of `eval { data = ... }` in a spec and its bases, except the training data."""
+    """The names in `eval { data = ... }` of a spec and its bases, except the name of the training data."""
     names: set[str] = set()
     for file in chain:
         options = file.train.options if file.train is not None else ()
@@ -113,7 +115,7 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
 
 
 def overlay(out: Loaded, written: Written, kind: str) -> None:
-    """Lay the contents of a file over those of its bases."""
+    """Merge the contents of a file over those of its bases."""
     out.problems += written.problems
     out.intended |= written.intended
     written.items.pop("sweep", None)

@@ -1,4 +1,4 @@
-"""Settings of a clause with their value but without `=`: `save "out" every 100 steps`.
+"""Find settings of a clause that are written without `=`: `save "out" every 100 steps`.
 
 Loaded only if something follows a setting's name.
 """
@@ -19,14 +19,14 @@ Operand = Setting | Clause | Value
 
 @record
 class Paired:
-    """A setting's name and its value: their place, and the correct form."""
+    """A setting's name and its value without `=`: their place, and the correct form."""
 
     span: Span
     form: str
 
 
 def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[Paired]]:
-    """The other items of a clause, and such settings."""
+    """The items of a clause without the settings that lack a `=`, and those settings."""
     kept: list[Operand] = []
     found: list[Paired] = []
     at = 0
@@ -48,7 +48,7 @@ def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[li
 
 @record
 class ExtraWord:
-    """The finding for a name after a number or a switch, or None if it is something else."""
+    """A name that wrongly follows a number or a switch: the finding for it."""
 
     span: Span
     message: str
@@ -60,7 +60,7 @@ OFF = ("off", "no", "none", "false", "disabled")
 
 
 def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
-    """The finding for a name behind a setting of a number or behind a switch, or None where it means nothing there."""
+    """The finding for a name that follows a setting's number or a switch; None if the name is something else."""
     if isinstance(last, Setting) and units.is_unit(node.name):
         count = text[last.value.span.start : last.value.span.end]
         value = units.as_value(last.name.text, count, node.name)
@@ -74,7 +74,7 @@ def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
 
 
 def _is_switch(name: str, word: str) -> bool:
-    """Whether a word switches the name before it on or off; `lora false` is legal."""
+    """Whether a word switches the name before it on or off, and is not legal there (`lora false` is legal)."""
     row = schema.BY_PATH.get(name)
     if row is not None or name in schema.CLAUSES or name in ("qlora", "oft"):
         return (name in schema.ADAPTERS or (row is not None and row.kind is FLAG)) and word not in ("true", "false")
@@ -88,7 +88,7 @@ NUMBERED = {"eval": "every", "save": "every", "track": "every", "lora": "rank", 
 
 
 def implied_setting(clause: str, typed: str) -> str:
-    """The setting that a word or a number alone says in a clause: `eval epoch`, `lora 16`; or an empty text."""
+    """The setting that a word or number means when it is alone in a clause, as in `eval epoch` and `lora 16`; or ""."""
     count = typed.removesuffix("%") if NUMBERED.get(clause) == "every" else typed
     if clause in NUMBERED and count.isdigit() and int(count):
         return f"{NUMBERED[clause]} = {typed}"

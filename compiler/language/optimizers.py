@@ -1,9 +1,9 @@
-"""The optimizers of the language: their names, their packages, and the settings that each reads.
+"""The language's optimizers: their names, their packages, and the settings that each reads.
 
 A name is `[origin_]algorithm[bits]`: `adamw8bit` has 8-bit states, `paged_` keeps them in CUDA's paged memory,
 `torchao_`, `galore_`, `apollo_`, `schedule_free_` and `bnb_` name the variant, and `_layerwise` steps every parameter
-as soon as its gradient is ready. The stacks have the trainer's names (`[optimizers]`), and the reasons for those they
-lack (`[optimizers_lacking]`).
+as soon as its gradient is ready. Each stack lists the trainer's names for them (`[optimizers]`), and the reasons for
+those that it lacks (`[optimizers_lacking]`).
 
 Source: transformers 5.23 `trainer_optimizer.py` and 4.52 `Trainer.get_optimizer_cls_and_kwargs`.
 """
@@ -66,7 +66,7 @@ _READS = {
 
 
 def reads(name: str) -> tuple[str, ...]:
-    """The settings among `betas`, `eps`, `weight_decay` and `clip` that reach an optimizer.
+    """Those settings among `betas`, `eps`, `weight_decay` and `clip` that reach an optimizer.
 
     Optimizers that step before the backward pass ends leave no gradient to clip.
     """
@@ -75,5 +75,5 @@ def reads(name: str) -> tuple[str, ...]:
 
 
 def package(name: str) -> str | None:
-    """The extra of a stack that installs an optimizer's package, or None if torch or transformers has it."""
+    """The extra of a stack that installs an optimizer's package; None if torch or transformers has the optimizer."""
     return next((extra for extra, names in PACKAGES.items() if name in names), None)

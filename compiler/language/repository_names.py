@@ -6,7 +6,7 @@ LONGEST = 96
 
 
 def fault(name: str) -> str:
-    """Why the hub refuses a name, or an empty text.
+    """The reason why the hub refuses a name, or "".
 
     Source: huggingface_hub 0.36 and 2.4 `utils/_validators.py` (`validate_repo_id`).
     """
@@ -26,7 +26,7 @@ def fault(name: str) -> str:
 
 
 def nearest_name(name: str) -> str:
-    """A legal name that looks like this one; `model` if nothing is left."""
+    """A legal name similar to this one; `model` if no character of it is legal."""
     parts = []
     for part in [one for one in name.split("/") if one][-2:]:
         kept = "".join(one if one.isascii() and (one.isalnum() or one in "_.") else "-" for one in part)
@@ -37,5 +37,5 @@ def nearest_name(name: str) -> str:
 
 
 def of_folder(path: str) -> str:
-    """The repository for a run that names none: the last part of its output folder, as in transformers."""
+    """The repository of a run that names none: the last part of its output folder, as in transformers."""
     return path.rstrip("/").rpartition("/")[2]

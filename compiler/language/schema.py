@@ -1,9 +1,9 @@
-"""THE table: every setting of the language, once.
+"""THE table of settings, in which every setting of the language appears once.
 
-A row states path, kind, doc, default, choices, bounds, and the trainer arguments that it decides (`args`, named as in
-the default stack; `xpc.compiler.stacks` renames them for the others). The resolver, the suggestions, the rules and the
-lowering read this table; nothing about a setting is stated anywhere else. A default of `None` means that the value is
-derived, taken from the stack's table, or absent.
+A row states path, kind, documentation, default, choices, bounds, and the trainer arguments that the setting decides
+(`args`, named as in the default stack; `xpc.compiler.stacks` renames them for the others). The resolver, the
+suggestions, the rules and the lowering read this table; nothing about a setting is stated anywhere else. A default of
+`None` means that the value is derived, taken from the stack's table, or absent.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ OLD_STRATEGIES: Mapping[str, tuple[str, Mapping[Path, object]]] = {
 
 
 def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:
-    """A setting that is read by the methods whose records name it."""
+    """A setting of the methods whose records name it."""
     return Setting(path, kind, doc, methods=readers(path), **more)
 
 

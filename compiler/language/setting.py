@@ -25,7 +25,7 @@ ROLES = ("user", "assistant", "system", "tool")
 
 @record
 class Setting:
-    """One row.
+    """One row of the table of settings.
 
     `methods` and `engines` are the training methods and the engines of `launch` that read it; empty means all. `inner`
     names cannot be used outside of their clause, `alone` is the choice of the bare name, and `pending` says why the
@@ -56,7 +56,7 @@ class Setting:
 
     @property
     def clause(self) -> str:
-        """The clause of the setting; a head belongs to its own."""
+        """The clause of the setting. The setting that is a clause's own value belongs to that clause."""
         return self.path if self.head else self.path.rpartition(".")[0]
 
 

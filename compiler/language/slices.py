@@ -1,4 +1,6 @@
-"""A part of a split, `name[train:20%]`, in the form of the datasets library, or what is wrong with it."""
+"""Read a part of a split, such as `name[train:20%]`, in the form of the datasets library, or report what is wrong with
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _PART = re.compile(r"([0-9][0-9_]{0,15})(%|[kMB]|Ki|Mi)?")
 
 
 def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
-    """`20%`, or a number of rows in digits; None and the finding for anything else."""
+    """The part as `20%`, or as a number of rows in digits; None and a finding for anything else."""
     match = None if node.slice is None else _PART.fullmatch(node.slice)
     unit = "" if match is None else match[2] or ""
     count = 0 if match is None else int(match[1].replace("_", "")) * COUNT_UNITS.get(unit, 1)
@@ -24,7 +26,7 @@ def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
 
 
 def _wrong(node: Ref, label: Label) -> Diagnostic:
-    """The finding for what is not a part of a split: `name[train:0.2]`, `name[1000]`."""
+    """The finding for something that is not a part of a split, such as `name[train:0.2]` and `name[1000]`."""
     split, text = node.split or "", node.slice
     forms = f"`[{split}:20%]` is its first fifth, `[{split}:1000]` its first 1000 rows"
     if text is None:

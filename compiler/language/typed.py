@@ -1,4 +1,4 @@
-"""Values as they are typed in a spec: `show(row, 0.1)` gives `10%` for a share."""
+"""Write values as they are typed in a spec: `show(row, 0.1)` gives `10%` for a share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xpc.grammar.tree import quoted
 
 
 def show(row: Setting, value: object) -> str:
-    """A value as it is typed."""
+    """A value as it is typed in a spec."""
     if row.kind is k.TEMPLATE and built_in(str(value)) is not None:
         return str(built_in(str(value)))
     if row.kind is k.FILE or row.kind is k.TEMPLATE:
@@ -32,7 +32,7 @@ def show(row: Setting, value: object) -> str:
 
 
 def _weighted(one: Weighted) -> str:
-    """A loss or a reward function; a function of a file is named by its copy in the bundle."""
+    """A loss or a reward function as it is typed; a function from a file is named by its copy in the bundle."""
     if one.function is None:
         return one.name if one.weight is None else f"{one.name}(weight={real(one.weight)})"
     name = quoted(f"{one.file}:{one.function}")
@@ -40,7 +40,7 @@ def _weighted(one: Weighted) -> str:
 
 
 def plain(value: object, exact: bool = False) -> str:
-    """Plain data as the language writes it. `exact` keeps 1.0 distinct from 1, as arguments of `extra` need."""
+    """Plain data in the notation of a spec. `exact` keeps 1.0 distinct from 1, which arguments of `extra` need."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -66,6 +66,6 @@ def amount(value: Amount) -> str:
 
 
 def built_in(inside: str) -> str | None:
-    """The name of a built-in template by its path in a bundle; None for other files."""
+    """The name of a built-in template from its path in a bundle; None for other files."""
     name = inside.removeprefix("files/").removesuffix(".jinja")
     return name if name in TEMPLATES else None

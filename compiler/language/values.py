@@ -14,9 +14,9 @@ LARGEST = 2**63 - 1
 
 
 class Wrong(Exception):
-    """What is wrong with a value. `convert` returns it; `xpc.compiler.suggest.legal` says what to write instead.
+    """What is wrong with a value. `convert` returns it, and `xpc.compiler.suggest.legal` finds what to write instead.
 
-    `value` is the intended one, if known; `text` labels the place. `kind` is "value", "choice" (an unknown choice),
+    `value` is the intended value, if known; `text` labels the place. `kind` is "value", "choice" (an unknown choice),
     "bounds", "fraction" (a number of rows or a share of them), or "explained" (the help is complete).
     """
 
@@ -31,12 +31,12 @@ class Wrong(Exception):
 def wrong(
     code: str, message: str, row: Setting, item: Item, node: Value | None, value: str | None = None, text: str = ""
 ) -> Wrong:
-    """A wrong value; `value` is the legal one for help and edit, else the help says what is legal."""
+    """Make a Wrong; `value` is the legal value for help and edit. Without it, the help tells what is legal."""
     return Wrong("value", code, message, row, item, node, value, text)
 
 
 def _qualified_name(row: Setting) -> str:
-    """A setting's name with the setting around it: `hub.strategy`."""
+    """A setting's name with the name of the setting around it, such as `hub.strategy`."""
     return ".".join(row.path.split(".")[1:]) or row.name
 
 
@@ -84,7 +84,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
 
 
 def _scaled(row: Setting, item: Item, node: Number, scale: int) -> int | float:
-    """The number times its unit; 1.005k is exactly 1005, although 1.005 * 1000 is slightly less in binary."""
+    """The number times its unit. 1.005k is exactly 1005, although 1.005 * 1000 is slightly less in binary."""
     value = node.value * scale
     if not isfinite(value):
         _bounded(row, item, node, value)
@@ -133,7 +133,7 @@ def _count_or_share(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _may_be_a_share(value: float) -> bool:
-    """Whether a number with a point or an exponent may be a share: 1.0 and 2.5 may, 40.0 and 1e3 are counts."""
+    """Whether a number with a point or an exponent may be a share: 1.0 and 2.5 may; 40.0 and 1e3 are counts."""
     return 0 < value <= 1 or (value > 1 and isfinite(value) and value != int(value))
 
 
@@ -194,7 +194,7 @@ def _choices(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def plain_text(value: str) -> str | None:
-    """The fault of a one-line text that becomes a name or a path, or None."""
+    """What is wrong with a one-line text that becomes a name or a path, or None."""
     if not value.strip():
         return "it is empty"
     if len(value) > 4096:
@@ -214,14 +214,14 @@ def _text(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _file(row: Setting, item: Item, node: Value | None) -> object:
-    """`file("x")` becomes the String node; `resolve` reads the file."""
+    """Read `file("x")` as the String node; `resolve` reads the file later."""
     if isinstance(node, Call) and node.name.text == "file" and len(node.args) == 1 and isinstance(node.args[0], String):
         return node.args[0]
     raise _wrong_kind(row, item, node)
 
 
 def _template(row: Setting, item: Item, node: Value | None) -> object:
-    """`chatml` stays a name; `file("x")` becomes the String node."""
+    """Read a template: `chatml` stays a name; `file("x")` becomes the String node."""
     if isinstance(node, Ref) and node.is_name and not node.name.endswith((".jinja", ".jinja2", ".j2", ".json")):
         return _choice(row, item, node)
     return _file(row, item, node)
@@ -267,7 +267,7 @@ def _names(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _sources(row: Setting, item: Item, node: Value | None) -> object:
-    """The node; `resolve` knows the blocks and reads the files."""
+    """Return the node unchanged: `resolve` knows the blocks and reads the files."""
     for part in node.items if isinstance(node, List) else (node,):
         if not isinstance(part, Ref | String):
             raise _wrong_kind(row, item, node)

@@ -1,7 +1,8 @@
-"""The typed experiment: every setting with its value and where the value came from.
+"""The typed experiment: every setting with its value and the origin of that value.
 
-A `Spec` holds one `Value` for each path of the schema that is stated, defaulted or derived. Stages after `resolve` read
-it through the typed getters, which fail loudly when a setting has another type than the schema promises.
+A `Spec` has one `Value` for each path of the table of settings that is stated, defaulted or derived. Stages after
+`resolve` read it through the typed getters, which raise TypeError if a setting has another type than the table
+promises.
 """
 
 from __future__ import annotations
@@ -44,15 +45,16 @@ EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
 
 @record
 class Origin:
-    """Where a value came from. `kind` says whether it was written or derived; a written value has its place, a derived
-    one the calculation or the reason."""
+    """Where a value came from. `kind` tells whether it was written or derived; a written value has its place, a derived
+    one the calculation or the reason.
+    """
 
     kind: str
     label: Label | None = None
     why: str = ""
 
     def describe(self) -> str:
-        """One phrase for a terminal: `v100.xp:21`, `default`, `derived: 528 / (11 x 8)`."""
+        """A phrase for a terminal: `v100.xp:21`, `default`, `derived: 528 / (11 x 8)`."""
         if self.label is not None:
             line, _ = self.label.source.position(self.label.span.start)
             return f"{self.label.source.name}:{line}"
@@ -60,7 +62,9 @@ class Origin:
 
     @property
     def name(self) -> str:
-        """One phrase for a bundle: the file without its line, so that a comment above a setting changes nothing."""
+        """A phrase for a bundle: the file without the line number, so that a comment above a setting changes
+        nothing.
+        """
         if self.label is not None:
             return self.label.source.name
         return f"{self.kind}: {self.why}" if self.why else self.kind
@@ -75,7 +79,7 @@ class Value:
 
 
 def of_path(values: Mapping[Path, Value], path: Path) -> Value | None:
-    """The value of a setting with its origin, or None. Raises KeyError for a path that is no setting."""
+    """The value of a setting with its origin, or None. Raises KeyError if `path` is not a setting."""
     found = values.get(path)
     if found is None:
         BY_PATH[path]  # a misspelt path is a mistake, not a setting without a value
@@ -83,7 +87,7 @@ def of_path(values: Mapping[Path, Value], path: Path) -> Value | None:
 
 
 def text_of(values: Mapping[Path, Value], path: Path) -> str | None:
-    """The value of a setting as a text, or None where it has none."""
+    """The value of a setting as a text, or None if it has no value."""
     found = values.get(path)
     return None if found is None else str(found.value)
 
@@ -137,61 +141,61 @@ class Spec:
         def get(self, path: Path) -> object: ...
 
     def get(self, path: Path) -> object:
-        """The value of a setting, or None when it has none. Raises KeyError for a path that is no setting."""
+        """The value of a setting, or None if it has no value. Raises KeyError if `path` is not a setting."""
         found = of_path(self.values, path)
         return None if found is None else found.value
 
     def written(self, path: Path) -> bool:
-        """Whether the spec or a base of it states the setting. Raises KeyError for a path that is no setting."""
+        """Whether the spec or one of its bases states the setting. Raises KeyError if `path` is not a setting."""
         found = of_path(self.values, path)
         return found is not None and found.origin.kind in (SPEC, BASE)
 
     def label(self, path: Path, text: str = "") -> Label | None:
-        """The place where a setting was written, with a text for the diagnostic."""
+        """The place where a setting is written, with a text for the diagnostic; None if it is not written."""
         found = of_path(self.values, path)
         return None if found is None or found.origin.label is None else evolve(found.origin.label, text=text)
 
     def place(self, path: Path, text: str = "") -> Label:
-        """Like `label`, falling back to the header's model when the setting was not written."""
+        """Like `label`, but returns the header's model if the setting is not written."""
         return self.label(path, text) or evolve(self.model.label, text=text)
 
     def flag(self, path: FlagPath) -> bool:
-        """A flag; absent counts as false. Raises TypeError for a setting of another kind."""
+        """The value of a flag; no value counts as false. Raises TypeError for a setting of another kind."""
         value = self.get(path)
         if value is not None and not isinstance(value, bool):
             raise TypeError(f"{path} is {value!r}, not a flag")
         return value is True
 
     def integer(self, path: IntegerPath) -> int:
-        """A whole number that has a value. Raises TypeError for anything else."""
+        """The value of a setting that is a whole number. Raises TypeError for anything else."""
         value = self.get(path)
         if not isinstance(value, int) or isinstance(value, bool):
             raise TypeError(f"{path} is {value!r}, not a whole number")
         return value
 
     def real(self, path: RealPath) -> float:
-        """A number that has a value. Raises TypeError for anything else."""
+        """The value of a setting that is a number. Raises TypeError for anything else."""
         value = self.get(path)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise TypeError(f"{path} is {value!r}, not a number")
         return float(value)
 
     def text(self, path: TextPath) -> str:
-        """A text that has a value. Raises TypeError for anything else."""
+        """The value of a setting that is a text. Raises TypeError for anything else."""
         value = self.get(path)
         if not isinstance(value, str):
             raise TypeError(f"{path} is {value!r}, not a text")
         return value
 
     def amount(self, path: AmountPath) -> Amount:
-        """An amount that has a value. Raises TypeError for anything else."""
+        """The value of a setting that is an amount. Raises TypeError for anything else."""
         value = self.get(path)
         if not isinstance(value, Amount):
             raise TypeError(f"{path} is {value!r}, not an amount")
         return value
 
     def reals(self, path: RealsPath) -> tuple[float, ...]:
-        """A list of numbers. Raises TypeError for anything else."""
+        """The value of a setting that is a list of numbers. Raises TypeError for anything else."""
         value = self.get(path)
         if not isinstance(value, tuple):
             raise TypeError(f"{path} is {value!r}, not a list")
@@ -203,25 +207,25 @@ class Spec:
         return None if found is None else found.value
 
     def extra_place(self, escape: str, name: str, text: str = "") -> Label:
-        """The place of a name in an `extra` block. Raises KeyError where it is not written."""
+        """The place of a name in an `extra` block. Raises KeyError if it is not written."""
         label = self.extra[escape][name].origin.label
         assert label is not None  # an extra is always written
         return evolve(label, text=text)
 
     @property
     def chat_template(self) -> str | None:
-        """The text of the chat template: the spec's own or that of a local model; None where it is not known."""
+        """The text of the chat template, either the spec's or that of a local model; None if it is not known."""
         name = self.get("model.chat_template")
         return self.bundled.get(name, b"").decode("utf-8", "replace") if isinstance(name, str) else self.model.template
 
     @property
     def sources(self) -> tuple[DataSource, ...]:
-        """Every source of data: what is trained on, then the sets that are evaluated on."""
+        """Every source of data: first those for training, then those for evaluation."""
         return (*self.data, *(source for one in self.evaluated for source in one.sources))
 
     @property
     def files(self) -> tuple[DataSource, ...]:
-        """Every source as it is read; a folder gives each of its files."""
+        """Every source of data, where a folder is replaced by its files."""
         split = self.get("eval.split")
         found: list[DataSource] = []
         for source in self.sources:
@@ -242,46 +246,46 @@ class Spec:
 
     @property
     def evaluates(self) -> bool:
-        """Whether there are rows to evaluate on: a holdout, a split, or sets of their own."""
+        """Whether there are rows to evaluate on: a holdout, a split, or separate sets."""
         return any(self.get(path) is not None for path in EVALUATED)
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """Names of several evaluation sets, as in their metrics (`eval_NAME_loss`); empty for a single set."""
+        """The names of several evaluation sets, as in their metrics (`eval_NAME_loss`); empty for a single set."""
         return tuple(one.name for one in self.evaluated) if isinstance(self.get("eval.data"), tuple) else ()
 
     @property
     def config(self) -> str:
-        """The dotted class of the trainer's arguments: `trl.SFTConfig`."""
+        """The dotted name of the class of the trainer's arguments, such as `trl.SFTConfig`."""
         return self.stack.config(self.text("method"))
 
     def fields(self) -> Mapping[str, Field]:
-        """Every argument that the method's class has on the target, by name."""
+        """All arguments of the method's class on the target, by name."""
         return self.stack.fields(self.config)
 
     @property
     def lora(self) -> bool:
-        """Whether adapters of any kind are trained, over a base of any bits."""
+        """Whether the run trains adapters of any kind, over a base of any bits."""
         return any(self.flag(name) for name in ADAPTERS)
 
     @property
     def adapter(self) -> FlagPath:
-        """The clause of the adapters; `lora` if there are no adapters."""
+        """The path of the adapter's clause; `lora` if there are no adapters."""
         return next((name for name in ADAPTERS if self.flag(name)), "lora")
 
     def names(self, path: NamesPath) -> tuple[str, ...]:
-        """A list of names; empty if the setting has no value."""
+        """The value of a setting that is a list of names; empty if it has no value."""
         value = self.get(path)
         return tuple(map(str, value)) if isinstance(value, tuple) else ()
 
     @property
     def owns_optimizer(self) -> bool:
-        """Whether DeepSpeed makes the optimizer itself: its own AdamW with one group of parameters and one rate."""
+        """Whether DeepSpeed makes the optimizer: its own AdamW, with one group of parameters and one rate."""
         return self.zero_stage > 0 and self.text("optimizer") == "adamw" and self.get("lora.lr_ratio") is None
 
     @property
     def bits(self) -> int | None:
-        """Bits of a quantized base, 4 or 8; None for an unquantized base or no adapter."""
+        """The bits of a quantized base, 4 or 8; None for an unquantized base or no adapter."""
         return self.get("lora.bits") if self.lora else None
 
     @property
@@ -296,16 +300,16 @@ class Spec:
 
     @property
     def reentrant_after_generation(self) -> bool:
-        """Whether the trainer generates, and recomputation is reentrant afterwards."""
+        """Whether the trainer generates, and recomputation is reentrant after that."""
         return self.stack.facts.generation_ends_reentrant and generates_itself(self.method, self.get)
 
     @property
     def asks_server(self) -> bool:
-        """Whether completions come from a vLLM server beside the training."""
+        """Whether completions come from a separate vLLM server."""
         return self.online and self.flag("method.vllm") and self.get("method.vllm.mode") == "server"
 
     def weighted(self, path: WeightedPath) -> tuple[Weighted, ...]:
-        """Losses or reward functions; empty if the setting has no value."""
+        """The value of a setting that is a list of losses or reward functions; empty if it has no value."""
         value = self.get(path)
         return value if isinstance(value, tuple) else ()
 
@@ -316,9 +320,10 @@ class Spec:
 
     @property
     def learns_from_micro(self) -> bool:
-        """Whether the result depends on the size of the micro-batch. Some losses average a part over a micro-batch, and
-        all do where DeepSpeed shares sequences; kto estimates its KL term from its rows; distillation that generates
-        one by one draws by it."""
+        """Whether the result depends on the micro-batch size. Some losses average a part over a micro-batch, and all
+        losses do if DeepSpeed shares sequences; kto estimates its KL term from the micro-batch's rows; distillation
+        that generates row by row draws random numbers per micro-batch.
+        """
         name = self.text("method")
         if self.ulysses:
             return True
@@ -335,24 +340,28 @@ class Spec:
 
     @property
     def zero_stage(self) -> int:
-        """The ZeRO stage, 0 when DeepSpeed is not used."""
+        """The ZeRO stage; 0 without DeepSpeed."""
         strategy = self.text("strategy")
         return int(strategy[-1]) if strategy.startswith("zero") else 0
 
     @property
     def context_parallel(self) -> int:
-        """Processes that share one sequence; 1 where each has its own."""
+        """The number of processes that share one sequence; 1 if each has its own."""
         return self.get("strategy.context_parallel") or 1
 
     @property
     def ulysses(self) -> bool:
-        """Whether processes of a DeepSpeed run share sequences: in attention each has all tokens of some heads."""
+        """Whether processes of a DeepSpeed run share sequences (Ulysses): in attention, each process has all tokens of
+        some heads.
+        """
         return self.context_parallel > 1 and self.zero_stage > 0
 
     @property
     def shared_multiple(self) -> int:
-        """The number of tokens that divides the length of a shared sequence: torch splits it into two pieces for each
-        process, DeepSpeed into one. On CPUs all pieces have one length, because gloo cannot gather several lengths."""
+        """The number of tokens by which the length of a shared sequence must be divisible. torch splits it into two
+        pieces per process, DeepSpeed into one. On CPUs all pieces have the same length, because gloo cannot gather
+        pieces of different lengths.
+        """
         size = self.context_parallel
         if not self.ulysses:
             return 2 * size
@@ -360,20 +369,21 @@ class Spec:
 
     @property
     def replicas(self) -> int:
-        """Readers of the data: the global batch is micro-batch x accumulation x replicas.
+        """The number of readers of the data: the global batch is micro-batch x accumulation x replicas.
 
-        It is the world size, except with context parallelism, whose groups read one micro-batch together.
+        It is the world size, except with context parallelism, where a group of processes reads one micro-batch
+        together.
         """
         return max(1, self.hardware.world // self.context_parallel)
 
     @property
     def sharded_by_fsdp(self) -> bool:
-        """Whether the strategy is one of FSDP's."""
+        """Whether the strategy is one of FSDP."""
         return self.text("strategy") in FSDP
 
     @property
     def weights_sharded(self) -> bool:
-        """Whether no process has all weights: FSDP and ZeRO-3."""
+        """Whether no single process has all weights, as under FSDP and ZeRO-3."""
         return self.sharded_by_fsdp or self.zero_stage == 3
 
 
@@ -382,7 +392,7 @@ ABOUT_THE_TEXT = ("XP125", "XP901", "XP902")
 
 
 class CheckedSpec(Spec):
-    """An experiment without errors after every rule: the input of `lower`.
+    """An experiment without errors after all rules: the input of `lower`.
 
     `problems` are its warnings and notes, `silenced` those that comments silence. Findings about the spec's text are
     not among them: they say nothing about the run, and the bundle's own spec has another text.
@@ -393,7 +403,7 @@ class CheckedSpec(Spec):
 
     @classmethod
     def of(cls, spec: Spec, problems: Sequence[Diagnostic] = (), silenced: Sequence[Silenced] = ()) -> CheckedSpec:
-        """The checked form of a spec. Raises ValueError if an error is among its problems."""
+        """The checked form of a spec. Raises ValueError if there is an error among its problems."""
         if any(one.severity == ERROR for one in problems):
             raise ValueError(f"{spec.name} has errors")
         checked = cls(**{name: value for name, value in vars(spec).items() if name not in cls.__annotations__})

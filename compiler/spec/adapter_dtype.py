@@ -1,4 +1,4 @@
-"""The dtypes that a trainer gives to adapters and to the unquantized weights of a quantized base."""
+"""The dtypes that a trainer gives to adapters, and to the unquantized weights of a quantized base."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from xpc.compiler.spec import Spec
 
 
 def adapter_dtype(spec: Spec) -> str | None:
-    """The dtype of the adapters' weights: float32, except for what the stack does under bf16 and ZeRO-3.
+    """The dtype of the adapters' weights: float32, except for what the stack does in bf16 and under ZeRO-3.
 
-    None where TRL before 1 decides at the launch, by the device of the packed weights (sharded 4-bit weights).
-
-    TRL 1.16 trains adapters over a quantized base in bfloat16, in every precision; the runtime allows that in bf16
-    only. ZeRO-3 gathers weights of one dtype, so TRL 1.16 gives adapters the dtype of an unquantized base there.
-    DoRA's magnitudes stay float32 in TRL 1.16, and FSDP2 shards trained weights of one dtype: there the runtime leaves
-    all of them float32.
+    None if TRL before 1 decides at the launch, from the device of the packed weights (sharded 4-bit weights). TRL 1.16
+    trains adapters over a quantized base in bfloat16 in every precision; the runtime allows that only in bf16. ZeRO-3
+    gathers weights of one dtype, so under ZeRO-3 TRL 1.16 gives adapters the dtype of an unquantized base. TRL 1.16
+    leaves DoRA's magnitudes float32, and FSDP2 shards trained weights of only one dtype, so under FSDP2 the runtime
+    leaves all adapter weights float32.
     """
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
     if spec.bits is None:
@@ -28,8 +27,9 @@ def adapter_dtype(spec: Spec) -> str | None:
 def tables_dtype(spec: Spec) -> str:
     """The dtype of embeddings, head and norms of a quantized base.
 
-    TRL before 1 makes them float32 (peft's prepare_model_for_kbit_training), and for 4 bits in bf16 all but the norms
-    bf16 again (peft_module_casting_to_bf16). It does not touch sharded 4-bit weights; DeepSpeed casts afterwards.
+    TRL before 1 makes them float32 (peft's prepare_model_for_kbit_training) and then, for 4 bits in bf16, makes all
+    except the norms bf16 again (peft_module_casting_to_bf16). It does not touch sharded 4-bit weights; DeepSpeed casts
+    afterwards.
     """
     stays = spec.bits == 4 and (spec.weights_sharded or spec.text("precision") == "bf16")
     if spec.zero_stage:

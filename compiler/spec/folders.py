@@ -1,9 +1,9 @@
-"""Data folders: which files belong to a split, as the datasets library decides it.
+"""Data folders: which files belong to a split, by the rules of the datasets library.
 
-The library looks at names only (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first for shards
-`data/SPLIT-00000-of-00001.*`, then for the word of a split in the names of folders, then in the names of files; a
-folder without any is one split, `train`. The runtime does the same (runtime/features/rows/split_files.py); a test
-compares the three.
+The library looks only at names (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first for shards
+`data/SPLIT-00000-of-00001.*`, then for the word of a split in the names of folders, then in the names of files. A
+folder without any of these is one split, `train`. The runtime does the same (runtime/features/rows/split_files.py); a
+test compares all three.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"
 
 @lru_cache(maxsize=64)  # every rule on rows asks
 def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
-    """The files of a split among the files of a folder, which are named relative to it; sorted."""
+    """The files of a folder that belong to a split, sorted. `names` are relative to the folder."""
     names = tuple(sorted(names))
     shards = {name: found[1] for name in names if (found := SHARD.fullmatch(name))}
     if shards:
@@ -47,23 +47,23 @@ def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
 
 
 def _has(*words: str) -> Callable[[str], object]:
-    """A test for one of the words in a name, between signs, digits or the ends."""
+    """A test whether a name contains one of the words, between signs, digits or the ends of the name."""
     return re.compile(rf"(?:^|[-._ 0-9])(?:{'|'.join(map(re.escape, words))})(?:[-._ 0-9]|$)").search
 
 
 def splits(names: tuple[str, ...]) -> list[str]:
-    """The splits that the names of a folder's files give."""
+    """The splits that the names of a folder's files contain."""
     shards = {found[1] for name in names if (found := SHARD.fullmatch(name))}
     return sorted(shards) if shards else [split for split in KEYWORDS if of_split(names, split)]
 
 
 def kinds(names: Sequence[str]) -> set[str]:
-    """The readers of these files."""
+    """The readers that these files need."""
     return {KINDS[name[name.rfind(".") :].lower()] for name in names}
 
 
 def fewer(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The problems without those of one rule about the fourth and every later file of a folder."""
+    """The problems, without those of a rule about the fourth and later files of a folder."""
     alike: dict[object, list[Diagnostic]] = {}
     for one in problems:
         alike.setdefault((one.code, one.severity, one.primary), []).append(one)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @record
 class DataSource:
-    """One source of data: a hub dataset or a local file or folder.
+    """One source of data: a hub dataset, a local file or a folder.
 
     `columns` are the dataset's own columns in the shape's order, and `only` says that the spec names them; `found` are
     the columns of a local file's first row, if it was read; `bundled` and `content` are the copy in the bundle.
@@ -53,7 +53,7 @@ class DataSource:
     parts: tuple[DataSource, ...] = field(default=(), repr=False)
 
     def of_split(self, split: str) -> tuple[DataSource, ...]:
-        """The files of a folder that belong to a split; a source without a folder is one part."""
+        """The files of a folder that belong to a split; a source that is not a folder is its own only part."""
         if not self.parts:
             return (self,)
         from xpc.compiler.spec import folders  # most specs have no data folder
@@ -62,17 +62,19 @@ class DataSource:
         return tuple(named[name] for name in folders.of_split(tuple(named), split))
 
     def inside(self, folder: DataSource) -> str:
-        """The name of a part in its folder."""
+        """The name of a part relative to its folder."""
         return (self.path or "")[len((folder.path or "").rstrip("/")) + 1 :]
 
     @property
     def name(self) -> str:
-        """The name for people: the hub id, file or folder."""
+        """The name for messages: the hub id, file or folder."""
         return self.id or self.path or ""
 
     @property
     def kind(self) -> str:
-        """What its rows become: both spellings of conversations are one kind, texts and turns are two."""
+        """The kind of its rows in the trainer. Both spellings of conversations are one kind; texts and turns
+        are two.
+        """
         shape = "messages" if self.shape == "conversations" else self.shape
         return f"{shape} as turns" if self.chat else shape
 
@@ -83,7 +85,7 @@ def kinds(mixture: Sequence[DataSource]) -> tuple[str, ...]:
 
 
 def known_rows(data: Sequence[DataSource]) -> int:
-    """The known rows of these sources; a source of unknown length counts as 0."""
+    """The number of known rows of these sources; a source of unknown length counts as 0."""
     rows = 0
     for source in data:
         known, take = source.rows or 0, source.take
@@ -95,7 +97,7 @@ def known_rows(data: Sequence[DataSource]) -> int:
 class EvalSet:
     """Rows for evaluation: the name of the set in metrics, and its sources, which are joined.
 
-    `prompt` is the prompt's column if the block names one.
+    `prompt` is the prompt's column, if the block names one.
     """
 
     name: str
@@ -106,11 +108,11 @@ class EvalSet:
 
 @record
 class Model:
-    """The trained model: a hub id or a local directory, and its architecture if known.
+    """The trained model: a hub id or a local folder, and its architecture if known.
 
-    `chat` says whether the tokenizer has a chat template (None: not known). For a local model, `template` is that
-    template, `eos` its tokenizer's end token and `vocabulary` the files with its tokens. `config` is its config.json,
-    which names the family even if its sizes cannot be counted. `of_run` says that a run of xpc wrote the folder.
+    `chat` tells whether the tokenizer has a chat template (None: not known). For a local model, `template` is that
+    template, `eos` its tokenizer's end token, and `vocabulary` the files with its tokens. `config` is its config.json,
+    which names the family even if its sizes cannot be computed. With `of_run`, a run of xpc wrote the folder.
     """
 
     label: Label
@@ -134,12 +136,12 @@ class Model:
 
     @property
     def location(self) -> str:
-        """Where it is loaded from: a folder or an id of the hub."""
+        """Where the model is loaded from: a folder or a hub id."""
         return self.path or str(self.id)
 
     @property
     def name(self) -> str:
-        """The name for people: the alias, hub id or folder."""
+        """The name for messages: the alias, hub id or folder."""
         alias = self.facts.alias if self.facts is not None and self.known_from == "registry" else None
         return self.path or alias or self.id or ""
 
@@ -167,5 +169,5 @@ class Hardware:
 
     @property
     def world(self) -> int:
-        """All processes: the world size."""
+        """The number of all processes (the world size)."""
         return self.processes * self.nodes

@@ -1,4 +1,4 @@
-"""Counts of a local file's rows by kind, as `data/survey.py` finds them and a `DataSource` carries them."""
+"""Counts of a local file's rows by kind, which `data/survey.py` computes and a `DataSource` carries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xpc.grammar.record import field, record
 
 @record
 class Tally:
-    """The number of rows of a kind, and the first of them (from 0)."""
+    """The number of rows of a kind, and the first such row (from 0)."""
 
     count: int
     first: int
@@ -19,9 +19,9 @@ class Tally:
 class Survey:
     """Facts of a file's rows.
 
-    `rows` were read before `broken`, if that is not None; `columns` are those of any row; `wrong` is the first row
-    that is not of its shape, and why. `talks` says whether the first row contains messages. `tallies` counts rows by
-    kind:
+    `rows` is the number of rows that were read before `broken`, if that is not None; `columns` are the columns of all
+    rows together; `wrong` is the first row that does not have the shape, and why. `talks` tells whether the first row
+    contains messages. `tallies` counts rows by kind:
 
     - `unanswered`: a conversation without a turn of the assistant
     - `empty_answer`: an answer or a text without a letter
@@ -52,7 +52,9 @@ class Survey:
 
 @record
 class Broken:
-    """Why reading stopped: the row (from 0), its line (from 1), the reason. `encoding`: the bytes are not UTF-8."""
+    """The reason why reading stopped: the row (from 0), its line (from 1), the reason. `encoding` is true if the bytes
+    are not UTF-8.
+    """
 
     row: int
     line: int

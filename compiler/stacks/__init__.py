@@ -1,8 +1,8 @@
 """The stacks that a bundle can be written for, one folder each, with their names, defaults and abilities.
 
-The compiler loads `NAME/stack.json`: its "library" half is read from the real classes by `generate.py`, its "policy"
-half is written by hand in `NAME/policy.toml`. To add a stack, write the TOML file and run the script in an environment
-with those versions.
+The compiler loads `NAME/stack.json`. `generate.py` reads its "library" half from the real classes; its "policy" half is
+written by hand in `NAME/policy.toml`. To add a stack, write the TOML file and run the script in an environment with
+those versions.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 class Field:
     """One argument of a configuration class.
 
-    `declared` is the default in the class, `effective` the one of a built instance (TRL turns an unset bf16 on, for
-    example). `machine` marks an effective default that depends on the machine; `effective` is then the value on a GPU
+    `declared` is the default in the class, `effective` the default of a built instance (TRL turns an unset bf16 on, for
+    example). `machine` marks an effective default that depends on the machine; then `effective` is the value on a GPU
     machine if known, else the declared one. `choices` is empty if any value of the type is allowed.
     """
 
@@ -49,9 +49,9 @@ class Field:
 
 @record
 class Family:
-    """The support of a stack for one `model_type`.
+    """How a stack supports one `model_type`.
 
-    `layers` are the classes that FSDP wraps, `attention` the implementations other than eager. `packing` says what
+    `layers` are the classes that FSDP wraps, `attention` the implementations other than eager. `packing` tells what
     isolates packed documents without flash attention: "exact" (the mask reads position ids), "unaware" (the mask
     ignores them), "stateful" (a recurrent state leaks) or "kernel" (exact with the causal-conv1d package, refused
     without it).
@@ -66,14 +66,14 @@ class Family:
 
 @entity  # one instance for each name; its repr would print the table
 class Stack:
-    """A supported stack. Configuration classes are named by their dotted path, `trl.SFTConfig`."""
+    """A supported stack. Configuration classes are named by their dotted path, such as `trl.SFTConfig`."""
 
     name: str
     table: Mapping[str, Mapping[str, Json]]
 
     @property
     def title(self) -> str:
-        """The stack in words."""
+        """A description of the stack in words."""
         return str(self.table["policy"]["title"])
 
     @cached_property
@@ -83,7 +83,7 @@ class Stack:
 
     @cached_property
     def pins(self) -> Mapping[str, str]:
-        """Package to exact version, for every package that a bundle of this stack can need."""
+        """The exact version of every package that a bundle of this stack can need."""
         return {package: str(version) for package, version in self._policy("pins").items()}
 
     @cached_property
@@ -94,7 +94,7 @@ class Stack:
     def requirements(self, *extras: str, vllm: bool = False) -> Mapping[str, str]:
         """The pins of a bundle: those of every bundle and those of the extras (`zero`, `liger`, `wandb`, ...).
 
-        With `vllm` they are the versions that install together with vLLM, including vLLM.
+        With `vllm`, these are the versions that install together with vLLM, and vLLM itself.
         """
         optional = self.extras
         wanted = {name for extra in extras for name in optional.get(extra, ())}
@@ -110,16 +110,18 @@ class Stack:
 
     @cached_property
     def arguments(self) -> Mapping[str, str]:
-        """The argument for a meaning whose name moved between stacks (`checkpointing`, `warmup_ratio`)."""
+        """The argument for a meaning whose argument has another name on other stacks (`checkpointing`,
+        `warmup_ratio`).
+        """
         return {meaning: str(name) for meaning, name in self._policy("arguments").items()}
 
     @cached_property
     def optimizers(self) -> Mapping[str, str]:
-        """The value of `optim` for each optimizer of the language."""
+        """The value of `optim` for each optimizer of xpc."""
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:
-        """The `optimizers` or `schedules` of the language that the stack lacks, each with the reason."""
+        """xpc's `optimizers` or `schedules` that the stack lacks, each with the reason."""
         return {choice: str(reason) for choice, reason in self._policy(f"{what}_lacking").items()}
 
     def config(self, method: str) -> str:
@@ -127,12 +129,12 @@ class Stack:
         return str(self._policy("methods")[method])
 
     def refused(self, method: str) -> str | None:
-        """Why the stack cannot train a method as the language defines it; None if it can."""
+        """The reason why the stack cannot train a method as xpc defines it; None if it can."""
         reason = self._policy("methods_refused").get(method)
         return None if reason is None else str(reason)
 
     def losses(self, method: str) -> Mapping[str, str]:
-        """The losses of a method: the language's names to the stack's. Empty if there is no choice."""
+        """The losses of a method: xpc's names with the stack's names. Empty if there is no choice."""
         table = self._policy("losses").get(method, {})
         return {name: str(here) for name, here in _mapping(table).items()}
 
@@ -143,16 +145,18 @@ class Stack:
 
     @cached_property
     def schedulers(self) -> Mapping[str, Mapping[str, Json]]:
-        """For each schedule the `lr_scheduler_kwargs` that reach it: `required` names, `optional` name to default."""
+        """For each schedule the `lr_scheduler_kwargs` that reach it: `required` names, `optional` names with their
+        defaults.
+        """
         return {name: _mapping(entry) for name, entry in _mapping(self.table["library"]["schedulers"]).items()}
 
     @cached_property
     def removed(self) -> Mapping[str, str]:
-        """Names of other versions without a successor in this stack, each with what happened to it."""
+        """Names of other versions that have no successor in this stack, each with what happened to it."""
         return {name: str(reason) for name, reason in self._policy("removed").items()}
 
     def rename(self, old: str) -> str | None:
-        """The name of `old` in this stack; None if it was not renamed."""
+        """The name in this stack for the name `old` of another version; None if it was not renamed."""
         new = self._policy("renames").get(old)
         return None if new is None else str(new)
 
@@ -162,26 +166,27 @@ class Stack:
         return tuple(self._policy("renames"))
 
     def fields(self, config: str = SFT) -> Mapping[str, Field]:
-        """Every argument that the class accepts, by name. Raises KeyError for a class that the stack lacks."""
+        """Every argument that the class accepts, by name. Raises KeyError if the stack does not have the class."""
         return _fields(self, config)
 
     def legal(self, method: str, name: str) -> Mapping[str, Json]:
         """The legal values of an argument whose class takes any number or text: `low`, `above` (exclusive), `high`,
-        `below` (exclusive), `other_than`, or `one_of`. Empty if every value is legal. A method may have its own."""
+        `below` (exclusive), `other_than`, or `one_of`. Empty if every value is legal. A method may have its own limits.
+        """
         legal = self._policy("legal")
         return _mapping(legal.get(f"{method}.{name}", legal.get(name, {})))
 
     def free(self, method: str, name: str) -> str | None:
-        """Why a numeric argument has no limits; None if it has some."""
+        """The reason why a numeric argument has no limits; None if it has limits."""
         reason = self._policy("free").get(name)
         return None if reason is None or self.legal(method, name) else str(reason)
 
     def omitted(self, config: str = SFT) -> Mapping[str, str]:
-        """The arguments of the class that a bundle does not state, each with its reason."""
+        """The arguments of the class that a bundle does not state, each with the reason."""
         return _omitted(self, config)
 
     def base_arguments(self, config: str = SFT) -> dict[str, Json]:
-        """Every argument that a bundle states, with the value it has when the spec says nothing.
+        """Every argument that a bundle states, with its value if the spec does not set it.
 
         These are the library's effective defaults, except those that depend on the machine. The caller may change the
         result.
@@ -189,29 +194,29 @@ class Stack:
         return {name: _copy(value) for name, value in _base_arguments(self, config).items()}
 
     def base_argument(self, name: str, config: str = SFT) -> Json:
-        """One of them. Raises KeyError for an argument that a bundle does not state."""
+        """One of the base arguments. Raises KeyError for an argument that a bundle does not state."""
         return _copy(_base_arguments(self, config)[name])
 
     def family(self, model_type: str | None) -> Family | None:
-        """The stack's support for a family; None for a family that it lacks or that was not examined."""
+        """How the stack supports a family; None if it lacks the family or the family was not examined."""
         return None if model_type is None else _family(self, model_type)
 
     def carries(self, model_type: str | None) -> bool:
-        """Whether it is a causal language model with a recurrent state."""
+        """Whether a `model_type` is a causal language model with a recurrent state."""
         return model_type in self.carrying
 
     @cached_property
     def carrying(self) -> tuple[str, ...]:
-        """Every `model_type` that `carries` is true of."""
+        """Every `model_type` whose causal language model has a recurrent state."""
         return _strings(self.table["library"]["carrying"])
 
     def lacks_family(self, model_type: str | None) -> bool:
-        """Whether it is a family of the registry that the stack's transformers does not know."""
+        """Whether a `model_type` is in the registry but not in the stack's transformers."""
         return _mapping(self.table["library"]["families"]).get(model_type or "", {}) is None
 
     @property
     def layers(self) -> frozenset[str]:
-        """The layers of all families."""
+        """The layer classes of all families."""
         families = _mapping(self.table["library"]["families"]).values()
         return frozenset(name for one in families if one is not None for name in _strings(_mapping(one)["layers"]))
 
@@ -269,12 +274,12 @@ class Stack:
 
 
 def names() -> tuple[str, ...]:
-    """The supported stacks."""
+    """The names of the supported stacks."""
     return STACKS
 
 
 def load(name: str) -> Stack | None:
-    """The stack of that name, or None."""
+    """The stack with this name, or None."""
     return _read(name) if name in STACKS else None
 
 
@@ -284,7 +289,7 @@ def default() -> Stack:
 
 
 def every() -> tuple[Stack, ...]:
-    """The supported stacks, by name."""
+    """All supported stacks, sorted by name."""
     return tuple(map(_read, STACKS))
 
 
@@ -294,8 +299,9 @@ def _read(name: str) -> Stack:
 
 
 def able(can: Callable[[Stack], object]) -> str:
-    """The name of a stack with an ability, for helps: the default if it has it, else the last by name that has it.
-    The default if no stack has it."""
+    """The name of a stack with an ability, for helps: the default stack if it has the ability (or if none has it),
+    otherwise the last by name that has it.
+    """
     return next((name for name in (DEFAULT, *reversed(STACKS)) if can(_read(name))), DEFAULT)
 
 
@@ -320,7 +326,7 @@ def _base_arguments(stack: Stack, config: str) -> Mapping[str, Json]:
 
 @cache  # called many times in a compilation
 def _records(stack: Stack, config: str) -> Mapping[str, Mapping[str, Json]]:
-    """The raw fields of a class, over those of its base class."""
+    """The raw fields of a class, on top of those of its base class."""
     entry = _mapping(_mapping(stack.table["library"]["configs"])[config])
     own = {name: _mapping(record) for name, record in _mapping(entry["fields"]).items()}
     return {**_records(stack, str(entry["base"])), **own} if entry["base"] is not None else own
@@ -379,7 +385,7 @@ def _strings(value: Json) -> tuple[str, ...]:
 
 
 def _copy(value: Json) -> Json:
-    """A copy, so that lists and dictionaries are not shared."""
+    """A copy of a JSON value, so that lists and dictionaries are not shared."""
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value

@@ -1,8 +1,8 @@
-"""Mixtures of experts whose linear layers are one stacked parameter in transformers 5, and adapters of them.
+"""Mixtures of experts whose linear layers are one stacked parameter in transformers 5, and their adapters.
 
 peft 0.21 adapts the stack if `targets` names its layers or is all-linear. Such an adapter has no dropout, and the
-halves of a fused pair are adapted together. Source: peft 0.21
-`utils/transformers_weight_conversion.py`, `tuners/lora/layer.py` (`ParamWrapper`).
+halves of a fused pair are adapted together. Source: peft 0.21 `utils/transformers_weight_conversion.py`,
+`tuners/lora/layer.py` (`ParamWrapper`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NAMES = ("gate_proj", "up_proj", "down_proj")
 
 
 def names(stack: Stack, model_type: str | None) -> tuple[str, ...]:
-    """The two halves of the fused pair and the third layer; empty if experts are separate layers."""
+    """The names of the fused pair's two halves and of the third layer; empty if experts are separate layers."""
     if not stack.facts.experts_stacked or model_type not in FAMILIES:
         return ()
     return OLD_NAMES if model_type in ("mixtral", "minimax", "minimax_m2") else NAMES
 
 
 def adapted(stack: Stack, model_type: str | None, targets: object) -> tuple[str, ...]:
-    """The experts' layers that `targets` (a list of names, or `all-linear`) adapts."""
+    """The layers of experts that `targets` (a list of names, or `all-linear`) adapts."""
     layers = names(stack, model_type)
     if not isinstance(targets, tuple):
         return layers
@@ -49,7 +49,7 @@ def stacked(stack: Stack, facts: ModelFacts) -> bool:
 
 
 def expert_parameters(facts: ModelFacts) -> float:
-    """Parameters of all experts, active or not."""
+    """The number of parameters of all experts, active or not."""
     idle, rest = facts.experts - facts.experts_per_token, facts.params - (facts.active_params or facts.params)
     if idle > 0 and rest:
         return float(rest) * facts.experts / idle
@@ -61,11 +61,12 @@ def expert_parameters(facts: ModelFacts) -> float:
 def adapter_layers(
     stack: Stack, facts: ModelFacts, targets: object, parameters: Sequence[str] = ()
 ) -> tuple[tuple[Linear, ...], int]:
-    """The adapted layers of a decoder layer, as peft finds them, and the number of weights that peft merges with them.
+    """The adapted layers of a decoder layer, as peft finds them, and the number of weights that peft merges with their
+    adapters.
 
-    Experts that are linear layers have an adapter each. A stack has one adapter, whose product peft adds to the weights
-    before they are used (`ParamWrapper`): a copy of the stack. The two halves of the pair have an adapter of twice the
-    rank, or of the rank itself if `parameters` names the stack. all-linear includes the router.
+    If experts are linear layers, each has an adapter. A stack has one adapter, whose product peft adds to a copy of the
+    stack before use (`ParamWrapper`). The two halves of the pair have one adapter of twice the rank, or of the rank
+    itself if `parameters` names the stack. all-linear includes the router.
     """
     if not facts.experts:
         return targeted(facts, targets), 0

@@ -26,7 +26,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def fold(library: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
-    """The text of the table: what was read from the libraries, with the policy folded in."""
+    """The text of the table: what was read from the libraries, together with the policy."""
     return render({"format": FORMAT, "library": library, "policy": policy}) + "\n"
 
 
@@ -37,7 +37,9 @@ def read_policy(name: str) -> dict[str, Any]:
 
 
 def render(value: Any, indent: int = 0) -> str:
-    """JSON with sorted keys and one entry a line; a record (a field with its type, a leaf list) is one line."""
+    """JSON with sorted keys and one entry per line; a record (a field with its type, or a list without nesting) is on
+    one line.
+    """
     if not isinstance(value, dict) or "type" in value or not value:
         return json.dumps(value, sort_keys=True, ensure_ascii=False)
     pad = " " * (indent + 1)
@@ -46,7 +48,9 @@ def render(value: Any, indent: int = 0) -> str:
 
 
 def pins(policy: Mapping[str, Any]) -> str:
-    """Requirements of an environment to read the table in: every pin except those that need a GPU to build."""
+    """The requirements of an environment in which the table can be read: every pin except those that need a
+    GPU to build.
+    """
     kernels = {
         package for extra, packages in policy["extras"].items() if extra.startswith("flash") for package in packages
     }
@@ -54,7 +58,7 @@ def pins(policy: Mapping[str, Any]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Run the script; 0 when the table was written."""
+    """Run the script. Returns 0 if the table was written."""
     parser = argparse.ArgumentParser(description="Write the table of a stack.")
     parser.add_argument("stack", help="name of a folder next to this script with a policy.toml, such as trl-1.16")
     parser.add_argument("--fold", action="store_true", help="keep what was introspected, fold the policy in again")

@@ -24,13 +24,13 @@ def _table() -> dict[str, Any]:
 
 
 def version() -> str:
-    """The version of the names, which bundles pin."""
+    """The version of lm-evaluation-harness that the names come from, which bundles pin."""
     return str(_table()["version"])
 
 
 @cache
 def names() -> frozenset[str]:
-    """Every task, group and tag."""
+    """All tasks, groups and tags."""
     out, before = [], ""
     for entry in _table()["names"]:
         shared, _, rest = entry.partition(" ")
@@ -68,7 +68,9 @@ def nearest_task(name: str) -> str | None:
 
 
 def expanded(tasks: tuple[str, ...]) -> tuple[str, ...]:
-    """The tasks as the harness gets them: `leaderboard` is its groups, without the one whose data was withdrawn."""
+    """The tasks to pass to lm-evaluation-harness: `leaderboard` is replaced by its groups, without the one whose data
+    was withdrawn.
+    """
     out: list[str] = []
     for task in tasks:
         out += LEADERBOARD if task == "leaderboard" else [task]
@@ -83,7 +85,7 @@ def requirement(tasks: tuple[str, ...]) -> str:
 
 @cache
 def _pairs_of_names() -> tuple[tuple[str, frozenset[str]], ...]:
-    """Every name with its pairs of letters."""
+    """Every name with the pairs of letters in it."""
     return tuple((name, _letter_pairs(name)) for name in names())
 
 

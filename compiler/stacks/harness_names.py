@@ -22,7 +22,9 @@ INCLUDES = re.compile(r"^include:\s*(\S+)", re.MULTILINE)
 
 
 def front_coded(names: list[str]) -> list[str]:
-    """Sorted names, each as the length of the prefix shared with the previous name, and the rest."""
+    """Compress sorted names: each becomes the length of the prefix that it shares with the previous name, and
+    the rest.
+    """
     out, before = [], ""
     for name in names:
         shared = next((i for i, (a, b) in enumerate(zip(before, name)) if a != b), min(len(before), len(name)))
@@ -54,7 +56,7 @@ def unsafe_files(root: str) -> set[str]:
 
 
 def table() -> Mapping[str, Any]:
-    """The complete file."""
+    """The content of lm-eval.json."""
     import lm_eval.tasks
     from lm_eval.tasks import TaskManager
 

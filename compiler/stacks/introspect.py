@@ -1,8 +1,8 @@
-"""Reads from the installed libraries' own classes what they accept, for `generate.py`.
+"""Read from the installed libraries' classes what they accept, for `generate.py`.
 
-Imported only there, in an environment with a target's versions; the compiler never imports this module. If a library
-has no table to read (the keys that `accelerate launch` reads, DeepSpeed's top-level keys), its source is scanned, or it
-is run on a dictionary that records the look-ups.
+Imported only there, in an environment with a target's versions; the compiler never imports this module. Some things are
+in no table (the keys that `accelerate launch` reads, DeepSpeed's top-level keys). For these, the library's source is
+scanned, or the library is run on a dictionary that records the look-ups.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ MACHINE = frozenset({"disable_tqdm", "local_rank", "logging_dir"})
 
 
 def introspect(classes: Iterable[str]) -> dict[str, Any]:
-    """The library half of a target's table; `classes` are those of its methods' arguments."""
+    """The library half of a target's table. `classes` are the argument classes of its methods."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     logging.disable(logging.CRITICAL)
@@ -51,7 +51,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
 
 
 def _configs(classes: Iterable[str]) -> dict[str, Any]:
-    """Each configuration class, as its additions and changes to TrainingArguments."""
+    """Each configuration class, as its differences from TrainingArguments."""
     base = _fields(_load(BASE))
     tables: dict[str, Any] = {BASE: {"base": None, "fields": base}}
     for path in classes:
@@ -67,7 +67,7 @@ def _load(path: str) -> Any:
 
 
 def _fields(cls: Any) -> dict[str, Any]:
-    """Every init field: type, declared default, effective default, choices, deprecation."""
+    """Every init field: its type, declared default, effective default, choices, and whether it is deprecated."""
     # On a CPU: once with the CPU requested (precision stays the class's own choice), once as on a GPU machine.
     asked, asked_warnings = _construct(cls, use_cpu=True)
     plain, _ = _construct(cls, bf16=False)
@@ -100,7 +100,7 @@ def _fields(cls: Any) -> dict[str, Any]:
 
 
 def _construct(cls: Any, **arguments: Any) -> tuple[Any, list[str]]:
-    """An instance and the deprecation warnings of building it; the environment is restored."""
+    """An instance of a class, and the deprecation warnings of building it. The environment is restored afterwards."""
     saved = dict(os.environ)
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -114,7 +114,7 @@ def _construct(cls: Any, **arguments: Any) -> tuple[Any, list[str]]:
 
 
 def _plain(value: Any) -> Any:
-    """A JSON value: enums by value, objects by their dictionary."""
+    """Convert a value to JSON: enums by their value, objects by their dictionary."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, list | tuple):
@@ -127,7 +127,7 @@ def _plain(value: Any) -> Any:
 
 
 def _type_text(hint: Any) -> str:
-    """A type as text, the same under either spelling of a union and without module names."""
+    """A type as text. Both spellings of a union give the same text, and module names are removed."""
     if hint is type(None):
         return "None"
     origin = typing.get_origin(hint)
@@ -152,7 +152,7 @@ def _choices(hint: Any, stated: Any) -> list[Any]:
 
 
 def _deprecated(cls: Any, field: dataclasses.Field[Any], hint: Any, at_rest: list[str]) -> bool:
-    """Whether the help says that a field is deprecated, or the class warns when the field gets a value."""
+    """Whether a field is deprecated: its help says so, or the class warns if the field gets a value."""
     # "Removed: this parameter was unused": trl 0.24 keeps such a field to warn about it.
     if re.match(r"\s*(deprecated|removed\b|this parameter is deprecated)", str(field.metadata.get("help", "")), re.I):
         return True

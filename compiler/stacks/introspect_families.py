@@ -1,6 +1,6 @@
-"""Reads facts of the registry's model families from the installed transformers' classes, for `generate.py`.
+"""Read facts about the registry's model families from the installed transformers' classes, for `generate.py`.
 
-A family is a `model_type` of a config.json. Only families of the registry are examined; the compiler makes no claim
+A family is a `model_type` of a config.json. Only families of the registry are examined; the compiler assumes nothing
 about others.
 """
 
@@ -22,8 +22,8 @@ STATE = re.compile(
 def carrying() -> list[str]:
     """Every `model_type` whose causal language model has a recurrent state, in the registry or not.
 
-    Found in the sources, without importing them: packed documents leak into each other there, or need kernels that
-    bundles do not install.
+    They are found in the sources, without importing them. In these families, packed documents leak into each other, or
+    need kernels that bundles do not install.
     """
     from transformers.models.auto import modeling_auto as auto
 
@@ -41,10 +41,12 @@ def carrying() -> list[str]:
 
 
 def families() -> dict[str, Any]:
-    """Every family of the registry with its causal language model's declarations; None if transformers lacks it.
+    """Every family of the registry with the declarations of its causal language model; None if transformers lacks the
+    family.
 
     `layers` are the classes that FSDP wraps. `attention` are the implementations other than eager that the class
-    declares; flash3 goes with flash2. `scores`: the family has a class for sequence classification.
+    declares; flash3 is listed wherever flash2 is. `scores` is true if the family has a class for sequence
+    classification.
     """
     import torch
     import transformers
@@ -77,5 +79,7 @@ def _attention(real: Any) -> dict[str, bool]:
 
 
 def _is_layer(found: Any, kind: type) -> bool:
-    """Whether it is a class of layers of the language model; some families share a list with their vision model."""
+    """Whether a class is a layer of the language model; in some families, one list also has the layers of a
+    vision model.
+    """
     return isinstance(found, type) and issubclass(found, kind) and "Vision" not in found.__name__

@@ -1,4 +1,4 @@
-"""Finds the keys that launchers read: accelerate's configuration file and DeepSpeed's JSON (see `introspect.py`).
+"""Find the keys that launchers read: in accelerate's configuration file and in DeepSpeed's JSON (see `introspect.py`).
 
 Imported only there, in an environment with a target's versions. If a library has no table to read, its source is
 scanned, or it is run on a dictionary that records the look-ups.
@@ -48,7 +48,7 @@ def accelerate() -> dict[str, Any]:
 
 
 def _fsdp_field(name: str, default: Any) -> dict[str, Any]:
-    """The values of a key of fsdp_config: the parser keeps flags as the texts true and false."""
+    """The values that a key of fsdp_config takes. The parser keeps flags as the texts true and false."""
     if default in ("true", "false"):
         return {"type": "bool", "default": default == "true"}
     if isinstance(default, int | float):  # accelerate 1.4 writes the default number of parameters as 1e8
@@ -194,7 +194,7 @@ def deepspeed() -> dict[str, Any]:
 
 
 def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, Any] | None:
-    """The values of a plain key, judged by the default of DeepSpeed's look-up; None for a block."""
+    """The values that a plain key takes, judged by the default of DeepSpeed's look-up; None for a block."""
     if name in KNOWN:
         return dict(KNOWN[name])
     default = defaults.get(name)
@@ -206,7 +206,7 @@ def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, An
 
 
 def _block(config: Any, name: str) -> dict[str, Any]:
-    """The plain keys of a block: the fields of the class that reads it, else the keys that the reader looks up."""
+    """The plain keys of a block: the fields of the class that reads it, otherwise the keys that the reader looks up."""
     path, content = BLOCKS[name]
     with contextlib.suppress(ImportError, AttributeError):
         if path:

@@ -12,10 +12,10 @@ from xpc.grammar.tree import Clause, Name, Setting, Value
 
 
 class Suggestions(Advisor):
-    """Suggests what was probably intended. Each answer loads only what it needs."""
+    """The advisor that suggests what was probably intended. Each answer loads only what it needs."""
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
-        """The setting that the name probably stands for, or why the language has none."""
+        """The setting that the name probably means, or the reason why xpc has none."""
         from xpc.compiler.suggest.misplaced import unknown_name
 
         return unknown_name(unknown, count)
@@ -23,13 +23,13 @@ class Suggestions(Advisor):
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """An example of the value that is missing."""
+        """An example for the missing value."""
         from xpc.compiler.suggest.block_values import missing_value
 
         return missing_value(row, name, body, span, source)
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
-        """30% for a ratio of 0.3."""
+        """The value of `take` for a weight: 30% for a ratio of 0.3."""
         from xpc.compiler.suggest.converted_values import converted
 
         return converted(SOURCE_SETTINGS["take"], name, value, typed)

@@ -13,7 +13,7 @@ from xpc.grammar.tree import Clause, Name, Setting, Value
 def missing_value(
     row: schema.Setting, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
 ) -> tuple[str, Span, str, str | None]:
-    """Message, place, help and edit for a setting alone, or with a block instead of its value."""
+    """Message, place, help and edit for a setting without a value, or with a block instead of its value."""
     message = f"`{name.text}` takes one value, not a block" if body else f"`{name.text}` needs a value"
     equals = f"{name.text}{'' if row.head and not body else ' ='}"
     form = f"{equals} {example(row)}"

@@ -1,7 +1,7 @@
-"""Blocks of other tools: the settings of the language that their settings correspond to.
+"""Rewrite blocks of other tools as settings of xpc.
 
-`early_stopping { patience = 3 }` is `eval(patience=3)`, `peft { r = 16 }` is `lora(rank=16)`, and `hardware` takes its
-value on its own line. Loaded only for a spec with an unknown block.
+`early_stopping { patience = 3 }` becomes `eval(patience=3)`, `peft { r = 16 }` becomes `lora(rank=16)`, and `hardware {
+... }` becomes a line. Loaded only for a spec with an unknown block.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Block:
 
 
 def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """The findings, with one for each unknown block and its contents; and the paths of the settings it intends."""
+    """The findings, with a single one for each unknown block and its contents; and the paths of the settings that the
+    blocks mean.
+    """
     out = list(found)
     intended: set[str] = set()
     for source in {one.primary.source.name: one.primary.source for one in found if one.primary is not None}.values():
@@ -64,7 +66,7 @@ def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[s
 
 
 def _paths(found: Diagnostic, block: Block) -> set[str]:
-    """The settings that a block would set, so that rules do not report assumptions for them."""
+    """The settings that a block would set, so that rules do not report assumptions about them."""
     forms = "\n".join(edit.text.replace(" ", "\n") if block.header else edit.text for edit in found.edits)
     paths = set(expand(parse(Source("block.xp", f"{BODY}{forms}\n"))[0]).items)
     return {path for path in paths if not path.startswith("train.")} or {block.name}
@@ -79,7 +81,7 @@ def _is_in(one: Diagnostic, source: Source, span: Span) -> bool:
 
 
 def _is_foreign(block: Block) -> bool:
-    """Whether a block is unknown to the language, or is a clause without settings."""
+    """Whether a block is unknown to xpc, or is a clause that has no settings."""
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
     names = [*schema.CLAUSES, *schema.bare_choices(), *schema.outer_names()]
@@ -88,7 +90,7 @@ def _is_foreign(block: Block) -> bool:
 
 
 def _blocks(source: Source) -> Iterator[Block]:
-    """The blocks and calls of a text that contain only settings."""
+    """The blocks and calls in a text that contain only settings."""
     file = parse(source)[0]
     for node in (*(file.train.options if file.train else ()), *file.statements):
         if isinstance(node, Clause) and node.operands:
@@ -136,7 +138,9 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
 
 
 def _hardware(block: Block) -> list[tuple[str | None, str]]:
-    """`hardware { type = h100-80gb, count = 8 }`: the form and the help; no form if the GPU or the count is missing."""
+    """The form and the help for `hardware { type = h100-80gb, count = 8 }`; no form if the GPU or the count
+    is missing.
+    """
     count = gpu = ""
     out: list[tuple[str | None, str]] = []
     for name, typed in block.settings:
@@ -161,7 +165,9 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _single_value(block: Block) -> list[tuple[str | None, str]]:
-    """`nodes { count = 2 }`, `seed { value = 1 }`: the value of a clause that has no settings."""
+    """The form for a clause without settings, such as `nodes { count = 2 }` and `seed { value = 1 }`: the clause with
+    the value.
+    """
     if block.name not in schema.CLAUSES or len(block.settings) != 1:
         return []
     advised = rewritten(f"{block.name}={block.settings[0][1]}", block.header)
@@ -169,8 +175,9 @@ def _single_value(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _forms(block: Block) -> list[tuple[str | None, str]]:
-    """A form and a help for each setting of a block; the form is None if nothing can be written. Settings of one
-    clause are joined."""
+    """A form and a help for each setting of a block; the form is None if nothing can be written. Settings of one clause
+    are joined.
+    """
     out: list[tuple[str | None, str]] = []
     clause = None if letters(block.name) in EVERYTHING else _clause(block.name)
     clause = None if clause == "launch" else clause  # most of its settings need an engine
@@ -198,7 +205,7 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _clause(name: str) -> str | None:
-    """The clause that a block's name stands for, or None."""
+    """The clause that a block's name means, or None."""
     intended = meaning(name, exact=True)
     if intended is None:
         intended = meaning(name)

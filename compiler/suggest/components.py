@@ -1,4 +1,4 @@
-"""Dotted names, as in Hydra and nested files: `actor_rollout_ref.rollout.n`, `trainer.nnodes`.
+"""Find the setting in dotted names, as in Hydra and nested files: `actor_rollout_ref.rollout.n`, `trainer.nnodes`.
 
 The end of such a name is the setting; the parts before it are the component. Loaded only for an unknown name.
 """
@@ -25,8 +25,7 @@ CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "
 
 
 def _by_class(unknown: UnknownName) -> UnknownName | None:
-    """A component with the name of its class, where the language has such a choice; modules before the class are
-    dropped."""
+    """The name of a component's class, without the modules before it, if xpc has such a choice; otherwise None."""
     name, _, last = unknown.name.rpartition(".")
     guess = meaning(name) if last in CLASSES and name and unknown.node is not None else None
     row = schema.BY_PATH.get(guess.path) if guess is not None else None
@@ -37,7 +36,7 @@ def _by_class(unknown: UnknownName) -> UnknownName | None:
 
 
 def by_last_part(unknown: UnknownName) -> UnknownName | None:
-    """The unknown name cut to the longest end that is known, or None."""
+    """The unknown name cut to its longest end that is known, or None."""
     component = _by_class(unknown)
     if component is not None:
         return component

@@ -1,4 +1,4 @@
-"""Values in the form of another tool, converted to ours: "24:00:00" is 24h, a ratio of 0.1 is 10%.
+"""Convert values from the notation of other tools: "24:00:00" is 24h, a ratio of 0.1 is 10%.
 
 None means that the setting cannot take such a value. Loaded only for a wrong spec.
 """
@@ -34,7 +34,7 @@ def plain(node: Value | None, typed: str | None) -> str:
 
 
 def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
-    """The value in the language's form, or None."""
+    """The value in xpc's notation, or None."""
     text = plain(node, typed)
     kind = row.kind.name
     if row.path == "optimizer.betas":
@@ -67,7 +67,7 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
 
 
 def expected(row: Setting, name: str, text: str) -> str:
-    """What the setting takes, in words: its kind, or the share that a count per epoch corresponds to."""
+    """What the setting takes, in words: its kind, or the share that corresponds to a count per epoch."""
     if row.kind.name == "every" and _per_epoch(name) and text.isdigit() and int(text):
         each, once = 100 / int(text), 100 / int(text) / 3
         return (
@@ -87,7 +87,7 @@ def legal(row: Setting) -> str:
 
 
 def bounds(row: Setting) -> str:
-    """The bounds of a number, in words that follow the kind."""
+    """The bounds of a number, in words that follow the name of its kind."""
     above, below = row.path in ABOVE, row.path in BELOW
     low = "" if row.low is None else f" above {row.low:g}" if above else f" of at least {row.low:g}"
     of = "" if low else " of"
@@ -102,7 +102,7 @@ def _is_ratio(name: str) -> bool:
 
 
 def _percent(name: str, text: str) -> str:
-    """A share as a percentage; unchanged if the name already says percent."""
+    """A share as a percentage; unchanged if the name already contains "percent"."""
     lower = "pct" in name.lower() or "percent" in name.lower()
     return f"{float(text) if lower else round(float(text) * 100, 10):g}%"
 
@@ -163,7 +163,7 @@ def _targets(text: str) -> str | None:
 
 
 def _betas(name: str, node: Value, text: str) -> str | None:
-    """Both betas where one was given; the other is the default."""
+    """Both betas, if only one was written; the other is the default."""
     if isinstance(node, List):
         return None
     number = re.search(r"beta_?s?_?([12])", name.lower())
@@ -177,7 +177,7 @@ def _quoted(text: str) -> str | None:
 
 
 def _is_known(row: Setting, node: Value) -> bool:
-    """Whether every loss belongs to some method, and every reward is built in or a function of a file."""
+    """Whether every loss belongs to some method, and every reward is built in or a function in a file."""
     known = {*REWARDS, "file"}
     if row.path != "method.rewards":
         known = {name for method in METHODS for name in stacks.default().losses(method)}
@@ -191,5 +191,5 @@ def _is_known(row: Setting, node: Value) -> bool:
 
 
 def methods_with(loss: str) -> list[str]:
-    """The methods that have a loss of this name, on the newest stack."""
+    """The methods that have a loss with this name on the newest stack."""
     return [method for method in METHODS if loss in stacks.default().losses(method)]

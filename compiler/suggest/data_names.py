@@ -1,4 +1,4 @@
-"""Names that the data block does not have: a column, a source after a keyword, a share."""
+"""Suggest something for names that a data block does not have: a column, a source after a keyword, a share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TAKE_HELP = "how many of its own rows, or which share of them"
 
 
 def data_advice(unknown: UnknownName) -> str | None:
-    """What to write instead, or None if the name is not one of these."""
+    """What to write instead, or None if the name is not such a case."""
     name = unknown.name
     if name in PARTS:
         named = _block_columns(unknown)
@@ -37,7 +37,7 @@ def data_advice(unknown: UnknownName) -> str | None:
 
 
 def mixture_row(name: str, typed: str | None) -> str | None:
-    """A source with its share for `alpaca: 30%`, a dataset's name with a number; else None."""
+    """The source with its share for `alpaca: 30%`, which is a dataset's name with a number; otherwise None."""
     if typed is None or not typed.lstrip("-")[:1].isdigit():
         return None
     known = next((one for one in (name.replace("_", "-"), name) if registry.find_dataset(one) is not None), None)
@@ -51,7 +51,7 @@ def _quoted(source: str) -> str:
 
 
 def _block_columns(unknown: UnknownName) -> dict[str, str]:
-    """The settings of the surrounding block as typed, including this one."""
+    """The settings of the surrounding block as typed, including the unknown one."""
     text, place = unknown.label.source.text, unknown.label.span.start
     inside = text[text.rfind("{", 0, place) + 1 : (text.find("}", place) + 1 or len(text) + 1) - 1]
     found = re.finditer(r"^\s*(\w+)\s*=\s*(?:(\w+)|(\"[^\"\\\n]+\"))", inside.replace(",", "\n"), re.MULTILINE)
@@ -59,7 +59,7 @@ def _block_columns(unknown: UnknownName) -> dict[str, str]:
 
 
 def _rows(typed: str) -> str:
-    """A number of rows or a share in the language's form (0.6 is 60%), or an example for an impossible number."""
+    """A number of rows or a share in xpc's notation (0.6 is 60%), or an example for an impossible number."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(%|k|M|Ki|Mi)?", typed.replace("_", ""))
     number = 0.0 if found is None else float(found[1])
     if not 0 < number < 1e12:

@@ -27,7 +27,7 @@ def example(row: Setting) -> str:
 
 
 def _shown(path: str) -> str:
-    """The value in the setting's example line, or an empty text."""
+    """The value in the setting's example line, or ""."""
     clause, _, name = path.rpartition(".")
     form = rf"\bfor (\S+) {name}" if clause == "train" else rf"\b{name}={VALUE}" if clause else rf"{name} {VALUE}"
     match = re.search(form, examples().get(path, ""))

@@ -1,4 +1,4 @@
-"""The form of `extra` for a name of a library. Loaded only for an unknown name."""
+"""Suggest `extra` for the name of a library's argument. Loaded only for an unknown name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xpc.grammar.tree import Value
 class PassedOn:
     """A form of `extra`: the text, the library's name, and whether it compiles in any spec.
 
-    `method` is set if only the trainer of that method has the argument.
+    `method` is set if only that method's trainer has the argument.
     """
 
     form: str
@@ -31,8 +31,8 @@ class PassedOn:
 def passed_on(name: str, node: Value | None, typed: str | None, header: bool) -> PassedOn | None:
     """The form of `extra` for a name, on the newest stack; None if no library has it.
 
-    A renamed argument gets its current name. Keys of accelerate and DeepSpeed are known by their last part, and get no
-    edit because only some strategies read them.
+    A renamed argument gets its current name. Keys of accelerate and DeepSpeed are found by their last part. They get no
+    edit, because only some strategies read them.
     """
     stack = stacks.default()
     value, own = typed if typed is not None else "...", _of_trl(stack, name)
@@ -58,7 +58,7 @@ def passed_on(name: str, node: Value | None, typed: str | None, header: bool) ->
 
 
 def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
-    """The current name of a trainer argument, and the method that has it if sft has not."""
+    """The current name of a trainer argument, and the method that has it if sft does not."""
     new = stack.rename(name) if name not in stack.fields() else None
     for one in (new or name, extra_aliases().get(letters(name), "")):
         if one in legal_names(stack, "trl"):
@@ -70,7 +70,7 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
 
 
 def _of_file(escape: str, name: str) -> str | None:
-    """The full name of a key of accelerate.yaml or deepspeed.json, given in full or by its last part."""
+    """The full name of a key of accelerate.yaml or deepspeed.json, which may be given by its last part."""
     keys = legal_names(stacks.default(), escape)
     full = name.removeprefix("deepspeed_config.").removeprefix("fsdp_config.").removeprefix("deepspeed.")
     found = [one for one in (full, f"fsdp_{full}", f"zero_optimization.{full}") if one in keys]
@@ -80,7 +80,7 @@ def _of_file(escape: str, name: str) -> str | None:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Every name that `extra` can pass on, by its last part."""
+    """The last parts of all names that `extra` can pass on."""
     stack = stacks.default()
     found = {one for method in METHODS if stack.refused(method) is None
              for one in legal_names(stack, "trl", method)}  # fmt: skip

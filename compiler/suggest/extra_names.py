@@ -1,4 +1,4 @@
-"""Findings for names that `extra` cannot pass on. Loaded only for such a name."""
+"""Make findings for names that `extra` cannot pass on. Loaded only for such a name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST = 100
 
 
 def owned(item: Item, name: str, path: str, known_as: str = "") -> Diagnostic:
-    """The finding for a name that the setting `path` decides; `known_as` is its current name in the stack."""
+    """The finding for a name that the setting `path` decides; `known_as` is the name's current form in the stack."""
     if name.rpartition(".")[2].endswith("activation_checkpointing") and path == "strategy":
         setting = schema.BY_PATH["memory.checkpointing"]
         help = f"write `memory(checkpointing)` instead: {setting.doc}, under every strategy"
@@ -42,9 +42,10 @@ def owned(item: Item, name: str, path: str, known_as: str = "") -> Diagnostic:
 
 
 def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, suggest: bool = True) -> Diagnostic:
-    """The finding for a name that the stack lacks or that no bundle states: its replacement, or the nearest name.
+    """The finding for a name that the stack lacks or that a bundle never states, with its replacement or the nearest
+    name.
 
-    Without `suggest` there is no suggestion.
+    Without `suggest`, the finding has no suggestion.
     """
     if not suggest:
         return _finding(stack, escape, name, item, NONE)
@@ -74,7 +75,7 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, sugge
 
 
 def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:
-    """The finding for an argument that was renamed or removed, or that a bundle does not state; else None."""
+    """The finding for an argument that was renamed or removed, or that a bundle never states; otherwise None."""
     new = stack.rename(name)
     if new is not None:
         path = extras.owner("trl", new, method)
@@ -93,7 +94,7 @@ def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | No
 
 
 def _renamed(stack: Stack, name: str, new: str, item: Item, method: str) -> Diagnostic:
-    """A renamed argument; an old switch may be a choice of the new one (`group_by_length`)."""
+    """The finding for a renamed argument; an old switch may be a choice of the new argument (`group_by_length`)."""
     start = item.label.span.start
     if extras.wrong_value(stack, "trl", new, plain_value(item.node), method) is None:
         return _finding(stack, "trl", name, item, f"write `{new}`, as it is called now", new, _edit(item, name, new))
@@ -122,14 +123,14 @@ def _of_a_mapping(stack: Stack, escape: str, name: str, item: Item, method: str)
 
 
 def wrong_kind(escape: str, name: str, item: Item, expected: str) -> Diagnostic:
-    """The finding for a wrong value; for a mapping, the help names the setting that decides it."""
+    """The finding for a wrong value. If the value is a mapping, the help names the setting that decides it."""
     mapping = expected == extras.MAPPING
     help = _mapping_help(escape, name, "", item) if mapping else f"write {expected}, or leave `{name}` out"
     return report("XP104", f"`{name}` takes {expected}", item.label, help=help)
 
 
 def _mapping_help(escape: str, head: str, last: str, item: Item) -> str:
-    """What to write instead of a mapping or a name in it, or why there is no equivalent."""
+    """What to write instead of a mapping or of a name in it, or the reason why there is no equivalent."""
     from xpc.compiler.suggest.extra_form import passed_on
     from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 
@@ -144,9 +145,9 @@ def _mapping_help(escape: str, head: str, last: str, item: Item) -> str:
 
 
 def _near(name: str, known: frozenset[str]) -> str | None:
-    """The nearest name. Names that end in the typed text (`offload_params`) come before similar spellings.
+    """The nearest name. Names that end with the typed text (`offload_params`) are preferred to similar spellings.
 
-    Each part of a dotted name must be near: `wandb.enabled` is not `bf16.enabled`.
+    Each part of a dotted name must be similar: `wandb.enabled` is not near `bf16.enabled`.
     """
     parts = name.split(".")
     known = frozenset(one for one in known if not name.startswith(one + "."))
@@ -161,7 +162,7 @@ def _near(name: str, known: frozenset[str]) -> str | None:
 
 
 def _edit(item: Item, name: str, near: str | None) -> Edit | None:
-    """The edit that writes the nearest name, if its last parts are in one block."""
+    """The edit that writes the nearest name, if both names are in the same block."""
     text, start = item.label.source.text, item.label.span.start
     for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):  # the surrounding blocks supply the parts before
         if near is not None and near.startswith(name[:at]) and text.startswith(name[at:], start):

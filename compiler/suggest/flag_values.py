@@ -1,4 +1,6 @@
-"""Values where a block belongs: `vllm = colocate` is a setting inside `vllm`. Loaded only for a wrong spec."""
+"""Suggest a setting for a value in the place of a block: `vllm = colocate` is a setting inside `vllm`. Loaded only for
+a wrong spec.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ BITS = re.compile(r"\b(?:int|nf|fp)([48])\b|\b([48])-?bits?\b")
 
 
 def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
-    """The setting in a flag's block that a value stands for: `vllm = colocate`, `lora = 16`; or None."""
+    """The setting in a flag's block that a value means: `vllm = colocate`, `lora = 16`; or None."""
     if isinstance(node, Number) and row.path in schema.ADAPTERS and NUMBER.fullmatch(typed):
         return f"{row.name}(rank={typed})" if isinstance(node.value, int) and node.value > 1 else None
     if row.path in schema.ADAPTERS and (bits := BITS.search(typed)) is not None:
@@ -34,7 +36,7 @@ def setting_of_choice(clause: str, name: str) -> str | None:
 
 
 def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -> str | None:
-    """The choice of the clause for a setting in its block: `track { wandb }`, `optimizer { name = adamw }`."""
+    """The choice of a clause that a setting in its block means: `track { wandb }`, `optimizer { name = adamw }`."""
     head = schema.BY_PATH.get(clause)
     if head is None or not head.choices or f"{clause}.{name}" in schema.BY_PATH:
         return None

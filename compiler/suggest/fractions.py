@@ -1,4 +1,4 @@
-"""Fractions where a setting takes a count or a share. Loaded only for a wrong spec."""
+"""Findings for fractions in a setting that takes a count or a share. Loaded only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOUNS = {
 
 
 def fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
-    """`take = 1.0`, `warmup = 0.03`, `holdout = 2.5`: ambiguous between a count and a share."""
+    """The finding for `take = 1.0`, `warmup = 0.03` or `holdout = 2.5`, which could be a count or a share."""
     noun, total = _NOUNS[row.kind.name]
     value, name = node.value, row.name
     below = value < 1

@@ -1,4 +1,4 @@
-"""What to write instead of a wrong value: the intended one, or what is legal. Loaded only for a wrong spec."""
+"""What to write instead of a wrong value: the intended value, or what is legal. Loaded only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ def answer(wrong: Wrong) -> Diagnostic:
 
 
 def unset_advice(row: Setting, typed: str) -> str:
-    """What to do instead of `auto`, or of a word for all; an empty text for other values."""
+    """What to write instead of `auto`, or of a word for "all"; "" for other values."""
     unset = UNSET.get(row.path, "" if typed not in ("auto", "default") or row.choices else _leave_out(row))
     return unset if typed in ("auto", "default", *ALL) else ""
 
 
 def _leave_out(row: Setting) -> str:
-    """Leave the setting out: its default or xpc's choice applies."""
+    """The advice to leave the setting out, so that its default or xpc's choice applies."""
     if row.default is not None:
         return f"leave `{row.name}` out: its default is {row.default}"
     return f"leave `{row.name}` out: xpc chooses it, and says what"
@@ -150,14 +150,14 @@ def _of_another_setting(row: Setting, name: str) -> str:
 
 
 def _form(row: Setting, value: str) -> str:
-    """A setting with a value, as typed in its place."""
+    """A setting with a value, as typed at this place."""
     if row.path in ("train.epochs", "train.steps"):
         return f"for {value} {row.name}"
     return f"{row.name} {value}" if row.head else f"{row.name} = {value}"
 
 
 def intended(row: Setting, item: Item, node: Value | None) -> str | None:
-    """The typed value in the form of the setting's kind, or None."""
+    """The typed value converted to the setting's kind, or None."""
     if node is None:
         return None
     typed = item.label.source.slice(node.span)

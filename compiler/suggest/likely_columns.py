@@ -1,4 +1,4 @@
-"""Columns that a method could train on, by their usual names. Loaded only for a wrong spec."""
+"""Find columns that a method could train on, by their usual names. Loaded only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def form(method: str, columns: Iterable[str]) -> str | None:
 
 
 def _for_source(ref: str, written: str | None) -> str | None:
-    """The form for all sources or, if `ref` is given, for the source of that name."""
+    """The form for all sources or, if `ref` is given, for the source with that name."""
     if written is None or not ref or not written.startswith("data(format="):
         return written
     return f"{ref} {{ {written[len('data(') : -1].replace('=', ' = ')} }}"
 
 
 def advice(method: str, source: DataSource, ref: str) -> str:
-    """What to write if a method cannot train on the shape of a source; `ref` is its name if there are several."""
+    """What to write if a method cannot train on a source's rows; `ref` is the source's name if there are several."""
     found = _for_source(ref, form(method, source.found or source.columns or ()))
     if METHODS[method].shapes[0] == "prompt":
         others = ": the other columns go to the reward functions" if METHODS[method].grouped else ""
@@ -56,7 +56,7 @@ def advice(method: str, source: DataSource, ref: str) -> str:
 
 
 def _registered_example(method: str) -> str:
-    """A registered dataset that fits the method; one with a known number of rows if possible."""
+    """A registered dataset that fits the method, if possible one whose number of rows is known."""
     known = [one for one in map(registry.find_dataset, registry.dataset_names()) if one is not None]
     fits = {shape: at for at, shape in enumerate(METHODS[method].shapes)}
     fitting = [(fits[one.shape], one.rows is None, one.alias) for one in known if one.shape in fits]
@@ -64,8 +64,9 @@ def _registered_example(method: str) -> str:
 
 
 def expected_columns(method: str, columns: Iterable[str], ref: str) -> str:
-    """What to write for rows of an unknown shape: the likely columns, or what a row contains; `ref` is the name of the
-    source if there are several."""
+    """What to write for rows of an unknown shape: the likely columns, or what a row must contain; `ref` is the source's
+    name if there are several.
+    """
     found = _for_source(ref, form(method, columns))
     if found is not None:
         return f"write `{found}`"

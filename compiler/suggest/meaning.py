@@ -36,10 +36,9 @@ NEVER_LEGAL = ("strategy.activation_checkpointing",)
 
 @record
 class Meaning:
-    """A setting by its path (`train` is the first line of a spec), the value that the name decides, and the
-    similarity.
+    """A setting by its path (`train` is the first line of a spec), the value that the name implies, and the similarity.
 
-    `own` says that the language or a trainer argument has this name.
+    `own` is true if xpc or a trainer argument has exactly this name.
     """
 
     path: str
@@ -52,7 +51,8 @@ class Meaning:
 class Known:
     """One name of a setting: its letters without separators, their bit mask (`_alphabet`), and its words.
 
-    `own` says that it is the language's name; `penalty` is subtracted for settings of one method or deep inside.
+    `own` is true for xpc's own name; `penalty` is subtracted for settings of one method, or settings deep inside a
+    block.
     """
 
     letters: str
@@ -90,14 +90,14 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def weight(word: str) -> float:
-    """Weight of a word in a comparison."""
+    """The weight of a word in a comparison."""
     return 0.25 if word in tables.idle_words() else 1.0
 
 
 def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
-    """Similarity of a typed name and a known one by shared words, 0 to 1.
+    """The similarity of a typed name and a known one by shared words, from 0 to 1.
 
-    It is 0 if a word of some weight is missing in the known name.
+    It is 0 if the known name lacks a word of some weight.
     """
     shared = 0.0
     for word in one:
@@ -112,7 +112,7 @@ def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
 
 @cache
 def _typos_of(word: str) -> frozenset[str]:
-    """The known words that a word is probably a typo of."""
+    """The known words of which a word is probably a typo."""
     alphabet = _alphabet(word)
     return frozenset(
         one.letters
@@ -130,7 +130,7 @@ def _vocabulary() -> tuple[Known, ...]:
 
 @cache
 def known() -> tuple[Known, ...]:
-    """Every name of every setting, the language's own first."""
+    """Every name of every setting, xpc's own names first."""
     out: dict[tuple[str, str, str], Known] = {}
 
     def add(name: str, path: str, value: str = "", own: bool = False, argument: bool = False) -> None:
@@ -168,7 +168,7 @@ def known() -> tuple[Known, ...]:
 
 
 def _target_names() -> Iterator[tuple[str, str]]:
-    """Names of other versions, and keys of accelerate and DeepSpeed, with the settings that decide them."""
+    """Names in other versions, and keys of accelerate and DeepSpeed, each with the setting that decides it."""
     from xpc.compiler.language.extras import OWNED, owner
 
     for stack in stacks.every():
@@ -185,8 +185,9 @@ def _target_names() -> Iterator[tuple[str, str]]:
 def meaning(name: str, clause: str | None = None, exact: bool = False, valued: bool = False) -> Meaning | None:
     """The most likely setting for a name, or None.
 
-    In a clause, its own settings win ties, and the name is also read with the clause before it: `interval` in `save`
-    is `save_interval`. `exact` accepts only the same words or letters; `valued` leaves clauses out.
+    In a clause, the clause's own settings win ties, and the name is also tried with the clause in front of it:
+    `interval` in `save` is `save_interval`. With `exact`, only the same words or letters are accepted; with `valued`,
+    clauses are excluded.
     """
     name = name[:80]
     ways = [name] if clause is None else [name, f"{clause} {name}"]
@@ -225,7 +226,9 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
 
 
 def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[Known]:
-    """The known names that can be similar at all, in their order: by all letters, by a word, or by most letters."""
+    """The known names that can be similar at all, in their order: those with the same letters, with a common word, or
+    with mostly the same letters.
+    """
     names, with_word, of_length = _index()
     alphabet = _alphabet(typed)
     found = {number for number in of_length.get(len(typed), ()) if names[number].letters == typed}
@@ -282,14 +285,14 @@ def _other_names() -> tuple[tuple[str, Known], ...]:
 
 @cache
 def _matcher(one: str) -> SequenceMatcher[str]:
-    """A matcher prepared for one name, the expensive half of a comparison."""
+    """A matcher prepared for one name, which is the expensive half of a comparison."""
     from difflib import SequenceMatcher  # costs 5 ms; only misspelt specs pay
 
     return SequenceMatcher(None, "", one, autojunk=False)
 
 
 def _alphabet(text: str) -> int:
-    """A bit for each letter of a text; two letters may share one."""
+    """A bit mask of the letters of a text; two letters may share one bit."""
     out = 0
     for c in text:
         out |= 1 << ord(c) % 64
@@ -297,7 +300,7 @@ def _alphabet(text: str) -> int:
 
 
 def _may_be_near(typed: str, alphabet: int, one: Known) -> bool:
-    """Whether enough letters can be equal, counting those that only one of the two has."""
+    """Whether enough letters can be equal, judged by the letters that only one of the two names has."""
     first, second = len(typed), len(one.letters)
     least = LETTERS * (first + second) / 2
     if first < least or second < least:
@@ -307,7 +310,7 @@ def _may_be_near(typed: str, alphabet: int, one: Known) -> bool:
 
 
 def _letter_likeness(one: str, other: str) -> float:
-    """Similarity by letters: a typo changes few of them."""
+    """The similarity by letters; a typo changes only few of them."""
     short, long = sorted((len(one), len(other)))
     if short < 3 or 2 * short < LETTERS * (short + long):
         return 0.0
@@ -322,16 +325,16 @@ def _letter_likeness(one: str, other: str) -> float:
 
 
 def typo_of(name: str, names: Iterable[str]) -> str | None:
-    """The one name that another is a typo of; None if no letters are near enough, or two are equally near."""
+    """The one name of which another is a typo; None if no name is near enough, or two are equally near."""
     ranked = sorted(((_letter_likeness(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)
     near = [one for like, one in ranked if like >= 0.8 and like == ranked[0][0]]
     return near[0] if len(near) == 1 else None
 
 
 def _has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = True) -> bool:
-    """Whether two similar names differ by a word: `valid_data` is not a typo of `train_data`.
+    """Whether two similar names differ in a word: `valid_data` is not a typo of `train_data`.
 
-    Without `more`, an additional word counts too: `accumulation_steps`, `eval_accumulation_steps`.
+    If `more` is false, an additional word also counts as a difference: `accumulation_steps`, `eval_accumulation_steps`.
     """
     first, second = ("".join(part for part in a if part not in b) for a, b in ((one, other), (other, one)))
     return _matched(first, second) < 0.5 if first and second else not more and one != other
@@ -344,12 +347,12 @@ def _matched(one: str, other: str) -> float:
 
 
 def _begins(one: str, other: str) -> bool:
-    """Whether a name is short for another."""
+    """Whether a name is an abbreviation of another."""
     return len(one) >= 3 and other.startswith(one)
 
 
 def choice(row: schema.Setting, text: str) -> str | None:
-    """The choice that another spelling stands for, or None."""
+    """The choice that another spelling means, or None."""
     text = text[:80]
     typed, own = letters(text), words(text)
     same = known_choice(row, text)
@@ -376,14 +379,14 @@ def choice(row: schema.Setting, text: str) -> str | None:
 
 
 def known_choice(row: schema.Setting, text: str) -> str | None:
-    """The choice with a known other spelling, or None."""
+    """The choice with a known alternative spelling, or None."""
     typed = letters(text[:80])
     return next((name for name, phrase in _choices(row) if letters(phrase) == typed), None)
 
 
 @cache
 def _choices(row: schema.Setting) -> tuple[tuple[str, str], ...]:
-    """Every spelling of every choice of a setting."""
+    """All spellings of all choices of a setting."""
     out = [(name, name) for name in row.choices]
     for name, phrases in tables.choices().get(row.path, {}).items():
         out += [(name, phrase) for phrase in phrases]

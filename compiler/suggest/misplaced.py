@@ -1,4 +1,4 @@
-"""Findings for names that are not settings where they are written. Loaded only for such a name."""
+"""Make findings for names that are not settings at the place where they are written. Loaded only for such a name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which 
 
 
 def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
-    """The finding for a name; `count` is how many unknown names the file had before."""
+    """The finding for a name; `count` is the number of unknown names before it in the file."""
     if count >= MAX_SUGGESTED:
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=REFERENCE)
     return _outside(unknown) if unknown.clause is None else _inside(unknown, unknown.clause)
@@ -140,7 +140,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
 
 
 def _source_setting(unknown: UnknownName) -> Suggestion:
-    """The finding for a setting that belongs to a source in the data block."""
+    """The finding for a setting that belongs to one source in the data block."""
     where = " for each source" if unknown.clause == "data" else " in the `data` block, for each source"
     help = f"write `SOURCE({unknown.name}={unknown.typed or '...'})`{where}"
     return Suggestion("XP102", f"`{unknown.name}` belongs to a source", help=help)
@@ -204,19 +204,19 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
 
 
 def _by_last_word(unknown: UnknownName, clause: str | None) -> UnknownName | None:
-    """A dotted name cut to its last part, if that is near a setting: `model.enable_checkpointing`."""
+    """A dotted name cut to its last part, if that part is similar to a setting: `model.enable_checkpointing`."""
     last = evolve(unknown, name=unknown.name.rpartition(".")[2])
     return last if last.name not in GENERAL and _unknown(last, clause).help != REFERENCE else None
 
 
 def _without_equivalent(message: str, name: str) -> Suggestion | None:
-    """The finding for a name in the table of those without an equivalent, or None."""
+    """The finding for a name that the table of names without an equivalent contains, or None."""
     why = own_reason(name)
     return None if why is None else Suggestion("XP101", message, help=NO_EQUIVALENT + why)
 
 
 def _excluded(message: str, name: str) -> Suggestion | None:
-    """The finding for an argument that the stack removed or importers leave out, or None."""
+    """The finding for an argument that the stack removed or that importers drop, or None."""
     why = reason(name)
     return None if why is None else Suggestion("XP101", message, help=f"leave it out: it has no equivalent ({why})")
 
@@ -236,7 +236,7 @@ def _passed_on(unknown: UnknownName, message: str) -> Suggestion | None:
 
 
 def _near_other_name(unknown: UnknownName, message: str, near: str) -> Suggestion:
-    """The finding for a typo of a name that `extra` passes on, or that has no equivalent."""
+    """The finding for a typo of a name that `extra` passes on or that has no equivalent."""
     found = _passed_on(evolve(unknown, name=near), message) or _excluded(message, near)
     assert found is not None
     return evolve(found, text=f"did you mean `{near}`?")
@@ -328,14 +328,14 @@ def _suggested(
     inside: bool = False,
     replaces_value: bool = True,
 ) -> Suggestion:
-    """The finding that suggests a form, with an edit if it belongs where the name is."""
+    """The finding that suggests a form, with an edit if the form can be written at the name's place."""
     outside = f" outside of `{unknown.clause}`" if unknown.clause and not inside else ""
     edit = None if edit is None or outside else form
     return Suggestion("XP101", message, f"did you mean `{form}`?", f"write `{form}`{outside}", edit, replaces_value)
 
 
 def _wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
-    """The finding for a known setting with an impossible value: what it takes, without an edit."""
+    """The finding for a known setting with an impossible value: what the setting takes, without an edit."""
     from xpc.compiler.suggest.converted_values import expected, plain
 
     assert unknown.node is not None

@@ -1,6 +1,6 @@
-"""Names of other tools without an equivalent, and why (no_equivalent.txt). Loaded only for an unknown name.
+"""Names of other tools that have no equivalent, with the reason (no_equivalent.txt). Loaded only for an unknown name.
 
-`left` in the file lists what `xpc import` leaves out of files of axolotl and LLaMA-Factory.
+`left` in the file lists what `xpc import` drops from files of axolotl and LLaMA-Factory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NO_EQUIVALENT = "leave it out: it has no equivalent, because "
 
 @cache
 def _table(kind: str) -> dict[str, str]:
-    """The names of one kind in the file, as letters, with the text of each."""
+    """The names of one kind in the file, reduced to letters, each with its text."""
     out: dict[str, str] = {}
     for block in read_text(__file__, "no_equivalent.txt").split("\n\n")[1:]:
         first, *lines = block.strip().split("\n")
@@ -26,7 +26,7 @@ def _table(kind: str) -> dict[str, str]:
 
 
 def advice(name: str, typed: str) -> str | None:
-    """What to write for a name that no single setting covers, or None."""
+    """What to write for a name that corresponds to no single setting, or None."""
     help = _table("instead").get(_letters(name))
     if help is None or ("{value}" in help and typed.lower() in ("true", "false") and own_reason(name) is not None):
         return None  # a switch has its own reason
@@ -44,7 +44,9 @@ def _letters(name: str) -> str:
 
 @cache
 def reasons() -> dict[str, str]:
-    """Every name, as letters, with its reason: from the table, the stack's removed arguments, and the importers."""
+    """Every name, reduced to letters, with its reason: from the table, the stack's removed arguments, and the
+    importers.
+    """
     out = dict(_table("none"))
     for name, known in _of_stacks().items():
         out.setdefault(_letters(name), known)
@@ -54,18 +56,18 @@ def reasons() -> dict[str, str]:
 
 
 def own_reason(name: str) -> str | None:
-    """Why a name of the table has no equivalent, or None. It takes precedence over similar spellings."""
+    """The reason why a name in the table has no equivalent, or None. It takes precedence over similar spellings."""
     return _table("none").get(_letters(name))
 
 
 def no_such_choice(setting: str, choice: str) -> str:
-    """The beginning of a help for a choice without an equivalent (`method ppo`), or an empty text."""
+    """The beginning of a help for a choice without an equivalent (`method ppo`), or ""."""
     why = own_reason(f"{setting} {choice}")
     return "" if why is None else f"{NO_EQUIVALENT.removeprefix('leave it out: ')}{why}; "
 
 
 def _of_stacks() -> dict[str, str]:
-    """Arguments that the newest stack removed, and those that a bundle does not state."""
+    """Arguments that the newest stack has removed, and arguments that a bundle never states."""
     stack = stacks.default()
     gone = {
         name: "transformers has removed it" if why == "no equivalent" else why for name, why in stack.removed.items()
@@ -74,5 +76,5 @@ def _of_stacks() -> dict[str, str]:
 
 
 def reason(name: str) -> str | None:
-    """Why a name has no equivalent, or None if that is not known."""
+    """The reason why a name has no equivalent, or None if that is not known."""
     return reasons().get(_letters(name))

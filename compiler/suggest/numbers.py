@@ -1,4 +1,4 @@
-"""Numbers in other notations: `4,096`, `8*16`, `0x2a`, `1 x 4090`, `4bit`. Loaded only for such a mistake."""
+"""Rewrite numbers in other notations: `4,096`, `8*16`, `0x2a`, `1 x 4090`, `4bit`. Loaded only for such a mistake."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGEST = 10**12
 
 
 def rewrite_number(found: Diagnostic) -> Diagnostic:
-    """The finding, with the number of its line in the language's form."""
+    """The finding, with the number of its line in xpc's notation."""
     form = None if found.primary is None else _FORMS.get(found.code)
     if form is None or found.primary is None:
         return found
@@ -40,7 +40,7 @@ def _put(found: Diagnostic, start: int, end: int, form: str, help: str = "") -> 
 
 
 def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """A GPU that begins with a digit, or a hexadecimal number."""
+    """Rewrite a GPU name that begins with a digit, or a hexadecimal number."""
     number = HEX.match(line, at) or HEX.search(line)
     if number is not None:
         return _put(found, start + number.start(), start + number.end(), str(int(number[0], 16)))
@@ -61,7 +61,7 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 
 
 def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """A product, a sum, a quotient or a power, computed."""
+    """Rewrite a product, a sum, a quotient or a power as its result."""
     for match in PRODUCT.finditer(line):
         value = computed(match["one"], match["sign"], match["other"])
         if match.start() <= at < match.end() and value:
@@ -71,7 +71,7 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 
 
 def computed(one: str, sign: str, other: str) -> str:
-    """The result, or an empty text if it cannot be a value."""
+    """The result of a calculation, or "" if it cannot be a value."""
     try:
         first, second = (float(text) if set(text) & set(".e") else int(text) for text in (one, other))
         if sign in ("**", "^") and (first > 1024 or second > 40):
@@ -83,7 +83,7 @@ def computed(one: str, sign: str, other: str) -> str:
 
 
 def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Commas between thousands, a list without brackets, and a statement that begins with a number of bits."""
+    """Rewrite commas between thousands, a list without brackets, and a statement that begins with a number of bits."""
     for match in THOUSANDS.finditer(line):
         if match.start() <= at < match.end():
             return _put(found, start + match.start(), start + match.end(), match[0].replace(",", ""))

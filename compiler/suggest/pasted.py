@@ -1,7 +1,7 @@
-"""Options of command lines, YAML and JSON that were pasted into a spec, as settings.
+"""Rewrite options of command lines, YAML and JSON that were pasted into a spec as settings.
 
-The parser stops at the dash of `--learning_rate 1e-5` or at the colon of `learning_rate: 1e-5`; the finding is
-replaced by one for the option. Loaded only for such a mistake.
+The parser stops at the dash of `--learning_rate 1e-5` or at the colon of `learning_rate: 1e-5`; its finding is replaced
+by one about the option. Loaded only for such a mistake.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MOST = 200
 
 @record
 class Option:
-    """A pasted option: its place, its name, and its value in the language's form."""
+    """A pasted option: its place, its name, and its value in xpc's notation."""
 
     span: Span
     name: str
@@ -95,7 +95,7 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
 
 
 def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
-    """The `name = value` around a comma, a quote or a slash: the line, or the text between blanks."""
+    """Match `name = value` around a comma, a quote or a slash, in the line or in the text between blanks."""
     if text[at : at + 1] not in ("'", "/", ","):
         return None
     first = max(text.rfind(blank, start, at) for blank in " \t\n") + 1
@@ -144,7 +144,7 @@ def _option(match: re.Match[str], value: str | None) -> Option:
 
 
 def as_value(value: str) -> str:
-    """A value of a command line or of YAML in the language's form."""
+    """A value from a command line or YAML in xpc's notation."""
     if value[:1] == "'":
         value = value[1:-1] if value[1:2] in "{[" or '"' in value else f'"{value[1:-1]}"'
     if value[:1] == "{":
@@ -163,7 +163,7 @@ def as_value(value: str) -> str:
 
 
 def _option_rewritten(option: Option, header: bool) -> Rewritten:
-    """The setting for an option; `no_NAME` is the opposite of `NAME`."""
+    """The setting for an option; `no_NAME` gives the opposite of `NAME`."""
     if option.value is None and option.name.startswith("no_"):
         opposite = rewritten(f"{option.name[3:]}=false", header)
         if opposite.form is not None:
@@ -174,7 +174,7 @@ def _option_rewritten(option: Option, header: bool) -> Rewritten:
 
 
 def _mapping(option: Option, header: bool) -> Rewritten:
-    """The settings for a JSON mapping: each of its names after that of the mapping."""
+    """The settings for a JSON mapping: each name in it is tried after the mapping's own name."""
     inside = re.findall(rf"\"(\w+)\":[ ]*({JSON})", option.value or "")
     rewrites = [rewritten(f"{option.name}_{name}={as_value(value)}", header) for name, value in inside]
     forms = [one.form for one in rewrites if one.form is not None]
@@ -186,7 +186,7 @@ def _mapping(option: Option, header: bool) -> Rewritten:
 
 
 def rewritten(typed: str, header: bool) -> Rewritten:
-    """The form for a text: it is written into a spec and all edits are applied."""
+    """The form for a text, found by writing the text into a spec and applying all suggested edits."""
     before = HEADER if header else BODY
     text, first = _apply_advice(before + typed + "\n")
     if text is None:
@@ -196,7 +196,7 @@ def rewritten(typed: str, header: bool) -> Rewritten:
 
 
 def _apply_advice(text: str) -> tuple[str | None, str]:
-    """A text after its edits are applied, or None if findings remain; and the first help."""
+    """A text after its edits are applied, or None if findings remain; and the help of the first finding."""
     first = ""
     for _ in range(ROUNDS):
         found = findings_of(text)
@@ -211,7 +211,7 @@ def _apply_advice(text: str) -> tuple[str | None, str]:
 
 
 def findings_of(text: str) -> list[Diagnostic]:
-    """Errors of a spec's syntax, else of its names, else of its values."""
+    """Errors of a spec's syntax; if there are none, of its names; if there are none, of its values."""
     file, found = parse(Source("pasted.xp", text))
     if found:
         name = text.splitlines()[-1].rpartition(" with ")[2].partition("=")[0]

@@ -26,7 +26,7 @@ MOST = 4
 
 @record
 class Guess:
-    """Candidates for a name, the likeliest first; `certain` if there is only one."""
+    """Candidates for a name, the likeliest first; `certain` is true if there is only one."""
 
     names: tuple[str, ...]
     certain: bool = False
@@ -42,7 +42,7 @@ class ParsedName:
 
 
 def _parsed(name: str, words: frozenset[str] = frozenset()) -> ParsedName:
-    """Parse a name. Words that are not in `words` are corrected to the one they are a typo of."""
+    """Parse a name. A typo of a word in `words` is corrected."""
     kind, parts = "", []
     for part in PART.findall(name.lower().replace("_", "-")):
         word = part
@@ -68,7 +68,7 @@ def _words(names: Iterable[str]) -> frozenset[str]:
 
 
 def model(name: str) -> Guess:
-    """The models that a name may stand for."""
+    """The models that a name may mean."""
     names = registry.model_names()
     words = _words(names)
     parsed, known = _parsed(name[:80], words), {one: _parsed(one) for one in names}
@@ -97,7 +97,7 @@ def model(name: str) -> Guess:
 
 
 def dataset(name: str) -> Guess:
-    """The datasets that a name may stand for."""
+    """The datasets that a name may mean."""
     names = registry.dataset_names()
     parsed, known = _parsed(name[:80], _words(names)), {one: _parsed(one) for one in names}
     plain = _parsed(name[:80])
@@ -117,7 +117,7 @@ def _has_all_parts(known: ParsedName, parsed: ParsedName) -> bool:
 
 
 def gpu(name: str) -> tuple[Guess, str]:
-    """The GPUs that a name may stand for, and the help if there are none."""
+    """The GPUs that a name may mean, and the help if there are none."""
     from xpc.compiler.registry import provider_names as provider_names
 
     found = provider_names.fitting(name) or provider_names.of_model(name)
@@ -137,7 +137,7 @@ def gpu(name: str) -> tuple[Guess, str]:
 
 
 def either(names: Iterable[str]) -> str:
-    """`a`, `b` or `c`, in backticks."""
+    """Join names as `a`, `b` or `c`, in backticks."""
     *first, last = (f"`{name}`" for name in names)
     return f"{', '.join(first)} or {last}" if first else last
 
@@ -188,7 +188,9 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
 
 
 def unquoted(name: str, label: Label, code: str, kind: str) -> Diagnostic:
-    """The finding for a path without quotes; a warning for a folder, since a hub id may have the same name."""
+    """The finding for a path without quotes. For a folder it is only a warning, because a hub id may have the
+    same name.
+    """
     there = f"and a {kind} of that name is here" if kind else "and ends like a file"
     return evolve(
         report(

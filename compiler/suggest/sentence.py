@@ -1,4 +1,6 @@
-"""Things that belong to the first line of a spec or to `eval`: the model, the data, the length of the run."""
+"""Suggest the first line of a spec or `eval` for things that belong there: the model, the data, the length of
+the run.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
 
 
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
-    """The form for what is not a setting of a block: the first line, a source's setting, the base."""
+    """The form for something that is not a setting of a block: the first line, a source's setting, or the base."""
     if row is not None:
         return f"for {value_of(row, unknown)} {row.name}"
     if guess.path.startswith("data."):
@@ -33,7 +35,7 @@ def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
 
 
 def _named(unknown: UnknownName, nothing: str) -> str:
-    """A model or dataset as the first line names it: files with quotes, other names without."""
+    """The name of a model or dataset as the first line writes it: files with quotes, other names without."""
     text = (unknown.typed or "").strip('"')
     if not text or text[:1] in "[{":
         return nothing
@@ -55,7 +57,7 @@ OTHER_ROLES = frozenset(
 
 
 def named_by_value(unknown: UnknownName) -> str | None:
-    """The first line for a name with a word for model or data and such a value; else None."""
+    """The first line for a name that contains a word for model or data, and a value that can be one; otherwise None."""
     text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))
     known = registry.find_model(text) is not None or registry.find_dataset(text) is not None
     if not named.isdisjoint(OTHER_ROLES) or not (known or REPOSITORY.fullmatch(text) or FILES.fullmatch(text)):

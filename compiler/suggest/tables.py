@@ -1,4 +1,4 @@
-"""The tables of suggestions: TOML files in this folder, read when a suggestion first needs one."""
+"""The tables for suggestions: TOML files in this folder, read when a suggestion first needs one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from xpc.grammar.package_data import read_table
 
 
 def other_names() -> dict[str, list[str]]:
-    """What other tools call a setting (a path, or `PATH=VALUE` where the name decides the value), as phrases."""
+    """Phrases that other tools use for a setting. The key is a path, or `PATH=VALUE` if the phrase also implies the
+    value.
+    """
     return read_table(__file__, "other_names.toml")
 
 
 @cache
 def choices() -> dict[str, dict[str, list[str]]]:
-    """Other spellings of choices, as phrases, by the path of the setting and the choice."""
+    """Phrases for choices, by the path of the setting and the choice."""
     methods = {name: one.aliases.split("; ") for name, one in METHODS.items()}
     engines = {name: words.split("; ") for name, words in ALSO_CALLED.items()}
     return {**read_table(__file__, "choices.toml"), "method": methods, "launch": engines}
@@ -24,29 +26,29 @@ def choices() -> dict[str, dict[str, list[str]]]:
 
 @cache
 def synonyms() -> dict[str, str]:
-    """Words with the word that replaces them when names are compared."""
+    """Words, each with the synonym that replaces it when names are compared."""
     same: dict[str, list[str]] = read_table(__file__, "synonyms.toml")["same"]
     return {other: word for word, others in same.items() for other in others}
 
 
 @cache
 def idle_words() -> frozenset[str]:
-    """Words that say little in a name."""
+    """Words that carry little meaning in a name."""
     return frozenset(read_table(__file__, "synonyms.toml")["idle"])
 
 
 def examples() -> dict[str, str]:
-    """A line of a spec, or several, for settings whose legal value alone would say little."""
+    """A line of a spec, or several, for settings whose legal value needs more context."""
     return read_table(__file__, "examples.toml")
 
 
 @cache
 def extra_aliases() -> dict[str, str]:
-    """Other tools' spellings of arguments of TRL and transformers, as letters, with the argument."""
+    """Other tools' spellings of arguments of TRL and transformers, reduced to letters, each with the argument."""
     found: dict[str, list[str]] = read_table(__file__, "extra_aliases.toml")
     return {other: name for name, others in found.items() for other in others}
 
 
 def usual_columns() -> dict[str, list[str]]:
-    """Usual names of the columns of each part of a row, the likeliest first."""
+    """Usual names for the columns of each part of a row, the likeliest first."""
     return read_table(__file__, "columns.toml")

@@ -1,4 +1,4 @@
-"""Settings as they may be typed, with a value that was written for another name."""
+"""Write settings as they may be typed, with a value that was written for another name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def value_of(row: Setting, unknown: UnknownName) -> str:
 
 
 def intended_value(row: Setting, unknown: UnknownName) -> str | None:
-    """The typed value if it is legal, or the same in the language's form, or None."""
+    """The typed value if it is legal, or its equivalent in xpc's notation, or None."""
     from xpc.compiler.suggest.converted_values import converted
 
     node, text = unknown.node, (unknown.typed or "").strip('"')
@@ -47,7 +47,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
 
 
 def _machines(node: Value, text: str) -> str | None:
-    """The value of `hardware`: a bare number counts default GPUs."""
+    """The value of `hardware`; a bare number is a count of default GPUs."""
     if isinstance(node, Number):
         return f"{node.value} x h100-80gb" if isinstance(node.value, int) and 0 < node.value <= 1024 else None
     known = isinstance(node, Count) or text == "cpu" or registry.find_gpu(text) is not None
@@ -55,12 +55,12 @@ def _machines(node: Value, text: str) -> str | None:
 
 
 def written(row: Setting, unknown: UnknownName) -> str:
-    """A setting with the typed value, or an example, as it may be typed outside of a clause."""
+    """A setting with the typed value, or with an example, as it may be typed outside of a clause."""
     return typed(row, None if unknown.node is None and row.kind is FLAG else value_of(row, unknown))
 
 
 def typed(row: Setting, value: str | None) -> str:
-    """A setting as it may be typed anywhere outside of a clause: `gbs=528`, `save(every=100)`."""
+    """A setting as it may be typed anywhere outside of a clause, such as `gbs=528` and `save(every=100)`."""
     if row.kind is BLOCK:
         return f"{row.name} {{"
     form = row.name if row.kind is FLAG and value in (None, "true") else f"{row.name}={value or example(row)}"
@@ -75,7 +75,7 @@ def typed(row: Setting, value: str | None) -> str:
 
 
 def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | None:
-    """The value to write: the one that the name decides, or the typed one in the language's form.
+    """The value to write: the one that the name implies, or the typed one in xpc's notation.
 
     Without a typed value, an example. None if the typed value is impossible.
     """

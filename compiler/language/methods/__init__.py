@@ -1,6 +1,6 @@
 """The training methods, one file each. Every difference between methods is a field of their record.
 
-To add one: its file here and its name in METHODS, the name of its trainer in each stack's policy, and a runtime
+To add a method: its file here and its name in METHODS, the name of its trainer in each stack's policy, and a runtime
 feature if the trainer needs one.
 """
 

@@ -1,4 +1,4 @@
-"""The record of a training method. Each other file of this folder has one."""
+"""The record of a training method. Each other file of this folder defines one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Get = Callable[["Path"], object]
 
 
 def none(get: Get) -> int:
-    """No copies of the model besides the trained one."""
+    """Count no copies of the model besides the trained one."""
     return 0
 
 
@@ -21,17 +21,21 @@ def none(get: Get) -> int:
 class Method:
     """One training method.
 
-    `shapes` are the shapes of its rows, the usual one first (compiler/data/shapes.py has their columns). `reads` are
-    paths of settings that it shares with other methods, `settings` its own rows of the table. `sequences` is the
-    number of sequences that a step computes for one sample; `counts` names what a batch counts. `generates`: the model
-    writes completions while it trains. `grouped`: completions of one prompt are compared, so a batch has whole groups.
-    `scores`: the model returns a score, not tokens. `scores_twice`: completions are also scored before the step.
-    `weighs_losses`: several losses, each with a weight. `cuts_rows`, for rows longer than a sequence: "counted" (the
-    run counts them), "uncounted", or "dropped". `defaults` are values that are the same on every stack although the
-    classes differ; `arguments` are those that no setting decides, stated if a class has them. `references` counts the
-    frozen copies of the trained model in a process. `aliases` are names in other tools and papers. `head` says what
-    computes logits from hidden states: "fused" (a head that trl 1.16 puts into the model), "weight" (the trainer, with
-    the head's weight), or "model".
+    - `shapes`: the shapes of its rows, the usual one first (compiler/data/shapes.py has their columns).
+    - `reads`: paths of settings that it shares with other methods; `settings`: its own rows of the table of settings.
+    - `sequences`: the number of sequences that a step computes for one sample; `counts`: what a batch counts.
+    - `generates`: the model writes completions while it trains. `grouped`: completions of one prompt are compared, so
+      a batch has complete groups.
+    - `scores`: the model returns a score, not tokens. `scores_twice`: completions are also scored before the step.
+    - `weighs_losses`: the method adds up several losses, each with a weight.
+    - `cuts_rows`: what happens to rows longer than a sequence: "counted" (cut, and the run counts them), "uncounted" or
+      "dropped".
+    - `references`: counts the frozen copies of the trained model in a process.
+    - `defaults`: values that are the same on every stack although the classes differ.
+    - `arguments`: arguments that no setting decides; a bundle states them if the class has them.
+    - `head`: what computes logits from hidden states: "fused" (a head that trl 1.16 puts into the model), "weight" (the
+      trainer, with the head's weight), or "model".
+    - `aliases`: names in other tools and papers.
     """
 
     name: str
@@ -55,10 +59,12 @@ class Method:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The method-specific settings that this method reads."""
+        """The method-specific settings that this method reads: shared ones and its own."""
         return (*self.reads, *(row.path for row in self.settings))
 
 
 def generates_itself(method: Method, get: Get) -> bool:
-    """Whether the trainer generates with the trained model, not with vLLM or from a file."""
+    """Whether the trainer generates with the trained model, not with vLLM, and does not read completions from
+    the data.
+    """
     return method.generates and get("method.vllm") is not True and get("method.lmbda") != 0

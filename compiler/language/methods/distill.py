@@ -1,4 +1,4 @@
-"""Distillation: a student learns the probabilities that a teacher gives to the student's own completions."""
+"""Distillation: a student learns a teacher's probabilities on the student's own completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group relative policy optimization: reinforcement by reward functions."""
+"""Group relative policy optimization: reinforcement learning with reward functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REINFORCEMENT: tuple[Path, ...] = (
 
 
 def references(get: Get) -> int:
-    """One frozen copy if the distance to it is penalized."""
+    """One frozen copy if the distance to the reference is penalized, otherwise none."""
     return int(bool(get("method.beta")))
 
 

@@ -1,4 +1,4 @@
-"""Losses that are partly averaged over a micro-batch, so that its size changes what is learned."""
+"""Losses that are partly averaged over a micro-batch, so that the micro-batch size changes what is learned."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ OF_GRPO = {"bnpo"}
 
 
 def means_over_micro_batch(method: str, losses: Collection[str], likelihood: object, router: object) -> bool:
-    """Whether a part of the loss is a mean over each micro-batch instead of the step.
+    """Whether a part of the loss is a mean over each micro-batch instead of over the step.
 
-    That is the likelihood term of orpo, that of dpo if `likelihood` weighs it (`rpo_alpha`), the router loss if
-    `router` weighs it, and some losses by name.
+    Such parts are the likelihood term of orpo, that of dpo if `likelihood` gives it a weight (`rpo_alpha`), the router
+    loss if `router` gives it a weight, and some losses by name.
     """
     named = {"dpo": OF_DPO, "grpo": OF_GRPO}.get(method, set())
     return method == "orpo" or bool(likelihood or router) or not named.isdisjoint(losses)

@@ -1,4 +1,4 @@
-"""Reward models: a score for an answer."""
+"""Reward models, which give an answer a score."""
 
 from __future__ import annotations
 

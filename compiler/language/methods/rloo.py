@@ -1,4 +1,4 @@
-"""REINFORCE leave-one-out: reinforcement with the mean of the other completions as baseline."""
+"""REINFORCE leave-one-out: reinforcement learning with the mean reward of the other completions as the baseline."""
 
 from __future__ import annotations
 
