@@ -1,6 +1,6 @@
 """Regenerate the parser tables: `python -m xpc.grammar.build`.
 
-Needs Lark, of the `dev` extra; its strict mode looks for colliding terminals with `interegular`.
+This needs Lark, which the `dev` extra installs. Its strict mode looks for colliding terminals with `interegular`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _MEANING = {
 
 
 def compile_grammar(*, strict: bool) -> Lark:
-    """The parser from xp.lark itself, with Lark's own contextual lexer; slow (about 0.2 s).
+    """Lark's own parser for xp.lark, with its contextual lexer. It is slow (about 0.2 s).
 
-    Raises lark.exceptions.GrammarError on a conflict in the grammar and, where `strict`, on colliding terminals.
+    Raises lark.exceptions.GrammarError on a conflict in the grammar and, with `strict`, on colliding terminals.
     """
     with open(GRAMMAR, encoding="utf-8") as file:
         text = file.read()
@@ -50,7 +50,9 @@ def compile_grammar(*, strict: bool) -> Lark:
 
 
 def _states(table: Any, numbers: dict[Any, int]) -> tuple[list[dict[str, int]], int]:
-    """The parse table with states numbered by first visit (Lark numbers them in hash order), and the accepting one."""
+    """The parse table with states numbered in the order of first visit (Lark numbers them in hash order), and the
+    accepting state.
+    """
     order: dict[int, int] = {}
     waiting = list(table.start_states.values())
     while waiting:
@@ -71,7 +73,7 @@ def _states(table: Any, numbers: dict[Any, int]) -> tuple[list[dict[str, int]], 
 
 
 def tables(*, strict: bool) -> str:
-    """The text of _tables.py; the same on every build of one xp.lark with one version of Lark."""
+    """The text of _tables.py. It is the same on every build of one xp.lark with one version of Lark."""
     lark: Any = compile_grammar(strict=strict)
     fixed = {str(one.pattern.value): str(one.name) for one in lark.terminals if isinstance(one.pattern, PatternStr)}
     free = sorted((one for one in lark.terminals if one.name not in fixed.values()), key=lambda one: -one.priority)
@@ -92,12 +94,14 @@ def tables(*, strict: bool) -> str:
 
 
 def _kept(parts: list[Any]) -> tuple[int, ...]:
-    """Which parts stand in the tree; Lark leaves out words, marks, and terminals whose name begins with `_`."""
+    """The indices of the parts that appear in the tree. Lark drops words, marks, and terminals whose name begins with
+    `_`.
+    """
     return tuple(number for number, part in enumerate(parts) if not (part.is_term and part.filter_out))
 
 
 def _literal(value: Any) -> str:
-    """A Python literal with an entry on a line, so that a change of the grammar is a readable difference."""
+    """A Python literal with one entry per line, so that a change of the grammar gives a readable difference."""
     if isinstance(value, frozenset):
         return f"frozenset({sorted(value)!r})"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Misplaced words. The parser reads `for` after `with` as a name; here it is recognized."""
+"""Recognize misplaced words. For example, the parser reads `for` after `with` as a name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _BELONGS = {
 
 
 def check(file: File) -> tuple[File, tuple[Diagnostic, ...]]:
-    """The file without misplaced parts, and the findings. A budget after `with` is read as a budget."""
+    """The file without misplaced parts, and the findings. A length such as `for 3 epochs` after `with` is read as the
+    run's length.
+    """
     checker = _Checker(file)
     return checker.run(), tuple(checker.diagnostics)
 
@@ -82,7 +84,9 @@ class _Checker:
         return train
 
     def _late_budget(self, train: Train, at: int) -> Train:
-        """`with zero2 for 3 epochs`: the message has the corrected sentence, the tree the intended budget."""
+        """Report `with zero2 for 3 epochs`. The message has the corrected sentence, and the tree gets the intended
+        length.
+        """
         amount, unit = (*train.options[at + 1 : at + 3], None, None)[:2]
         word = train.options[at]
         if not isinstance(amount, Number) or not isinstance(unit, Ref) or not unit.is_name:
@@ -134,7 +138,9 @@ class _Checker:
         return evolve(statement, block=block)
 
     def _one_line(self, block: Block) -> None:
-        """A list inside a one-line block stays on that line, too. Reported for the outermost block."""
+        """Report a list inside a one-line block that continues on another line. It is reported for the
+        outermost block.
+        """
         start, end = block.span.start, block.span.end
         if start < self._written or not block.statements or "\n" not in self.file.source.slice(block.span):
             return

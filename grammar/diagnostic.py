@@ -22,7 +22,7 @@ class Label:
 
     @property
     def typed(self) -> str:
-        """The text at the place."""
+        """The text at the label's place."""
         return self.source.slice(self.span)
 
 
@@ -36,7 +36,7 @@ class Edit:
 
 @record
 class Diagnostic:
-    """One finding: a code and slug, one clause, both places of a conflict, and a legal value to type."""
+    """One finding: a code and slug, a message of one clause, the places of a conflict, and a legal value to type."""
 
     code: str
     slug: str

@@ -1,8 +1,9 @@
-"""Tree to canonical text. `parse(format_file(file))` means the same as `file`, and formatting twice changes nothing.
+"""Write a tree as canonical text. `parse(format_file(file))` means the same as `file`, and formatting twice changes
+nothing.
 
-Columns are not aligned. Two or more settings on a clause's line, or any next to a block, move into the block; blocks,
-calls and the header keep their form. Clauses with a block have blank lines around them, and the author's blank lines
-stay.
+Columns are not aligned. If a clause has a block or two or more settings on its line, its settings move into the block;
+blocks, calls and the header keep their form. Clauses with a block have blank lines around them, and the author's blank
+lines stay.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class _Formatter:
         text: str | None,
         statement: Statement | None,
     ) -> int:
-        """Append one statement with its comments; return the offset up to which the source is done."""
+        """Append one statement with its comments. Returns the offset in the source up to which everything is
+        written.
+        """
         lead = self._comments(at, span.start)
         for comment in lead:
             if lines and (apart or self._blank_before(at, comment.span.start)):
@@ -191,7 +194,9 @@ class _Formatter:
         return self._value(operand, indent, column)
 
     def _value(self, value: Value, indent: str, column: int) -> str:
-        """The text of a value that begins `column` characters after `indent`; brackets break where they must."""
+        """The text of a value that begins `column` characters after `indent`. Brackets are broken over lines where the
+        line is full.
+        """
         if not isinstance(value, (List, Call)):
             return _plain(value)
         items = value.items if isinstance(value, List) else value.args

@@ -1,7 +1,7 @@
-"""The parser: follows the tables that Lark made of xp.lark (`python -m xpc.grammar.build`).
+"""Parse a text with the tables that Lark made from xp.lark (`python -m xpc.grammar.build`).
 
-Lark itself is not loaded, since its import takes a fifth of a whole `xpc check`. This module cuts the text into tokens
-and looks them up in the tables. A test compares trees and errors with Lark's own.
+Lark itself is not loaded, because its import takes a fifth of a complete `xpc check`. This module cuts the text into
+tokens and looks them up in the tables. A test compares trees and errors with Lark's own.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class Node:
 
 
 class UnexpectedToken(Exception):
-    """This token is illegal here; `kind` is empty for a character that begins no token, and END at the end.
+    """Raised for a token that is illegal at its place. `kind` is "" for a character that begins no token, and END at
+    the end.
 
-    `stack` is what the parser had read before.
+    `stack` is what the parser has read before.
     """
 
     def __init__(self, token: Node, stack: tuple[Node, ...]) -> None:
@@ -54,7 +55,7 @@ def parse(text: str) -> Node:
 
 
 def _token(text: str, at: int, actions: dict[str, int]) -> Node:
-    """The next token. A name is a word of the language where the parser accepts that word."""
+    """The next token. A word counts as a keyword only where the parser accepts that keyword, otherwise as a name."""
     found = _match(text, at)
     assert found is not None  # all of the pattern may be left out
     kind, at = found.lastgroup, found.end()
@@ -68,8 +69,9 @@ def _token(text: str, at: int, actions: dict[str, int]) -> Node:
 
 
 def _reduce(states: list[int], values: list[Node], number: int) -> None:
-    """Replace the parts of a rule on the stacks by its phrase. Rules that begin with `_` have no phrase of their own:
-    their parts become those of the phrase around them."""
+    """Replace the parts of a rule on the stacks by its phrase. A rule whose name begins with `_` has no phrase: its
+    parts become parts of the phrase around them.
+    """
     kind, size, kept = RULES[number]
     taken = values[len(values) - size :]
     if size:

@@ -1,4 +1,4 @@
-"""The parser's tree to ours. The scan bounds the depth, so recursion is safe."""
+"""Convert the parser's tree to our own. The scan limits the depth, so recursion is safe."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 
 class Lifter:
-    """Build the tree of one source and collect the errors inside tokens."""
+    """Builds the tree of one source and collects the errors inside tokens."""
 
     def __init__(self, source: Source, broken: Iterable[int] = (), dropped: Iterable[tuple[int, int]] = ()) -> None:
         self.source, self._end = source, len(source.text)
@@ -185,7 +185,7 @@ class Lifter:
         return Number(span, text, value, unit)
 
     def _count_spacing(self, span: Span, text: str, count: re.Match[str]) -> None:
-        """`8x v100-32gb` or `8xv100-32gb`."""
+        """Report a count and a GPU with wrong spacing: `8x v100-32gb` or `8xv100-32gb`."""
         n, rest = count[1], count[2]
         line = self.source.line(self.source.position(span.start)[0])
         after = line[self.source.position(span.end)[1] - 1 :].split()

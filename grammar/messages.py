@@ -1,4 +1,6 @@
-"""The message for a failed parse: it depends on where the parser was and what it met, and never lists token names."""
+"""Write the message for a failed parse. It depends on where the parser was and what it found, and never lists token
+names.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,10 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
 
 @record
 class Failure:
-    """A diagnostic, and the offset of the line that the parser could not pass.
+    """A diagnostic, and the offset of the line at which the parser stopped.
 
-    `repair` is an edit of the same length after which the parser can go on, so that the rest of the line is checked
-    too.
+    `repair` is an edit of the same length after which the parser can go on, so that the rest of the line is also
+    checked.
     """
 
     offset: int
@@ -49,7 +51,7 @@ class Failure:
 
 
 def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
-    """Why the parser stopped in `text`, the repaired text of `source`."""
+    """Explain why the parser stopped in `text`, which is the repaired text of `source`."""
     token, met = error.token, error.token.kind
     offset = len(text) - 1 if met == END else token.start
     shown = "the end of the line" if met in ("_NL", END) else f"`{token.text}`" if met else token.text
@@ -100,7 +102,7 @@ def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
 
 
 def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
-    """The error for `2 x 8 x h100-80gb`, and the repair: the machines are dropped."""
+    """The error for `2 x 8 x h100-80gb`, and the repair, which drops the number of machines."""
     if place.last != "X" or place.met != "NUMBER":
         return None
     nodes = re.search(r"(\d+)\s*x\s*$", text[: place.span.start])
@@ -114,7 +116,7 @@ def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
 
 
 def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
-    """The comma that a diagnostic suggests, in the place of a space."""
+    """The comma that a diagnostic suggests, as an edit that replaces a space."""
     for edit in diagnostic.edits:
         if edit.text == "," and edit.span.start == edit.span.end < met.start and text[edit.span.end] in " \t":
             return Edit(Span(edit.span.start, edit.span.start + 1), ",")
@@ -129,7 +131,7 @@ def _before(text: str, offset: int) -> Span | None:
 
 
 def _straight(place: Place, text: str) -> tuple[Edit, ...]:
-    """The straight quotes for a text in typographic ones."""
+    """The edits that replace the typographic quotes of a text by straight ones."""
     at = place.span.start
     end = (text + "\n").index("\n", at)
     other = next((i for i in range(at + 1, end) if text[i] in _QUOTES + '"'), None)
@@ -218,7 +220,7 @@ def _token(place: Place, text: str) -> Diagnostic:
 
 
 def _split(place: Place, text: str) -> Diagnostic | None:
-    """`capybara[:20%]` and similar."""
+    """The error for `capybara[:20%]` and similar forms."""
     from xpc.grammar.splits import in_setting, misspelt
 
     kinds = [item.kind for item in place.stack]
@@ -329,7 +331,7 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
 
 
 def _arguments_of_a_reference(place: Place, text: str) -> Diagnostic:
-    """`me/rows(take=50%)`, `"rows.jsonl"(take=50%)`: these need a block."""
+    """The error for `me/rows(take=50%)` and `"rows.jsonl"(take=50%)`: settings of a source need a block."""
     found = re.match(r"\(([^()#\n]*)\)", text[place.span.start :])
     message = "only a plain name takes arguments"
     if found is None or place.before is None:
@@ -341,7 +343,7 @@ def _arguments_of_a_reference(place: Place, text: str) -> Diagnostic:
 
 
 def _comma(place: Place, text: str) -> Diagnostic:
-    """A comma after a statement, outside of brackets and one-line blocks."""
+    """The error for a comma after a statement, outside of brackets and one-line blocks."""
     start, end = line_bounds(text, place.span.start, place.span.start)
     ends = text[place.span.end : end].strip()[:1] in ("", "#")
     if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : place.span.start]):
@@ -352,7 +354,9 @@ def _comma(place: Place, text: str) -> Diagnostic:
 
 
 def _in_one_line_block(place: Place, text: str, opened: int) -> Diagnostic:
-    """An error in `batch { gbs = 528, micro = 11 }`; the outermost such block begins at `opened`."""
+    """The error inside a one-line block such as `batch { gbs = 528, micro = 11 }`; the outermost such block begins at
+    `opened`.
+    """
     code, last, met = codes.ONE_LINE_BLOCK, place.last, place.met
     if met in ("_NL", END):
         return place.error(code, *ENDS_ON_ITS_LINE, edits=written_out(text, opened, len(place.source.text)))

@@ -1,4 +1,4 @@
-"""The nearest of some names by their letters. Synonyms are in `xpc.compiler.suggest.meaning`."""
+"""Find the name that is nearest to another by its letters. Synonyms are in `xpc.compiler.suggest.meaning`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def nearest_version(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate whose version is nearest to that of `name` (`trl-2.0`: the newest), or None."""
+    """The candidate with the version nearest to that of `name` (for `trl-2.0` the newest), or None."""
 
     def version(text: str) -> tuple[int, ...]:
         return tuple(int(part[:9]) for part in "".join(c if c.isdigit() else " " for c in text).split()[:2])

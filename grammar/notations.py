@@ -1,4 +1,4 @@
-"""Marks of other notations: `:=` and `=>`, variables, addresses, and a name's `:` and `@` with nothing after them."""
+"""Recognize signs of other notations: `:=` and `=>`, variables, addresses, and a `:` or `@` with nothing after it."""
 
 from __future__ import annotations
 

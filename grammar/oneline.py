@@ -1,4 +1,4 @@
-"""One-line blocks that continue on the next line: the message, and the block written over several lines."""
+"""One-line blocks that continue on the next line: the message, and the same block written over several lines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _LAST = re.compile(r"[ \t]*\n")
 
 
 def written_out(text: str, start: int, length: int) -> tuple[Edit, ...]:
-    """The edits that give every setting of the block at `start`, and of blocks inside it, a line of its own.
+    """The edits that put every setting of the block at `start`, and of blocks inside it, on a line of its own.
 
-    None if the block ends after `length`, the length of the typed text: then the scan closed and reported it.
+    No edits if the block ends after `length`, the length of the typed text, because the scan has then closed the block
+    and reported it.
     """
     edits: list[Edit] = []
     braces = brackets = 0

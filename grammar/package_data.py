@@ -1,4 +1,4 @@
-"""Texts and tables in files next to the module that uses them. Each file is read once, when it is first needed."""
+"""Read texts and tables in files next to the module that uses them. Each file is read once, when it is first needed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def read_text(module: str, name: str) -> str:
 def read_sections(module: str, name: str) -> Mapping[str, str]:
     """The parts of a script, by name.
 
-    A line `#: NAME`, perhaps with `: ` and a description, begins a part and does not belong to it. The lines above
-    the first part are comments.
+    A line `#: NAME`, possibly with `: ` and a description, begins a part and does not belong to it. The lines above the
+    first part are comments.
     """
     _, *found = re.split(r"^#: (\w+).*\n", read_text(module, name), flags=re.MULTILINE)
     return dict(zip(found[::2], found[1::2]))
@@ -41,7 +41,7 @@ def read_json(module: str, name: str) -> dict[str, Any]:
 
 @cache
 def read_table(module: str, name: str) -> dict[str, Any]:
-    """A TOML file. `xpc check` of a correct spec reads none, because the import of tomllib takes milliseconds."""
+    """Read a TOML file. `xpc check` of a correct spec reads none, because importing tomllib takes milliseconds."""
     import tomllib
 
     return tomllib.loads(read_text(module, name))

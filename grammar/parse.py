@@ -1,4 +1,4 @@
-"""Text to tree, with every syntax error of the text in one run."""
+"""Parse text to a tree and find every syntax error of the text in one run."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MAX_WORK = MAX_SIZE
 def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
     """The tree of a text and its errors, in the order of the text. Never raises.
 
-    A statement with a syntax error is left out of the tree, unless the repair is obvious (a missing comma, a word
-    after a number); the other statements are in it. A text over 262,144 characters or 64 levels of brackets is not
-    parsed. At most 20 syntax errors are reported, then a note.
+    A statement with a syntax error is not in the tree, unless the repair is obvious (a missing comma, a word after a
+    number); the other statements are. A text of more than 262,144 characters or 64 levels of brackets is not parsed. At
+    most 20 syntax errors are reported, followed by a note.
     """
     if len(source.text) > MAX_SIZE:
         code = codes.TOO_LARGE
@@ -56,7 +56,7 @@ def _first(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 def _without(text: str, hidden: tuple[Span, ...]) -> str:
-    """The text with spaces for characters that are reported already, so that they cause no second error."""
+    """The text with spaces instead of characters that are already reported, so that they cause no second error."""
     if not hidden:
         return text
     characters = list(text)
@@ -66,7 +66,7 @@ def _without(text: str, hidden: tuple[Span, ...]) -> str:
 
 
 def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list[tuple[int, int]], list[Diagnostic]]:
-    """The tree of all that can be parsed, the contents of blocks that lost their head, and the errors."""
+    """The tree of everything that can be parsed, the contents of blocks that lost their head, and the errors."""
     found: list[Diagnostic] = []
     dropped: list[tuple[int, int]] = []
     work = 0
@@ -91,7 +91,7 @@ def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list
 
 
 def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
-    """The lines of the statement that holds `offset`: one, or more where a list or call spans lines."""
+    """The lines of the statement at `offset`: one line, or several if a list or call spans lines."""
     start, end = line_bounds(text, offset, offset)
     for opened, closed in sorted(seen.pairs):
         if text[opened] in "[(" and opened < end and closed >= start:

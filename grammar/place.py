@@ -1,4 +1,4 @@
-"""The position of the parser when it stopped, for messages."""
+"""The position at which the parser stopped, for messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from xpc.grammar.source import Source, Span
 
 @record
 class Place:
-    """The position of the parser: `before` is the last word on this line; `shown` is what it met, as typed."""
+    """The position at which the parser stopped: `before` is the last word on this line; `shown` is the token that it
+    found, as typed.
+    """
 
     source: Source
     span: Span
@@ -33,7 +35,7 @@ class Place:
 
     @property
     def last(self) -> str:
-        """The name of the token, or of the complete rule, on top of the stack."""
+        """The name of the token, or of the complete phrase, on top of the parser's stack."""
         return self.stack[-1].kind if self.stack else ""
 
     @property
@@ -50,6 +52,6 @@ class Place:
         at_last: bool = False,
         edits: tuple[Edit, ...] = (),
     ) -> Diagnostic:
-        """An error at the token that was met, or at the last word."""
+        """Make an error at the token that the parser found, or at the last word before it."""
         span = self.before if self.before and (at_last or self.met == "_NL") else self.span
         return Diagnostic(code.code, code.slug, ERROR, message, Label(self.source, span), help=remedy, edits=edits)

@@ -1,4 +1,6 @@
-"""Bytes to text. Characters that are invisible or read differently from what they mean are errors with a place."""
+"""Decode bytes to text. Characters that are invisible, or that look different from what they do, are errors
+with a place.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,12 @@ _AS_UTF_8 = "save the file as UTF-8, for example with iconv -f utf-16 -t utf-8"
 
 
 def hidden_characters(text: str) -> list[Span]:
-    """The places of forbidden characters, in order; a run of bytes that are not UTF-8 is one place."""
+    """The places of forbidden characters, in order. Consecutive bytes that are not UTF-8 are one place."""
     return [Span(*match.span()) for match in _HIDDEN.finditer(text)]
 
 
 def describe_hidden(source: Source, spans: Iterable[Span], text: str) -> tuple[Diagnostic, ...]:
-    """Diagnostics for the hidden characters that `text` (unrepaired) holds at `spans`; bounded in number."""
+    """Diagnostics for the hidden characters at `spans` of the unrepaired `text`; their number is limited."""
     found: list[Diagnostic] = []
     for span in spans:
         if len(found) == MAX_ERRORS:
@@ -67,7 +69,7 @@ def _describe(hidden: str) -> tuple[codes.Code, str, str]:
 
 
 def decode(data: bytes, name: str) -> tuple[Source, tuple[Diagnostic, ...]]:
-    """The text of a file, and the errors of its characters.
+    """The text of a file, and the errors about its characters.
 
     A byte order mark is dropped; CRLF and CR become newlines. Invalid UTF-8 and hidden characters are reported and
     become U+FFFD in the text; `Source.damage` lists them, so that `parse` does not report them again.

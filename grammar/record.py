@@ -1,8 +1,9 @@
 """Our value classes: frozen, compared by value, and cheap to define.
 
 They are written like attrs classes, and `attrs.fields` and `cattrs` accept them as such. attrs itself is imported only
-when one of those is used: its import and the methods that it compiles for some sixty classes were 40 % of a whole `xpc
-check`. Here a class gets its constructor with its first instance, and most classes of a run have none.
+if one of those is used, because its import and the methods that it compiles for some sixty classes were 40 % of a
+complete `xpc check`. Here a class gets its constructor with its first instance, and most classes are never instantiated
+in a run.
 """
 
 from __future__ import annotations
@@ -37,26 +38,26 @@ class Field:
 def field(
     *, default: Any = _REQUIRED, factory: Callable[[], Any] | None = None, kw_only: bool = False, repr: bool = True
 ) -> Any:
-    """An attribute with a fresh default for each instance, or that `repr` does not show."""
+    """Declare an attribute whose default is made anew for each instance, or which `repr` does not show."""
     return Field(default, factory, kw_only, repr)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[_T]) -> type[_T]:
-    """A frozen value, equal to others with the same fields."""
+    """Make a class of frozen values that are equal if their fields are equal."""
     return _compared(entity(cls))
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def entity(cls: type[_T]) -> type[_T]:
-    """A frozen value that is only equal to itself."""
+    """Make a class of frozen values that are equal only to themselves."""
     cls.__setattr__ = cls.__delattr__ = _refuse  # type: ignore[method-assign]
     return mutable(cls)
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 def mutable(cls: type[_T]) -> type[_T]:
-    """A class with a generated constructor, compared by identity."""
+    """Make a class with a generated constructor, whose instances are compared by identity."""
     fields = {name: one for base in reversed(cls.__mro__) for name, one in getattr(base, "__fields__", {}).items()}
     for name, kind in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - inspect is not for a start
         value = cls.__dict__.get(name, _REQUIRED)
@@ -114,7 +115,7 @@ class _AttrsFields:
 
 
 def _constructor(fields: Mapping[str, Field]) -> Any:
-    """`__init__` of a class with these fields."""
+    """The `__init__` of a class with these fields."""
     scope: dict[str, object] = {"_REQUIRED": _REQUIRED}
     first, body = ["self"], ["    _held = self.__dict__"]
     named: list[str] = []

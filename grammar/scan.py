@@ -1,4 +1,4 @@
-"""One cheap pass over a text before it is parsed: comments, strings, brackets.
+"""Make one cheap pass over a text before it is parsed: find comments, strings and brackets.
 
 Errors are repaired in a copy with the same offsets, so that one unclosed bracket causes one diagnostic and the parser
 sees every other statement in its place.
@@ -31,8 +31,8 @@ _PARTNER = {"}": "{", "]": "[", ")": "(", "{": "}", "[": "]", "(": ")"}
 class Scan:
     """The result of the pass. `text` is the repaired text, which ends with a newline.
 
-    `pairs` are its matching brackets by offset, in no order. A statement with an offset of `broken` was repaired and
-    may differ from the author's intent, so it is left out of the tree.
+    `pairs` are its matching brackets by offset, in no particular order. A statement with an offset in `broken` was
+    repaired and may differ from the author's intent, so it is not put into the tree.
     """
 
     text: str
@@ -48,13 +48,13 @@ def spaces(text: str) -> str:
 
 
 def line_bounds(text: str, start: int, end: int) -> tuple[int, int]:
-    """The lines around [start, end), as offsets, without the last newline."""
+    """The lines that contain [start, end), as offsets, without the last newline."""
     stop = text.find("\n", end)
     return text.rfind("\n", 0, start) + 1, len(text) if stop < 0 else stop
 
 
 def scan(source: Source) -> Scan:
-    """Comments, bracket pairs, and the errors of strings and brackets. Linear in the text."""
+    """Find comments, bracket pairs, and errors of strings and brackets, in linear time."""
     return _Scanner(source).run()
 
 
@@ -107,8 +107,9 @@ class _Scanner:
         self.found.append(Diagnostic(code.code, code.slug, ERROR, message, label, **rest))
 
     def _unclosed_string(self, start: int, end: int) -> int:
-        """Report an unclosed string; return the offset where the scan goes on. Closing brackets at the end of the line
-        are most likely outside of it."""
+        """Report an unclosed string. Returns the offset where the scan goes on: closing brackets at the end of the line
+        are most likely outside of the string.
+        """
         body = self.text[start + 1 : end].rstrip()
         body = body.rstrip("{}[]() \t") if body.endswith(("{", "]", ")")) else body
         end = start + 1 + len(body)
@@ -139,8 +140,9 @@ class _Scanner:
         self.pairs.append((self.open.pop(), start))
 
     def _unclosed(self, start: int, before: int | None) -> None:
-        """Report the bracket at `start`; `before` is the closing one that came too early, or None at the end of the
-        file."""
+        """Report that the bracket at `start` is not closed; `before` is the closing bracket that came too early, or
+        None at the end of the file.
+        """
         mark = self.text[start]
         place = len(self.text.rstrip()) if before is None else before
         wanted = _PARTNER[mark]
@@ -164,7 +166,7 @@ class _Scanner:
         self.broken.append(start)
 
     def _stands_on_its_line(self, start: int) -> bool:
-        """Whether the block at `start` begins on the line of its `{`."""
+        """Whether the contents of the block at `start` begin on the line of its `{`."""
         return _ON_LINE.match(self.text, start + 1) is not None
 
     def _patched(self) -> str:

@@ -30,7 +30,7 @@ def _line_starts(text: str) -> list[int]:
 
 @entity
 class Source:
-    """A named text. Diagnostics show the name; it is never opened.
+    """A text with a name, which diagnostics show. The name is never opened as a file.
 
     `damage` are places that `read.decode` repaired and reported.
     """
@@ -54,11 +54,11 @@ class Source:
 
     @property
     def lines(self) -> int:
-        """How many lines the text has; one that ends with a newline has an empty last one."""
+        """The number of lines; a text that ends with a newline has an empty last line."""
         return len(self._starts)
 
     def start(self, number: int) -> int:
-        """The offset at which line `number` (from 1) begins."""
+        """The offset at which line `number` (counted from 1) begins."""
         return self._starts[number - 1]
 
     def line(self, number: int) -> str:

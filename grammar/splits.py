@@ -1,4 +1,4 @@
-"""Splits and parts of them as other tools write them: `name[:20%]`, `name train[:20%]`."""
+"""Recognize splits and parts of splits in the notation of other tools: `name[:20%]`, `name train[:20%]`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _FILE = 'a local file is one split: a row `"rows.jsonl" { take = 20% }` of a `da
 
 
 def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentence: bool = False) -> Diagnostic | None:
-    """The error where a word ends at `before` and brackets, or the name of a split, begin at `at`, or None.
-    `in_sentence` is true for the data of the first line."""
+    """The error for a word that ends at `before`, followed at `at` by brackets or the name of a split; None if there is
+    no such error. `in_sentence` is true for the data of the first line.
+    """
     if before is None:
         return None
     dataset, bracketed = text[before.start : before.end], text[at] == "["
@@ -64,7 +65,7 @@ def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentenc
 
 
 def in_setting(source: Source, text: str, before: Span | None, at: int) -> Diagnostic | None:
-    """`split = test[:20%]`."""
+    """The error for a part of a split in a setting, such as `split = test[:20%]`, or None."""
     if (
         before is None
         or not _SETTING.search(text, max(0, before.start - 40), before.end)

@@ -1,4 +1,4 @@
-"""The syntax tree of a specification. Nodes have a place; they know nothing about the meaning of names."""
+"""The syntax tree of a spec. Nodes have a place; they know nothing about the meaning of names."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ class String:
 
 
 def quoted(text: str) -> str:
-    """A text as it is typed: between double quotes, with escapes."""
+    """A text as it is typed in a spec: between double quotes, with escapes."""
     body = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{body}"'
 
 
 @record
 class Ref:
-    """`BAAI/Infinity-Instruct:0625[train:20%]@main`; a bare name such as `zero2` has only a name."""
+    """A name with optional parts, such as `BAAI/Infinity-Instruct:0625[train:20%]@main`; a bare name such as `zero2`
+    has only the name.
+    """
 
     span: Span
     name: str
@@ -51,7 +53,7 @@ class Ref:
 
     @property
     def is_name(self) -> bool:
-        """Whether only a plain name was written."""
+        """Whether the reference consists of only a plain name."""
         return (
             self.config is None
             and self.split is None
@@ -63,7 +65,7 @@ class Ref:
 
 @record
 class Count:
-    """`8 x h100-80gb`."""
+    """A count of something, such as `8 x h100-80gb`."""
 
     span: Span
     n: Number
@@ -72,7 +74,7 @@ class Count:
 
 @record
 class Call:
-    """`packing(isolate=mask)`: the name, and the contents of a block of that name."""
+    """A call such as `packing(isolate=mask)`: the name, and the contents of a block with that name."""
 
     span: Span
     name: Name
@@ -81,7 +83,7 @@ class Call:
 
 @record
 class List:
-    """`[0.9, 0.95]`."""
+    """A list such as `[0.9, 0.95]`."""
 
     span: Span
     items: tuple[Value, ...]
@@ -89,7 +91,7 @@ class List:
 
 @record
 class Setting:
-    """`gbs = 528`."""
+    """A setting such as `gbs = 528`."""
 
     span: Span
     name: Name
@@ -106,7 +108,7 @@ class Block:
 
 @record
 class Clause:
-    """A head, operands on its line, and perhaps a block: `optimizer adamw { ... }`."""
+    """A clause: a head, operands on its line, and optionally a block, as in `optimizer adamw { ... }`."""
 
     span: Span
     head: Call | Ref | String
@@ -121,7 +123,7 @@ class Clause:
 
 @record
 class Budget:
-    """`for 3 epochs`."""
+    """The length of a run, such as `for 3 epochs`."""
 
     span: Span
     amount: Number
@@ -130,7 +132,7 @@ class Budget:
 
 @record
 class Train:
-    """The header sentence."""
+    """The header sentence, `train MODEL on DATA ...`."""
 
     span: Span
     model: Ref | String
@@ -149,7 +151,7 @@ class Comment:
 
 @record
 class File:
-    """A whole specification or fragment."""
+    """A complete spec or fragment."""
 
     span: Span
     source: Source = field(repr=False)

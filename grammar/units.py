@@ -1,4 +1,4 @@
-"""Units written as words: `every = 100 steps`, `time = 4 hours`. Loaded only for wrong texts."""
+"""Recognize units that are written as words: `every = 100 steps`, `time = 4 hours`. Loaded only for wrong texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def is_unit(word: str) -> bool:
 
 
 def as_value(name: str, count: str, word: str) -> str | None:
-    """A number and its unit as a value of the setting `name`; None for epochs, which have no value."""
+    """A number and its unit as a value for the setting `name`; None for epochs, because no value means
+    several epochs.
+    """
     lower = word.lower()
     if lower.startswith("epoch"):
         return "epoch" if name == "every" and count == "1" else None
@@ -27,7 +29,7 @@ def message(count: str, word: str) -> str:
 
 
 def remedy(value: str | None) -> str:
-    """What to write instead."""
+    """The help: what to write instead."""
     if value is None:
         return "write a number of steps, `epoch`, or a share of the run such as `every = 5%`"
     return f"write `{value}`"

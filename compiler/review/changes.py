@@ -1,4 +1,4 @@
-"""Compare two operands run by run: sweep members are matched by name and grouped by how they differ."""
+"""Compare two operands run by run. Members of sweeps are matched by name and grouped by how they differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMENT = re.compile(r"  # .*$", re.M)
 
 @record
 class Group:
-    """The names of the members that differ in the same way; empty for a single run."""
+    """The names of the members that differ in the same way; no names for a single run."""
 
     members: tuple[str, ...]
     difference: Difference

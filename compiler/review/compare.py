@@ -1,4 +1,4 @@
-"""The differences between two runs and their consequences. Pure functions."""
+"""Compute the differences between two runs and their consequences. Pure functions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ SHOWN = 2
 
 @record
 class Difference:
-    """Two runs compared. `settings` are written by the author, `follows` are derived values and defaults.
+    """Two runs compared. `settings` are the changed settings that the author wrote, `follows` are changed derived
+    values and defaults.
 
     `arguments` are keys of the emitted tables; `same_arguments` counts the unchanged ones. Between two `stacks`,
     `renamed` arguments have another name and the same value; on one stack, `facts` are different facts for the
@@ -158,7 +159,8 @@ def _shown(path: str, value: Value | None) -> str:
 
 def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
     """Changes outside the table of settings: the model, data sources and `extra`. The second list has the sources whose
-    rows are the same but read in another way."""
+    rows are the same but are read in another way.
+    """
     names = [each.model.location for each in (one, other)]
     found = [Change("model", names[0], names[1])] if names[0] != names[1] else []
     read: list[Change] = []

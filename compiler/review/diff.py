@@ -1,4 +1,4 @@
-"""`xpc diff A B`: how a change of the spec changes the run."""
+"""`xpc diff A B`: show how a change of the spec changes the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EPILOG = (
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc diff", description="Compare two specs, commits or bundles.", epilog=EPILOG)
     parser.add_argument("before", metavar="A", help="a spec, REV:FILE, a bundle, or - for standard input")
     parser.add_argument("after", metavar="B", help="the same, to compare with A")
@@ -47,7 +47,7 @@ def _prices(written: str) -> dict[str, float]:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The printed text and the exit status. Raises UsageError."""
+    """Return the printed text and the exit status. Raises UsageError."""
     with open_operand(options.before) as one, open_operand(options.after) as other:
         for name in dict.fromkeys(each.name for each in (one, other) if each.name or one.name == other.name):
             before, after = one.check(name), other.check(name)

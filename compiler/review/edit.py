@@ -1,4 +1,4 @@
-"""Set a value in the text of a spec: replace the stated value, add it to the clause's block, or append a statement."""
+"""Set a value in the text of a spec: replace the written value, add it to the clause's block, or append a statement."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from xpc.grammar.tree import Call, Clause, Ref
 
 
 def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
-    """The text of the spec with `path` set to `value`, written as in a spec; `name` is the file's name.
+    """The text of the spec with `path` set to `value`, in the notation of a spec; `name` is the file's name.
 
-    The result may not compile if the clause has a form without a place for the setting: the caller checks it.
+    The result may not compile if the clause has a form without a place for the setting, so the caller must check it.
     """
     found = {str(one): each for one, each in spec.values.items()}.get(path)
     label = None if found is None else found.origin.label
@@ -45,7 +45,7 @@ def statement(path: str, value: str) -> str:
 
 
 def _place(text: str, name: str, path: str) -> tuple[int, bool] | None:
-    """The offset where the clause's settings end, and whether each has its own line.
+    """The offset at which the clause's settings end, and whether each setting has its own line.
 
     The offset is the start of a block's last line, its `}`, or the `)` of a call.
     """

@@ -78,7 +78,9 @@ def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any
 
 
 def _same(name: str, stated: object, seen: object) -> bool:
-    """Whether a recorded value equals the stated one: a run records absolute paths, and enums and numbers as text."""
+    """Whether a recorded value equals the stated one. A run records paths as absolute, and enums and numbers
+    as text.
+    """
     if name in PLACES and stated and seen:
         return os.path.basename(str(stated)) == os.path.basename(str(seen))
     if name == "report_to":
@@ -118,7 +120,7 @@ def _digest(folder: str) -> str:
 
 
 def decisive_digest(data: Callable[[str], bytes | None]) -> str:
-    """The digest that a run records for its bundle. `data` reads a file by name, None if it is missing."""
+    """The digest that a run records for its bundle. `data` reads a file by name; None if it is missing."""
     total = sha256()
     for name in DECISIVE:
         found = data(name)

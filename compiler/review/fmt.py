@@ -1,4 +1,4 @@
-"""`xpc fmt`: write specs in canonical form. A file is written only if its meaning is proven unchanged."""
+"""`xpc fmt`: write specs in canonical form. A file is only changed if its meaning is proven to stay the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EPILOG = (
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc fmt", description="Write specs in canonical form.", epilog=EPILOG)
     parser.add_argument("files", nargs="+", metavar="FILE", help="a spec, a folder of them, or - for standard input")
     parser.add_argument("--check", action="store_true", help="write nothing; list the files that are not formatted")
@@ -35,7 +35,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The printed text and the exit status. Raises UsageError."""
+    """Return the printed text and the exit status. Raises UsageError."""
     out: list[str] = []
     found: list[Diagnostic] = []
     changed = unread = 0
@@ -88,7 +88,7 @@ def formatted(data: bytes, name: str, folder: str) -> tuple[str | None, tuple[Di
 
 
 def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
-    """Compares the syntax trees and the resolved experiments."""
+    """Whether two texts have the same syntax tree and the same resolved experiment."""
     from xpc.compiler.review.meaning import meaning_of, plain  # slow, and needed only if the text changes
 
     trees = (plain(parse_text(decode(one, name)[0])[0]) for one in (data, text.encode()))
@@ -98,7 +98,9 @@ def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
 
 
 def _files(paths: Sequence[str]) -> Iterator[str]:
-    """The files, and every spec below the folders. Specs in bundles are skipped: `xpc compile` writes them."""
+    """The given files, and every spec below the given folders. Specs in bundles are skipped, because `xpc compile`
+    writes them.
+    """
     for path in paths:
         if path == "-" or not os.path.isdir(path):
             yield path

@@ -1,4 +1,4 @@
-"""The operands of a comparison: a spec, a spec of a commit, a bundle or the folder of a sweep, and their runs."""
+"""Read the operands of a comparison (a spec, a spec of a commit, a bundle, or a sweep's folder) and their runs."""
 
 from __future__ import annotations
 

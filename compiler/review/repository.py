@@ -174,7 +174,7 @@ def find(folder: str) -> Repository | None:
 
 
 def _pointed_to(path: str) -> str:
-    """The folder named by the `.git` file of a linked worktree or submodule. Git itself follows its `commondir`."""
+    """The folder that the `.git` file of a linked worktree or submodule names. Git itself follows its `commondir`."""
     try:
         with open(path, "rb") as handle:
             named = os.fsdecode(handle.read(POINTER)).rstrip("\r\n")
@@ -187,7 +187,9 @@ def _pointed_to(path: str) -> str:
 
 
 def _is_repository(folder: str) -> bool:
-    """Whether git accepts a folder as a repository. A linked worktree has its parts where `commondir` says."""
+    """Whether git accepts a folder as a repository. A linked worktree has some of its parts in the folder that
+    `commondir` names.
+    """
     shared = os.path.isfile(os.path.join(folder, "commondir"))
     parts = shared or all(os.path.isdir(os.path.join(folder, one)) for one in ("objects", "refs"))
     return parts and os.path.lexists(os.path.join(folder, "HEAD"))

@@ -26,7 +26,7 @@ class RevisionWorkspace(Workspace):
     paths: dict[str, str] = field(factory=dict)
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """As in any workspace, after copying the file from git."""
+        """Like Workspace.locate, after copying the file from git."""
         name, path = Workspace.locate(self, written, base)
         inside = os.path.relpath(path, self.mirror).replace(os.sep, "/")
         if os.path.isabs(written) or inside.split("/")[0] == ".." or "\0" in written:

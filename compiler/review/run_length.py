@@ -1,4 +1,4 @@
-"""The length of a run: steps, samples, tokens and warm-up as far as they are known, and how two runs differ in it."""
+"""The length of a run (steps, samples, tokens and warm-up, as far as they are known), and how two runs differ in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ SHOWN = 3
 
 @record
 class RunLength:
-    """The length of one run. `samples` are all sequences trained on, `rows` those of one epoch, `epochs` the budget.
+    """The length of one run. `samples` counts all sequences trained on, `rows` those of one epoch; `epochs` is the
+    budget.
 
     Unknown quantities are None: the rows of most datasets, and the number of sequences after packing. `each` are the
     completions of a prompt that are trained on, counted once for each iteration; a `group` is those of one prompt.
@@ -45,7 +46,7 @@ class RunLength:
 
     @property
     def warm(self) -> tuple[int, float] | None:
-        """The warm-up in steps and as a share of the run, if both are known."""
+        """The warm-up in steps and as a share of the run; None unless both are known."""
         if self.warmup is None or not self.steps:
             return None
         count = self.warmup.steps(self.steps)

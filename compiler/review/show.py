@@ -1,4 +1,4 @@
-"""A comparison as text, Markdown or JSON."""
+"""Show a comparison as text, Markdown or JSON."""
 
 from __future__ import annotations
 

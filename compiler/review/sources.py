@@ -1,4 +1,6 @@
-"""The differences between the data of two runs: added and removed sources, and how the rows of the others are read."""
+"""The differences between the data of two runs: added and removed sources, and changes in how the rows of other sources
+are read.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ NONE = "none"
 def source_changes(
     name: str, before: Sequence[DataSource], after: Sequence[DataSource]
 ) -> Iterator[tuple[Change, bool]]:
-    """Each change, and whether it concerns only how the rows of a source are read."""
+    """Each change, and whether it only concerns how the rows of a source are read."""
     names = [[ref(each) for each in sources] for sources in (before, after)]
     if names[0] != names[1] and sorted(map(described, before)) == sorted(map(described, after)):
         was, now = (", ".join(refs) for refs in names)
@@ -50,7 +52,7 @@ def described(source: DataSource) -> str:
 
 
 def _reading(source: DataSource) -> list[str]:
-    """How the rows are read; settings of the whole data block decide this, too."""
+    """How the rows are read, which settings of the whole data block also decide."""
     parts = [source.wording or source.shape]
     if source.columns is not None and source.only:
         parts.append(f"columns {', '.join(source.columns)}")

@@ -49,7 +49,7 @@ def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
 
 
 def _yaml(text: str) -> dict[str, object]:
-    """The keys of accelerate.yaml, which is nested one level deep; its numbers, flags and quoted strings are JSON."""
+    """The keys of accelerate.yaml, which is nested one level deep. Its numbers, flags and quoted strings are JSON."""
     out: dict[str, object] = {}
     block = ""
     for line in text.split("\n"):

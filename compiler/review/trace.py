@@ -1,4 +1,4 @@
-"""What a setting decides: the emitted keys that would change if the setting did.
+"""Find out what a setting decides: the emitted keys that would change if the setting did.
 
 No list is kept by hand. The checked spec is lowered again with another value of the setting, and the keys that differ
 are those that the setting decides. Lowering does not derive settings again, so keys that depend on the setting only
@@ -45,7 +45,7 @@ class Trace:
         return list({**out, **dict.fromkeys(self._table_arguments(path))})
 
     def _table_arguments(self, path: str) -> Iterator[str]:
-        """The arguments listed in the table of settings, for settings that cannot change alone."""
+        """The arguments that the table of settings lists, for settings that cannot change without others."""
         for name in BY_PATH[path].args:
             here = self.spec.stack.rename(name) or name
             for key, value in self.keys.items():

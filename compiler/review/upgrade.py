@@ -40,7 +40,8 @@ EPILOG = (
 
 @record
 class Pin:
-    """A value written into the spec to keep it: its path, its text, and the value it would have `otherwise`.
+    """A value that is written into the spec to keep it: its path, its text, and the value that it would have
+    `otherwise`.
 
     If the pin is for a trainer argument, `argument` is its name and `value` the value that it must get.
     """
@@ -54,7 +55,7 @@ class Pin:
 
 @mutable
 class Upgrade:
-    """A spec being moved to another stack: the run before, the new text so far, and the pins in it."""
+    """A spec that is being moved to another stack: the run before, the new text so far, and the pins in it."""
 
     before: CheckedSpec
     text: str
@@ -125,7 +126,7 @@ def _differing(found: Difference) -> set[str]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser(
         "xpc upgrade", description="Show what another stack changes for a spec, and move the spec to it.", epilog=EPILOG
     )
@@ -136,7 +137,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The printed text and the exit status. Raises UsageError."""
+    """Return the printed text and the exit status. Raises UsageError."""
     data, name, workspace = read_spec(options.file)
     workspace.hashes = workspace.allow_oom = True  # `check` says whether it may run
     checked = check_text(data, name, workspace)

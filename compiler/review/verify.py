@@ -27,7 +27,7 @@ EPILOG = (
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser(
         "xpc verify", description="Check that a bundle is what its own spec compiles to.", epilog=EPILOG
     )
@@ -50,7 +50,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The printed text and the exit status. Raises UsageError."""
+    """Return the printed text and the exit status. Raises UsageError."""
     folders = list(dict.fromkeys(map(_bundle_of, options.folders)))
     if len(folders) > 1 and (options.env or options.run is not None or options.spec is not None):
         raise UsageError("--env, --run and --spec take one bundle")

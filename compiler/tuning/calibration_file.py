@@ -1,4 +1,6 @@
-"""The file of readings: written by `xpc tune`, read only by `xpc plan --calibration FILE`."""
+"""The calibration file with readings of real runs: `xpc tune` writes it, and only `xpc plan --calibration
+FILE` reads it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ LIMIT = 64 * 2**20
 
 
 def read(path: str) -> tuple[Reading, ...]:
-    """The readings of a file. Raises UsageError."""
+    """Read the readings of a file. Raises UsageError."""
     try:
         found = json.loads(read_file(path, LIMIT))
     except OSError as error:
@@ -58,7 +60,7 @@ def _positive(value: object) -> float | None:
 
 
 def add(path: str, new: Sequence[Reading]) -> None:
-    """Put readings into a file, which is created if needed. Raises UsageError."""
+    """Add readings to a file, which is created if needed. Raises UsageError."""
     before = read(path) if os.path.exists(path) else ()
     kept = [one for one in before if not any(one.source == other.source and one.run == other.run for other in new)]
     table = {"version": VERSION, "xpc": __version__, "readings": [_table(one) for one in (*kept, *new)]}

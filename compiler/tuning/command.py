@@ -1,4 +1,4 @@
-"""`xpc plan SPEC...`: whether a run fits its GPUs, how long it takes, and the same on other hardware."""
+"""`xpc plan SPEC...`: tell whether a run fits its GPUs and how long it takes, also on other hardware."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EPILOG = (
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc plan", description="Predict a run's memory and time.", epilog=EPILOG)
     parser.add_argument("files", nargs="+", metavar="SPEC", help="a spec, or - for standard input")
     parser.add_argument("--on", action="append", default=[], metavar="GPUS", help="plan for `8 x a100-80gb` instead")
@@ -56,7 +56,7 @@ def _positive(word: str) -> int:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The printed text and the exit status. Raises UsageError."""
+    """Return the printed text and the exit status. Raises UsageError."""
     conditions = [_condition(one) for one in options.fail_if]
     readings = calibration_file.read(options.calibration) if options.calibration is not None else ()
     given = Assumed(options.rows, options.tokens, readings)
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:
-    """Write the page, completely or not at all; raises UsageError if it cannot be written."""
+    """Write the page, completely or not at all. Raises UsageError if it cannot be written."""
     from xpc.compiler.files.atomic import replace_files
     from xpc.compiler.tuning.html import page
 
@@ -96,7 +96,7 @@ def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:
 
 
 def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, path: str) -> list[Spec]:
-    """The run of a spec, or the members of its sweep; empty if it does not compile, which is reported."""
+    """The run of a spec, or the members of its sweep; empty if the spec does not compile, which is reported."""
     if hardware is not None:
         data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"
     workspace.allow_oom = True  # a plan of a run that does not fit is wanted, too
@@ -113,7 +113,7 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, p
 
 
 def _moved(name: str, hardware: str, path: str) -> bytes:
-    """The given spec on other GPUs: `16 x h100-80gb` is two nodes of eight, `h100-80gb` one GPU."""
+    """The given spec with other GPUs: `16 x h100-80gb` becomes two nodes of eight, `h100-80gb` one GPU."""
     one = find_gpu(hardware.strip())
     found = re.fullmatch(r"\s*(\d+)\s*x\s*([\w.-]+)\s*", hardware if one is None else f"1 x {one.name}")
     if found is None or not int(found[1]):
@@ -153,7 +153,7 @@ def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> I
 
 
 def value_of(one: Plan, name: str) -> float | str | None:
-    """A number or the verdict of a plan by its name in conditions; None if it is not known."""
+    """The value of a plan for a name in conditions: a number or the verdict; None if it is not known."""
     if name == "verdict":
         return one.verdict
     peak = None if one.peak is None else one.peak.value

@@ -1,4 +1,4 @@
-"""The measurements of a finished run: its metrics.jsonl and summary.json as a reading."""
+"""Read the measurements of a finished run from its metrics.jsonl and summary.json."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def reading(spec: Spec, files: Mapping[str, bytes], out: str, source: str) -> Re
 
 
 def events(out: str) -> list[dict[str, Any]]:
-    """The steps that a run logged, in order. Raises UsageError."""
+    """The log events of a run's steps, in order. Raises UsageError."""
     found = []
     try:
         with open(os.path.join(out, METRICS), encoding="utf-8") as handle:

@@ -1,6 +1,6 @@
-"""A plan as one HTML page: memory by phase as bars, alternatives as a table that sorts.
+"""Write a plan as one HTML page: memory by phase as bars, and alternatives as a sortable table.
 
-The page works from a file and loads nothing. Its script only sorts tables; the page is readable without it.
+The page works from a file and loads nothing. Its script only sorts tables, so the page is readable without it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 
 def page(plans: Sequence[Plan], assumed: Assumed) -> str:
-    """The page of one plan, or of several with their totals; `assumed` are the assumptions of the plans."""
+    """The page for one plan, or for several with their totals; `assumed` are the assumptions of the plans."""
     name = plans[0].spec.name if len(plans) == 1 else f"{len(plans)} plans"
     shown = plans if len(plans) <= SHOWN else [max(plans, key=_share)]
     parts = [*(_totals(plans) if len(plans) > 1 else ()), *(line for one in shown for line in _one(one, assumed))]
@@ -73,7 +73,7 @@ def _totals(plans: Sequence[Plan]) -> Iterator[str]:
 
 
 def _numbers(one: Plan) -> list[Cell]:
-    """The cells in both tables: memory, verdict, steps, hours, GPU-hours."""
+    """The cells that both tables have: memory, verdict, steps, hours, GPU-hours."""
     return [
         _number(None if one.peak is None else one.peak.value / GIB, 1),
         _verdict(one),
@@ -92,7 +92,9 @@ def _verdict(one: Plan) -> str:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[Cell]], now: int | None = None) -> str:
-    """A table that sorts by its heads; cells with a number sort by it. `now` is the row of the plan itself."""
+    """A table that can be sorted by each column; cells with a number are sorted by it. `now` is the row of the plan
+    itself.
+    """
     head = "".join(f'<th scope="col"><button type="button">{one}</button></th>' for one in names)
     body = []
     for index, row in enumerate(rows):
@@ -186,7 +188,7 @@ def _course(one: Plan) -> Iterator[str]:
 
 
 def _alternatives(one: Plan, assumed: Assumed) -> Iterator[str]:
-    """The same run with other micro-batches, recomputation, strategies and GPUs that are legal and may fit."""
+    """The same run with other micro-batches, recomputation, strategies and GPUs, if they are legal and may fit."""
     if one.memory is None or one.spec.hardware.gpu is None:
         return
     rows: list[list[Cell]] = []
@@ -235,7 +237,7 @@ def _variants(spec: Spec) -> Iterator[Spec]:
 
 
 def _gpus(spec: Spec) -> Iterator[Gpu]:
-    """The card of the spec, and the others of the registry that compute in its precision."""
+    """The GPU of the spec, and the registry's other GPUs that can compute in its precision."""
     own = spec.hardware.gpu
     assert own is not None  # only GPUs have a plan of memory
     yield own

@@ -1,8 +1,9 @@
-"""The short runs of `xpc tune`: the unchanged run and the changes that the plan predicts to be fastest, 20 steps each.
+"""The short runs of `xpc tune`: the unchanged run, and the changes that should be fastest by the plan, 20 steps each.
 
-Each probe computes the same numbers in another way: micro-batch and accumulation of the same global batch,
-recomputation, stages of ZeRO. Lengths, rows, the loss and the trained parameters are unchanged. The learning rate is
-constant, so that 20 steps are a legal run, and nothing is saved, evaluated, logged elsewhere or pushed.
+Each probe computes the same numbers in another way: another micro-batch and accumulation for the same global batch,
+another recomputation, another stage of ZeRO. Lengths, rows, the loss and the trained parameters are unchanged. The
+learning rate is constant, so that 20 steps are a legal run, and nothing is saved, evaluated, sent to a tracker or
+pushed.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
 def candidates(spec: Spec) -> list[Change]:
-    """The plan's best three that fit, the fastest first, with the unchanged run first if it is not among them.
+    """The plan's three best changes that fit, fastest first, and before them the unchanged run if it is not among them.
 
-    Without a known speed: the unchanged run and its nearest alternatives.
+    If no speed is known: the unchanged run and its nearest alternatives.
     """
     now = plan(spec)
     legal = legality(spec, error_codes)
@@ -55,7 +56,7 @@ def candidates(spec: Spec) -> list[Change]:
 
 
 def _others(spec: Spec) -> Iterator[Settings]:
-    """Changes other than the micro-batch; the unchanged run first."""
+    """Changes of other settings than the micro-batch, beginning with no change."""
     strategy, recomputed = spec.text("strategy"), spec.flag("memory.checkpointing")
     for name in (strategy, *(one for one in alike(spec) if one != strategy)):
         kept: Settings = {} if name == strategy else {"strategy": name}
@@ -64,13 +65,13 @@ def _others(spec: Spec) -> Iterator[Settings]:
 
 
 def _near(spec: Spec) -> list[int]:
-    """Micro-batches of the same global batch, those nearest to the run's first."""
+    """Micro-batches that give the same global batch, those nearest to the run's own first."""
     mine = spec.integer("batch.micro")
     return sorted(micros(spec), key=lambda one: (max(one, mine) / min(one, mine), -one))
 
 
 def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagnostic]:
-    """The run of a change as a probe that writes to `save`, or the errors of the rules."""
+    """The changed run as a probe that writes to `save`, or the errors of the rules."""
     found = changed(spec, settings)
     short: dict[Path, object] = {
         "train.steps": STEPS, "save": save, "save.every": NEVER, "save.resume": "auto", "save.hub": False,
@@ -92,5 +93,5 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
 
 
 def where(folder: str, number: int) -> tuple[str, str]:
-    """The bundle of a probe, and the output folder of its run."""
+    """The path of a probe's bundle, and the output folder of its run."""
     return os.path.join(folder, f"{number}.bundle"), os.path.join(folder, f"{number}.out")

@@ -1,4 +1,4 @@
-"""A plan as text: a table with bars for a terminal, JSON with a schema, Markdown for a comment."""
+"""Show a plan as text with bars for a terminal, as JSON with a schema, or as Markdown for a comment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE = 80
 
 
 def title(plan: Plan) -> str:
-    """The run in a line: the model and its hardware."""
+    """The run in one line: the model and its hardware."""
     hardware = plan.spec.hardware
     gpu = hardware.gpu.name if hardware.gpu is not None else "cpu"
     many = f"{hardware.nodes} nodes of " if hardware.nodes > 1 else ""
@@ -27,7 +27,7 @@ def title(plan: Plan) -> str:
 
 
 def text(plans: Sequence[Plan]) -> str:
-    """For a terminal."""
+    """The plans as text for a terminal."""
     parts = [_one(plan) for plan in plans]
     if len(plans) > 1:
         parts.append(totals(plans))
@@ -76,8 +76,9 @@ def _one(plan: Plan) -> str:
 
 
 def _headed(name: str, about: str) -> list[str]:
-    """The name and title of a run in lines of a terminal. The name of a sweep's member lists its settings; a long name
-    is broken before a setting."""
+    """The name and title of a run in lines of a terminal. The name of a sweep's member lists its settings, so a long
+    name is broken before a setting.
+    """
     if len(name) + len(about) + 2 <= LINE:
         return [f"{name}: {about}"]
     lines = [""]
@@ -90,7 +91,7 @@ def _headed(name: str, about: str) -> list[str]:
 
 
 def peak_source(plan: Plan) -> str:
-    """The source of a peak that was measured or corrected; empty for the plan's own."""
+    """Where the peak comes from, if it was measured or corrected; "" if it is the plan's own."""
     found = plan.measured
     if found is None or (found.peak is None and found.growth is None):
         return ""
@@ -109,7 +110,7 @@ def ways(plan: Plan) -> list[Change]:
 
 
 def _line(name: str, size: float, scale: float) -> str:
-    """A size with its bar, at most as long as the card."""
+    """A size with a bar, which is at most as long as the GPU's memory on this scale."""
     return f"  {name:<22}{size / GIB:7.1f} GiB  {'#' * round(WIDTH * size / scale)}".rstrip()
 
 
@@ -120,7 +121,7 @@ def checkpoint_bytes(plan: Plan) -> float:
 
 
 def saved(plan: Plan) -> list[str]:
-    """The number and size of the checkpoints as a phrase; empty if nothing is known or written."""
+    """The number and size of the checkpoints as a phrase; "" if nothing is known or written."""
     size = checkpoint_bytes(plan)
     if plan.saves is None or not size:
         return []
@@ -146,13 +147,13 @@ def verdict_counts(plans: Sequence[Plan]) -> str:
 
 
 def total_hours(plans: Sequence[Plan]) -> str:
-    """The GPU-hours of all plans, if all are known."""
+    """The GPU-hours of all plans together, if all are known."""
     known = [plan.gpu_hours.value for plan in plans if plan.gpu_hours is not None]
     return f"{sum(known):,.1f} GPU-hours" if len(known) == len(plans) else "GPU-hours unknown"
 
 
 def table(plan: Plan) -> dict[str, object]:
-    """A plan in the form of the JSON contract."""
+    """A plan in the form of the documented JSON."""
     memory, peak = plan.memory, plan.peak
     hardware = plan.spec.hardware
     return {

@@ -1,4 +1,4 @@
-"""`xpc tune SPEC`: short probes of the plan's best ways to run a spec, and the results of their times."""
+"""`xpc tune SPEC`: make short probes of the plan's best ways to run a spec, and read their measurements."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Probe:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser(
         "xpc tune", description="Measure on your own GPUs the fastest way to run a spec.", epilog=EPILOG
     )
@@ -60,7 +60,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The printed text and the exit status. Raises UsageError."""
+    """Return the printed text and the exit status. Raises UsageError."""
     if options.file == "-":
         raise UsageError("tune needs a spec in a file, not standard input")
     if options.calibration is not None and options.read is None and options.run is None:
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _plain(folder: str) -> str:
-    """A folder in the probes' form: relative to here, or absolute if it lies elsewhere."""
+    """A folder as the probes name it: relative to the working directory, or absolute if it is not below it."""
     whole = os.path.abspath(folder)
     near = os.path.relpath(whole)
     return whole if near.startswith(os.pardir) else near
@@ -180,7 +180,9 @@ def _row(one: Probe, read: Reading | None) -> str:
 
 
 def _losses(folders: Sequence[str]) -> Iterator[str]:
-    """The largest difference between the probes' losses, step by step: they should compute the same."""
+    """Report the largest difference between the probes' losses, step by step, because all probes should
+    compute the same.
+    """
     curves = [{one["step"]: one["loss"] for one in events(folder)} for folder in folders]
     steps = set(curves[0]).intersection(*curves[1:])
     if len(curves) > 1 and steps:
