@@ -91,7 +91,7 @@ class _Checker:
         word = train.options[at]
         if not isinstance(amount, Number) or not isinstance(unit, Ref) or not unit.is_name:
             self._error(
-                codes.MISPLACED_BUDGET, word.span, "the budget goes before `with`", "train M on D for 3 epochs with ..."
+                codes.MISPLACED_BUDGET, word.span, "the length goes before `with`", "train M on D for 3 epochs with ..."
             )
             return evolve(train, options=train.options[:at])
         options = train.options[:at] + train.options[at + 3 :]
@@ -110,7 +110,7 @@ class _Checker:
             # The edit replaces the whole sentence: its span is stated in the edit itself.
             self.diagnostics.append(
                 Diagnostic(
-                    code.code, code.slug, ERROR, "the budget goes before `with`", label, help=remedy, edits=edits
+                    code.code, code.slug, ERROR, "the length goes before `with`", label, help=remedy, edits=edits
                 )
             )
         budget = train.budget or Budget(span, amount, Name(unit.span, unit.name))

@@ -25,10 +25,10 @@ LAUNCH = (
             choices=("accelerate", "torchrun"), bare=False),
     Setting("launch.rendezvous", k.CHOICE, "how the nodes find each other: by NODE_RANK, or as torch numbers them",
             default="static", inner=True, choices=("static", "c10d"), bare=False),
-    Setting("launch.nccl_timeout", k.DURATION, "longest wait of a collective operation", default=1800, inner=True,
-            high=2**31 - 1, args=("ddp_timeout",)),
+    Setting("launch.nccl_timeout", k.DURATION, "maximum time that a collective operation waits", default=1800,
+            inner=True, high=2**31 - 1, args=("ddp_timeout",)),
     Setting("launch.env", k.NAMES, "environment variables of the run on every node, as NAME=VALUE", inner=True),
-    Setting("launch.setup", k.FILE, "a file of bash that launch.sh reads first: modules, a virtual environment",
+    Setting("launch.setup", k.FILE, "bash script that launch.sh runs first, to load modules or a virtual environment",
             inner=True),
     Setting("launch.retries", k.INT, "how often a run restarts from its newest checkpoint after a process died; "
             "default is three times if it saves checkpoints", inner=True, low=0, high=1000),
@@ -48,12 +48,12 @@ LAUNCH = (
             inner=True, engines=("slurm",)),
     Setting("launch.extra_args", k.NAMES, "further options of sbatch, `sky jobs launch` or `ray job submit`",
             inner=True, engines=("slurm", "sky", "ray")),
-    Setting("launch.exclusive", k.FLAG, "take whole nodes, with every core and all of their memory",
+    Setting("launch.exclusive", k.FLAG, "take entire nodes with all their cores and memory",
             inner=True, engines=("slurm",)),
     Setting("launch.time", k.DURATION, "time limit, at which the run saves and stops", inner=True,
             high=10**9, engines=("slurm", "k8s")),
-    Setting("launch.requeue", k.FLAG, "start again after a preemption or a lost node, from the newest checkpoint; "
-            "unset, where there are checkpoints to go on from", inner=True, engines=CLUSTERS),
+    Setting("launch.requeue", k.FLAG, "restart from the newest checkpoint after a preemption or a lost node; "
+            "default is to restart if there are checkpoints", inner=True, engines=CLUSTERS),
     Setting("launch.image", k.NAME, "container image with the packages of requirements.txt",
             inner=True, engines=("slurm", "k8s", "sky")),
     Setting("launch.volume", k.NAME, "folder of the run, shared by all nodes: a PersistentVolumeClaim (k8s), a "

@@ -115,7 +115,7 @@ def test_edits_put_it_right(text, right):
 
 def test_budget_message_has_the_complete_sentence():
     ((code, line, column, message, remedy),) = findings("train m on d with zero2 for 3 epochs bf16")
-    assert (code, line, column, message) == ("XP031", 1, 25, "the budget goes before `with`")
+    assert (code, line, column, message) == ("XP031", 1, 25, "the length goes before `with`")
     assert remedy == "write `train m on d for 3 epochs with zero2 bf16`"
     assert parse(Source("t.xp", "train m on d with zero2 for 3 epochs bf16"))[0].train.budget.amount.value == 3
 

@@ -14,7 +14,7 @@ def references(get: Get) -> int:
 
 DPO = Method(
     "dpo",
-    "learns to prefer the better of two answers, compared with what the model said before",
+    "learns to prefer the better of two answers, relative to the model before training",
     ("preference",),
     (
         "method.loss", "method.beta", "method.max_prompt", "method.precompute", "method.sync_reference",

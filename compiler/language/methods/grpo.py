@@ -23,7 +23,7 @@ def references(get: Get) -> int:
 
 GRPO = Method(
     "grpo",
-    "learns from rewards of its own completions, each compared with the others of its prompt",
+    "learns from rewards of its own completions, each compared with the other completions for its prompt",
     ("prompt",),
     ("method.loss", *REINFORCEMENT),
     (

@@ -6,7 +6,7 @@ from xpc.compiler.language.methods.definition import Method
 
 ORPO = Method(
     "orpo",
-    "learns the better of two answers by their odds, without a reference",
+    "learns to prefer the better of two answers by their odds, without a reference model",
     ("preference",),
     ("method.beta", "method.max_prompt", "batch.seq", "data.max_tokens", "data.chat"),
     sequences=2,

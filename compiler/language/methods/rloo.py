@@ -7,7 +7,7 @@ from xpc.compiler.language.methods.grpo import REINFORCEMENT, references
 
 RLOO = Method(
     "rloo",
-    "learns from rewards of its own completions, less the mean of the others of their prompt",
+    "learns from rewards of its own completions, minus the mean reward of the other completions for the prompt",
     ("prompt",),
     REINFORCEMENT,
     counts="completions",

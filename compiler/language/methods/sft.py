@@ -8,7 +8,7 @@ from xpc.compiler.language.setting import Setting
 
 SFT = Method(
     "sft",
-    "learns to continue rows as they are",
+    "learns to continue the text of the rows",
     ("messages", "conversations", "prompt_completion", "text"),
     (
         "method.loss",
