@@ -83,8 +83,8 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
 
     Without it: the nodes find no common checkpoint. In a test, two nodes without a shared folder stop.
 
-    Source: executed for two nodes (`tests/launch/test_two_nodes.py`); showing that a pod keeps nothing would need a
-    cluster.
+    Source: confirmed by running two nodes (`tests/launch/test_two_nodes.py`); showing that a pod keeps nothing would
+    need a cluster.
     """
     what = engine(spec).volume
     if not what or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
@@ -123,7 +123,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
 
     Without it: the submission gets the option twice, or the job another shape.
 
-    Source: skypilot 0.14.1 `sky jobs launch --help`, ray 2.60 `ray job submit --help`; read.
+    Source: skypilot 0.14.1 `sky jobs launch --help`, ray 2.60 `ray job submit --help`; read, not run.
     """
     if not engine(spec).submission:
         return

@@ -23,7 +23,7 @@ def no_image(spec: Spec) -> Iterator[Finding]:
 
     Without it: the API server refuses a container without an image.
 
-    Source: Kubernetes `core/v1` Container; read.
+    Source: Kubernetes `core/v1` Container; read, not run.
     """
     if spec.get("launch.image") is None and "launch.image" not in spec.wrong:
         yield Finding(
@@ -41,7 +41,7 @@ def image_name(spec: Spec) -> Iterator[Finding]:
 
     Without it: the pod stays in InvalidImageName, and the job waits.
 
-    Source: the grammar of distribution/reference; read.
+    Source: the grammar of distribution/reference; read, not run.
     """
     yield from image_fault(spec)
 
@@ -55,7 +55,7 @@ def object_names(spec: Spec) -> Iterator[Finding]:
 
     Without it: the API server refuses the job, or the pod waits forever for an object that cannot exist.
 
-    Source: Kubernetes, "Object Names and IDs"; read.
+    Source: Kubernetes, "Object Names and IDs"; read, not run.
     """
     for path in ("launch.volume", "launch.secret", "launch.pull_secret"):
         name = spec.get(path)

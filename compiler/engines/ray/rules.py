@@ -23,7 +23,7 @@ def folder(spec: Spec) -> Iterator[Finding]:
     Without it: each node writes to its own copy, the nodes find no common checkpoint, and everything is deleted with
     the job.
 
-    Source: ray 2.60 `_private/runtime_env/working_dir.py` (`delete_uri`); read.
+    Source: ray 2.60 `_private/runtime_env/working_dir.py` (`delete_uri`); read, not run.
     """
     path = spec.get("launch.volume")
     if not isinstance(path, str) or (path.startswith("/") and path.isprintable()):
@@ -48,6 +48,6 @@ def server(spec: Spec) -> Iterator[Finding]:
     Without it: the job waits for the server after the training has ended.
 
     Source: ray 2.60 `train/v2/_internal/execution/controller/controller.py` (a run is finished when every worker is);
-    read.
+    read, not run.
     """
     yield from endless_server(spec, "worker", "Ray Train job")

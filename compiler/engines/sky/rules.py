@@ -23,7 +23,7 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
 
     Without it: no cloud has the resource, which is reported after the complete catalog is searched.
 
-    Source: skypilot 0.14.1 `gpu_names.py`, its catalog v8 `common/accelerators.csv`; read.
+    Source: skypilot 0.14.1 `gpu_names.py`, its catalog v8 `common/accelerators.csv`; read, not run.
     """
     gpu = spec.hardware.gpu
     if gpu is not None and gpu.name not in gpu_names():
@@ -60,7 +60,7 @@ def bucket(spec: Spec) -> Iterator[Finding]:
     Without it: the run gives a checkpoint its final name when all nodes have written their files. On a bucket, some of
     these files are not visible then.
 
-    Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone); read.
+    Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone); read, not run.
     """
     volume = spec.get("launch.volume")
     if isinstance(volume, str) and is_bucket(volume) and spec.hardware.nodes > 1:
@@ -81,7 +81,7 @@ def image_name(spec: Spec) -> Iterator[Finding]:
 
     Without it: the cluster is rented, and then cannot pull the image.
 
-    Source: skypilot 0.14.1 `resources.py`; read.
+    Source: skypilot 0.14.1 `resources.py`; read, not run.
     """
     yield from image_fault(spec)
 
@@ -94,7 +94,7 @@ def volume_name(spec: Spec) -> Iterator[Finding]:
 
     Without it: the task is refused, or looks for a volume that cannot exist.
 
-    Source: skypilot 0.14.1 `utils/volume.py`, `data/storage.py`; read.
+    Source: skypilot 0.14.1 `utils/volume.py`, `data/storage.py`; read, not run.
     """
     volume = spec.get("launch.volume")
     if not isinstance(volume, str):

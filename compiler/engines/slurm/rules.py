@@ -33,7 +33,7 @@ def names(spec: Spec) -> Iterator[Finding]:
 
     Without it: sbatch refuses the job, or reads an option that the spec does not state.
 
-    Source: Slurm 22.05 `sbatch` (`_get_next_opt_line`); executed.
+    Source: Slurm 22.05 `sbatch` (`_get_next_opt_line`); confirmed by running it.
     """
     for path, marks in MARKS.items():
         name, text = path.rpartition(".")[2], spec.get(path)
@@ -61,7 +61,7 @@ def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
 
     Without it: if `time` is hardly longer, half of it is reserved for the last checkpoint.
 
-    Source: `man sbatch` of Slurm 22.05 (`--signal`, `--time`); read.
+    Source: `man sbatch` of Slurm 22.05 (`--signal`, `--time`); read, not run.
     """
     time, needed = spec.get("launch.time"), grace(spec)
     if not isinstance(time, int) or time >= 2 * needed:
@@ -85,7 +85,7 @@ def server_without_gpu(spec: Spec) -> Iterator[Finding]:
 
     Without it: the server fails because it finds no GPU, and the job ends.
 
-    Source: vllm's published wheels; read.
+    Source: vllm's published wheels; read, not run.
     """
     if spec.on_cpu and spec.asks_server:
         yield Finding(
@@ -115,7 +115,7 @@ def further_options(spec: Spec) -> Iterator[Finding]:
 
     Without it: if an option is given twice, the last one wins.
 
-    Source: `man sbatch` of Slurm 22.05; read.
+    Source: `man sbatch` of Slurm 22.05; read, not run.
     """
     for text in spec.names("launch.extra_args"):
         name = text.removeprefix("--").partition("=")[0]
@@ -180,7 +180,8 @@ def part_of_a_node(spec: Spec) -> Iterator[Finding]:
     Without it: with `--exclusive --cpus-per-task=2`, Slurm gives the task only two cores and still reserves the
     complete node.
 
-    Source: `man sbatch` of Slurm 22.05 (`--exclusive`, `--mem`); executed in tests/launch/test_slurm_jobs.py.
+    Source: `man sbatch` of Slurm 22.05 (`--exclusive`, `--mem`); confirmed by running it in
+    tests/launch/test_slurm_jobs.py.
     """
     for path in ("launch.cpus", "launch.host_memory"):
         if spec.flag("launch.exclusive") and spec.written(path):

@@ -18,16 +18,16 @@ SHAPE = ("rank", "block_size", "alpha", "rslora", "dora", "targets", "parameters
 
 @rule("XP931", "continued-adapter-of-another-shape", reads=("lora.rank", "lora.alpha", "lora.targets"))
 def another_shape(spec: Spec) -> Iterator[Finding]:
-    """An adapter whose training continues must keep its kind, rank, alpha, targets and task. Whatever the spec does not
-    write is taken from the adapter's adapter_config.json.
+    """An adapter whose training continues must keep its kind, rank, alpha, targets and task. What the spec does not
+    state is taken from adapter_config.json.
 
     Why it is bad: the run trains another adapter than the one that it continues.
 
-    Without it: another rank is an error of torch after the model is loaded. Another alpha silently changes the
-    adapter's effect before the first step. Targets that the saved adapter lacks start from zero next to trained ones,
-    and weights without a place are dropped with a warning.
+    Without it: with another rank, torch raises an error after the model is loaded. Another alpha silently changes the
+    adapter's effect before the first step. New targets, which the saved adapter lacks, start from zero next to trained
+    ones. Saved weights without a matching target are dropped with a warning.
 
-    Source: peft 0.21 `save_and_load.py` (`strict=False`); executed.
+    Source: peft 0.21 `save_and_load.py` (`strict=False`); confirmed by running it.
     """
     adapter = spec.continued
     if adapter is None:
@@ -75,15 +75,15 @@ def _shown(found: object) -> str:
 
 @rule("XP932", "continued-adapter-of-another-base")
 def another_base(spec: Spec) -> Iterator[Finding]:
-    """An adapter must continue over the base model that it was trained over, which its adapter_config.json names. Where
-    that is a folder, only its last name is compared, and a difference is a warning.
+    """An adapter must continue over the base model that it was trained over, which its adapter_config.json names. If
+    that is a folder, only the last part of its path is compared, and a difference is only a warning.
 
     Why it is bad: an adapter is a difference to the weights of its base; on other weights it is noise.
 
-    Without it: shapes that do not fit are an error after the model is loaded. Shapes that fit train on, from a model
-    that writes nonsense.
+    Without it: if the shapes differ, the run fails after the model is loaded. If they are equal, training continues,
+    from a model that writes nonsense.
 
-    Source: peft 0.21 `peft_model.py` (the base is never compared); executed.
+    Source: peft 0.21 `peft_model.py` (the base is never compared); confirmed by running it.
     """
     adapter = spec.continued
     base = None if adapter is None else adapter.config.get("base_model_name_or_path")
@@ -119,12 +119,12 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
     """An adapter should continue over a base of the same bits as before. This is known for adapters that a bundle
     trained, because their folder records it.
 
-    Why it is bad: an adapter over a quantized base has learned around its rounding; over an unquantized base it meets
-    other weights.
+    Why it is bad: an adapter over a quantized base has learned to compensate for the rounding of the base. An
+    unquantized base has other weights.
 
     Without it: nothing is reported, and the loss begins above where it ended.
 
-    Source: arXiv 2305.14314, and peft 0.21 `peft_model.py`, which does not compare; executed.
+    Source: arXiv 2305.14314, and peft 0.21 `peft_model.py`, which does not compare; confirmed by running it.
     """
     adapter = spec.continued
     if adapter is None or adapter.bits == 0 or adapter.bits == spec.bits:
@@ -141,15 +141,16 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP934", "reference-without-the-adapter", "warning", reads=("method.precompute", "method.reference_free"))
 def reference_without(spec: Spec) -> Iterator[Finding]:
-    """A method with a reference model compares with the base without any adapter, not with the adapter that training
-    continues from.
+    """A method with a reference model uses the base model without any adapter as its reference, not the adapter that
+    training continues.
 
     Why it is bad: training starts at a distance from its reference, and is pulled back to the model before the adapter
     was trained.
 
-    Without it: TRL reports nothing, nor do LLaMA-Factory and axolotl, which do the same.
+    Without it: nothing is reported by TRL, LLaMA-Factory or axolotl, which all do this.
 
-    Source: trl 1.16 `dpo_trainer.py` (`use_adapter(model, adapter_name=None)`), `grpo_trainer.py`; executed.
+    Source: trl 1.16 `dpo_trainer.py` (`use_adapter(model, adapter_name=None)`), `grpo_trainer.py`; confirmed by running
+    it.
     """
     adapter = spec.continued
     if adapter is not None and spec.method.references(spec.get):

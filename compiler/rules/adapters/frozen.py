@@ -22,9 +22,9 @@ def with_adapters(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the two settings contradict each other about which weights are trained.
 
-    Without it: peft marks only the adapters as trainable, whatever `freeze` excepts.
+    Without it: peft makes only the adapters trainable and ignores what `freeze` leaves trainable.
 
-    Source: peft 0.21 and 0.17 `tuners/tuners_utils.py` (`_mark_only_adapters_as_trainable`); read.
+    Source: peft 0.21 and 0.17 `tuners/tuners_utils.py` (`_mark_only_adapters_as_trainable`); read, not run.
     """
     if spec.lora:
         yield Finding(
@@ -37,15 +37,15 @@ def with_adapters(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP471", "nothing-is-trained")
 def nothing_trained(spec: Spec) -> Iterator[Finding]:
-    """`freeze` must leave something to train: the last layers, the first layers, or modules outside of the layers.
-    `layer_modules` chooses among the modules of those layers.
+    """`freeze` must leave something trainable: the last layers, the first layers, or modules outside of the layers.
+    `layer_modules` restricts this to some modules of these layers.
 
     Why it is bad: a run without a trained weight learns nothing.
 
-    Without it: with recomputed activations trl 1.16 runs silently to the end and writes the model that it began with;
-    otherwise RuntimeError in the first step.
+    Without it: with recomputed activations trl 1.16 runs silently to the end and saves the initial model. Without
+    recomputation, the first step raises RuntimeError.
 
-    Source: trl 1.16; executed.
+    Source: trl 1.16; confirmed by running it.
     """
     layers = [path for path in LAYERS if spec.get(path) is not None]
     if not layers and spec.names("freeze.layer_modules"):
@@ -65,7 +65,8 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP472", "no-layer-is-frozen", "warning")
 def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
-    """`freeze` should except fewer layers than the model has; otherwise only what surrounds them is frozen.
+    """`freeze` should leave fewer layers trainable than the model has; otherwise only the modules outside of the layers
+    are frozen.
 
     Why it is bad: the number probably belongs to another model.
 
@@ -89,11 +90,11 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP574", "freeze-names-no-weight")
 def no_weight(spec: Spec) -> Iterator[Finding]:
-    """`freeze` must name modules and weights that the model has; a reward model has a score in place of the head. Names
-    of other families' layers, and names that nothing outside of the model's layers has, are refused here; a mixture of
-    experts is checked at the launch.
+    """`freeze` must name modules and weights that the model has; a reward model has a score head instead of `lm_head`.
+    This rule refuses names that belong to another family's layers, and module names that do not exist outside of the
+    model's layers. A mixture of experts is checked at the launch.
 
-    Why it is bad: nothing that the name stands for would be trained.
+    Why it is bad: no weight with that name would be trained.
 
     Without it: the run ends once the model is loaded.
 
@@ -137,8 +138,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP474", "pattern-that-cannot-be-read")
 def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
-    """`except_parameters` must contain regular expressions, as Python reads them. A range of rows after a name, which
-    axolotl has (`embed_tokens.weight[:32000]`), is read as a set of letters.
+    """`except_parameters` must contain regular expressions, as Python reads them. axolotl's ranges of rows
+    (`embed_tokens.weight[:32000]`) would be read as a set of characters.
 
     Why it is bad: the pattern does not select the weights that it names.
 

@@ -26,13 +26,13 @@ READ_BY_THE_KERNEL = ("out_proj", "conv1d")
 @rule("XP460", "dropout-over-fused-experts")
 def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
     """An adapter on the experts of a mixture cannot have dropout, because transformers 5 keeps the experts as one
-    stacked parameter. Unset, the dropout is 0 there.
+    stacked parameter. If `dropout` is not set, it is 0 for such adapters.
 
     Why it is bad: the run cannot start with this dropout.
 
     Without it: ValueError in the trainer's constructor, after the data is tokenized.
 
-    Source: peft 0.21 `tuners/lora/layer.py` `ParamWrapper`; executed on each family of the registry.
+    Source: peft 0.21 `tuners/lora/layer.py` `ParamWrapper`; confirmed by running it on each family of the registry.
     """
     kind, targets = spec.model.model_type, spec.get("lora.targets")
     layers = adapted(spec.stack, kind, targets)
@@ -52,13 +52,13 @@ def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
 @rule("XP473", "dora-of-fused-experts")
 def dora_of_experts(spec: Spec) -> Iterator[Finding]:
     """An adapter on the experts of a mixture cannot be DoRA: in transformers 5 the experts are one stacked parameter,
-    which does not have the columns of a single weight.
+    for which DoRA's column norms are not defined.
 
     Why it is bad: the run cannot start with `dora`.
 
     Without it: ValueError in the trainer's constructor, after the data is tokenized.
 
-    Source: peft 0.21 `tuners/lora/layer.py` `ParamWrapper`; executed.
+    Source: peft 0.21 `tuners/lora/layer.py` `ParamWrapper`; confirmed by running it.
     """
     named = spec.names("lora.parameters")
     layers = adapted(spec.stack, spec.model.model_type, spec.get("lora.targets"))
@@ -73,17 +73,17 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP479", "dora-of-a-quantized-base")
 def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
-    """DoRA works neither over a quantized base under ZeRO-3 nor over an 8-bit base on a CPU. It reads the base's weight
-    outside of its module; ZeRO-3 takes it for a sharded weight, but does not shard a quantized base.
+    """DoRA works neither over a quantized base under ZeRO-3 nor over an 8-bit base on a CPU. DoRA reads the base's
+    weight outside of its module. ZeRO-3 then treats the weight as sharded, although it does not shard a quantized base.
 
     Why it is bad: the run ends in its first steps.
 
     Without it: under ZeRO-3, AttributeError "'Params4bit' object has no attribute 'ds_status'" in the first backward
-    pass. On a CPU, peft moves a weight back after reading it, 8 bits lose their scales, and the next forward pass
-    raises AttributeError.
+    pass. On a CPU, peft moves a weight back after reading it, an 8-bit weight then loses its scales, and the next
+    forward pass raises AttributeError.
 
     Source: peft 0.21 `tuners/lora/dora.py`, `utils/integrations.py` (`dequantize_module_weight`), deepspeed 0.19.8
-    `runtime/zero/partitioned_param_coordinator.py`; executed.
+    `runtime/zero/partitioned_param_coordinator.py`; confirmed by running it.
     """
     if spec.flag("lora.dora") and spec.bits == 8 and spec.on_cpu:
         yield Finding(
@@ -103,15 +103,15 @@ def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP463", "experts-that-stay-whole", "warning")
 def unpacked_experts(spec: Spec) -> Iterator[Finding]:
-    """A quantized base packs linear layers only, and in transformers 5 the experts of a mixture are one stacked
-    parameter that bitsandbytes does not pack.
+    """`qlora` and `bits` quantize only linear layers. In transformers 5, the experts of a mixture are one stacked
+    parameter, which bitsandbytes does not quantize.
 
-    Why it is bad: the experts are most of the model: in Qwen3 30B A3B, 28.9 of 30.5 billion weights stay in half
-    precision, 54 GiB instead of 15.
+    Why it is bad: the experts are most of the model. In Qwen3 30B A3B, 28.9 of 30.5 billion weights stay in half
+    precision and take 54 GiB instead of 15.
 
     Without it: nothing is reported, and the run does not fit or needs one more GPU.
 
-    Source: transformers 5.23 `integrations/bitsandbytes.py` (`replace_with_bnb_linear`); executed.
+    Source: transformers 5.23 `integrations/bitsandbytes.py` (`replace_with_bnb_linear`); confirmed by running it.
     """
     kind, facts = spec.model.model_type, spec.model.facts
     if not spec.bits or not names(spec.stack, kind):
@@ -137,7 +137,7 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError in the trainer's constructor, after the data is tokenized.
 
-    Source: peft 0.21 `utils/transformers_weight_conversion.py`; executed.
+    Source: peft 0.21 `utils/transformers_weight_conversion.py`; confirmed by running it.
     """
     targets = spec.names("lora.targets")
     if not targets or spec.flag("oft"):
@@ -164,7 +164,7 @@ def state_space(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError in the trainer's constructor, after the data is tokenized.
 
-    Source: peft 0.21 and 0.17.1 `tuners/tuners_utils.py`; executed on each family.
+    Source: peft 0.21 and 0.17.1 `tuners/tuners_utils.py`; confirmed by running it on each family.
     """
     legal, targets = STATE_SPACES.get(spec.model.model_type or ""), spec.names("lora.targets")
     if legal is None:
@@ -184,15 +184,15 @@ def state_space(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP484", "base-that-is-not-packed")
 def never_packed(spec: Spec) -> Iterator[Finding]:
-    """A quantized base needs plain linear layers, which are all that transformers 5 packs; falcon's layers are of a
-    class of their own.
+    """A quantized base needs plain linear layers, because transformers 5 quantizes no others. Falcon's layers have a
+    special class.
 
     Why it is bad: the base takes four times the memory that the spec promises.
 
-    Without it: silently, the base stays in 16 or 32 bits.
+    Without it: the base silently stays in 16 or 32 bits.
 
     Source: transformers 5.23 `integrations/bitsandbytes.py` (`replace_with_bnb_linear`),
-    `models/falcon/modeling_falcon.py` (`FalconLinear`); executed. transformers 4 packs them.
+    `models/falcon/modeling_falcon.py` (`FalconLinear`); confirmed by running it. transformers 4 quantizes them.
     """
     if spec.bits and spec.model.model_type in spec.stack.facts.never_packed:
         other = able(lambda one: spec.model.model_type not in one.facts.never_packed)

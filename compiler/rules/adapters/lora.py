@@ -17,8 +17,8 @@ WHEN = adapters
 
 @rule("XP438", "packed-weights-cast")
 def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
-    """A sharded 4-bit base must be loaded in the precision of the run. Its bits are stored in numbers of the loading
-    dtype, and ZeRO-3 and FSDP cast what they shard to the run's precision.
+    """A sharded 4-bit base must be loaded in the precision of the run. Its bits are stored inside numbers of the dtype
+    in which the model is loaded, and ZeRO-3 and FSDP cast what they shard to the run's precision.
 
     Why it is bad: the cast destroys the packed weights.
 
@@ -26,7 +26,7 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
     first step raises RuntimeError.
 
     Source: deepspeed 0.19.8 and 0.18.2 `runtime/engine.py` (`_configure_distributed_model`), torch 2.13
-    `_fsdp_param.py` (`param_dtype`); executed with ZeRO-3.
+    `_fsdp_param.py` (`param_dtype`); confirmed by running it with ZeRO-3.
     """
     dtype, precision = spec.text("model.dtype"), spec.text("precision")
     if spec.bits == 4 and spec.weights_sharded and precision != "fp32" and dtype != precision:
@@ -45,10 +45,10 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: FSDP fails, and ZeRO-3 saves no memory.
 
-    Without it: FSDP1 raises ValueError and FSDP2 AttributeError in the first step. ZeRO-3 trains, and every process
-    keeps a full copy of the base as well as its share, which is a warning.
+    Without it: FSDP1 raises ValueError and FSDP2 AttributeError in the first step. ZeRO-3 trains, but every process
+    keeps a full copy of the base in addition to its shard; this is only a warning.
 
-    Source: bitsandbytes 0.50 `Int8Params`; executed in two processes.
+    Source: bitsandbytes 0.50 `Int8Params`; confirmed by running it in two processes.
     """
     if spec.bits == 8 and spec.weights_sharded:
         name = spec.text("strategy")
@@ -65,15 +65,15 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP454", "adapter-on-the-head")
 def adapter_on_head(spec: Spec) -> Iterator[Finding]:
-    """`lm_head` cannot have an adapter where trl 1.16 multiplies by the head's weight directly and bypasses the
-    adapter. orpo, reward and trl 0.18 compute as peft does.
+    """`lm_head` cannot have an adapter if the trainer multiplies by the head's weight directly and so bypasses the
+    adapter, as trl 1.16 does. The trainers of orpo and reward, and trl 0.18, do not bypass it.
 
     Why it is bad: the adapter would never be trained.
 
     Without it: ValueError in the trainer's constructor, after the data is tokenized.
 
     Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py`, `rloo_trainer.py`;
-    executed.
+    confirmed by running it.
     """
     heads = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in HEADS]
     if heads and spec.method.head != "model" and spec.stack.facts.fused_head:
@@ -89,14 +89,14 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP455", "adapter-without-a-module")
 def no_module(spec: Spec) -> Iterator[Finding]:
-    """`targets` must name modules that the model has. The modules of dense families are known.
+    """`targets` must name modules that the model has. xpc knows the modules of dense families.
 
     Why it is bad: a module that does not exist gets no adapter.
 
-    Without it: where none exists, an exception of peft after the model is loaded; where only some are missing, they are
-    silently left out.
+    Without it: if none of them exists, peft raises an exception after the model is loaded; if only some are missing,
+    they silently get no adapter.
 
-    Source: peft 0.21 `tuners_utils.py`; executed.
+    Source: peft 0.21 `tuners_utils.py`; confirmed by running it.
     """
     facts = spec.model.facts
     known = MODULES.get(facts.model_type) if facts is not None else None
@@ -124,14 +124,15 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP456", "adapter-of-no-effect")
 def no_effect(spec: Spec) -> Iterator[Finding]:
-    """An adapter needs an alpha above 0, a dropout below 1 and a rate ratio above 0. It is scaled by alpha / rank and
-    fed what dropout leaves, and its B matrices start at zero and learn at the ratio times the rate.
+    """An adapter needs an alpha above 0, a dropout below 1 and a rate ratio above 0. An adapter's output is scaled by
+    alpha / rank, its input is what dropout leaves, and its B matrices start at zero and learn at the ratio times the
+    learning rate.
 
     Why it is bad: the run trains nothing.
 
     Without it: silently, the gradients are 0, and the saved adapter is the initial one.
 
-    Source: peft 0.21 `tuners/lora/layer.py`; executed.
+    Source: peft 0.21 `tuners/lora/layer.py`; confirmed by running it.
     """
     for name, wrong, better in (("alpha", 0, "32"), ("dropout", 1, "0.05"), ("lr_ratio", 0, "16")):
         path = path_of(f"lora.{name}")
@@ -145,15 +146,15 @@ def no_effect(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP457", "moving-reference-of-adapters")
 def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
-    """`sync_reference` needs all weights trained: with adapters the reference is the model without them, and there is
-    no copy that could move.
+    """`sync_reference` needs full training. With adapters, the reference is the model with its adapters off, so there
+    is no separate reference to update.
 
-    Why it is bad: the reference would stay where it is.
+    Why it is bad: the reference would never change.
 
     Without it: trl 1.16 raises NotImplementedError and dpo of trl 0.18 ValueError, both in the trainer's constructor
-    after the data is tokenized. grpo of trl 0.18 silently moves nothing.
+    after the data is tokenized. grpo of trl 0.18 silently updates nothing.
 
-    Source: `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py` of both; executed.
+    Source: `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py` of both; confirmed by running it.
     """
     if spec.flag("method.sync_reference"):
         yield Finding(
@@ -186,13 +187,13 @@ def rank_above_width(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP459", "reentrant-forced", "warning")
 def reentrant_forced(spec: Spec) -> Iterator[Finding]:
-    """Adapters under ZeRO-3 are recomputed the reentrant way only; trl 1.16 sets it whatever is written.
+    """Adapters under ZeRO-3 always use reentrant checkpointing, because trl 1.16 sets it whatever the spec states.
 
     Why it is bad: the run does not do what the spec states.
 
     Without it: a warning in the log.
 
-    Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; executed.
+    Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; confirmed by running it.
     """
     path: FlagPath = "memory.checkpointing.reentrant"
     forced = spec.zero_stage == 3 and spec.flag("memory.checkpointing") and spec.stack.facts.zero3_adapters_reentrant

@@ -28,14 +28,16 @@ OF_LORA = ("alpha", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
 
 
 def _known(spec: Spec) -> tuple[str, ...] | None:
-    """The last names of the model's modules, or None where they are not known."""
+    """The last parts of the model's module names, or None if they are not known."""
     facts = spec.model.facts
     known = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
     return None if known is None or facts is None else (*known, *heads(spec, facts.model_type))
 
 
 def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
-    """Names that no module of a known family has. Norms have many names, so any name of a norm is accepted."""
+    """Those of the names that no module of the model's (known) family has. Norms have many names, so any name of a norm
+    is accepted.
+    """
     known = _known(spec)
     if known is None:
         return []
@@ -49,14 +51,14 @@ def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
 
 @rule("XP795", "within-without-names")
 def within_without_names(spec: Spec) -> Iterator[Finding]:
-    """Adapters inside one module need the names of the modules there: `all-linear` takes every linear layer of the
-    whole model. peft has `all-linear` for the whole model, and a pattern for names.
+    """`within` needs `targets` with names of modules. peft accepts either a pattern of names or `all-linear`, which
+    always means every linear layer of the complete model.
 
     Why it is bad: `within` cannot restrict `all-linear`.
 
     Without it: the pattern has no name, and ValueError is raised once the model is loaded.
 
-    Source: peft 0.19 and 0.15 `tuners/tuners_utils.py` (`check_target_module_exists`); read.
+    Source: peft 0.19 and 0.15 `tuners/tuners_utils.py` (`check_target_module_exists`); read, not run.
     """
     if spec.get("lora.within") is not None and not isinstance(spec.get("lora.targets"), tuple):
         yield Finding(
@@ -69,14 +71,15 @@ def within_without_names(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP464", "setting-of-another-adapter")
 def setting_of_another(spec: Spec) -> Iterator[Finding]:
-    """Each kind of adapter takes only its own settings: LoRA has an alpha, two rates and parameters, OFT has blocks.
-    PEFT takes either the number of OFT's blocks or their size and derives the other, and rotates linear layers only.
+    """Each kind of adapter takes only its own settings: `alpha`, the two learning rates and `parameters` are LoRA's,
+    blocks are OFT's. PEFT takes either the number or the size of OFT's blocks and derives the other, and it rotates
+    only linear layers.
 
     Why it is bad: the adapter has no such setting.
 
     Without it: each class raises TypeError for an argument of the other, and ValueError for both sizes.
 
-    Source: peft 0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`; executed.
+    Source: peft 0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`; confirmed by running it.
     """
     for name in OF_LORA if spec.flag("oft") else ("block_size",):
         path = path_of(f"lora.{name}")
@@ -105,13 +108,13 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP465", "rotation-of-what-is-not-linear")
 def not_linear(spec: Spec) -> Iterator[Finding]:
-    """OFT needs linear layers; the layers of GPT-2 are Conv1D, and embeddings are rotated by peft 0.21 but not by 0.17.
+    """OFT needs linear layers. GPT-2's layers are Conv1D; embeddings can be rotated by peft 0.21 but not by 0.17.
 
     Why it is bad: the run cannot start.
 
     Without it: TypeError (ValueError on trl-0.18) in the trainer's constructor, after the data is tokenized.
 
-    Source: peft 0.21 and 0.17 `tuners/oft/model.py`; executed.
+    Source: peft 0.21 and 0.17 `tuners/oft/model.py`; confirmed by running it.
     """
     if not spec.flag("oft"):
         return
@@ -134,15 +137,15 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP466", "whole-module-that-is-none")
 def no_such_module(spec: Spec) -> Iterator[Finding]:
-    """`modules_to_save`, `within` and `freeze` must name modules that the model has. The modules of dense families are
-    known; a frozen model is also checked once its weights are loaded.
+    """`modules_to_save`, `within` and `freeze` must name modules that the model has. xpc knows the modules of dense
+    families; with `freeze`, the run also checks the names after it has loaded the weights.
 
     Why it is bad: the module is not trained.
 
-    Without it: silently, PEFT skips a module that does not exist and trains the adapters alone. A part for `within`
-    that does not exist is a ValueError once the model is loaded.
+    Without it: PEFT silently skips a module that does not exist and trains only the adapters. For `within`, a missing
+    part raises ValueError after the model is loaded.
 
-    Source: peft 0.21 and 0.17 `utils/other.py` (`_set_trainable`); executed.
+    Source: peft 0.21 and 0.17 `utils/other.py` (`_set_trainable`); confirmed by running it.
     """
     for path in ("lora.modules_to_save", "freeze.except_modules", "freeze.layer_modules"):
         names = spec.names(path)
@@ -173,16 +176,16 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP467", "tied-weights-part", "warning")
 def tied_part(spec: Spec) -> Iterator[Finding]:
-    """`modules_to_save` should not name tied embeddings or their head: the two are one weight of this model, and what
-    is saved with adapters is a separate copy.
+    """`modules_to_save` should not name tied embeddings or their head: in this model the two are one weight, and the
+    copy that is saved with the adapters is separate from it.
 
-    Why it is bad: merged into the model and saved, one of the two is lost on trl-0.18; the adapter folder itself loads
-    correctly.
+    Why it is bad: if the adapter is merged on trl-0.18 and the model saved, one of the two weights is lost. The
+    adapter's own folder loads correctly.
 
-    Without it: a warning of PEFT. transformers 4.52 trusts the configuration, which says that the two are one; 5.23
-    compares the weights.
+    Without it: a warning of PEFT. transformers 4.52 trusts the configuration, by which the two are tied; 5.23 compares
+    the weights.
 
-    Source: peft 0.17 `tuners/tuners_utils.py`; executed.
+    Source: peft 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
     facts = spec.model.facts
     names = spec.names("lora.modules_to_save")
@@ -198,14 +201,14 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP468", "parameter-that-is-none")
 def no_such_parameter(spec: Spec) -> Iterator[Finding]:
-    """`parameters` must name experts that are one stacked parameter; where each layer has its own, `targets` names it.
-    transformers 4.52 keeps the experts of most families separate.
+    """`parameters` must name experts that are one stacked parameter. Experts that are separate layers belong into
+    `targets`. transformers 4.52 keeps the experts of most families separate.
 
     Why it is bad: the experts get no adapter.
 
     Without it: a RuntimeWarning of PEFT, and no adapter there.
 
-    Source: peft 0.21 and 0.17 `tuners/tuners_utils.py`; executed.
+    Source: peft 0.21 and 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
     facts, names = spec.model.facts, spec.names("lora.parameters")
     stacked = [one for one in names if one.rpartition(".")[2] in ("gate_up_proj", "down_proj")]
@@ -224,14 +227,16 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP469", "two-rates-of-one")
 def two_rates(spec: Spec) -> Iterator[Finding]:
-    """`lr_ratio` (LoRA+) needs an optimizer with parameter groups that have their own rates. Layerwise optimizers are
-    one optimizer per parameter behind a stand-in with an empty group; LOMO steps in the backward pass with one rate.
+    """`lr_ratio` (LoRA+) needs an optimizer whose parameter groups can have different learning rates. Layerwise
+    optimizers consist of one optimizer per parameter and a placeholder with an empty group; LOMO steps in the backward
+    pass with a single rate.
 
     Why it is bad: the second rate is ignored.
 
-    Without it: both silently train at one rate.
+    Without it: both silently train with a single rate.
 
-    Source: transformers 5.23 `trainer_optimizer.py` (`LayerWiseDummyOptimizer`); lomo-optim 0.1.1; executed.
+    Source: transformers 5.23 `trainer_optimizer.py` (`LayerWiseDummyOptimizer`); lomo-optim 0.1.1; confirmed by running
+    it.
     """
     name = spec.text("optimizer")
     if spec.get("lora.lr_ratio") is not None and name in (*LAYERWISE, *FUSED):
@@ -245,15 +250,16 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP475", "new-token-without-embeddings")
 def new_tokens(spec: Spec) -> Iterator[Finding]:
-    """New tokens need trained embeddings: their rows in the embeddings and the head start at random, and adapters and
-    `freeze` train them only where they name them. vLLM loads the model without the new rows and cannot be given the
-    trained ones.
+    """New tokens need trained embeddings: their rows in the embeddings and the head start with random values, and with
+    adapters or `freeze` they are trained only if the spec names embeddings and head. vLLM loads the model without the
+    new rows and cannot be given the trained ones.
 
     Why it is bad: an untrained token means nothing to the model.
 
-    Without it: silently, the new tokens stay noise.
+    Without it: the new tokens silently stay noise.
 
-    Source: the trainable weights are measured when the trainer is built (`tests/proof/measures/adapters.py`); executed.
+    Source: the trainable weights are measured when the trainer is built (`tests/proof/measures/adapters.py`); confirmed
+    by running it.
     """
     if not spec.names("model.tokens"):
         return

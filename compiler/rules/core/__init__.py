@@ -1,1 +1,1 @@
-"""What rules are made of: the decorator, conditions, the index, and facts that several topics share."""
+"""The parts of rules: the decorator, conditions, the index, and facts that several topics share."""

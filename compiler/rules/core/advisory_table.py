@@ -56,7 +56,7 @@ class Advisory:
 
     @property
     def links(self) -> tuple[str, ...]:
-        """The threads as addresses."""
+        """The URLs of the threads."""
         return tuple(f"https://github.com/{one.replace('#', '/issues/')}" for one in self.threads)
 
 
@@ -91,7 +91,7 @@ def _has(spec: Spec, name: str, wanted: object) -> bool:
 
 
 def _ragged(spec: Spec) -> bool:
-    """Whether the last step of an epoch is known to have fewer micro-batches than the others."""
+    """Whether it is known that the last step of an epoch has fewer micro-batches than the others."""
     rows, micro = trained(spec), spec.integer("batch.micro") * spec.replicas
     return rows is not None and spec.get("train.steps") is None and -(-rows // micro) % spec.integer("batch.accum") > 0
 

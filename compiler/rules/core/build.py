@@ -59,7 +59,7 @@ def modules() -> list[tuple[str, ModuleType]]:
 
 
 def condition(module: ModuleType) -> ast.expr:
-    """The expression of a module's `WHEN`; without one, its rules apply to every spec."""
+    """The expression of a module's `WHEN`. The rules of a module without one apply to every spec."""
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "WHEN":
             return node.value
@@ -89,7 +89,9 @@ def table() -> str:
 
 
 def paths(strings: set[object]) -> set[str]:
-    """The paths of settings among texts, including paths joined from two: `method.` and `beta`."""
+    """The paths of settings among texts, including paths that are joined from two texts, such as `method.` and
+    `beta`.
+    """
     texts = {one for one in strings if isinstance(one, str)}
     heads = {one for one in texts if one.endswith(".")}
     return {one for one in (*texts, *(head + tail for head in heads for tail in texts)) if one in BY_PATH}

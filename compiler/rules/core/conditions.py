@@ -1,6 +1,6 @@
-"""Conditions for `WHEN` of a module of rules: the specs that its rules apply to.
+"""Conditions for `WHEN`, by which a module of rules states the specs that its rules apply to.
 
-A module is imported only where its condition is true, because start-up is counted in milliseconds.
+A module is imported only if its condition is true, because start-up is counted in milliseconds.
 """
 
 from __future__ import annotations

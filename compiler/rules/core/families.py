@@ -12,14 +12,14 @@ OWN_STATE = ("stateful", "kernel")
 
 
 def family(spec: Spec) -> Family | None:
-    """The facts about the model's family, or None where it is unknown."""
+    """The facts about the model's family, or None if the family is unknown."""
     return spec.stack.family(spec.model.model_type)
 
 
 def presumed_family(spec: Spec) -> Family | None:
-    """The model's family, or, where it is unknown, the family that the model's name on the hub suggests, or None.
+    """The model's family. If it is unknown, the family that the model's name on the hub suggests, or None.
 
-    A name is enough to refuse what that family cannot do, and never enough to allow anything.
+    The name is enough to refuse what that family cannot do, but never enough to allow anything.
     """
     if spec.model.model_type is not None or spec.model.id is None:
         return family(spec)
@@ -27,7 +27,7 @@ def presumed_family(spec: Spec) -> Family | None:
 
 
 def presumed_hint(spec: Spec) -> str:
-    """Text for a help where the family is presumed from a name: how to state the real one."""
+    """The part of a help that tells how to state the family, if it was only guessed from the model's name."""
     if spec.model.model_type is not None:
         return ""
     return '; `config = file("config.json")` in `model` says otherwise where the name misleads'
@@ -47,8 +47,9 @@ def mask_is_exact(spec: Spec) -> bool:
 
 
 def flash_is_exact(spec: Spec) -> bool:
-    """Whether flash attention separates packed documents of this model. An unknown family does, unless its source in
-    transformers has a state next to the attention."""
+    """Whether flash attention separates packed documents of this model. For an unknown family this is true, unless its
+    source in transformers has a state next to the attention.
+    """
     known = presumed_family(spec)
     if known is None:
         return stateful_family(spec) is None
@@ -80,6 +81,8 @@ def can_run_flash(spec: Spec) -> bool:
 
 
 def rows_have_bounds(spec: Spec) -> bool:
-    """Whether the model knows where documents end: in flattened rows it does, in a stream that is cut it does not."""
+    """Whether the model knows where documents end: it does in flattened rows, and it does not in a stream that was
+    cut.
+    """
     packed = spec.flag("batch.packing") and spec.get("batch.packing.strategy") != "wrapped"
     return packed or (spec.flag("batch.padding_free") and not spec.flag("batch.packing"))

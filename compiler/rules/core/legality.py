@@ -1,4 +1,4 @@
-"""The judge that plan and tune ask whether a run with other settings is legal."""
+"""The judge, which tells plan and tune whether a run with other settings is legal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Names of modules by family, for families whose layers are all alike: what adapters and `freeze` may name.
+"""Names of modules by family, for families whose layers are all alike. Adapters and `freeze` may name these modules.
 
-They are the linear layers (GPT-2's are transposed) and embeddings of transformers 5.23 and 4.52; a test builds every
-family and compares. Mixtures of experts and hybrids are excluded: their modules depend on version and configuration.
+The names are those of linear layers (GPT-2's are transposed) and embeddings in transformers 5.23 and 4.52; a test
+builds every family and compares. Mixtures of experts and hybrids are excluded: their modules depend on version and
+configuration.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ PROJECTIONS = {"opt": ("project_in", "project_out")}
 
 
 def heads(spec: Spec, family: str) -> tuple[str, ...]:
-    """The output head of a family by its name in the stack's transformers; a reward model has none."""
+    """The name of a family's output head in the stack's transformers; empty for a reward model, which has none."""
     return () if spec.method.scores else (spec.stack.facts.output_heads.get(family, "lm_head"),)
 
 

@@ -1,4 +1,4 @@
-"""Digests of the chat templates that trl 1.16 replaces by its own training templates, matched by exact text."""
+"""Digests of the chat templates that trl 1.16 recognizes by their exact text and replaces by its training templates."""
 
 from __future__ import annotations
 

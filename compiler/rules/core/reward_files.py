@@ -15,7 +15,9 @@ def _body(code: bytes) -> list[ast.stmt]:
 
 
 def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
-    """A function's parameters, those without a default, and whether it has `**kwargs`; None where that is unknown."""
+    """A function's parameters, its parameters without a default, and whether it has `**kwargs`; None if they cannot be
+    read.
+    """
     found = [one for one in _body(code) if getattr(one, "name", None) == name] if code else []
     if len(found) != 1 or not isinstance(found[0], ast.FunctionDef | ast.AsyncFunctionDef) or found[0].decorator_list:
         return None
@@ -27,6 +29,6 @@ def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None
 
 
 def may_log(code: bytes) -> bool:
-    """Whether a function of the file may log metrics: it names trl's `log_metric`, or passes on its `**kwargs`."""
+    """Whether a function of the file may log metrics: it uses trl's name `log_metric`, or passes on its `**kwargs`."""
     calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
     return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)

@@ -32,9 +32,9 @@ class write(str):  # noqa: N801
 
 @record
 class Finding:
-    """A violation: the place with a fact or arithmetic, one clause as the message, and what to write instead.
+    """A violation: the place with a fact or a calculation, a message of one clause, and what to write instead.
 
-    `replace` is the text for the place where the help is not a `write`.
+    `replace` is the text for the place, if the help is not a `write`.
     """
 
     primary: Label
@@ -50,7 +50,8 @@ class Rule:
     """A legality rule. `explanation` is the docstring, in four paragraphs: what the rule checks, `Why it is bad:`,
     `Without it:` (what happens then) and `Source:`.
 
-    `reads` are settings that the rule reads and that cannot be found in its source (xpc.compiler.rules.core.build).
+    `reads` are settings that the rule reads but that cannot be found by reading its source
+    (xpc.compiler.rules.core.build).
     """
 
     code: str
@@ -106,7 +107,7 @@ def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> 
 
 
 def _relative_to_block(text: str, label: Label) -> str:
-    """`a.b = 1` as it is written inside the block `a`: `b = 1`."""
+    """A setting as it is written inside its block: in the block `a`, `a.b = 1` becomes `b = 1`."""
     name, equals, value = text.partition(" = ")
     key = label.typed.partition("=")[0].strip()
     return f"{key} = {value}" if equals and key and name.endswith(f".{key}") else text

@@ -18,14 +18,14 @@ METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 
 @rule("XP525", "evaluation-over-other-tokens")
 def other_tokens(spec: Spec) -> Iterator[Finding]:
-    """A model that learns completions alone must be evaluated on rows with a prompt and a completion.
+    """A model that is trained only on completions must be evaluated on rows with a prompt and a completion.
 
     Why it is bad: with rows of another shape the evaluation loss is a mean over all tokens, including the questions,
     and does not measure what is learned.
 
-    Without it: silently, the rows have no completion mask, and the collator masks nothing.
+    Without it: the rows have no completion mask, and the collator silently masks nothing.
 
-    Source: trl 1.16 and 0.18 `sft_trainer.py` (`DataCollatorForLanguageModeling`); executed.
+    Source: trl 1.16 and 0.18 `sft_trainer.py` (`DataCollatorForLanguageModeling`); confirmed by running it.
     """
     shapes = {source.shape for source in spec.data}
     masked = shapes == {"prompt_completion"} and spec.get("method.completion_only") is not False
@@ -51,7 +51,7 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
 
     Without it: KeyError at the first evaluation.
 
-    Source: transformers 5.23 and 4.52.3 `Trainer.evaluate`, `Trainer._determine_best_metric`; executed.
+    Source: transformers 5.23 and 4.52.3 `Trainer.evaluate`, `Trainer._determine_best_metric`; confirmed by running it.
     """
     metric = spec.extra_value("trl", METRIC)
     stepping, best = spec.text("schedule") in METRIC_SCHEDULES, spec.extra_value("trl", LOAD) is True
@@ -94,7 +94,7 @@ def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
 
     Without it: TypeError at the first evaluation, because the trainer builds a data loader from the name of the set.
 
-    Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py` (`get_eval_dataloader`); executed.
+    Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py` (`get_eval_dataloader`); confirmed by running it.
     """
     if spec.sets and spec.get("method.precompute") is True and not spec.stack.facts.precompute_of_sets:
         yield Finding(

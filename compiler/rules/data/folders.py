@@ -26,15 +26,15 @@ def _splits_read(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
 @rule("XP580", "split-not-in-the-folder")
 def split_not_there(spec: Spec) -> Iterator[Finding]:
     """A folder must contain the split that is read: files, or a folder of files, with its name, such as
-    `train-0.jsonl`, `test/rows.jsonl`, `data/validation-00000-of-00001.parquet`. A folder whose names do not mention a
-    split is training rows.
+    `train-0.jsonl`, `test/rows.jsonl`, `data/validation-00000-of-00001.parquet`. If no name in the folder mentions a
+    split, all its files are training rows.
 
     Why it is bad: the run could read the rows of another split.
 
-    Without it: where no file is called `train` and one is called `test`, the test rows are trained on, or the run ends
-    with `Unknown split`.
+    Without it: if a file is called `test` and none is called `train`, the run trains on the test rows or ends with
+    `Unknown split`.
 
-    Source: datasets 5.2 and 5.0 `data_files.py` (`_get_data_files_patterns`); executed.
+    Source: datasets 5.2 and 5.0 `data_files.py` (`_get_data_files_patterns`); confirmed by running it.
     """
     for source, split, label in _splits_read(spec):
         if source.of_split(split):
@@ -58,10 +58,11 @@ def two_kinds(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: part of the data would be missing from the run.
 
-    Without it: silently, the datasets library reads only the most frequent kind in the folder (at a tie, Parquet before
-    JSON before CSV before text).
+    Without it: the datasets library silently reads only the most frequent kind in the folder (for equal numbers,
+    Parquet before JSON before CSV before text).
 
-    Source: datasets 5.2 and 5.0 `load.py` (`infer_module_for_data_files_list`, and the filter after it); executed.
+    Source: datasets 5.2 and 5.0 `load.py` (`infer_module_for_data_files_list`, and the filter after it); confirmed by
+    running it.
     """
     for source, split, label in _splits_read(spec):
         kinds = sorted(folders.kinds([part.inside(source) for part in source.of_split(split)]))

@@ -27,11 +27,11 @@ def _running(spec: Spec) -> list[str]:
 def unsafe(spec: Spec) -> Iterator[Finding]:
     """A task that executes code written by the model needs `allow_code_execution`.
 
-    Why it is bad: there is no sandbox: the code runs as you, with your files and your network.
+    Why it is bad: there is no sandbox, so the code runs with your permissions, your files and your network.
 
     Without it: the harness raises ValueError once the model and the data of all tasks are loaded.
 
-    Source: lm-eval 0.4.13 `evaluator.py` (`UNSAFE_CODE`); read.
+    Source: lm-eval 0.4.13 `evaluator.py` (`UNSAFE_CODE`); read, not run.
     """
     running = _running(spec)
     if running and not spec.flag(ALLOW):
@@ -73,7 +73,7 @@ def leaderboard(spec: Spec) -> Iterator[Finding]:
     Without it: the pinned harness reads a copy by another author; if the copy disappears, the harness ends before the
     first task of the other five groups.
 
-    Source: lm-eval 0.4.13 `tasks/leaderboard/leaderboard.yaml` and `math/_template_yaml`; read.
+    Source: lm-eval 0.4.13 `tasks/leaderboard/leaderboard.yaml` and `math/_template_yaml`; read, not run.
     """
     tasks = spec.names(TASKS)
     if "leaderboard" in tasks and harness.MATH_HARD not in tasks:
@@ -92,7 +92,7 @@ def withdrawn(spec: Spec) -> Iterator[Finding]:
 
     Without it: the harness ends with the loader's exception when the copy is gone.
 
-    Source: lm-eval 0.4.13 `tasks/leaderboard/math/_template_yaml`; read.
+    Source: lm-eval 0.4.13 `tasks/leaderboard/math/_template_yaml`; read, not run.
     """
     tasks = [task for task in spec.names(TASKS) if task.startswith("leaderboard_math_")]
     if tasks:
@@ -112,7 +112,7 @@ def scores(spec: Spec) -> Iterator[Finding]:
     Without it: the harness loads it as a language model with a new head of random weights. Only transformers' list of
     missing weights shows it.
 
-    Source: lm-eval 0.4.13 `models/huggingface.py` (AutoModelForCausalLM); read.
+    Source: lm-eval 0.4.13 `models/huggingface.py` (AutoModelForCausalLM); read, not run.
     """
     if spec.names(TASKS) and spec.get("method") == "reward":
         yield Finding(

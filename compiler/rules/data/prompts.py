@@ -19,7 +19,7 @@ COLUMN = re.compile(r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def _no_prompt(source: DataSource) -> str | None:
-    """Why a template cannot make the prompts of a source, or None where it can."""
+    """The reason why a template cannot build the prompts of a source, or None."""
     if source.wording is not None:
         return "`format = alpaca` already puts its own words around a prompt"
     if source.context is not None:
@@ -33,7 +33,7 @@ def _no_prompt(source: DataSource) -> str | None:
 
 
 def _missing_column(sources: Sequence[DataSource], names: Sequence[str]) -> tuple[DataSource, str] | None:
-    """The first file that lacks one of the columns, with that column; files that were not read do not count."""
+    """The first file that lacks one of the columns, and that column. Files that were not read are skipped."""
     for source in sources:
         found = rows.survey(source)
         if found is None or source.found is None or not found.rows:
@@ -55,12 +55,12 @@ def _not_there(source: DataSource, name: str, place: Label) -> Finding:
 
 @rule("XP770", "prompt-template-without-a-prompt")
 def template_without_prompt(spec: Spec) -> Iterator[Finding]:
-    """`prompt_template` needs rows with a prompt column and without other words around the prompt. Rows of messages are
-    rendered by a chat template.
+    """`prompt_template` needs rows that have a prompt column and a format that adds no words around the prompt. Rows of
+    messages are rendered by a chat template.
 
-    Why it is bad: the template would make no prompt for these rows.
+    Why it is bad: the template could not build a prompt for these rows.
 
-    Without it: each training script puts the words together by hand.
+    Without it: no library reads such a template; training scripts build such prompts by hand.
 
     Source: the runtime's `prompt_template.py`.
     """
@@ -83,7 +83,7 @@ def template_of_no_column(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without a column every row gets the same prompt.
 
-    Without it: silently, a template with `{question}` in place of `{{ question }}` is trained on literally.
+    Without it: the run silently trains on the literal text of a template with `{question}` instead of `{{ question }}`.
 
     Source: jinja2.
     """
@@ -126,7 +126,7 @@ def system_column(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: no conversation would have a system prompt.
 
-    Without it: silently, `row.get("system")` is None for every row.
+    Without it: the system prompt is silently None for every row.
 
     Source: the runtime's `prompt_template.py`.
     """
@@ -144,7 +144,7 @@ def system_column_of_texts(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the system prompts would not be trained on.
 
-    Without it: the runtime leaves texts as they are, so no row contains the column.
+    Without it: the runtime does not change plain text, so no row would contain the system prompt.
 
     Source: the runtime's `rows.py`.
     """

@@ -24,11 +24,11 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 def of_two_roles(spec: Spec) -> Iterator[Finding]:
     """Each name of a speaker must belong to one role.
 
-    Why it is bad: a turn would be trained on under the wrong role.
+    Why it is bad: a turn would be trained with the wrong role.
 
-    Without it: silently, in axolotl's `roles` the last role that lists a name gets it.
+    Without it: in axolotl's `roles`, the last role that lists a name silently gets it.
 
-    Source: axolotl 0.18.0 `prompt_strategies/chat_template.py`; read.
+    Source: axolotl 0.18.0 `prompt_strategies/chat_template.py`; read, not run.
     """
     seen: dict[str, str] = {}
     for role, path in zip(ROLES, PATHS, strict=True):
@@ -49,11 +49,11 @@ def _listed(names: Sequence[str]) -> str:
 
 @rule("XP776", "roles-without-turns", reads=PATHS)
 def without_turns(spec: Spec) -> Iterator[Finding]:
-    """Names of speakers need conversations: rows of plain text have no turns.
+    """Names of speakers need conversations, because rows of plain text have no turns.
 
     Why it is bad: the setting would have no effect.
 
-    Without it: the runtime leaves texts as they are, so no row contains the names.
+    Without it: the runtime does not change plain text, so the names would be unused.
 
     Source: the runtime's `named_roles.py`.
     """

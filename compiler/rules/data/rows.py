@@ -21,7 +21,7 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the evaluation would read the training rows again.
 
-    Without it: silently, the evaluation loss is the training loss.
+    Without it: the evaluation silently measures the training loss.
 
     Source: the runtime's `sources.py`; datasets `load_dataset(data_files=...)` has one split.
     """
@@ -41,13 +41,13 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
 @rule("XP553", "column-not-there")
 def column_not_there(spec: Spec) -> Iterator[Finding]:
     """The columns of the shape, or those that `columns` names, must be in the file. A column that only later rows have
-    counts.
+    is enough.
 
     Why it is bad: the rows cannot be read in this shape.
 
     Without it: KeyError (`'text'`, `'chosen'`) in a tokenizing worker.
 
-    Source: datasets; executed.
+    Source: datasets; confirmed by running it.
     """
     for source in spec.files:
         found = rows.survey(source)
@@ -68,8 +68,8 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP554", "row-of-another-shape")
 def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
-    """Each row must be what its shape says: turns have a known speaker, and a text is a string. All rows of a local
-    file are checked.
+    """Each row must have the shape of its format: turns have a known speaker, and a text is a string. All rows of a
+    local file are checked.
 
     Why it is bad: one wrong row ends the run.
 
@@ -92,8 +92,8 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP555", "more-rows-than-there-are")
 def more_rows(spec: Spec) -> Iterator[Finding]:
-    """`take` and `holdout` cannot ask for more rows than there are, and must leave at least one. The rows of a local
-    file are counted; those of a registered dataset are known.
+    """`take` and `holdout` cannot ask for more rows than there are, and must leave at least one. xpc counts the rows of
+    a local file, and knows those of a registered dataset.
 
     Why it is bad: the run has nothing to train on, or fewer rows than the spec states.
 

@@ -25,7 +25,7 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError after the training data is tokenized.
 
-    Source: transformers 5.23 `trainer.py`; executed.
+    Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
     wrong = spec.wrong.intersection(EVALUATED)
     if spec.amount("eval.every") != NEVER and not spec.evaluates and not wrong:
@@ -38,9 +38,9 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP502", "holdout-never-used", "warning")
 def holdout_never_used(spec: Spec) -> Iterator[Finding]:
-    """Held-out rows should be evaluated on.
+    """Held-out rows should be used by an evaluation.
 
-    Why it is bad: otherwise they are only lost to training.
+    Why it is bad: rows that are held out but not evaluated are only lost for training.
 
     Without it: nothing is reported: the trainer gets the rows and never uses them.
 
@@ -60,14 +60,14 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 @rule("XP503", "shape-of-another-method")
 def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
     """The data must have a shape that the method trains on. sft takes conversations, prompt and completion, or text;
-    dpo, orpo and reward take preference pairs; kto takes judged completions, or pairs, which it takes apart; grpo and
+    dpo, orpo and reward take preference pairs; kto takes single judged completions, or pairs, which it splits; grpo and
     rloo take prompts; distill takes prompts, with or without completions.
 
     Why it is bad: the trainer needs columns that the rows do not have.
 
     Without it: KeyError for the missing column, after the model is loaded.
 
-    Source: the trainers of trl 0.18 and 1.16; read.
+    Source: the trainers of trl 0.18 and 1.16; read, not run.
     """
     method, legal = spec.method.name, spec.method.shapes
     for source in spec.sources:
@@ -92,7 +92,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError while the data is tokenized.
 
-    Source: transformers 5.23 and 4.52 `tokenization_utils_base.py` (`get_chat_template`); executed.
+    Source: transformers 5.23 and 4.52 `tokenization_utils_base.py` (`get_chat_template`); confirmed by running it.
     """
     if spec.model.chat is not False or spec.get("model.chat_template") is not None or "data" in spec.wrong:
         return
@@ -134,7 +134,7 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
     Without it: the joined rows have None in the columns of the other shape, and the trainer raises AttributeError
     ("'NoneType' object has no attribute 'endswith'").
 
-    Source: trl 1.16; executed (`tests/proof/violations/idle.py`).
+    Source: trl 1.16; confirmed by running it (`tests/proof/violations/idle.py`).
     """
     if spec.text("method") == "sft":
         return
@@ -157,15 +157,15 @@ def _keeps_order(stack: Stack) -> bool:
 
 @rule("XP509", "rows-always-shuffled")
 def always_shuffled(spec: Spec) -> Iterator[Finding]:
-    """`shuffle = false` needs a sampler that keeps the order of the rows. trl-0.18 has none, except for kto, which
-    keeps the order there, and grpo, which has `shuffle_dataset`.
+    """`shuffle = false` needs a sampler that keeps the order of the rows. On trl-0.18 only kto has one, and grpo, which
+    has `shuffle_dataset`.
 
     Why it is bad: the rows would not be read in the order that the spec states.
 
     Without it: the Trainer draws rows at random in every epoch.
 
     Source: transformers 4.52 `trainer.py` (`_get_train_sampler`); transformers 5.23 has `train_sampling_strategy`;
-    read.
+    read, not run.
     """
     ordered = _keeps_order(spec.stack) or spec.online or spec.text("method") == "kto"
     if not spec.flag("data.shuffle") and not ordered:
@@ -180,13 +180,13 @@ def always_shuffled(spec: Spec) -> Iterator[Finding]:
 @rule("XP550", "two-evaluation-sets")
 def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
     """Evaluation rows must come from only one of three places: a held-out share, a split of the data, or separate data.
-    Several sets are a list with names, `eval(data=[easy, hard])`; a holdout has no name that a metric could carry.
+    For several sets, write a list of names, `eval(data=[easy, hard])`; a holdout has no name for its metric.
 
-    Why it is bad: only one of them is read.
+    Why it is bad: only one of the places is read.
 
-    Without it: silently, the holdout is evaluated and the split is never read. Other trainers refuse the pair.
+    Without it: the holdout is evaluated, and the split is silently never read. Other trainers refuse the combination.
 
-    Source: LLaMA-Factory `data_args.py`, axolotl `validation.py`; executed for the rows that are read.
+    Source: LLaMA-Factory `data_args.py`, axolotl `validation.py`; confirmed by running it for the rows that are read.
     """
     ways: Mapping[Path, str] = {
         "data.holdout": "this holds rows out",
@@ -210,7 +210,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the evaluation measures how well rows are remembered.
 
-    Without it: silently, the evaluation loss follows the training loss and tells nothing about new rows.
+    Without it: the evaluation loss silently follows the training loss and tells nothing about new rows.
 
     Source: no library compares the rows of the two datasets.
     """

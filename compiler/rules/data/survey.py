@@ -36,7 +36,7 @@ def _every(one: Tally, found: Survey) -> bool:
 
 
 def _in_words(one: Tally, found: Survey, source: DataSource, has: str, have: str, what: str) -> str:
-    """How many rows have something, and the number of the first one."""
+    """A sentence with the number of rows that have something, and the number of the first one."""
     name = f"`{source.name[:80]}`"
     if one.count == 1:
         return f"row {one.first:,} of {name} {has} {what} (rows are counted from 0)"
@@ -54,7 +54,7 @@ def row_not_read(spec: Spec) -> Iterator[Finding]:
 
     Without it: DatasetGenerationError at the launch, in fifty lines that do not name the row.
 
-    Source: datasets 5.2 and 5.0 `packaged_modules/json` and `csv`; executed.
+    Source: datasets 5.2 and 5.0 `packaged_modules/json` and `csv`; confirmed by running it.
     """
     for source in spec.files:
         found = rows.survey(source)
@@ -77,7 +77,7 @@ def not_utf_8(spec: Spec) -> Iterator[Finding]:
 
     Without it: UnicodeDecodeError at the launch, without the place in the file.
 
-    Source: datasets 5.2 and 5.0 `packaged_modules/json`, `csv` and `text`; executed.
+    Source: datasets 5.2 and 5.0 `packaged_modules/json`, `csv` and `text`; confirmed by running it.
     """
     for source in spec.files:
         found = rows.survey(source)
@@ -93,15 +93,16 @@ def not_utf_8(spec: Spec) -> Iterator[Finding]:
 @rule("XP532", "role-of-another-format", "warning")
 def role_of_another_format(spec: Spec) -> Iterator[Finding]:
     """The roles of `messages` should be those that chat templates know: system, user, assistant, tool, developer, and
-    any role that the template in use names. `human` and `gpt` belong to from/value conversations, and are errors here.
+    any role that the template in use names. `human` and `gpt` are roles of from/value conversations, and are errors in
+    `messages`.
 
     Why it is bad: the model is not trained on these turns, or not under their role.
 
-    Without it: silently, a template that tests for known roles drops every other turn, and one that writes the role
-    into the text shows the model a name that it has never seen. With `assistant_only`, nothing of such an answer is
-    learned.
+    Without it: a template that tests for known roles silently drops every other turn. A template that writes the role
+    into the text shows the model a name that it has never seen. With `assistant_only`, such an answer is not trained
+    on.
 
-    Source: chat templates of the registered models; executed.
+    Source: chat templates of the registered models; confirmed by running it.
     """
     text = spec.chat_template
     for source, found in _shaped(spec):
@@ -125,14 +126,14 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP533", "nothing-to-learn", "warning")
 def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
-    """Each row should have an answer or a text to learn from; it is an error where no row has one.
+    """Each row should have an answer or a text to learn from; if no row has one, this is an error.
 
     Why it is bad: a row without one teaches the model to write nothing, or does not count in the loss.
 
-    Without it: silently, an answer without a letter is trained on as one end token, and a conversation without the
-    assistant as if the user's words were the model's.
+    Without it: the run silently trains on only the end token of an empty answer, and trains on the user's words in a
+    conversation without the assistant.
 
-    Source: trl 1.16 and 0.18 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`; executed.
+    Source: trl 1.16 and 0.18 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`; confirmed by running it.
     """
     for source, found in _shaped(spec):
         if source.shape == "prompt":
@@ -158,7 +159,7 @@ def empty_prompt(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the answer to an empty prompt is learned for any question.
 
-    Without it: silently, the row is trained on.
+    Without it: the run silently trains on the row.
 
     Source: the runtime's `rows.py`.
     """
@@ -179,9 +180,9 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a repeated row is trained on once more in each epoch.
 
-    Without it: a holdout may contain rows that are trained on, too.
+    Without it: a holdout may contain rows that are also in the training data.
 
-    Source: the rows of the file are compared; executed (`tests/proof/violations/data.py`).
+    Source: the rows of the file are compared; confirmed by running it (`tests/proof/violations/data.py`).
     """
     if spec.flag("data.unique"):
         return
@@ -197,13 +198,13 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP536", "nothing-to-prefer", "warning")
 def nothing_to_prefer(spec: Spec) -> Iterator[Finding]:
-    """The two answers of a preference pair should differ; it is an error where no pair's answers do.
+    """The two answers of a preference pair should differ; if they are equal in all pairs, this is an error.
 
     Why it is bad: two equal answers leave nothing to prefer.
 
-    Without it: silently, such a pair has a margin of 0 whatever the model writes, and no gradient.
+    Without it: such a pair silently has a margin of 0, whatever the model writes, and no gradient.
 
-    Source: the losses of `dpo_trainer.py` and `reward_trainer.py`; executed.
+    Source: the losses of `dpo_trainer.py` and `reward_trainer.py`; confirmed by running it.
     """
     for source, found in _shaped(spec):
         one = found.tallies.get("same") if source.shape == "preference" else None

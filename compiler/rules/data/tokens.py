@@ -21,10 +21,10 @@ def end_token(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model never learns to write the token that a server waits for.
 
-    Without it: the loss looks healthy, and the trained model does not stop writing. launch.sh warns about the first
-    rows.
+    Without it: the loss looks healthy, but the trained model does not stop writing. The preflight warns if the first
+    rows have no end token.
 
-    Source: transformers 5.23 `generation/utils.py` (`eos_token_id` ends a sequence); executed.
+    Source: transformers 5.23 `generation/utils.py` (`eos_token_id` ends a sequence); confirmed by running it.
     """
     if spec.model.eos is None or spec.get("model.eos") is not None or spec.method.shapes[0] == "prompt":
         return
@@ -46,11 +46,11 @@ def end_token(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP557", "system-prompt-never-used", "warning")
 def system_never_used(spec: Spec) -> Iterator[Finding]:
-    """A system prompt needs conversations: it is their first message, and plain text has no place for it.
+    """A system prompt needs conversations, because it is their first message, and plain text has no place for it.
 
     Why it is bad: the setting has no effect.
 
-    Without it: the runtime leaves texts as they are, so no row contains the prompt.
+    Without it: the runtime does not change plain text, so no row would contain the prompt.
 
     Source: the runtime's `sources.py`.
     """
@@ -69,9 +69,9 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the saved template is not the format that the model learned.
 
-    Without it: silently, the template is saved with the tokenizer, and no row was rendered by it.
+    Without it: the template is silently saved with the tokenizer, although no row was rendered with it.
 
-    Source: the runtime; chat templates are read for conversations alone.
+    Source: the runtime; it reads chat templates only for conversations.
     """
     written = spec.written("model.chat_template")
     if written and rows.all_texts(spec.data):
@@ -93,7 +93,7 @@ def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
     Without it: trl 1.16 raises ValueError after the model is loaded; trl 0.18 takes the unknown token and pads or ends
     with it.
 
-    Source: `sft_trainer.py` of both; executed.
+    Source: `sft_trainer.py` of both; confirmed by running it.
     """
     added = spec.names("model.tokens")
     for path in ("model.eos", "model.pad"):
@@ -119,9 +119,9 @@ def template_token(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an unknown control token is split into pieces like ordinary text, and generation does not stop at it.
 
-    Without it: silently, the model learns several tokens in place of one.
+    Without it: the model silently learns several tokens instead of one.
 
-    Source: trl 1.16 `sft_config.py` (`chat_template_path`); executed.
+    Source: trl 1.16 `sft_config.py` (`chat_template_path`); confirmed by running it.
     """
     name = spec.get("model.chat_template")
     if not isinstance(name, str):
@@ -151,7 +151,7 @@ def no_system(spec: Spec) -> Iterator[Finding]:
 
     Without it: jinja2's TemplateError ("System role not supported") while the data is tokenized.
 
-    Source: the published templates (trl 1.16 `chat_templates/gemma.jinja`); executed.
+    Source: the published templates (trl 1.16 `chat_templates/gemma.jinja`); confirmed by running it.
     """
     from xpc.compiler.language.typed import built_in
     from xpc.compiler.registry import chat_templates as templates

@@ -22,15 +22,15 @@ def _own_checkpointing(spec: Spec, name: str) -> bool:
 
 @rule("XP430", "accelerate-key-not-read")
 def key_not_read(spec: Spec) -> Iterator[Finding]:
-    """Keys of accelerate.yaml need the `accelerate` launcher, and FSDP's keys an FSDP strategy: `torchrun` does not
-    read the file, and only FSDP reads its `fsdp_config`.
+    """Keys of accelerate.yaml need the `accelerate` launcher, and FSDP's keys need an FSDP strategy: `torchrun` does
+    not read the file, and only FSDP reads its `fsdp_config`.
 
     Why it is bad: the key has no effect.
 
     Without it: nothing is reported.
 
     Source: accelerate 1.15 and 1.4 `commands/launch.py` (the file becomes environment variables in `accelerate launch`,
-    FSDP's only under `use_fsdp`); executed.
+    FSDP's only under `use_fsdp`); confirmed by running it.
     """
     strategy = spec.text("strategy")
     torchrun = spec.text("launch.launcher") == "torchrun"
@@ -60,7 +60,7 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError when accelerate reads the key, in every process.
 
-    Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; executed.
+    Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; confirmed by running it.
     """
     name = "fsdp_activation_checkpointing_offload"
     if spec.extra_value("accelerate", name) is True:
@@ -73,15 +73,15 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP432", "fsdp1-key-under-fsdp2")
 def fsdp1_key(spec: Spec) -> Iterator[Finding]:
-    """Switches of FSDP1 that FSDP2 does not read cannot be set under FSDP2. Prefetching the next layer in the forward
-    pass is an error, because it would not happen; the others are a warning, because FSDP2 does the same anyway.
+    """Some switches of FSDP1 are not read by FSDP2. `forward_prefetch` is an error under FSDP2, because the prefetching
+    would not happen; the others are a warning, because FSDP2 does the same anyway.
 
     Why it is bad: the run does not do what the key states.
 
     Without it: accelerate.yaml's keys are read for version 1 only. Given to the plugin directly, `forward_prefetch` is
     a ValueError and the others cause warnings.
 
-    Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; executed.
+    Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; confirmed by running it.
     """
     strategy = spec.text("strategy")
     if strategy not in ("fsdp", "hsdp") or not spec.stack.facts.fsdp2:
@@ -114,7 +114,7 @@ def efficient_loading(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError from `accelerate launch`.
 
-    Source: accelerate 1.15 `utils/launch.py`, and 1.4 the same; executed.
+    Source: accelerate 1.15 `utils/launch.py`, and 1.4 the same; confirmed by running it.
     """
     efficient = spec.extra_value("accelerate", "fsdp_cpu_ram_efficient_loading") is not False
     if spec.sharded_by_fsdp and efficient and spec.extra_value("accelerate", "fsdp_sync_module_states") is False:
@@ -132,15 +132,15 @@ def efficient_loading(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP434", "layer-class-of-another-model")
 def layer_class(spec: Spec) -> Iterator[Finding]:
-    """The classes that FSDP wraps must be modules of the model, by their exact names; unset, they are the family's own
-    decoder layers. A layer of another family or a misspelt layer of the model is refused; any other name may be a
-    module that the registry does not know.
+    """The classes that FSDP wraps must be modules of the model, by their exact names; by default, they are the family's
+    own decoder layers. A layer of another family and a misspelt layer of the model are refused; any other name is
+    accepted, because it may be a module that the registry does not know.
 
     Why it is bad: the model cannot be wrapped.
 
     Without it: ValueError when the model is wrapped, after it is loaded.
 
-    Source: accelerate 1.15 `utils/fsdp_utils.py` and `set_auto_wrap_policy`, 1.4 the same; executed.
+    Source: accelerate 1.15 `utils/fsdp_utils.py` and `set_auto_wrap_policy`, 1.4 the same; confirmed by running it.
     """
     name = "fsdp_transformer_layer_cls_to_wrap"
     written, facts = spec.extra_value("accelerate", name), spec.model.facts
@@ -162,9 +162,8 @@ def layer_class(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP435", "wrapping-by-size", "warning")
 def wrapping(spec: Spec) -> Iterator[Finding]:
-    """Keys of FSDP's wrapping must belong to its policy: it wraps either layers of named classes or modules above a
-    size. A size above 0 is an error under FSDP2, whose `fully_shard` refuses the list of layers, which exceeds every
-    size that selects a layer.
+    """Keys for FSDP's wrapping must match its policy, which wraps either layers of named classes or modules above a
+    size. A size above 0 is an error under FSDP2: it also selects the list of all layers, which `fully_shard` refuses.
 
     Why it is bad: the model is not wrapped as the keys state.
 
@@ -172,7 +171,7 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
     any other size is a ValueError inside `train()`.
 
     Source: accelerate 1.15 `set_auto_wrap_policy`, `fsdp2_prepare_auto_wrap_policy`; torch 2.13 `fully_shard`;
-    executed.
+    confirmed by running it.
     """
     if not spec.sharded_by_fsdp:
         return
@@ -217,7 +216,7 @@ def tpu_key(spec: Spec) -> Iterator[Finding]:
 
     Without it: accelerate reads these keys for TPUs only.
 
-    Source: accelerate 1.15 and 1.4 `commands/tpu.py` and `commands/launch.py`; read.
+    Source: accelerate 1.15 and 1.4 `commands/tpu.py` and `commands/launch.py`; read, not run.
     """
     for name in TPU:
         if spec.extra_value("accelerate", name) is not None:

@@ -20,22 +20,22 @@ WITH_OUTPUT_ROUTER_LOGITS = (
 
 
 def _with_more(label: Label, more: str) -> str:
-    """The text at a place plus another setting: on a new line, or after a comma in a block on one line."""
+    """The text at a place followed by another setting, on a new line or, in a one-line block, after a comma."""
     after = label.source.text[label.span.end :].lstrip(" \t")
     return f"{label.typed}, {more}" if after[:1] in (",", ")", "}") else f"{label.typed}\n  {more}"
 
 
 @rule("XP561", "loader-without-workers")
 def loader_without_workers(spec: Spec) -> Iterator[Finding]:
-    """Prefetching, persistent workers and their start method need `dataloader_num_workers`: they apply only where other
-    processes load the data.
+    """Prefetching, persistent workers and their start method need `dataloader_num_workers`, because they concern only
+    separate loader processes.
 
     Why it is bad: the run cannot start.
 
     Without it: `dataloader_prefetch_factor` is a ValueError in the configuration. The other two are a ValueError in
     train(), after the model is loaded and the data tokenized.
 
-    Source: transformers 5.23 and 4.52 `training_args.py`; torch `dataloader.py`; executed.
+    Source: transformers 5.23 and 4.52 `training_args.py`; torch `dataloader.py`; confirmed by running it.
     """
     if spec.extra_value("trl", "dataloader_num_workers"):
         return
@@ -65,7 +65,7 @@ def nothing_prefetched(spec: Spec) -> Iterator[Finding]:
     Without it: AssertionError or ValueError from the loader in train(), after the model is loaded and the data
     tokenized.
 
-    Source: torch 2.13 `dataloader.py`; executed.
+    Source: torch 2.13 `dataloader.py`; confirmed by running it.
     """
     for name, low in (("dataloader_prefetch_factor", 1), ("dataloader_num_workers", 0)):
         value = spec.extra_value("trl", name)
@@ -83,7 +83,7 @@ def order_decided_twice(spec: Spec) -> Iterator[Finding]:
 
     Without it: the name in `extra` would silently win, and any unknown name would mean random.
 
-    Source: transformers 5.23 `trainer.py` (`_get_train_sampler`); executed.
+    Source: transformers 5.23 `trainer.py` (`_get_train_sampler`); confirmed by running it.
     """
     strategy = spec.extra_value("trl", "train_sampling_strategy")
     if strategy is not None and strategy != "sequential" and not spec.flag("data.shuffle"):
@@ -97,15 +97,15 @@ def order_decided_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP564", "lengths-not-there", "warning")
 def lengths_not_there(spec: Spec) -> Iterator[Finding]:
-    """`length_column_name` needs a length column, and the trainer's rows have none of another name: lengths are counted
-    from the tokens.
+    """`length_column_name` should not be set: the trainer's rows have no such column, because lengths are counted from
+    the tokens.
 
     Why it is bad: the setting has no effect.
 
     Without it: `length_column_name` is read only where the rows have that column, and the runtime keeps only the
     columns of the shape.
 
-    Source: transformers 5.23 and 4.52 `trainer.py` (`_get_train_sampler`); read.
+    Source: transformers 5.23 and 4.52 `trainer.py` (`_get_train_sampler`); read, not run.
     """
     if spec.extra_value("trl", "length_column_name") not in (None, "length"):
         yield Finding(
@@ -117,15 +117,15 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP565", "text-column-in-extra")
 def text_column(spec: Spec) -> Iterator[Finding]:
-    """`dataset_text_field` cannot be a name that trl reads differently, nor on trl-0.18 any name but `text`: the
-    runtime passes on a row's text under this name, and the data's own text column is named by `columns`.
+    """`dataset_text_field` is the name under which the runtime passes on a row's text; the data's own text column is
+    named by `columns`. It cannot be a name that has another meaning in trl, and on trl-0.18 it must be `text`.
 
     Why it is bad: another name changes what the row means to trl.
 
     Without it: a name that trl reads differently (`prompt`, `messages`) makes another kind of row: KeyError while
     tokenizing. On trl-0.18 any name but `text` silently drops the end token of every row.
 
-    Source: trl 1.16 and 0.18 `sft_trainer.py` (`add_eos`); executed.
+    Source: trl 1.16 and 0.18 `sft_trainer.py` (`add_eos`); confirmed by running it.
     """
     name = spec.extra_value("trl", "dataset_text_field")
     if name is None or name == "text":
@@ -153,7 +153,7 @@ def router_loss(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError at the end of the trainer's constructor, after the data is tokenized.
 
-    Source: trl 1.16 `sft_trainer.py`; executed.
+    Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
     facts = spec.model.facts
     dense = facts is not None and facts.experts == 0 and facts.model_type not in WITH_OUTPUT_ROUTER_LOGITS
@@ -172,9 +172,9 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the system prompt and the question are lost instead of the end of the answer.
 
-    Without it: the rows are cut. The option is deprecated in trl 1.16 and goes in 2.0 (FutureWarning).
+    Without it: the rows are cut. trl 1.16 deprecates the option, and 2.0 removes it (FutureWarning).
 
-    Source: trl 1.16 `sft_config.py`; executed.
+    Source: trl 1.16 `sft_config.py`; confirmed by running it.
     """
     if spec.extra_value("trl", "truncation_mode") == "keep_end":
         yield Finding(
@@ -188,14 +188,15 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
 @rule("XP608", "smoothing-without-the-loss")
 def smoothing(spec: Spec) -> Iterator[Finding]:
     """Label smoothing cannot be combined with `dft` or the balancing loss of experts, because smoothed labels have a
-    separate loss that includes neither. Alone it is deprecated in trl 1.16; trl 0.18 has neither, trl 0.24 has `dft`.
+    separate loss that includes neither. Label smoothing itself is deprecated in trl 1.16. trl 0.18 has neither `dft`
+    nor the balancing loss, trl 0.24 has `dft`.
 
     Why it is bad: one of the two settings is lost.
 
-    Without it: silently, with `dft` the labels are not smoothed, and with a router's loss that loss is not added.
-    Alone, smoothing costs a second forward pass in every step (FutureWarning).
+    Without it: with `dft`, the labels are silently not smoothed; with a router's loss, that loss is silently not added.
+    Label smoothing itself costs a second forward pass in every step (FutureWarning).
 
-    Source: trl 1.16 and 0.24 `sft_trainer.py` (`compute_loss`); executed.
+    Source: trl 1.16 and 0.24 `sft_trainer.py` (`compute_loss`); confirmed by running it.
     """
     value = spec.extra_value("trl", "label_smoothing_factor")
     if not isinstance(value, int | float) or not value or spec.text("method") != "sft":
@@ -230,13 +231,13 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP750", "nothing-is-pushed", "warning")
 def nothing_pushed(spec: Spec) -> Iterator[Finding]:
-    """`hub_always_push` needs `hub`: it says how to push.
+    """`hub_always_push` needs `hub`, because it only determines how to push.
 
     Why it is bad: nothing is pushed.
 
-    Without it: silently, the argument is read only where `push_to_hub` is on.
+    Without it: the argument is silently ignored, because it is read only if `push_to_hub` is on.
 
-    Source: transformers 5.23 and 4.52 `trainer.py`; read.
+    Source: transformers 5.23 and 4.52 `trainer.py`; read, not run.
     """
     name = "hub_always_push"
     if spec.extra_value("trl", name) is True and not spec.flag("save.hub"):
@@ -257,7 +258,7 @@ def nan_hidden(spec: Spec) -> Iterator[Finding]:
 
     Without it: the mean of the losses so far replaces each NaN in the log.
 
-    Source: transformers 5.23 and 4.52 `trainer.py` (`_run_epoch`); executed.
+    Source: transformers 5.23 and 4.52 `trainer.py` (`_run_epoch`); confirmed by running it.
     """
     if spec.extra_value("trl", "logging_nan_inf_filter") is True:
         yield Finding(

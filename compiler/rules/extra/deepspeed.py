@@ -48,7 +48,7 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the key has no effect.
 
-    Without it: transformers 5.23 reads a DeepSpeed file only where `deepspeed` names one.
+    Without it: the key is ignored, because transformers 5.23 reads a DeepSpeed file only if `deepspeed` names one.
 
     Source: the compiler's own lowering; transformers 5.23.
     """
@@ -63,14 +63,13 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP441", "zero-key-of-another-stage", "warning")
 def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
-    """A key of ZeRO must be read by the stage in use: some are read by ZeRO-3 only, and some by ZeRO-1 and 2 only.
+    """The stage in use must read each key of ZeRO: some are read only by ZeRO-3, and some only by ZeRO-1 and 2.
 
-    Why it is bad: the key has no effect; the most costly case is offloaded parameters, which stay on the GPU under
-    ZeRO-2.
+    Why it is bad: the key has no effect. For example, offloaded parameters stay on the GPU under ZeRO-2.
 
     Without it: DeepSpeed silently accepts and ignores the key.
 
-    Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; executed.
+    Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; confirmed by running it.
     """
     stage = spec.zero_stage
     wrong = keys_under(spec, *(ONLY_STAGE3 if stage in (1, 2) else ONLY_STAGE1_AND_2)) if stage else []
@@ -93,7 +92,7 @@ def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
 
     Without it: a warning, and a folder with DeepSpeed's shards and a script in place of `model.safetensors`.
 
-    Source: transformers 5.23 `Trainer.save_model`, accelerate 1.15 `get_state_dict`; executed.
+    Source: transformers 5.23 `Trainer.save_model`, accelerate 1.15 `get_state_dict`; confirmed by running it.
     """
     name = f"{ZERO}.stage3_gather_16bit_weights_on_model_save"
     if spec.zero_stage == 3 and spec.extra_value("deepspeed", name) is False:
@@ -114,7 +113,7 @@ def partial_offload(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValidationError when DeepSpeed reads its configuration, inside `train()`.
 
-    Source: deepspeed 0.19.8 and 0.16.8 `DeepSpeedZeroConfig.offload_ratio_check`; executed.
+    Source: deepspeed 0.19.8 and 0.16.8 `DeepSpeedZeroConfig.offload_ratio_check`; confirmed by running it.
     """
     name = f"{OFFLOAD_OPTIMIZER}.ratio"
     ratio = spec.extra_value("deepspeed", name)
@@ -130,16 +129,16 @@ def partial_offload(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP444", "offload-to-nvme")
 def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
-    """`device = "nvme"` needs ZeRO-3, a path, and states that are offloaded: it moves to a disk what `strategy {
-    offload }` keeps in host memory.
+    """`device = "nvme"` needs ZeRO-3, a path, and `strategy { offload }`, because it moves offloaded states from host
+    memory to a disk.
 
     Why it is bad: the run fails, or the states stay in host memory.
 
     Without it: without a path DeepSpeed fails an assertion or a path operation when the model is sharded. ZeRO-1 and 2
-    silently use the CPU in place of nvme.
+    silently use host memory instead.
 
     Source: deepspeed 0.19.8 and 0.16.8 `zero/partition_parameters.py`, `zero/stage3.py`, `zero/stage_1_and_2.py`;
-    executed.
+    confirmed by running it.
     """
     offload = spec.text("strategy.offload")
     for block, wanted in ((OFFLOAD_OPTIMIZER, ("optimizer", "cpu")), (OFFLOAD_PARAM, ("cpu",))):
@@ -184,7 +183,7 @@ def old_zero1(spec: Spec) -> Iterator[Finding]:
 
     Without it: an Exception inside `train()`, after the model is loaded, on every stage.
 
-    Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; executed.
+    Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; confirmed by running it.
     """
     name = f"{ZERO}.legacy_stage1"
     if spec.zero_stage and is_on(spec, name):
@@ -198,13 +197,13 @@ def old_zero1(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP492", "offload-key-without-offload")
 def offload_key(spec: Spec) -> Iterator[Finding]:
-    """Keys of an offload need `strategy { offload }`, which alone decides whether anything is offloaded.
+    """Keys of an offload need `strategy { offload }`, because only this setting decides whether anything is offloaded.
 
     Why it is bad: nothing is offloaded.
 
     Without it: DeepSpeed accepts the block and offloads nothing, because its device is none.
 
-    Source: deepspeed 0.19.8 and 0.16.8 `zero/offload_config.py`; executed.
+    Source: deepspeed 0.19.8 and 0.16.8 `zero/offload_config.py`; confirmed by running it.
     """
     offload = spec.text("strategy.offload")
     for block, wanted in ((OFFLOAD_OPTIMIZER, ("optimizer", "cpu")), (OFFLOAD_PARAM, ("cpu",))):
@@ -229,7 +228,7 @@ def quantized_messages(spec: Spec) -> Iterator[Finding]:
     Without it: ValueError ("not been implemented on CPU backend") while the model is loaded.
 
     Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `op_builder/cpu/no_impl.py`, `zero/partition_parameters.py`
-    (`CUDAQuantizer`); executed.
+    (`CUDAQuantizer`); confirmed by running it.
     """
     for name in keys_under(spec, f"{ZERO}.zero_quantized_"):
         if spec.zero_stage == 3 and spec.on_cpu and is_on(spec, name):
@@ -250,7 +249,7 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
 
     Without it: AssertionError when DeepSpeed reads its configuration, whether or not anything is offloaded to a disk.
 
-    Source: deepspeed 0.19.8 and 0.16.8 `swap_tensor/aio_config.py`; executed.
+    Source: deepspeed 0.19.8 and 0.16.8 `swap_tensor/aio_config.py`; confirmed by running it.
     """
     if spec.zero_stage and spec.on_cpu and is_on(spec, "aio.use_gds"):
         yield Finding(
@@ -264,13 +263,13 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
 @rule("XP476", "secondary-shards-do-not-divide")
 def secondary_shards(spec: Spec) -> Iterator[Finding]:
     """`zero_hpz_partition_size` must divide the number of processes; ZeRO-3 spreads its second copy of the weights over
-    groups of that size. A size above the number of processes is taken as that number.
+    groups of that size. A size above the number of processes counts as that number.
 
     Why it is bad: the model cannot be sharded.
 
     Without it: AssertionError, "is not divisible by", when the model is sharded.
 
-    Source: deepspeed 0.19.8 and 0.16.8 `utils/groups.py` `_create_zero_param_parallel_group`; executed.
+    Source: deepspeed 0.19.8 and 0.16.8 `utils/groups.py` `_create_zero_param_parallel_group`; confirmed by running it.
     """
     name, world = HPZ, spec.hardware.world
     size = spec.extra_value("deepspeed", name)
@@ -292,11 +291,11 @@ def unwritten_shards(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the weights are lost.
 
-    Without it: silently, the first losses are too high or NaN, and the weights with them: all weights were NaN after
-    two steps on two processes. deepspeed 0.19.8 computes the same as without the key.
+    Without it: the first losses are silently too high or NaN, and the weights are lost. On two processes, all weights
+    were NaN after two steps. deepspeed 0.19.8 computes the same as without the key.
 
     Source: deepspeed 0.16.8 `zero/partition_parameters.py` `_partition_param_sec`, DeepSpeed issue 7606 (fixed by
-    #7707); executed.
+    #7707); confirmed by running it.
     """
     size = spec.extra_value("deepspeed", HPZ)
     wanted = spec.zero_stage == 3 and spec.hardware.world > 1 and isinstance(size, int) and size > 1

@@ -16,15 +16,15 @@ WHEN = extra("deepspeed")
 @rule("XP445", "half-precision-master-weights")
 def half_precision_masters(spec: Spec) -> Iterator[Finding]:
     """Master weights in half precision need DeepSpeed's CPU Adam, and so an offloaded optimizer. bf16 master weights
-    may stay on the GPU where the optimizer's states are bf16, too, and those states need bf16 master weights. Before
-    0.19 DeepSpeed has fp16 master weights for ZeRO-2 only, and from 0.18 on it reads the key in every precision.
+    may also stay on the GPU if the optimizer's states are bf16, and such states need bf16 master weights. Before 0.19
+    DeepSpeed has fp16 master weights for ZeRO-2 only, and from 0.18 on it reads the key in every precision.
 
     Why it is bad: the run ends before its first step.
 
     Without it: AssertionError inside `train()`.
 
     Source: deepspeed 0.19.8 `runtime/config.py`, `runtime/base_optimizer.py`; 0.18.2 and 0.16.8 `runtime/config.py`;
-    executed.
+    confirmed by running it.
     """
     if not spec.zero_stage:
         return
@@ -68,7 +68,7 @@ def gradients_summed(spec: Spec) -> Iterator[Finding]:
     Without it: the run trains on the larger gradients. Under ZeRO-3 DeepSpeed raises ValueError when it reads its
     configuration.
 
-    Source: deepspeed 0.19.8 `runtime/config.py`, `zero/stage_1_and_2.py`; executed.
+    Source: deepspeed 0.19.8 `runtime/config.py`, `zero/stage_1_and_2.py`; confirmed by running it.
     """
     operation = spec.extra_value("deepspeed", "gradient_allreduce_op")
     if not (isinstance(operation, str) and operation.lower() == "sum" and spec.zero_stage):
@@ -99,7 +99,7 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
 
     Without it: AssertionError inside `train()`, after the model is loaded.
 
-    Source: deepspeed 0.19.8 and 0.16.8 `zero/stage_1_and_2.py`, `zero/stage3.py`; executed.
+    Source: deepspeed 0.19.8 and 0.16.8 `zero/stage_1_and_2.py`, `zero/stage3.py`; confirmed by running it.
     """
     summed = str(spec.extra_value("deepspeed", "gradient_allreduce_op")).lower() == "sum"
     if spec.zero_stage < 2 or spec.get("strategy.reduce_scatter") is False or (summed and spec.zero_stage == 2):
@@ -120,15 +120,15 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP491", "accumulation-left-to-the-caller")
 def accumulation_left(spec: Spec) -> Iterator[Finding]:
-    """`managed_gradient_accumulation` cannot be false: DeepSpeed's caller would decide when a step is due, and
-    accelerate instead marks the boundary before each backward pass.
+    """`managed_gradient_accumulation` cannot be false: otherwise DeepSpeed's caller must decide when a step is due, but
+    accelerate marks the boundary before each backward pass.
 
     Why it is bad: the run ends in its first step.
 
     Without it: AssertionError in the first step, after the model is loaded.
 
     Source: deepspeed 0.19.8 `runtime/engine.py` `set_gradient_accumulation_boundary`, accelerate 1.15
-    `utils/deepspeed.py` `DeepSpeedEngineWrapper.backward`; executed.
+    `utils/deepspeed.py` `DeepSpeedEngineWrapper.backward`; confirmed by running it.
     """
     name: Final = "managed_gradient_accumulation"
     if spec.zero_stage and spec.extra_value("deepspeed", name) is False:
@@ -142,14 +142,14 @@ def accumulation_left(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP448", "gradient-norm-off")
 def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
-    """Only ZeRO-1 and 2 on the GPU can skip the gradient's norm, and only without clipping.
+    """Only ZeRO-1 and 2 on a GPU can skip computing the gradient's norm, and only without clipping.
 
     Why it is bad: the run ends before its first step.
 
     Without it: ValueError inside `train()`, or ValidationError under ZeRO-3.
 
     Source: deepspeed 0.19.8 `DeepSpeedZeroConfig.compute_grad_norm_valid`, `zero/stage_1_and_2.py`,
-    `runtime/engine.py`; executed.
+    `runtime/engine.py`; confirmed by running it.
     """
     name = f"{ZERO}.compute_grad_norm"
     if not spec.zero_stage or spec.extra_value("deepspeed", name) is not False:
@@ -189,7 +189,7 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
 
     Without it: the block of the other precision is not read.
 
-    Source: deepspeed 0.19.8 `runtime/precision_config.py`, 0.16.8 `runtime/config.py`; read.
+    Source: deepspeed 0.19.8 `runtime/precision_config.py`, 0.16.8 `runtime/config.py`; read, not run.
     """
     precision, read = spec.text("precision"), spec.stack.facts.idle_precision_read
     for kind in ("bf16", "fp16"):

@@ -26,7 +26,7 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
     once training begins.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py` `evaluation_loop`,
-    `integrations/deepspeed.py`; executed.
+    `integrations/deepspeed.py`; confirmed by running it.
     """
     dtypes = [name for name in FULL_EVAL if spec.extra_value("trl", name) is True]
     precision, gpu = spec.text("precision"), spec.hardware.gpu
@@ -58,7 +58,7 @@ def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
     Without it: the argument is accepted and changes nothing.
 
     Source: trl 1.16 and 0.18 `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`, `grpo_trainer.py`
-    (`compute_loss`); read.
+    (`compute_loss`); read, not run.
     """
     method, value = spec.text("method"), spec.extra_value("trl", "label_smoothing_factor")
     if value and method != "sft":
@@ -73,15 +73,15 @@ def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP352", "smoothed-loss-not-divided")
 def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
-    """Label smoothing on transformers 4.52 cannot be combined with accumulation, because a smoothed loss is not divided
-    by it; nor is it divided by the processes where the mean is over all tokens. transformers 5.23 passes the number of
-    tokens to the smoothed loss.
+    """Label smoothing on transformers 4.52 cannot be combined with accumulation, because the smoothed loss is not
+    divided by the accumulation. If the mean is over all tokens, it is also not divided by the number of processes.
+    transformers 5.23 passes the number of tokens to the smoothed loss.
 
     Why it is bad: the gradients are too large by that factor.
 
-    Without it: silently, the gradient's norm was 6.1 instead of 1.5 at an accumulation of four.
+    Without it: the gradients are silently too large; with an accumulation of four, their norm was 6.1 instead of 1.5.
 
-    Source: transformers 4.52.3 `trainer.py` `compute_loss`, `training_step`; executed.
+    Source: transformers 4.52.3 `trainer.py` `compute_loss`, `training_step`; confirmed by running it.
     """
     value = spec.extra_value("trl", "label_smoothing_factor")
     if not value or spec.text("method") != "sft" or spec.stack.facts.label_smoothing != "not_divided":
@@ -111,7 +111,7 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     CPU to that of accelerate, which changes nothing.
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` (`autocast_smart_context_manager`), `training_args.py`;
-    executed.
+    confirmed by running it.
     """
     backend = spec.extra_value("trl", "half_precision_backend")
     precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed has a half precision of its own
@@ -144,7 +144,7 @@ def tpu_precision(spec: Spec) -> Iterator[Finding]:
 
     Without it: the key is read only where XLA runs.
 
-    Source: accelerate 1.15 and 1.4 `utils/launch.py`, `state.py`; read.
+    Source: accelerate 1.15 and 1.4 `utils/launch.py`, `state.py`; read, not run.
     """
     if spec.extra_value("accelerate", "downcast_bf16") is True:
         where = "the CPU" if spec.hardware.gpu is None else spec.hardware.gpu.name
@@ -168,7 +168,7 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
     copy, the frequencies of the rotary positions are still rounded.
 
     Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py` (`use_transformers_continuous_batching`), trl 0.24 likewise
-    (`use_transformers_paged`); executed.
+    (`use_transformers_paged`); confirmed by running it.
     """
     name, precision = spec.stack.facts.continuous_batching, spec.text("precision")
     if not _batches_continuously(spec) or precision == "fp32":
@@ -194,7 +194,7 @@ def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
     first mean raises RuntimeError.
 
     Source: trl 0.24 `grpo_trainer.py:1240`, `rloo_trainer.py:1227`, transformers 4.57 `continuous_batching/cache.py`;
-    executed.
+    confirmed by running it.
     """
     facts = spec.stack.facts
     wrapped = spec.zero_stage or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)

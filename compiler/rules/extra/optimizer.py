@@ -46,7 +46,8 @@ def optimizer_words(spec: Spec) -> Iterator[Finding]:
     Without it: ValueError ("not enough values to unpack", "could not convert", "Nesterov momentum requires a momentum")
     in train(), after the data is tokenized. A name that the optimizer does not read is silently dropped.
 
-    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; executed.
+    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; confirmed by running
+    it.
     """
     text = spec.extra_value("trl", "optim_args")
     if not isinstance(text, str):
@@ -100,15 +101,15 @@ def _number(text: str) -> bool:
 @rule("XP271", "batch-that-shrinks", "warning")
 def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
     """`auto_find_batch_size` shrinks the micro-batch when memory runs out and keeps the accumulation, so the global
-    batch shrinks, too.
+    batch also shrinks.
 
     Why it is bad: the run continues with another batch than `gbs` states.
 
     Without it: the smaller batch is used (accelerate 1.15 multiplies by 0.9, 1.4 halves). The batch of an evaluation is
-    not reduced: where it is too large, the run ends in a RuntimeError.
+    not reduced; if it is too large, the run ends with a RuntimeError.
 
     Source: transformers 5.23 `trainer.py` (`_evaluate`, `_inner_training_loop`), 4.52 `trainer.py`; accelerate 1.15 and
-    1.4 `find_executable_batch_size`; executed.
+    1.4 `find_executable_batch_size`; confirmed by running it.
     """
     if spec.extra_value("trl", "auto_find_batch_size") is not True or spec.zero_stage == 3 or spec.method.grouped:
         return
@@ -137,7 +138,7 @@ def noise_below_zero(spec: Spec) -> Iterator[Finding]:
 
     Without it: RuntimeError at the first forward pass.
 
-    Source: transformers 5.23 `integrations/neftune.py`, 4.52 `trainer_utils.py`; executed.
+    Source: transformers 5.23 `integrations/neftune.py`, 4.52 `trainer_utils.py`; confirmed by running it.
     """
     strength = spec.extra_value("trl", "neftune_noise_alpha")
     if isinstance(strength, int | float) and strength < 0:
@@ -155,10 +156,10 @@ def rebalanced_over_context(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: processes of one sequence would read different rows.
 
-    Without it: silently, the sampler counts every process as a reader of data.
+    Without it: the sampler silently counts every process as a reader of data.
 
     Source: transformers 5.23 `trainer.py` (`_get_train_sampler`), which documents it for data parallelism only;
-    executed.
+    confirmed by running it.
     """
     if spec.extra_value("trl", "train_sampling_strategy") == "batch_rebalance" and spec.context_parallel > 1:
         yield Finding(

@@ -27,7 +27,7 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
     has no mask: RuntimeError "forward() expected at most 4 argument(s)".
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18 `sft_trainer.py`
-    `compute_loss`; executed.
+    `compute_loss`; confirmed by running it.
     """
     flat = spec.flag("batch.packing") or spec.flag("batch.padding_free")
     traced = spec.stack.facts.traced_evaluation or (flat and spec.text("model.attn").startswith("flash"))
@@ -51,7 +51,7 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
     Without it: ValueError "could not broadcast input array" at the first evaluation, after the steps before it.
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `prediction_loop`, `trainer_pt_utils.py`
-    `DistributedTensorGatherer`; executed on both.
+    `DistributedTensorGatherer`; confirmed by running it on both.
     """
     name: Final = "use_legacy_prediction_loop"
     if spec.method.generates and spec.extra_value("trl", name) is True and spec.amount("eval.every") != NEVER:
@@ -76,7 +76,7 @@ def gathered_objects(spec: Spec) -> Iterator[Finding]:
     batch is full.
 
     Source: accelerate 1.15 `utils/operations.py` `gather_object`, transformers 5.23, 4.57.6 and 4.52.3 `trainer.py`
-    `evaluation_loop`, `trainer_pt_utils.py` `nested_concat`; executed on all.
+    `evaluation_loop`, `trainer_pt_utils.py` `nested_concat`; confirmed by running it on all.
     """
     name: Final = "eval_use_gather_object"
     several = spec.hardware.world > 1 and spec.amount("eval.every") != NEVER
@@ -97,7 +97,7 @@ def offloaded_cache(spec: Spec) -> Iterator[Finding]:
 
     Without it: AssertionError or RuntimeError at the first completion.
 
-    Source: transformers 5.23 and 4.52.3 `cache_utils.py`; executed.
+    Source: transformers 5.23 and 4.52.3 `cache_utils.py`; confirmed by running it.
     """
     name = "cache_implementation"
     value = spec.extra_value("trl", name)
@@ -119,7 +119,7 @@ def padding_token(spec: Spec) -> Iterator[Finding]:
 
     Without it: IndexError at the first batch whose rows differ in length.
 
-    Source: trl 0.18 `dpo_trainer.py` `concatenated_inputs`; executed.
+    Source: trl 0.18 `dpo_trainer.py` `concatenated_inputs`; confirmed by running it.
     """
     value, facts = spec.extra_value("trl", "padding_value"), spec.model.facts
     if spec.get("method") == "dpo" and isinstance(value, int) and facts is not None and value >= facts.vocab:
@@ -141,7 +141,7 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
     Without it: TypeError, a missing argument, once the first completions are generated.
 
     Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py` and trl 0.18 `grpo_trainer.py`
-    `_set_signature_columns_if_needed`; executed.
+    `_set_signature_columns_if_needed`; confirmed by running it.
     """
     name = "remove_unused_columns"
     if not spec.online or spec.extra_value("trl", name) is not True:
@@ -171,7 +171,7 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
     Without it: kto's and orpo's trainers report it in the log, distillation's does not.
 
     Source: the trainers in `keeps_columns` of a stack, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and trl
-    0.24 `gkd_trainer.py`; executed for kto and orpo.
+    0.24 `gkd_trainer.py`; confirmed by running it for kto and orpo.
     """
     name, method = "remove_unused_columns", spec.text("method")
     if method in spec.stack.facts.keeps_columns and spec.extra_value("trl", name) is True:
@@ -192,7 +192,8 @@ def long_answers(spec: Spec) -> Iterator[Finding]:
 
     Without it: silently, the gradients are 0 for any `ld_alpha`.
 
-    Source: trl 0.18 `dpo_trainer.py` `concatenated_forward` (`position_ids`, which begin at the prompt); executed.
+    Source: trl 0.18 `dpo_trainer.py` `concatenated_forward` (`position_ids`, which begin at the prompt); confirmed by
+    running it.
     """
     if spec.extra_value("trl", "ld_alpha") is not None and spec.stack.facts.ld_alpha_counts == "row":
         yield Finding(

@@ -21,7 +21,7 @@ def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
     Without it: RuntimeError at the first backward pass of a run of several processes.
 
     Source: torch 2.13 `DistributedDataParallel`; transformers 5.23 and 4.52 `trainer.py` mention it in a comment only;
-    executed.
+    confirmed by running it.
     """
     finds_unused = spec.extra_value("trl", "ddp_find_unused_parameters") is True
     reentrant = spec.flag("memory.checkpointing") and spec.flag("memory.checkpointing.reentrant")
@@ -43,7 +43,8 @@ def best_of_weights_only(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError from the trainer, after the model is loaded.
 
-    Source: transformers 5.23 `trainer.py` (`save_only_model` with `load_best_model_at_end`), 4.52 the same; executed.
+    Source: transformers 5.23 `trainer.py` (`save_only_model` with `load_best_model_at_end`), 4.52 the same; confirmed
+    by running it.
     """
     best = spec.extra_value("trl", "load_best_model_at_end") is True
     if best and not spec.flag("save.full_state") and (spec.sharded_by_fsdp or spec.zero_stage):
@@ -63,7 +64,7 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError from the trainer, after the model is loaded.
 
-    Source: transformers 5.23 and 4.52 `trainer.py`; executed.
+    Source: transformers 5.23 and 4.52 `trainer.py`; confirmed by running it.
     """
     if spec.extra_value("trl", "auto_find_batch_size") is True and spec.zero_stage == 3:
         yield Finding(
@@ -83,7 +84,8 @@ def static_graph(spec: Spec) -> Iterator[Finding]:
 
     Without it: "expect_autograd_hooks_ INTERNAL ASSERT FAILED" at the first step.
 
-    Source: torch 2.13 `reducer.cpp` (`no_sync` with `static_graph`); transformers 5.23 `trainer.py`; executed.
+    Source: torch 2.13 `reducer.cpp` (`no_sync` with `static_graph`); transformers 5.23 `trainer.py`; confirmed by
+    running it.
     """
     static, accum = spec.extra_value("trl", "ddp_static_graph") is True, spec.integer("batch.accum")
     if static and accum > 1 and spec.text("strategy") == "ddp" and spec.hardware.world > 1:

@@ -21,7 +21,7 @@ def no_teacher(spec: Spec) -> Iterator[Finding]:
     Without it: trl 1.16 raises AttributeError in the first step; trl 0.18 raises AttributeError in the trainer's
     constructor, after the model is loaded.
 
-    Source: trl 1.16 `distillation_trainer.py`, trl 0.18 `gkd_trainer.py`; executed.
+    Source: trl 1.16 `distillation_trainer.py`, trl 0.18 `gkd_trainer.py`; confirmed by running it.
     """
     if spec.teacher is None and "method.teacher" not in spec.wrong:
         fitting = _fitting(spec)
@@ -35,7 +35,7 @@ def no_teacher(spec: Spec) -> Iterator[Finding]:
 
 
 def _fitting(spec: Spec) -> str | None:
-    """The smallest registered model that is larger than the student and shares its family's vocabulary."""
+    """The smallest registered model that is larger than the student and has the same vocabulary."""
     facts = spec.model.facts
     if facts is None:
         return None
@@ -55,7 +55,8 @@ def another_vocabulary(spec: Spec) -> Iterator[Finding]:
 
     Without it: trl 1.16 raises ValueError after both models are loaded; trl 0.18 raises RuntimeError in the first step.
 
-    Source: trl 1.16 `distillation_trainer.py`, trl 0.18 `gkd_trainer.py` (`generalized_jsd_loss`); executed.
+    Source: trl 1.16 `distillation_trainer.py`, trl 0.18 `gkd_trainer.py` (`generalized_jsd_loss`); confirmed by running
+    it.
     """
     student, teacher = spec.model.facts, None if spec.teacher is None else spec.teacher.facts
     if student is None or teacher is None or student.vocab == teacher.vocab:
@@ -78,7 +79,8 @@ def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
 
     Without it: the first such batch raises KeyError for `messages`, or trains on an empty completion whose loss is nan.
 
-    Source: trl 0.18 `gkd_trainer.py` (`training_step`), `trainer/utils.py` (`DataCollatorForChatML`); executed.
+    Source: trl 0.18 `gkd_trainer.py` (`training_step`), `trainer/utils.py` (`DataCollatorForChatML`); confirmed by
+    running it.
     """
     share = spec.real("method.lmbda")
     if share < 1 and "lmbda" in spec.fields() and any(one.shape == "prompt" for one in spec.data):
@@ -99,7 +101,7 @@ def no_share(spec: Spec) -> Iterator[Finding]:
 
     Without it: building the arguments raises TypeError, an unexpected argument.
 
-    Source: trl 1.16 `distillation_config.py`; executed.
+    Source: trl 1.16 `distillation_config.py`; confirmed by running it.
     """
     if spec.real("method.lmbda") != 1 and "lmbda" not in spec.fields():
         yield Finding(
@@ -118,7 +120,7 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
 
     Without it: building the arguments raises ValueError.
 
-    Source: trl 1.16 `distillation_config.py`, trl 0.18 `gkd_config.py`; executed.
+    Source: trl 1.16 `distillation_config.py`, trl 0.18 `gkd_config.py`; confirmed by running it.
     """
     beta = spec.real("method.beta")
     if not 0 <= beta <= 1:
@@ -132,7 +134,7 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
 @rule("XP650", "student-that-is-not-gathered")
 def not_gathered(spec: Spec) -> Iterator[Finding]:
     """A student cannot be trained under FSDP on trl 0.18, whose trainer generates with the weights that each process
-    has. ZeRO-3 is gathered, and trl 1.16 gathers both.
+    has. It gathers the weights under ZeRO-3, and trl 1.16 gathers them under both.
 
     Why it is bad: FSDP leaves each process only a piece of the weights, and a piece cannot generate.
 
@@ -152,8 +154,8 @@ def not_gathered(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP651", "liger-in-the-place-of-the-loss")
 def liger_loss(spec: Spec) -> Iterator[Finding]:
-    """`liger` cannot be used in distillation where the trainer replaces its loss by Liger's. Elsewhere Liger's kernels
-    are in the layers, and the loss is unchanged.
+    """`liger` cannot be used in distillation on trl 0.24, whose trainer replaces its loss by Liger's. On the other
+    stacks, Liger's kernels are only in the layers, and the loss is unchanged.
 
     Why it is bad: Liger's loss divides by a different number of tokens, so it is not the loss that the spec describes.
 
@@ -174,10 +176,10 @@ def liger_loss(spec: Spec) -> Iterator[Finding]:
 def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
     """No tokens can be added to a student, because the teacher does not have them.
 
-    Why it is bad: the teacher cannot say how likely an added token is.
+    Why it is bad: the teacher gives no probability for an added token.
 
-    Without it: where the vocabulary grows, the run ends as it does for a teacher with a different vocabulary; where it
-    has unused rows, the student silently learns what the teacher has in rows that were never trained.
+    Without it: if the vocabulary grows, the run ends as it does for a teacher with a different vocabulary. If the
+    vocabulary has unused rows, the student silently learns from rows of the teacher that were never trained.
 
     Source: trl 1.16 `distillation_trainer.py`, trl 0.18 `gkd_trainer.py`.
     """
@@ -194,13 +196,13 @@ def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
 def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
     """A student with adapters cannot be trained under ZeRO-3 before deepspeed 0.19.
 
-    Why it is bad: the student generates during training, and these versions then miss modules in the order that they
-    have recorded.
+    Why it is bad: the student generates during training, and these versions then miss modules in the order of modules
+    that they have recorded.
 
     Without it: IndexError "pop from an empty deque" in the first step.
 
-    Source: deepspeed 0.18.2 and 0.16.8 `zero/partitioned_param_coordinator.py` (`record_parameters`); executed on both,
-    where training all weights works.
+    Source: deepspeed 0.18.2 and 0.16.8 `zero/partitioned_param_coordinator.py` (`record_parameters`); confirmed by
+    running it on both, where training all weights works.
     """
     if spec.zero_stage == 3 and spec.lora and not spec.stack.facts.distill_adapters_under_zero3:
         yield Finding(

@@ -16,13 +16,13 @@ WHEN = chosen("method", "dpo")
 def ipo_with_others(spec: Spec) -> Iterator[Finding]:
     """`ipo` cannot be combined with other dpo losses on trl 0.24.
 
-    Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but trl 0.24 gives the
-    means to all of them.
+    Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but trl 0.24 gives means
+    to all of them.
 
     Without it: nothing is reported, and a sigmoid loss sees differences that are smaller by a factor of the answer's
     length in tokens. trl 1.16 computes each loss separately.
 
-    Source: trl 0.24 `dpo_trainer.py` `concatenated_forward` (`if "ipo" in self.loss_type`); executed.
+    Source: trl 0.24 `dpo_trainer.py` `concatenated_forward` (`if "ipo" in self.loss_type`); confirmed by running it.
     """
     losses = spec.losses
     others = [one for one in losses if one not in ("ipo", "sft")]
@@ -42,11 +42,11 @@ def flattened(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: flattening puts all pairs of a micro-batch into one row, so the counts of single rows are lost.
 
-    Without it: nothing is reported for three of them: `ipo` divides by the tokens of the complete micro-batch, and
+    Without it: nothing is reported for the first three: `ipo` divides by the tokens of the complete micro-batch, and
     `sft` and `rpo`, the likelihood of the chosen answer, include the rejected answer. `use_weighting` raises
     RuntimeError in the first step.
 
-    Source: trl 0.18 and 0.24 `dpo_trainer.py` `concatenated_forward`; executed.
+    Source: trl 0.18 and 0.24 `dpo_trainer.py` `concatenated_forward`; confirmed by running it.
     """
     if not spec.flag("batch.padding_free") or not spec.stack.facts.dpo_padding_free:
         return

@@ -33,7 +33,7 @@ def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
 
     Without it: building the arguments raises ValueError.
 
-    Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; trl 0.18 `grpo_config.py`; executed.
+    Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; trl 0.18 `grpo_config.py`; confirmed by running it.
     """
     generations, micro = spec.integer("method.generations"), spec.integer("batch.micro")
     steps, world = spec.integer("method.steps_per_generation"), spec.hardware.world
@@ -63,7 +63,7 @@ def eval_group(spec: Spec) -> Iterator[Finding]:
 
     Without it: building the arguments raises ValueError.
 
-    Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; trl 0.18 `grpo_config.py`; executed.
+    Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; trl 0.18 `grpo_config.py`; confirmed by running it.
     """
     if spec.amount("eval.every") == NEVER:
         return
@@ -89,11 +89,11 @@ def eval_group(spec: Spec) -> Iterator[Finding]:
 def no_reward(spec: Spec) -> Iterator[Finding]:
     """grpo and rloo need a reward: a registered function, or a function of a file.
 
-    Why it is bad: without a reward nothing says which completion is better.
+    Why it is bad: without a reward, the trainer cannot know which completion is better.
 
     Without it: trl 1.16 raises ValueError, trl 0.18 reports a missing argument, both after the model is loaded.
 
-    Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py`; executed.
+    Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py`; confirmed by running it.
     """
     if not spec.weighted("method.rewards") and "method.rewards" not in spec.wrong:
         yield Finding(
@@ -109,12 +109,12 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
     trainer's other values, and the columns of the rows. Only the signature is read; nothing is executed, and a function
     that is decorated or assigned is not checked before the launch.
 
-    Why it is bad: the trainer passes every argument by name, so the function names those that it reads and takes
-    `**kwargs` for the rest.
+    Why it is bad: the trainer passes every argument by name, so the function must name the arguments that it reads and
+    accept the others as `**kwargs`.
 
     Without it: TypeError, after the model is loaded and the first completions are generated.
 
-    Source: trl 1.16, 0.24 and 0.18 `grpo_trainer.py` (`_calculate_rewards`); executed.
+    Source: trl 1.16, 0.24 and 0.18 `grpo_trainer.py` (`_calculate_rewards`); confirmed by running it.
     """
     given = spec.stack.facts.reward_given
     for reward in spec.weighted("method.rewards"):
@@ -161,7 +161,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported; the loss is 0 and no weight changes.
 
-    Source: trl 1.16 and 0.18 `grpo_trainer.py` (rewards are summed by their weights); executed.
+    Source: trl 1.16 and 0.18 `grpo_trainer.py` (rewards are summed by their weights); confirmed by running it.
     """
     rewards = spec.weighted("method.rewards")
     if rewards and all(one.weight == 0 for one in rewards):
@@ -178,11 +178,11 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 def sync_without_reference(spec: Spec) -> Iterator[Finding]:
     """`sync_reference` needs a `beta` above 0. `beta = 0`, grpo's default in trl 1.16, keeps no reference model.
 
-    Why it is bad: there is no reference to move.
+    Why it is bad: there is no reference to update.
 
-    Without it: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently moves nothing.
+    Without it: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently updates nothing.
 
-    Source: `grpo_trainer.py` of both, `rloo_trainer.py`, `callbacks.py`; executed.
+    Source: `grpo_trainer.py` of both, `rloo_trainer.py`, `callbacks.py`; confirmed by running it.
     """
     if spec.flag("method.sync_reference") and spec.get("method.beta") == 0:
         yield Finding(
@@ -201,7 +201,7 @@ def unknown_name(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError in the first step, after the first completions are generated and rewarded.
 
-    Source: trl 1.16 `grpo_trainer.py`; executed.
+    Source: trl 1.16 `grpo_trainer.py`; confirmed by running it.
     """
     for name, known in NAMES.items():
         value = spec.extra_value("trl", name)
@@ -222,7 +222,7 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
 
     Without it: a warning in the log.
 
-    Source: trl 1.16 `grpo_trainer.py`; executed.
+    Source: trl 1.16 `grpo_trainer.py`; confirmed by running it.
     """
     level = spec.extra_value("trl", "importance_sampling_level") or "token"
     for one in spec.weighted("method.loss"):
@@ -253,7 +253,7 @@ def correction(spec: Spec) -> Iterator[Finding]:
 
     Without it: building the arguments raises ValueError for bounds that cross.
 
-    Source: trl 1.16 `grpo_config.py`; executed.
+    Source: trl 1.16 `grpo_config.py`; confirmed by running it.
     """
     low = spec.extra_value("trl", "vllm_importance_sampling_clip_min")
     high = spec.extra_value("trl", "vllm_importance_sampling_clip_max")
@@ -276,7 +276,7 @@ def vespo(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError in the trainer's constructor, after the model is loaded.
 
-    Source: trl 1.16 `grpo_trainer.py` and its default of `vllm_importance_sampling_mode`; executed.
+    Source: trl 1.16 `grpo_trainer.py` and its default of `vllm_importance_sampling_mode`; confirmed by running it.
     """
     mode = spec.extra_value("trl", "vllm_importance_sampling_mode")
     off = spec.extra_value("trl", "vllm_importance_sampling_correction") is False
@@ -300,7 +300,7 @@ def completions_repo(spec: Spec) -> Iterator[Finding]:
 
     Without it: building the arguments raises ValueError.
 
-    Source: trl 1.16 `grpo_config.py`; executed.
+    Source: trl 1.16 `grpo_config.py`; confirmed by running it.
     """
     if spec.extra_value("trl", "log_completions_hub_repo") is not None and not spec.flag("method.log_completions"):
         yield Finding(
@@ -320,7 +320,7 @@ def auto_batch(spec: Spec) -> Iterator[Finding]:
     Without it: trl 1.16 raises ValueError when the arguments are built; trl 0.18 trains until memory runs out and then
     silently compares completions of different prompts.
 
-    Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; executed.
+    Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; confirmed by running it.
     """
     if spec.extra_value("trl", "auto_find_batch_size") is True:
         yield Finding(
@@ -341,7 +341,7 @@ def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
     Without it: nothing is reported; a round twice as long as a step halves every gradient, a round half as long doubles
     it.
 
-    Source: trl 0.24 `grpo_trainer.py` (`num_items_in_batch`, summed over the round); executed.
+    Source: trl 0.24 `grpo_trainer.py` (`num_items_in_batch`, summed over the round); confirmed by running it.
     """
     if spec.get("method") != "grpo" or not spec.stack.facts.dapo_counts_a_round:
         return

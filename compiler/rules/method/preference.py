@@ -33,7 +33,7 @@ def divergence(spec: Spec) -> Iterator[Finding]:
 
     Without it: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently computes the loss without it.
 
-    Source: `dpo_trainer.py` of both; executed.
+    Source: `dpo_trainer.py` of both; confirmed by running it.
     """
     kind = spec.extra_value("trl", "f_divergence_type")
     if not _method_is(spec, "dpo") or kind in (None, "reverse_kl") or kind not in DIVERGENCES:
@@ -56,7 +56,7 @@ def unknown_divergence(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError in the first step, after the reference model is loaded.
 
-    Source: trl 1.16 `dpo_trainer.py`; executed.
+    Source: trl 1.16 `dpo_trainer.py`; confirmed by running it.
     """
     kind = spec.extra_value("trl", "f_divergence_type")
     if _method_is(spec, "dpo") and kind is not None and kind not in DIVERGENCES:
@@ -77,7 +77,7 @@ def weights_of_sorted(spec: Spec) -> Iterator[Finding]:
     Without it: trl 1.16 raises NotImplementedError in the trainer's constructor; trl 0.18 silently multiplies each loss
     by the weight of another row.
 
-    Source: `dpo_trainer.py` of both; executed.
+    Source: `dpo_trainer.py` of both; confirmed by running it.
     """
     for name in spec.losses:
         if _method_is(spec, "dpo") and name in SORTED and spec.extra_value("trl", "use_weighting") is True:
@@ -98,7 +98,7 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
     Without it: trl 1.16 raises ValueError for `exo_pair` without smoothing (trl 0.18 uses 0.001 instead) and only warns
     for `robust` from 0.5 on, where the loss is infinite or reverses the preferences.
 
-    Source: `dpo_trainer.py` of both; executed.
+    Source: `dpo_trainer.py` of both; confirmed by running it.
     """
     value = spec.get("method.label_smoothing")
     if not _method_is(spec, "dpo") or not isinstance(value, int | float):
@@ -128,7 +128,7 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
 
     Without it: trl 0.18 warns, trl 1.16 reports nothing, and both train without smoothing.
 
-    Source: `dpo_trainer.py` of both; executed (the same losses with and without it).
+    Source: `dpo_trainer.py` of both; confirmed by running it (the losses were the same with and without it).
     """
     value, losses = spec.get("method.label_smoothing"), spec.losses
     reads = spec.stack.facts.dpo_losses_smoothed
@@ -145,12 +145,13 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
 def no_beta(spec: Spec) -> Iterator[Finding]:
     """`beta` must not be 0 in dpo and kto.
 
-    Why it is bad: `beta` multiplies the term that is learned from, so every gradient is 0; some losses divide by it.
+    Why it is bad: `beta` multiplies the term from which the model learns, so with 0 every gradient is 0; some losses
+    divide by `beta`.
 
     Without it: nothing is reported, the loss stays the same and no weight changes; `ipo` and `sppo_hard` raise
     ZeroDivisionError in the first step.
 
-    Source: `dpo_trainer.py`, `kto_trainer.py` of both targets; executed.
+    Source: `dpo_trainer.py`, `kto_trainer.py` of both targets; confirmed by running it.
     """
     losses = spec.losses
     if not _method_is(spec, "dpo", "kto") or spec.get("method.beta") != 0 or "sft" in losses:
@@ -171,7 +172,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported; the loss is 0.0000 and no weight changes, or the rejected answers are preferred.
 
-    Source: trl 1.16 `dpo_trainer.py` (`loss_weights`); executed.
+    Source: trl 1.16 `dpo_trainer.py` (`loss_weights`); confirmed by running it.
     """
     losses = spec.weighted("method.loss")
     total = sum(1.0 if one.weight is None else one.weight for one in losses)
@@ -194,7 +195,7 @@ def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError in the trainer's constructor, after the data is tokenized.
 
-    Source: trl 1.16 `dpo_trainer.py` and `kto_trainer.py`, trl 0.18 `dpo_trainer.py`; executed.
+    Source: trl 1.16 `dpo_trainer.py` and `kto_trainer.py`, trl 0.18 `dpo_trainer.py`; confirmed by running it.
     """
     if spec.flag("method.sync_reference") and spec.flag("method.precompute"):
         yield Finding(
@@ -215,7 +216,7 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
     Without it: RuntimeError before the first step ("expected m1 and m2 to have the same dtype").
 
     Source: trl 0.24 and 0.18 `kto_trainer.py` (`compute_reference_log_probs`, and `peft_module_casting_to_bf16` of its
-    constructor); executed.
+    constructor); confirmed by running it.
     """
     bits = spec.bits == 4 and spec.text("precision") == "bf16"
     facts = spec.stack.facts
@@ -240,7 +241,8 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
     CPU, layers with a bias raise RuntimeError ("a view of a leaf Variable") at once, and others AssertionError when
     they are saved.
 
-    Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`; bitsandbytes 0.50 `nn/modules.py` `Linear4bit`; executed.
+    Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`; bitsandbytes 0.50 `nn/modules.py` `Linear4bit`; confirmed by
+    running it.
     """
     if not (spec.flag("method.precompute") and spec.zero_stage == 3):
         return
@@ -269,7 +271,8 @@ def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError in the trainer's constructor where neither wandb nor comet is installed.
 
-    Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`; trl 1.16 `experimental/orpo`; executed.
+    Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`; trl 1.16 `experimental/orpo`; confirmed by
+    running it.
     """
     if spec.extra_value("trl", "generate_during_eval") is True and "wandb" not in spec.names("track"):
         yield Finding(
@@ -291,7 +294,7 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
     evaluation, and raises at the first one.
 
     Source: transformers 5.23, 4.57.6 and 4.52.3 `trainer_pt_utils.LengthGroupedSampler`, 4.57.6 and 4.52.3
-    `Trainer._get_eval_sampler`; executed for dpo, orpo, reward and kto.
+    `Trainer._get_eval_sampler`; confirmed by running it for dpo, orpo, reward and kto.
     """
     strategy = spec.extra_value("trl", "train_sampling_strategy")
     grouped = strategy == "group_by_length"
@@ -315,8 +318,8 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP643", "two-passes-of-reentrant-checkpointing")
 def two_passes(spec: Spec) -> Iterator[Finding]:
-    """The reward trainer of trl 0.18 cannot recompute in the reentrant way under ddp and ZeRO-2, nor under ZeRO-3 where
-    one bucket contains the complete model.
+    """The reward trainer of trl 0.18 cannot use reentrant checkpointing under ddp and ZeRO-2, nor under ZeRO-3 if one
+    bucket contains the complete model.
 
     Why it is bad: this trainer runs the model twice before the backward pass, once per answer, and reentrant
     checkpointing then delivers every gradient twice. trl 1.16 runs the model once.
@@ -325,7 +328,7 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     gradients.
 
     Source: trl 0.18 `reward_trainer.py` (`compute_loss`), deepspeed 0.16.8 `stage3.py`
-    (`__reduce_and_partition_ipg_grads`); executed with ddp, zero1, zero2 and zero3.
+    (`__reduce_and_partition_ipg_grads`); confirmed by running it with ddp, zero1, zero2 and zero3.
     """
     twice = _method_is(spec, "reward") and spec.stack.facts.reward_runs_twice
     counted = spec.zero_stage == 2 or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)

@@ -27,7 +27,7 @@ def seeds(spec: Spec) -> Iterator[Finding]:
     Trainers that do not generate use one seed.
 
     Source: accelerate 1.15 and 1.4 `utils/random.py` (`set_seed`, `device_specific`), called by trl 1.16 and 0.18;
-    executed.
+    confirmed by running it.
     """
     last = spec.integer("seed") + spec.hardware.world - 1
     if last >= 2**32:
@@ -41,15 +41,15 @@ def seeds(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP675", "recomputed-otherwise-after-generation")
 def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.24, checkpointing of a method that generates must be reentrant: the trainer switches recomputation off
-    to generate and always switches it back on in the reentrant way.
+    """On trl 0.24, checkpointing of a method that generates must be reentrant: the trainer switches checkpointing off
+    to generate, and afterwards always switches on reentrant checkpointing.
 
-    Why it is bad: the reentrant way computes no gradient where nothing before a layer is trained.
+    Why it is bad: reentrant checkpointing computes no gradient for a layer if nothing before it is trained.
 
     Without it: RuntimeError "does not require grad" in the first step with `freeze` or `qlora`; otherwise the setting
     is silently ignored.
 
-    Source: trl 0.24 `models/utils.py` (`unwrap_model_for_generation`); executed.
+    Source: trl 0.24 `models/utils.py` (`unwrap_model_for_generation`); confirmed by running it.
     """
     path: FlagPath = "memory.checkpointing.reentrant"
     if spec.reentrant_after_generation and spec.flag("memory.checkpointing") and not spec.flag(path):
@@ -72,7 +72,7 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
     gpt_bigcode raise RuntimeError at the first completion. Later versions of trl switch recomputation off to generate.
 
     Source: trl 0.18 `models/utils.py` (`unwrap_model_for_generation`), transformers 4.52.3 `models/opt/modeling_opt.py`
-    and those of the other families; executed for each family.
+    and those of the other families; confirmed by running it for each family.
     """
     path: FlagPath = "memory.checkpointing"
     recomputes = spec.method.grouped and generates_itself(spec.method, spec.get) and spec.flag(path)
@@ -89,7 +89,7 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
 @rule("XP439", "evaluation-of-two-passes-under-zero3")
 def evaluated_twice(spec: Spec) -> Iterator[Finding]:
     """A method that scores completions twice cannot be evaluated under ZeRO-3 with accumulation before DeepSpeed 0.19.
-    rloo scores twice, and so does grpo with several `iterations`.
+    rloo scores its completions twice, and grpo does so with several `iterations`.
 
     Why it is bad: DeepSpeed fetches weights in the order of an earlier pass, and with accumulation the second pass has
     a different order.
@@ -97,7 +97,7 @@ def evaluated_twice(spec: Spec) -> Iterator[Finding]:
     Without it: RuntimeError "tracing error" in the first evaluation.
 
     Source: trl 0.24 `rloo_trainer.py`, trl 0.24 and 0.18 `grpo_trainer.py` (`old_per_token_logps`), deepspeed 0.18.2
-    and 0.16.8 `zero/partitioned_param_coordinator.py`; executed.
+    and 0.16.8 `zero/partitioned_param_coordinator.py`; confirmed by running it.
     """
     facts = spec.stack.facts
     several = (spec.get("method.iterations") or 1) > 1
@@ -115,14 +115,14 @@ def evaluated_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP665", "frozen-sampling")
 def frozen_sampling(spec: Spec) -> Iterator[Finding]:
-    """The sampling settings must leave more than one possible completion of a prompt.
+    """The sampling settings must allow more than one completion of a prompt.
 
     Why it is bad: equal completions get equal rewards, and nothing is learned.
 
     Without it: a temperature or repetition penalty of 0 raises ValueError when the first completions are sampled;
     `top_k = 1`, `top_p = 0` and `min_p = 1` keep one token and silently give equal completions.
 
-    Source: transformers 5.23 and 4.52 `generation/logits_process.py`; executed.
+    Source: transformers 5.23 and 4.52 `generation/logits_process.py`; confirmed by running it.
     """
     for name, wrong, better, text in (
         ("temperature", 0, "1", "sampling divides by it"),
@@ -143,14 +143,14 @@ def frozen_sampling(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP666", "fewer-prompts-than-a-round")
 def few_prompts(spec: Spec) -> Iterator[Finding]:
-    """One round of generation needs enough prompts, completions / generations of them. The rows of local files are
-    counted.
+    """The data must have enough prompts for one round of generation, which needs (completions / generations) prompts.
+    The rows of local files are counted.
 
     Why it is bad: prompts that do not fill a round are dropped, so too few prompts train nothing.
 
     Without it: nothing is reported; the sampler yields no batch, and the run ends without a step.
 
-    Source: trl 1.16 `trainer/utils.py` and trl 0.18 `grpo_trainer.py` (`RepeatSampler`); executed.
+    Source: trl 1.16 `trainer/utils.py` and trl 0.18 `grpo_trainer.py` (`RepeatSampler`); confirmed by running it.
     """
     if spec.method.name == "distill" and not spec.stack.facts.distill_rounds:
         return

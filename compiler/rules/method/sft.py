@@ -19,14 +19,14 @@ CONVERSATIONS = ("messages", "conversations")
 @rule("XP504", "loss-mask-without-turns")
 def loss_mask(spec: Spec) -> Iterator[Finding]:
     """`assistant_only` needs conversations, and `completion_only` needs prompts with completions, which may be
-    conversations too. In a mixture of shapes each setting applies to the rows of its shape.
+    conversations. In a mixture of shapes each setting applies to the rows of its shape.
 
     Why it is bad: rows of another shape do not contain what the mask selects.
 
     Without it: `completion_only` on conversations silently masks nothing and trains on everything, on both targets;
     `assistant_only` on text raises ValueError after the model is loaded.
 
-    Source: trl 1.16 and 0.18 `sft_trainer.py`; executed.
+    Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
     masks: tuple[tuple[FlagPath, str, Callable[[DataSource], bool]], ...] = (
         ("method.completion_only", "prompts with completions", lambda one: one.shape != "prompt_completion"),
@@ -62,12 +62,12 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
     by their exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others) by marked ones; Llama 3.1 and 3.2 are not
     among them.
 
-    Why it is bad: the marks are how the assistant's tokens are found. If the compiler cannot read the template, the
-    preflight checks the tokenizer.
+    Why it is bad: without the marks, the assistant's tokens cannot be found. If the compiler cannot read the template,
+    the preflight checks the tokenizer.
 
     Without it: ValueError after the model is loaded.
 
-    Source: trl 1.16 `chat_template_utils.py` (`get_training_chat_template`); executed.
+    Source: trl 1.16 `chat_template_utils.py` (`get_training_chat_template`); confirmed by running it.
     """
     if not spec.flag("method.assistant_only"):
         return
@@ -135,7 +135,7 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
 
     Without it: RuntimeError when tokenizing reaches that row.
 
-    Source: trl 1.16 `sft_trainer.py` (`tokenize_fn`); executed.
+    Source: trl 1.16 `sft_trainer.py` (`tokenize_fn`); confirmed by running it.
     """
     if not spec.flag("method.assistant_only"):
         return
@@ -159,12 +159,12 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
     """A prompt must be shorter than `seq`. Every word is at least one token, so a prompt of `seq` words leaves no room;
     all rows of a local file are checked.
 
-    Why it is bad: where the prompt fills the sequence, nothing of the completion is left to learn.
+    Why it is bad: if the prompt fills the sequence, no token of the completion is left to learn.
 
     Without it: trl 1.16 silently drops such rows and fails with `num_samples=0` when there are no others; trl 0.18
     trains on them with every label masked.
 
-    Source: `sft_trainer.py` of both; executed.
+    Source: `sft_trainer.py` of both; confirmed by running it.
     """
     masked = spec.get("method.completion_only") is not False
     if not masked or spec.flag("batch.packing"):
@@ -191,7 +191,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
 
 def _next_power(words: int) -> int:
-    """The next power of two."""
+    """The smallest power of two that is at least `words`."""
     return 1 << (words - 1).bit_length()
 
 
@@ -203,7 +203,7 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
 
     Without it: a warning from trl, and a training loss that looks healthy.
 
-    Source: trl 1.16 `chat_template_utils.py` (`is_chat_template_stop_token_trained`); executed.
+    Source: trl 1.16 `chat_template_utils.py` (`is_chat_template_stop_token_trained`); confirmed by running it.
     """
     template = spec.chat_template if spec.flag("method.assistant_only") else None
     if template is None:
@@ -238,7 +238,7 @@ def nothing_to_predict(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported; the loss of every step is 0 (trl 1.16) or nan (trl 0.18).
 
-    Source: the causal shift of the labels; executed.
+    Source: the causal shift of the labels; confirmed by running it.
     """
     if spec.integer("batch.seq") < 2:
         yield Finding(

@@ -34,7 +34,7 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     1e29).
 
     Source: the configuration classes of trl 0.18 and 1.16, `dpo_trainer.py` and `grpo_trainer.py`; transformers 4.57
-    `modeling_utils.py` (`_initialize_missing_keys`), executed.
+    `modeling_utils.py` (`_initialize_missing_keys`), confirmed by running it.
     """
     method, target = spec.text("method"), spec.stack
     related = (spec.label("target", "the target"),)
@@ -103,7 +103,7 @@ def family_without_scores(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError, "Unrecognized configuration class", when the model is loaded.
 
-    Source: transformers 5.23 and 4.52.3 `MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING`; executed.
+    Source: transformers 5.23 and 4.52.3 `MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING`; confirmed by running it.
     """
     known = spec.stack.family(spec.model.model_type)
     wrong = known is not None and not known.scores and not spec.flag("model.trust_remote_code")

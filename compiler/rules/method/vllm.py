@@ -67,7 +67,8 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
 def tensor_parallel(spec: Spec) -> Iterator[Finding]:
     """`tensor_parallel` of a colocated vLLM must divide the number of training processes.
 
-    Why it is bad: a vLLM that spans several GPUs takes them from the training processes, in groups of one size.
+    Why it is bad: a colocated vLLM that spans several GPUs shares them with a group of training processes, and all
+    groups must have the same size.
 
     Without it: ValueError when the trainer starts vLLM, after the model is loaded.
 

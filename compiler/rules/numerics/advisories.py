@@ -28,7 +28,7 @@ WHEN = has_advisory
     ),
 )
 def known_wrong(spec: Spec) -> Iterator[Finding]:
-    """The pinned version of a library computes something wrong for this spec, and its maintainers know. Cases that
+    """The pinned version of a library is known to compute a wrong result for this spec. Cases that
     another rule refuses, or that the trainer of a bundle corrects, are not reported.
 
     Why it is bad: the results are wrong; `xpc list advisories` prints the table with the threads, the versions and the

@@ -76,7 +76,7 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     wrong (logits off by 2.5).
 
     Source: transformers 5.23 and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family,
-    `modeling_utils.py`; executed.
+    `modeling_utils.py`; confirmed by running it.
     """
     known, attn = presumed_family(spec), spec.text("model.attn")
     if known is None or has_attention(spec, attn):
@@ -101,7 +101,7 @@ def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Without it: NotImplementedError at the first step.
 
-    Source: torch 2.13 `flex_attention.py`; executed.
+    Source: torch 2.13 `flex_attention.py`; confirmed by running it.
     """
     if spec.on_cpu and spec.text("model.attn") == "flex":
         place, legal = spec.place("model.attn"), _legal(spec)
@@ -139,16 +139,16 @@ def flex_before_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP319", "past-the-context", "warning")
 def past_the_context(spec: Spec) -> Iterator[Finding]:
-    """Sequences must not be longer than the model's context, also after `pad_to_multiple_of`. It is an error, not a
-    warning, for families that look up positions in a table (gpt2, opt, gptj, mpt and others).
+    """Sequences must not be longer than the model's context, also after `pad_to_multiple_of`. For families that look up
+    positions in a table, it is an error and not a warning (gpt2, opt, gptj, mpt and others).
 
     Why it is bad: the model has never seen the positions beyond its context, and a table has no entries for them.
 
     Without it: nothing is reported and the run trains on such positions; families with a table raise IndexError at the
     first longer row.
 
-    Source: no check in trl or transformers; executed (1802 tokens on a 512-token model, finite loss; each family with a
-    table of transformers 5.23 and 4.52 with a row longer than its table).
+    Source: no check in trl or transformers; confirmed by running it (1802 tokens on a 512-token model, finite loss;
+    each family with a table of transformers 5.23 and 4.52 with a row longer than its table).
     """
     facts, seq = spec.model.facts, spec.integer("batch.seq")
     if facts is None or not facts.context:
@@ -210,7 +210,7 @@ def attention_target(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError when the model is loaded.
 
-    Source: transformers 4.52.3 `modeling_utils.py` `ALL_ATTENTION_FUNCTIONS`; executed.
+    Source: transformers 4.52.3 `modeling_utils.py` `ALL_ATTENTION_FUNCTIONS`; confirmed by running it.
     """
     attn, legal = spec.text("model.attn"), spec.stack.facts.attentions
     if attn not in legal:
@@ -256,7 +256,7 @@ def family_target(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError when the configuration is read.
 
-    Source: transformers 4.52.3 `CONFIG_MAPPING`; executed.
+    Source: transformers 4.52.3 `CONFIG_MAPPING`; confirmed by running it.
     """
     if spec.stack.lacks_family(spec.model.model_type) and not spec.flag("model.trust_remote_code"):
         yield Finding(
@@ -276,7 +276,7 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
 
     Without it: AttributeError at the first step.
 
-    Source: trl 1.16 `trainer/utils.py` `add_fused_lm_head`; executed on every family of the registry.
+    Source: trl 1.16 `trainer/utils.py` `add_fused_lm_head`; confirmed by running it on every family of the registry.
     """
     if spec.method.head != "fused":
         return

@@ -15,7 +15,7 @@ from xpc.grammar.record import evolve
 
 
 def _unit(spec: Spec) -> str:
-    """The word for a place that trains."""
+    """The word for the devices that train: "GPU" or "process"."""
     return "process" if spec.on_cpu else "GPU"
 
 
@@ -23,10 +23,11 @@ def _unit(spec: Spec) -> str:
 def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
     """The global batch must be exactly micro-batch x accumulation x world size.
 
-    Why it is bad: transformers has no global batch and multiplies what it is given, so a wrong accumulation trains with
-    another batch size than intended.
+    Why it is bad: transformers has no setting for the global batch. It multiplies micro-batch, accumulation and
+    processes, so a wrong accumulation trains with another batch size than intended.
 
-    Without it: nothing is reported; DeepSpeed finds a literal mismatch, but only after the data is tokenized.
+    Without it: nothing is reported, except that DeepSpeed refuses numbers in its file that do not match, after the data
+    is tokenized.
 
     Source: transformers 5.23 `Trainer.get_total_train_batch_size`; deepspeed 0.19.8 `runtime/config.py`.
     """
@@ -79,7 +80,7 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
 
 
 def _plural(spec: Spec) -> str:
-    """The plural ending of that word."""
+    """The ending of the plural of `_unit`."""
     return "es" if spec.on_cpu else "s"
 
 
@@ -97,7 +98,7 @@ def nothing_to_train(spec: Spec) -> Iterator[Finding]:
 
     Without it: transformers runs 0 steps and saves the initial model.
 
-    Source: transformers 5.23 `Trainer.set_initial_training_values`; executed.
+    Source: transformers 5.23 `Trainer.set_initial_training_values`; confirmed by running it.
     """
     if spec.get("train.epochs") == 0:
         yield Finding(
@@ -108,9 +109,9 @@ def nothing_to_train(spec: Spec) -> Iterator[Finding]:
 
 
 def total_steps(spec: Spec) -> int | None:
-    """Optimizer steps of the run where they are known: written, or computed from the rows of the data.
+    """Optimizer steps of the run, either written or computed from the rows of the data; None if they are not known.
 
-    Packed rows are not known before they are tokenized, and online methods count prompts, not rows.
+    The number of packed rows is not known before tokenization, and online methods count prompts, not rows.
     """
     steps = spec.get("train.steps")
     if isinstance(steps, int):
@@ -135,7 +136,7 @@ def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
     Without it: nothing is reported (in one run the rate ended at 6e-7 of 2e-5). The polynomial schedule divides by the
     steps after the warm-up and raises ZeroDivisionError at the last step when there are none.
 
-    Source: transformers 5.23 and 4.52 `get_scheduler`, `get_warmup_steps`; executed.
+    Source: transformers 5.23 and 4.52 `get_scheduler`, `get_warmup_steps`; confirmed by running it.
     """
     warmup = spec.amount("schedule.warmup")
     if not warmup.value:
@@ -166,14 +167,14 @@ WITH_FLOOR = ("cosine", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 
 @rule("XP204", "min-lr-without-a-tail")
 def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
-    """`min_lr` needs a schedule that ends or stops at a chosen learning rate, and must lie below the peak.
+    """`min_lr` needs a schedule with a final or lowest learning rate, and must be below the peak.
 
     Why it is bad: the other schedules do not accept the argument.
 
     Without it: TypeError inside `train()`, after the model is loaded and the data tokenized; ValueError for a
     polynomial whose end is not below the peak.
 
-    Source: transformers 5.23 `optimization.get_scheduler`; executed.
+    Source: transformers 5.23 `optimization.get_scheduler`; confirmed by running it.
     """
     if not spec.written("schedule.min_lr"):
         return
@@ -206,14 +207,14 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP205", "wsd-decay")
 def wsd_decay(spec: Spec) -> Iterator[Finding]:
-    """`wsd` needs a `decay`, and no other schedule has one. A share of the run is accepted where the run is counted in
-    steps, since the library needs a number of steps.
+    """`wsd` needs a `decay`, and no other schedule has one. A share of the run is accepted only if the run is counted
+    in steps, because the library needs a number of steps.
 
     Why it is bad: `wsd` cannot be built without the length of its decay.
 
     Without it: TypeError inside `train()`.
 
-    Source: transformers 5.23 `get_wsd_schedule`; executed.
+    Source: transformers 5.23 `get_wsd_schedule`; confirmed by running it.
     """
     decay, name = spec.get("schedule.decay"), spec.text("schedule")
     if name != "wsd":
@@ -248,7 +249,8 @@ def unused_moments(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported.
 
-    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; executed.
+    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; confirmed by running
+    it.
     """
     name = spec.text("optimizer")
     if name in ("adamw", "adamw_torch", "adamw_fused"):
@@ -296,7 +298,7 @@ def summed_in_bf16(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported.
 
-    Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` (`get_data_types`); executed.
+    Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` (`get_data_types`); confirmed by running it.
     """
     accum, dtype = spec.integer("batch.accum"), spec.extra_value("deepspeed", "data_types.grad_accum_dtype")
     if not spec.zero_stage or spec.text("precision") != "bf16" or accum <= LARGEST_BF16_SUM or dtype == "fp32":

@@ -16,13 +16,13 @@ WHEN = few_rows
 def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     """The global batch must not be larger than the number of rows.
 
-    Why it is bad: a step ends with the epoch, so the larger batch is never reached.
+    Why it is bad: a step never spans two epochs, so the larger batch is never reached.
 
     Without it: nothing is reported; the last step of an epoch uses the rows that are left, and where the rows do not
     fill one micro-batch per process, accelerate repeats rows.
 
     Source: transformers 5.23 and 4.52 `trainer.py`; accelerate 1.15 and 1.4 `data_loader.BatchSamplerShard`
-    (`even_batches`); executed.
+    (`even_batches`); confirmed by running it.
     """
     if spec.flag("batch.packing") or spec.online:
         return
@@ -58,12 +58,12 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
 def everything_dropped(spec: Spec) -> Iterator[Finding]:
     """With `dataloader_drop_last`, the rows must fill at least one micro-batch in every process.
 
-    Why it is bad: an incomplete batch is dropped, and here that is all of the data.
+    Why it is bad: an incomplete batch is dropped, and here that is the complete data.
 
     Without it: ValueError about `max_steps`, after the data is tokenized; where steps are counted, the run ends at once
     and saves the initial model.
 
-    Source: transformers 5.23 and 4.52 `trainer.py`; executed.
+    Source: transformers 5.23 and 4.52 `trainer.py`; confirmed by running it.
     """
     if spec.flag("batch.packing") or spec.online or spec.extra_value("trl", "dataloader_drop_last") is not True:
         return

@@ -48,7 +48,7 @@ def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
     hooks never run, so that their weights are not gathered one by one.
 
     Source: accelerate 1.15 `utils/other.py` (`compile_regions_fsdp2` and its reason), 1.11 `accelerator.py`, 1.4
-    `utils/dataclasses.py`; executed for 1.4.
+    `utils/dataclasses.py`; confirmed by running it for 1.4.
     """
     way = "fsdp" if spec.sharded_by_fsdp else "zero" if spec.zero_stage else "plain"
     reach = spec.stack.facts.compile_layers
@@ -63,7 +63,7 @@ def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
 
 
 def _compiles(spec: Spec) -> str | None:
-    """The name in `extra trl` that turns compilation on, or None."""
+    """The argument in `extra trl` that turns compilation on, or None."""
     if spec.extra_value("trl", "torch_compile") is True:
         return "torch_compile"
     return next(
@@ -73,7 +73,7 @@ def _compiles(spec: Spec) -> str | None:
 
 
 def _place(spec: Spec, text: str) -> tuple[str, Label] | None:
-    """The name of the setting that turns compilation on, and its place; None where nothing does."""
+    """The name and the place of the setting that turns compilation on; None if nothing does."""
     if spec.flag("model.compile"):
         return "compile", spec.place("model.compile", text)
     name = _compiles(spec)
@@ -121,7 +121,7 @@ def compile_switched_on(spec: Spec) -> Iterator[Finding]:
 
     Without it: the model is compiled although `torch_compile` is false.
 
-    Source: transformers 5.23 and 4.52.3 `training_args.py` `__post_init__`; executed.
+    Source: transformers 5.23 and 4.52.3 `training_args.py` `__post_init__`; confirmed by running it.
     """
     name = _compiles(spec)
     if name is not None and spec.extra_value("trl", "torch_compile") is False:
@@ -168,7 +168,8 @@ def unknown_compiler(spec: Spec) -> Iterator[Finding]:
     Without it: an unknown backend raises ValueError after the model is loaded, an unknown mode RuntimeError at the
     first step.
 
-    Source: accelerate 1.15 and 1.4 `utils/dataclasses.py` `DynamoBackend`; torch 2.13 `_inductor`; executed.
+    Source: accelerate 1.15 and 1.4 `utils/dataclasses.py` `DynamoBackend`; torch 2.13 `_inductor`; confirmed by running
+    it.
     """
     mode, known = spec.extra_value("trl", "torch_compile_mode"), spec.stack.facts.compile_backends
     for name, value, legal in (("torch_compile_mode", mode, MODES), ("torch_compile_backend", _backend(spec), known)):

@@ -37,16 +37,16 @@ def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
 def fused_dpo(spec: Spec) -> Iterator[Finding]:
     """dpo's fused loss on trl 0.24 can be used only where it computes the same as the normal loss.
 
-    Why it is bad: it calls the decoder directly, past the wrapper of the model. DDP sees no forward pass and never
-    averages the gradients, so two processes train two models and one is saved; ZeRO-3 and FSDP have not gathered the
-    weights of the head.
+    Why it is bad: it calls the decoder directly and bypasses the wrapper of the model. DDP sees no forward pass and
+    never averages the gradients, so two processes train two models and one is saved; ZeRO-3 and FSDP have not gathered
+    the weights of the head.
 
     Without it: nothing is reported for most cases. A precomputed reference is not read, so the model is compared with
     itself and the loss stays at log 2; label smoothing, an f-divergence, `rpo_alpha` and `use_weighting` are ignored;
-    flattened pairs are split in the middle of a row. Only losses that it does not have (ValueError) and adapters with
-    recomputed activations, because the reference is a pass with gradients (CheckpointError), end the run.
+    flattened pairs are split in the middle of a row. Only two cases end the run: losses that the fused loss does not
+    have (ValueError), and adapters with recomputation, because the reference pass computes gradients (CheckpointError).
 
-    Source: trl 0.24 `dpo_trainer.py` `_compute_loss_liger`; executed.
+    Source: trl 0.24 `dpo_trainer.py` `_compute_loss_liger`; confirmed by running it.
     """
     if spec.get("method") != "dpo" or not _uses_fused_loss(spec):
         return
@@ -88,7 +88,8 @@ def fused_kto(spec: Spec) -> Iterator[Finding]:
     Without it: AttributeError or RuntimeError at the first step; for adapters, a precomputed reference and other
     losses, ValueError in the trainer's constructor.
 
-    Source: trl 0.18 `kto_trainer.py` `_compute_loss_liger`; executed with ddp, zero1, zero2 and zero3 on two processes.
+    Source: trl 0.18 `kto_trainer.py` `_compute_loss_liger`; confirmed by running it with ddp, zero1, zero2 and zero3 on
+    two processes.
     """
     if spec.get("method") != "kto" or not _uses_fused_loss(spec):
         return

@@ -17,7 +17,7 @@ def liger_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Without it: the first step ends with "no triton driver".
 
-    Source: liger-kernel 0.8.5 and 0.7.0; executed.
+    Source: liger-kernel 0.8.5 and 0.7.0; confirmed by running it.
     """
     if spec.on_cpu and spec.flag("memory.liger"):
         yield Finding(
@@ -36,7 +36,7 @@ def liger_without_family(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported.
 
-    Source: liger-kernel 0.8.5 and 0.7.0 `monkey_patch.MODEL_TYPE_TO_APPLY_LIGER_FN`; executed.
+    Source: liger-kernel 0.8.5 and 0.7.0 `monkey_patch.MODEL_TYPE_TO_APPLY_LIGER_FN`; confirmed by running it.
     """
     kind, patched = spec.model.model_type, spec.stack.facts.liger_models
     if spec.flag("memory.liger") and kind is not None and kind not in patched:
@@ -54,10 +54,10 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: Triton, in which Liger's kernels are written, is not tested on older GPUs.
 
-    Without it: Triton's compiler still generates code for 6.0 of Liger's norm, rotation and gated MLP, in fp32 and
-    fp16; torch refuses Triton there altogether.
+    Without it: Triton's compiler still generates code for 6.0 of Liger's norm, rotary embedding and gated MLP, in fp32
+    and fp16; torch refuses Triton there altogether.
 
-    Source: Triton 3.9, liger-kernel 0.8.5; executed for the target, without the GPU.
+    Source: Triton 3.9, liger-kernel 0.8.5; confirmed by running it for the target, without the GPU.
     """
     gpu = spec.hardware.gpu
     if spec.flag("memory.liger") and gpu is not None and gpu.capability < (7, 0):
@@ -79,8 +79,8 @@ def liger_of_scores(spec: Spec) -> Iterator[Finding]:
 
     Without it: AttributeError, "'Qwen2ForSequenceClassification' object has no attribute 'lm_head'", at the first step.
 
-    Source: liger-kernel 0.7.0 `monkey_patch.py`, transformers 4.52.3 `trainer.py` (`use_liger_kernel`); executed,
-    without the kernels for layers.
+    Source: liger-kernel 0.7.0 `monkey_patch.py`, transformers 4.52.3 `trainer.py` (`use_liger_kernel`); confirmed by
+    running it, without the kernels for layers.
     """
     if spec.flag("memory.liger") and spec.get("method") == "reward" and not spec.stack.facts.liger_scores:
         yield Finding(
@@ -99,7 +99,7 @@ def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Without it: AttributeError while TRL builds the trainer.
 
-    Source: trl 1.16 and 0.18 `models/activation_offloading.py`; executed.
+    Source: trl 1.16 and 0.18 `models/activation_offloading.py`; confirmed by running it.
     """
     if spec.on_cpu and spec.flag("memory.offload_activations"):
         yield Finding(
@@ -119,7 +119,7 @@ def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
 
     Without it: AssertionError, "Torch not compiled with CUDA enabled", at the first step.
 
-    Source: galore-torch 1.0 `adamw8bit.py`, lomo-optim 0.1.1 `adalomo.py`; executed on both targets.
+    Source: galore-torch 1.0 `adamw8bit.py`, lomo-optim 0.1.1 `adalomo.py`; confirmed by running it on both targets.
     """
     name = spec.text("optimizer")
     if spec.on_cpu and (name.startswith("galore_adamw8bit") or name == "adalomo"):

@@ -41,7 +41,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     Without it: the mask is exact for most families on trl-1.16 and silently wrong elsewhere (on trl-0.18 for every
     family).
 
-    Source: transformers 5.23 and 4.52.3 `masking_utils.py`; executed on 60 families.
+    Source: transformers 5.23 and 4.52.3 `masking_utils.py`; confirmed by running it on 60 families.
     """
     attn = spec.text("model.attn")
     if not spec.flag("batch.packing") or attn in FLASH or spec.get("batch.packing.isolate") == "mask":
@@ -63,7 +63,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
 
 
 def bounded(spec: Spec) -> str | None:
-    """A packing strategy of the target that keeps the ends of documents, or None where it only cuts a stream."""
+    """A packing strategy of the target that keeps the ends of documents; None if the target can only cut a stream."""
     return next((name for name in spec.stack.packing if name != "wrapped"), None)
 
 
@@ -78,7 +78,8 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
     (gpt_oss, opt, falcon, bloom, mpt, afmoe, mamba, jamba). Hybrids with short convolutions raise ValueError at the
     first forward pass without causal-conv1d, which no bundle installs.
 
-    Source: transformers 5.23 `masking_utils.py`, trl 1.16 `data_utils.py`; executed on every family of the registry.
+    Source: transformers 5.23 `masking_utils.py`, trl 1.16 `data_utils.py`; confirmed by running it on every family of
+    the registry.
     """
     if spec.get("batch.packing.isolate") != "mask" or not spec.flag("batch.packing"):
         return
@@ -119,7 +120,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
 
 
 def _why_state_leaks(spec: Spec, known: Family) -> str:
-    """Why documents of a family with layers of their own state are not kept apart."""
+    """The reason why documents are not kept apart in a family whose layers have a state."""
     if known.packing == "kernel" and spec.stack.facts.isolate_mask is True:
         return f"{known.model_type} has short convolutions, which need causal-conv1d to keep documents apart"
     return f"{known.model_type} carries a state from one document into the next"
@@ -134,7 +135,8 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
 
     Without it: TRL warns in its log, and only about `padding_free`.
 
-    Source: trl 1.16 and 0.18 `data_utils.py` (no sequence lengths are produced), `sft_trainer.py`; executed.
+    Source: trl 1.16 and 0.18 `data_utils.py` (no sequence lengths are produced), `sft_trainer.py`; confirmed by running
+    it.
     """
     if spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped":
         best = bounded(spec)
@@ -167,7 +169,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported.
 
-    Source: trl 1.16 `data_utils.py` and 0.18 (`pack_dataset` gives no lengths); executed.
+    Source: trl 1.16 `data_utils.py` and 0.18 (`pack_dataset` gives no lengths); confirmed by running it.
     """
     if spec.get(ISOLATE) != "flash" or not spec.written(ISOLATE) or not spec.flag("batch.packing"):
         return
@@ -213,7 +215,8 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported; in one run the loss of an evaluation was 6.9352 instead of 6.9291.
 
-    Source: trl 1.16 `sft_trainer.py` (`self.padding_free` follows `packing` alone), 0.18 the same; executed.
+    Source: trl 1.16 `sft_trainer.py` (`self.padding_free` follows `packing` alone), 0.18 the same; confirmed by running
+    it.
     """
     if not spec.flag("batch.packing.eval") or spec.flag("batch.packing"):
         return
@@ -235,7 +238,7 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError after the model is loaded.
 
-    Source: trl 1.16 `sft_trainer.py`; executed.
+    Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
     if not spec.flag("batch.padding_free") or spec.flag("batch.packing") or spec.get("method") != "sft":
         return
@@ -256,7 +259,8 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
 
     Without it: trl 0.18 logs a warning, and rows attend to each other.
 
-    Source: trl 0.18 `sft_trainer.py` (the warning), transformers 5.23 `masking_utils.py`; executed on 60 families.
+    Source: trl 0.18 `sft_trainer.py` (the warning), transformers 5.23 `masking_utils.py`; confirmed by running it on 60
+    families.
     """
     attn = spec.text("model.attn")
     if spec.get("method") == "dpo" and not spec.stack.facts.dpo_padding_free:
@@ -284,7 +288,8 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     Without it: nothing is reported for these. Hybrids with short convolutions (bamba, falcon_h1, lfm2, qwen3_next and
     others) raise ValueError at the first forward pass on trl-1.16, because no bundle installs causal-conv1d.
 
-    Source: transformers 5.23, 4.57.6 and 4.52.3; executed with the arithmetic of the kernel written in torch.
+    Source: transformers 5.23, 4.57.6 and 4.52.3; confirmed by running it with the arithmetic of the kernel written in
+    torch.
     """
     attn = spec.text("model.attn")
     if attn not in FLASH or not rows_have_bounds(spec) or flash_is_exact(spec):
@@ -319,7 +324,7 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
 
     Without it: a warning in the log.
 
-    Source: trl 1.16 and 0.18 `sft_trainer.py`; executed.
+    Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
     if spec.flag("batch.packing") or spec.get("method") != "sft":
         return  # a preference is two sequences

@@ -74,7 +74,7 @@ def bf16_positions(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported.
 
-    Source: transformers 5.23 and 4.52.3 `modeling_falcon.py` (`build_alibi_tensor`); executed.
+    Source: transformers 5.23 and 4.52.3 `modeling_falcon.py` (`build_alibi_tensor`); confirmed by running it.
     """
     gpu = spec.hardware.gpu
     alibi = spec.model.model_type == "falcon" and spec.model.config.get("alibi") is True
@@ -95,7 +95,7 @@ def tf32_before_ampere(spec: Spec) -> Iterator[Finding]:
 
     Without it: building the arguments raises ValueError.
 
-    Source: transformers 5.23 `training_args.py`; executed.
+    Source: transformers 5.23 `training_args.py`; confirmed by running it.
     """
     gpu = spec.hardware.gpu
     if spec.flag("precision.tf32") and (gpu is None or gpu.capability < (8, 0)):
@@ -116,7 +116,7 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported, and the run trains in fp32.
 
-    Source: accelerate 1.15 `Accelerator.__init__` (`native_amp` stays false); executed.
+    Source: accelerate 1.15 `Accelerator.__init__` (`native_amp` stays false); confirmed by running it.
     """
     if spec.on_cpu and spec.text("precision") == "fp16":
         place = spec.place("precision", "ignored on a CPU")
@@ -140,7 +140,7 @@ def _no_master(spec: Spec) -> bool:
 
 
 def _not_fp32(spec: Spec) -> bool:
-    """Whether XP307 applies: fp32 is written, and the weights have a narrower dtype."""
+    """Whether XP307 applies: the spec writes fp32, and the weights have a narrower dtype."""
     return spec.text("precision") == "fp32" and spec.written("precision") and spec.text("model.dtype") != "fp32"
 
 
@@ -154,7 +154,7 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
     Without it: fp16 training raises "Attempting to unscale FP16 gradients" at the first optimizer step; bf16 training
     reports nothing, and weights can become nan in one step.
 
-    Source: torch 2.13 `amp/grad_scaler.py`, accelerate 1.15 `fsdp_utils.py`; executed.
+    Source: torch 2.13 `amp/grad_scaler.py`, accelerate 1.15 `fsdp_utils.py`; confirmed by running it.
     """
     if spec.text("model.dtype") == "fp16" and _no_master(spec) and not _frozen(spec) and not _not_fp32(spec):
         strategy = spec.text("strategy")
@@ -177,7 +177,7 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
     Without it: RuntimeError in the first step ("Unexpected floating ScalarType in at::autocast::prioritize").
 
     Source: torch 2.13 `aten/src/ATen/autocast_mode.h` (`prioritize`); bitsandbytes 0.50 `nn/modules.py`, peft 0.17 to
-    0.21 `tuners/oft/layer.py`; executed with qwen2 and llama.
+    0.21 `tuners/oft/layer.py`; confirmed by running it with qwen2 and llama.
     """
     if spec.text("model.dtype") != "fp16" or spec.text("precision") != "bf16" or spec.text("strategy") != "ddp":
         return
@@ -202,7 +202,7 @@ def bf16_weights(spec: Spec) -> Iterator[Finding]:
     Without it: nothing is reported; in one step at a learning rate of 1e-6, 2 % of bf16 weights changed, against 100 %
     of fp32 weights.
 
-    Source: accelerate 1.15 `prepare_model` (no upcast in the DDP branch); executed.
+    Source: accelerate 1.15 `prepare_model` (no upcast in the DDP branch); confirmed by running it.
     """
     if spec.text("model.dtype") == "bf16" and _no_master(spec) and not _frozen(spec) and not _not_fp32(spec):
         lr, strategy = spec.real("optimizer.lr"), spec.text("strategy")
@@ -226,7 +226,7 @@ def narrow_weights(spec: Spec) -> Iterator[Finding]:
     but still computes in the narrow dtype.
 
     Source: accelerate 1.15 `prepare_model`, `fsdp_utils.py`; deepspeed 0.19.8 and 0.16.8 `engine.py` (no cast where
-    neither fp16 nor bf16 is on); executed.
+    neither fp16 nor bf16 is on); confirmed by running it.
     """
     if _not_fp32(spec) and not _frozen(spec):
         dtype = spec.text("model.dtype")
@@ -247,7 +247,7 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
     Without it: nothing is reported.
 
     Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `zero/partition_parameters.py` (`Init`: the dtype of its configuration);
-    executed.
+    confirmed by running it.
     """
     dtype = spec.text("model.dtype")
     if spec.zero_stage == 3 and spec.lora and not spec.bits and spec.text("precision") == "fp32" and dtype != "fp32":
@@ -269,7 +269,8 @@ def widened_score(spec: Spec) -> Iterator[Finding]:
 
     Without it: RuntimeError in the first step ("expected m1 and m2 to have the same dtype").
 
-    Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `zero/stage_1_and_2.py` (`flatten_dense_tensors_aligned`); executed.
+    Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `zero/stage_1_and_2.py` (`flatten_dense_tensors_aligned`); confirmed by
+    running it.
     """
     dtype = spec.text("model.dtype")
     scored = spec.lora and spec.method.scores
@@ -312,7 +313,7 @@ def bf16_zero_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Without it: building the arguments raises ValueError, or the run has no ZeRO at all.
 
-    Source: transformers 5.23 `training_args.py`, accelerate 1.15 `state.py`; executed.
+    Source: transformers 5.23 `training_args.py`, accelerate 1.15 `state.py`; confirmed by running it.
     """
     if spec.on_cpu and spec.zero_stage and spec.text("precision") == "bf16":
         place = spec.place("precision", "turns ZeRO off on a CPU")

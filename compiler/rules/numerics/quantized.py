@@ -33,7 +33,8 @@ def quantized_trained(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError in the trainer's constructor, after the model is loaded.
 
-    Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), 4.52 `trainer.py`; executed.
+    Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), 4.52 `trainer.py`; confirmed by
+    running it.
     """
     how = _packed(spec)
     if how is not None and not spec.lora:
@@ -52,7 +53,8 @@ def quantized_twice(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError while the model is loaded.
 
-    Source: transformers 5.23 `quantizers/auto.py` (`merge_quantization_configs`), 4.52 the same; executed.
+    Source: transformers 5.23 `quantizers/auto.py` (`merge_quantization_configs`), 4.52 the same; confirmed by running
+    it.
     """
     how = _packed(spec)
     if how not in (None, "bitsandbytes") and spec.bits is not None:

@@ -22,7 +22,7 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError when the trainer is built.
 
-    Source: trl 1.16 `sft_trainer.py:881,1085`; executed.
+    Source: trl 1.16 `sft_trainer.py:881,1085`; confirmed by running it.
     """
     if not spec.flag("memory.checkpointing.selective"):
         return
@@ -40,12 +40,12 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
 def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
     """Selective checkpointing needs trl 1.16, the only stack that keeps the output of attention.
 
-    Why it is bad: elsewhere everything is partly_frozen_recomputed.
+    Why it is bad: the other stacks recompute everything.
 
     Without it: trl 0.24 and 0.18 pass the word on to torch, which passes it to each layer, where it is ignored.
 
-    Source: trl 1.16 `models/selective_activation_checkpointing.py`, torch 2.13 `utils/checkpoint.py`; executed with trl
-    0.24.
+    Source: trl 1.16 `models/selective_activation_checkpointing.py`, torch 2.13 `utils/checkpoint.py`; confirmed by
+    running it with trl 0.24.
     """
     if spec.flag("memory.checkpointing.selective") and not spec.stack.facts.selective_checkpointing:
         yield Finding(
@@ -65,7 +65,7 @@ def other_attention(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported.
 
-    Source: trl 1.16 `models/selective_activation_checkpointing.py` `_build_policy_fn`; executed.
+    Source: trl 1.16 `models/selective_activation_checkpointing.py` `_build_policy_fn`; confirmed by running it.
     """
     attention = spec.text("model.attn")
     if spec.flag("memory.checkpointing.selective") and attention in ("eager", "flex"):
@@ -88,7 +88,7 @@ def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
 
     Without it: CheckpointError in the first step.
 
-    Source: torch `utils/checkpoint.py`; executed with deepspeed 0.16.8, 0.18.2 and 0.19.8.
+    Source: torch `utils/checkpoint.py`; confirmed by running it with deepspeed 0.16.8, 0.18.2 and 0.19.8.
     """
     path: FlagPath = "memory.checkpointing.reentrant"
     facts = spec.stack.facts

@@ -26,7 +26,7 @@ FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
 
 
 def reported(spec: Spec) -> tuple[str, ...] | None:
-    """The metrics of an evaluation besides loss and speed; None where a user's reward function may log others."""
+    """The metrics of an evaluation besides loss and speed; None if a user's reward function may log further ones."""
     known = spec.stack.facts.evaluation_metrics.get(spec.text("method"))
     if not known or not spec.method.grouped:
         return known
@@ -53,7 +53,7 @@ def _evaluates(spec: Spec) -> bool:
 
 
 def _typed(amount: Amount) -> str:
-    """An interval as it is written in a spec."""
+    """An interval in the notation of a spec."""
     return f"{amount.value * 100:g}%" if amount.unit == "share" else f"{amount.value}"
 
 
@@ -71,7 +71,7 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
     Without it: building the arguments raises ValueError; with neither evaluations nor checkpoints, nothing is reported
     and the last weights are kept.
 
-    Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`; executed.
+    Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`; confirmed by running it.
     """
     evaluated, saved = spec.amount("eval.every"), spec.amount("save.every")
     if not _loads_best(spec) or {"eval.every", "save.every"} & spec.wrong:
@@ -108,7 +108,7 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
     Without it: building the arguments raises ValueError; where a number of steps happens to be a multiple of a share,
     nothing is raised.
 
-    Source: transformers 5.23 and 4.52.3 `training_args.py`; executed.
+    Source: transformers 5.23 and 4.52.3 `training_args.py`; confirmed by running it.
     """
     evaluated, saved = spec.amount("eval.every"), spec.amount("save.every")
     if not _loads_best(spec) or not _unit(evaluated) == _unit(saved) == "steps":
@@ -142,8 +142,8 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
 @rule("XP512", "metric-of-no-evaluation")
 def metric_not_there(spec: Spec) -> Iterator[Finding]:
     """`metric_for_best_model` must be a metric that the method's evaluation reports. In trl 1.16 a user's reward
-    function may log other metrics with `log_metric`; XP243 checks sft with a schedule that follows a metric, XP526 a
-    spec with several evaluation sets.
+    function may log other metrics with `log_metric`; XP243 checks sft with a schedule that follows a metric, and XP526
+    checks specs with several evaluation sets.
 
     Why it is bad: the metric cannot be read. No trainer of a bundle has a function for more metrics, and sft and grpo
     of trl 0.18 show theirs without returning them.
@@ -151,7 +151,7 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     Without it: KeyError at the first evaluation, hours after the start.
 
     Source: transformers 5.23 and 4.52.3 `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log` of each trainer, 1.16
-    `GRPOTrainer._log_metric`; executed for each method.
+    `GRPOTrainer._log_metric`; confirmed by running it for each method.
     """
     metric, method = spec.extra_value("trl", METRIC), spec.text("method")
     stepping = method == "sft" and spec.text("schedule") in METRIC_SCHEDULES
@@ -184,7 +184,8 @@ def best_and_last(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported.
 
-    Source: transformers 5.23 `trainer_utils.py` `rotate_checkpoints`, 4.52.3 `Trainer._rotate_checkpoints`; executed.
+    Source: transformers 5.23 `trainer_utils.py` `rotate_checkpoints`, 4.52.3 `Trainer._rotate_checkpoints`; confirmed
+    by running it.
     """
     if _loads_best(spec) and spec.get("save.keep") == 1 and spec.amount("save.every") != NEVER:
         yield Finding(
@@ -219,13 +220,13 @@ def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP516", "evaluation-before-training-without-data")
 def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
-    """`eval_on_start` needs rows to evaluate on, whether or not later evaluations happen.
+    """`eval_on_start` needs rows to evaluate on, even if there are no later evaluations.
 
     Why it is bad: an evaluation before the first step needs data as well.
 
     Without it: ValueError when training begins, after the data is tokenized.
 
-    Source: transformers 5.23 and 4.52.3 `Trainer.evaluate` (`get_eval_dataloader`); executed.
+    Source: transformers 5.23 and 4.52.3 `Trainer.evaluate` (`get_eval_dataloader`); confirmed by running it.
     """
     if spec.extra_value("trl", "eval_on_start") is True and not spec.evaluates and not _evaluates(spec):
         yield Finding(
@@ -244,7 +245,7 @@ def evaluations_after_the_end(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported.
 
-    Source: transformers 5.23 and 4.52.3 `trainer_callback.py` (`DefaultFlowCallback`); executed.
+    Source: transformers 5.23 and 4.52.3 `trainer_callback.py` (`DefaultFlowCallback`); confirmed by running it.
     """
     delay, every = spec.extra_value("trl", "eval_delay"), _unit(spec.amount("eval.every"))
     length = spec.get("train.epochs" if every == "epoch" else "train.steps")

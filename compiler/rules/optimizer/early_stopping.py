@@ -21,7 +21,8 @@ def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
 
     Without it: AssertionError of transformers' EarlyStoppingCallback when training begins, after the data is tokenized.
 
-    Source: transformers 5.23 and 4.52.3 `trainer_callback.py` (`EarlyStoppingCallback.on_train_begin`); executed.
+    Source: transformers 5.23 and 4.52.3 `trainer_callback.py` (`EarlyStoppingCallback.on_train_begin`); confirmed by
+    running it.
     """
     often = f"write `eval(every=5%, patience={spec.get('eval.patience')})`, or " if spec.evaluates else ""
     if spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong:
@@ -42,7 +43,7 @@ def last_and_not_best(spec: Spec) -> Iterator[Finding]:
     Without it: transformers warns when training begins: "Using EarlyStoppingCallback without
     load_best_model_at_end=True".
 
-    Source: transformers 5.23 and 4.52.3 `trainer_callback.py`; executed.
+    Source: transformers 5.23 and 4.52.3 `trainer_callback.py`; confirmed by running it.
     """
     if spec.amount("eval.every") != NEVER and spec.extra_value("trl", LOAD) is not True:
         yield Finding(

@@ -36,7 +36,7 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
     Without it: transformers 4.52 has no StableAdamW, and its layerwise optimizers raise ValueError in their schedule
     under torch 2.13.
 
-    Source: `OptimizerNames` of transformers 5.23 and 4.52; executed.
+    Source: `OptimizerNames` of transformers 5.23 and 4.52; confirmed by running it.
     """
     yield from unsupported_choice(spec, "optimizer", "{}", "write `target {}`, or `optimizer adamw`")
 
@@ -51,7 +51,8 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
     Without it: transformers silently ignores `optim_target_modules` with any other optimizer, and 4.52 ignores
     `optim_args` with sgd and rmsprop; bitsandbytes' RMSprop fails on the text.
 
-    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; executed.
+    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; confirmed by running
+    it.
     """
     name, related = spec.text("optimizer"), (spec.label("optimizer", "the optimizer"),)
     for path in PROJECTED:
@@ -90,7 +91,8 @@ def nothing_to_project(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError in train(), after the data is tokenized.
 
-    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; executed.
+    Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; confirmed by running
+    it.
     """
     name, targets = spec.text("optimizer"), spec.get("optimizer.targets")
     if name not in LOW_RANK:
@@ -115,7 +117,7 @@ def nothing_to_project(spec: Spec) -> Iterator[Finding]:
 
 
 def _linear(spec: Spec) -> tuple[str, ...] | None:
-    """The last names of a family's linear modules, or None where they are not known."""
+    """The last parts of the names of a family's linear modules, or None if they are not known."""
     family, facts = spec.model.model_type, spec.model.facts
     if family not in MODULES or facts is None or facts.experts:
         return None
@@ -124,7 +126,7 @@ def _linear(spec: Spec) -> tuple[str, ...] | None:
 
 
 def _finds(target: str, linear: tuple[str, ...]) -> bool:
-    """Whether a target may match a module; a part of a path that is not the name of a known module may."""
+    """Whether a target may match a module. A part of a path that is not the name of a known module may match."""
     last = target.rpartition(".")[2]
     known = {one for names in MODULES.values() for one in names}
     return last not in known or any(last in one for one in linear)
@@ -141,7 +143,7 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
     micro-batch. With several processes, layerwise optimizers raise NotImplementedError, and LOMO under ddp updates each
     copy of the model with the gradient of its own rows, so the copies diverge.
 
-    Source: transformers 5.23 `trainer_optimizer.py`; lomo-optim 0.1.1; executed.
+    Source: transformers 5.23 `trainer_optimizer.py`; lomo-optim 0.1.1; confirmed by running it.
     """
     name, world = spec.text("optimizer"), spec.hardware.world
     layerwise = name in LAYERWISE
@@ -166,7 +168,7 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(spec: Spec) -> str:
-    """Suggest a replacement for a layerwise optimizer: its standard form where the strategy supports it."""
+    """Suggest a replacement for a layerwise optimizer: its standard form, if the strategy supports that."""
     if spec.text("strategy") == "ddp":
         return f"write `optimizer {spec.text('optimizer').removesuffix('_layerwise')}`"
     return "write `optimizer adamw`" + ",".join(
@@ -178,8 +180,9 @@ def _instead(spec: Spec) -> str:
 def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
     """The strategy must be able to shard the optimizer.
 
-    Why it is bad: some optimizers fail on what ZeRO and FSDP make of the parameters: flat pieces, or tensors spread
-    over processes. GaLore and APOLLO project matrices, and ZeRO and FSDP1 give them flat pieces.
+    Why it is bad: ZeRO and FSDP turn the parameters into flat pieces, or into tensors that are spread over processes,
+    and some optimizers cannot handle these. GaLore and APOLLO project matrices, and ZeRO and FSDP1 give them flat
+    pieces.
 
     Without it: GaLore and APOLLO raise IndexError at the first step; under FSDP2, APOLLO raises KeyError there and
     GaLore at the first checkpoint. DeepSpeed loses Adagrad's second group of parameters (IndexError), cannot run LOMO's
@@ -187,7 +190,7 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
     adds complete tensors to shards (RuntimeError), and Adagrad's states belong to parameters that no longer exist
     (KeyError at the first checkpoint).
 
-    Source: executed on both targets, in two processes.
+    Source: confirmed by running each on both targets, in two processes.
     """
     name, strategy = spec.text("optimizer"), spec.text("strategy")
     if (spec.zero_stage or spec.sharded_by_fsdp) and name not in LAYERWISE and _fails(spec, name):
@@ -226,7 +229,7 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing fails and nothing is saved.
 
-    Source: galore-torch 1.0 `galore_projector.py`; executed.
+    Source: galore-torch 1.0 `galore_projector.py`; confirmed by running it.
     """
     name = spec.text("optimizer")
     low_rank = spec.lora and not spec.flag("oft")
@@ -249,7 +252,7 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
     Without it: transformers 5.23 passes the fraction on as a number of steps and the first step is taken with the rate
     divided by it (3 % gives 33 times the peak); 4.52 passes 0, no warm-up.
 
-    Source: transformers `trainer_optimizer.py`; schedulefree 1.4.1 `adamw_schedulefree.py`; executed.
+    Source: transformers `trainer_optimizer.py`; schedulefree 1.4.1 `adamw_schedulefree.py`; confirmed by running it.
     """
     warmup, steps = spec.amount("schedule.warmup"), spec.get("train.steps")
     if spec.text("optimizer") in WARM_UP and warmup.unit == "share" and warmup.value and steps is None:
@@ -292,7 +295,7 @@ def moments_anew(spec: Spec) -> Iterator[Finding]:
     Without it: nothing is reported.
 
     Source: transformers 5.23 `trainer_pt_utils.py`, lomo-optim 0.1.1 `adalomo.py`, grokadamw 0.1.2 `grokadamw.py`;
-    executed.
+    confirmed by running it.
     """
     name = spec.text("optimizer")
     saves = spec.amount("save.every") != NEVER and spec.flag("save.full_state")

@@ -45,7 +45,7 @@ def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Without it: building the arguments raises ValueError.
 
-    Source: `SchedulerType` of transformers 5.23 and 4.52; executed.
+    Source: `SchedulerType` of transformers 5.23 and 4.52; confirmed by running it.
     """
     yield from unsupported_choice(spec, "schedule", "{} schedule", "write `schedule cosine`, or `target {}`")
 
@@ -93,7 +93,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
 
 
 def _reaches(setting: str, stack: Stack) -> bool:
-    """Whether the library passes the keyword to the schedule."""
+    """Whether the stack's library passes the keyword to the schedule."""
     schedule, keyword = {
         "timescale": ("inverse_sqrt", "timescale"),
         "warmup_lr": ("cosine_warmup_with_min_lr", "warmup_lr_rate"),
@@ -110,7 +110,7 @@ def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Without it: building the arguments raises ValueError.
 
-    Source: transformers 5.23 and 4.52 `training_args.py`; executed.
+    Source: transformers 5.23 and 4.52 `training_args.py`; confirmed by running it.
     """
     name = spec.text("schedule")
     if name in METRIC and spec.get("eval.every") == NEVER:
@@ -132,7 +132,7 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
     Without it: KeyError at the first evaluation, after all the steps up to it.
 
     Source: transformers 5.23 `trainer.py` (`_evaluate`), 4.52 the same; trl 1.16 and 0.18 `sft_trainer.py` (`log`);
-    executed.
+    confirmed by running it.
     """
     name, metric = spec.text("schedule"), spec.extra_value("trl", "metric_for_best_model")
     if name not in METRIC or not isinstance(metric, str) or spec.get("eval.every") == NEVER or spec.sets:
@@ -156,7 +156,7 @@ def factor(spec: Spec) -> Iterator[Finding]:
     Without it: 1 raises ValueError, after the model is loaded and the data tokenized; with 0, greedy divides by it when
     the metric improves.
 
-    Source: torch 2.13 `ReduceLROnPlateau`; transformers 5.23 `optimization.GreedyLR`; executed.
+    Source: torch 2.13 `ReduceLROnPlateau`; transformers 5.23 `optimization.GreedyLR`; confirmed by running it.
     """
     if spec.written("schedule.factor") and spec.text("schedule") in METRIC and spec.real("schedule.factor") in (0, 1):
         value = spec.real("schedule.factor")
@@ -177,8 +177,8 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
 
     Without it: AttributeError ('defaults') in train(), after the data is tokenized.
 
-    Source: transformers 5.23 `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8; executed on
-    both targets.
+    Source: transformers 5.23 `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8; confirmed by
+    running it on both targets.
     """
     name, hides_peak = spec.text("optimizer"), not spec.stack.facts.wrapped_optimizer_has_defaults
     if spec.text("schedule") == "polynomial" and spec.zero_stage and not spec.owns_optimizer and hides_peak:
@@ -194,11 +194,11 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
 def metric_warmup(spec: Spec) -> Iterator[Finding]:
     """reduce_lr_on_plateau and greedy have no warm-up.
 
-    Why it is bad: they have none, so the run begins at the peak.
+    Why it is bad: the run would begin at the peak, without the warm-up that the spec states.
 
     Without it: nothing is reported; the argument reaches no schedule.
 
-    Source: transformers 5.23 and 4.52 `optimization.get_scheduler`; executed.
+    Source: transformers 5.23 and 4.52 `optimization.get_scheduler`; confirmed by running it.
     """
     name = spec.text("schedule")
     if name in METRIC and spec.amount("schedule.warmup").value and spec.text("optimizer") not in WARM_UP:
@@ -219,7 +219,7 @@ def stages(spec: Spec) -> Iterator[Finding]:
     Without it: nothing is reported.
 
     Source: transformers 5.23 and 4.52 `optimization.get_wsd_schedule` (the number of stable steps becomes negative);
-    executed.
+    confirmed by running it.
     """
     decay, steps, warmup = spec.get("schedule.decay"), total_steps(spec), spec.amount("schedule.warmup")
     if spec.text("schedule") != "wsd" or not isinstance(decay, Amount) or steps is None:

@@ -49,7 +49,7 @@ def resume_without_state(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported (in one run Adam's step counter was 2 instead of 4).
 
-    Source: transformers 5.23 `trainer.py`; executed.
+    Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
     if not spec.flag("save.full_state") and spec.get("save.resume") == "auto" and spec.amount("save.every") != NEVER:
         yield Finding(
@@ -87,7 +87,8 @@ def full_determinism(spec: Spec) -> Iterator[Finding]:
     Without it: a run takes much longer, and an operation that has no deterministic kernel raises an error at the step
     that reaches it.
 
-    Source: transformers 5.23 and 4.52.3 `trainer_utils.py` `enable_full_determinism` (CUDA_LAUNCH_BLOCKING); executed.
+    Source: transformers 5.23 and 4.52.3 `trainer_utils.py` `enable_full_determinism` (CUDA_LAUNCH_BLOCKING); confirmed
+    by running it.
     """
     if spec.extra_value("trl", "full_determinism") is True:
         yield Finding(
@@ -107,7 +108,7 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
 
     Without it: a run under ddp that is stopped starts again from the beginning.
 
-    Source: transformers 4.52.3 `Trainer._save`; the runtime's `checkpoints.missing`; executed.
+    Source: transformers 4.52.3 `Trainer._save`; the runtime's `checkpoints.missing`; confirmed by running it.
     """
     if spec.extra_value("trl", "save_safetensors") is False:
         yield Finding(
@@ -127,7 +128,7 @@ OPEN = ("/dev/shm", "/run/user", "/usr/scratch", "/var/scratch", "/var/tmp")
 
 
 def _unsuitable(path: str) -> str:
-    """Why a run must not write into the folder, or an empty text."""
+    """The reason why a run must not write into the folder, or ""."""
     if path.startswith("~"):
         return "a spec is not read by a shell, so the folder would be called `~`"
     place = posixpath.normpath(path)
@@ -191,7 +192,7 @@ def merge_of_parts(spec: Spec) -> Iterator[Finding]:
     Without it: RuntimeError for shapes that differ, or silently other logits.
 
     Source: peft 0.21 and 0.17 `tuners/lora/layer.py`, `tuners/lora/bnb.py` (`merge` dequantizes, adds, and quantizes);
-    executed.
+    confirmed by running it.
     """
     if not spec.flag("save.merge") or not spec.lora:
         return

@@ -15,13 +15,14 @@ WHEN = enabled("save.hub")
 
 @rule("XP755", "folder-names-no-repository")
 def folder_no_repository(spec: Spec) -> Iterator[Finding]:
-    """The output folder's name must be a legal repository name where `hub` has no name.
+    """If `hub` has no name, the output folder's name must be a legal repository name.
 
-    Why it is bad: a repository without a name of its own is called like the output folder.
+    Why it is bad: without a name, the repository is called like the output folder.
 
     Without it: HFValidationError in the trainer's constructor, after the model is loaded and the data tokenized.
 
-    Source: transformers 5.23 and 4.52 `Trainer.init_hf_repo`, huggingface_hub `validate_repo_id`; executed.
+    Source: transformers 5.23 and 4.52 `Trainer.init_hf_repo`, huggingface_hub `validate_repo_id`; confirmed by running
+    it.
     """
     name = spec.text("save.hub.name")
     why = "" if spec.written("save.hub.name") else fault(name)
@@ -39,7 +40,7 @@ def folder_no_repository(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP756", "repository-named-by-the-folder", "note")
 def repository_by_folder(spec: Spec) -> Iterator[Finding]:
-    """`hub` should have the name of a repository.
+    """`hub` should name a repository.
 
     Why it is bad: without one, the run pushes to a repository of the token's account that is called like the output
     folder.

@@ -20,7 +20,7 @@ TRACKED: tuple[TextPath, ...] = ("track.name", "track.project")
 
 
 def sources(spec: Spec) -> list[Source]:
-    """The texts that make up the spec: its own, and those of bases that state something."""
+    """The texts of the spec: its own, and those of the bases from which it takes a setting."""
     values = [*spec.values.values(), *(one for table in spec.extra.values() for one in table.values())]
     labels = [one.origin.label for one in values]
     labels += [spec.model.label, *(one.label for one in spec.sources)]
@@ -51,7 +51,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
 
 
 def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
-    """The texts of files, each with the setting that names the file."""
+    """The text of each file that a setting names, with that setting."""
     system, label = spec.get("data.system"), spec.label("data.system")
     if isinstance(system, str) and label is not None and system not in label.source.text:
         yield "data.system", system
@@ -87,7 +87,7 @@ def like_a_key(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP792", "pickled-weights-unpinned")
 def pickle_unpinned(spec: Spec) -> Iterator[Finding]:
-    """Pickled weights (`pytorch_model.bin`) are read only where `pickle` is written, and from one commit. A local
+    """Pickled weights (`pytorch_model.bin`) need the setting `pickle` and a pinned commit. A local
     folder needs no commit.
 
     Why it is bad: a pickle is a program. torch runs it with only the instructions that weights need (`weights_only`),

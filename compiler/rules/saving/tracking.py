@@ -20,7 +20,7 @@ def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError in the trainer's constructor, after the data is tokenized.
 
-    Source: transformers 4.52 `integration_utils.py` (`INTEGRATION_TO_CALLBACK`); executed.
+    Source: transformers 4.52 `integration_utils.py` (`INTEGRATION_TO_CALLBACK`); confirmed by running it.
     """
     if "trackio" in spec.names("track") and not spec.stack.facts.trackio:
         yield Finding(

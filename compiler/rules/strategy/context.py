@@ -1,7 +1,7 @@
 """Context parallelism: several ranks share one sequence (XP414 to XP419, XP490, XP495 to XP498).
 
-FSDP2 passes the keys and values of each piece around the ranks (ring attention); under ZeRO each process gets all
-tokens of some heads for attention (DeepSpeed's Ulysses).
+FSDP2 passes the keys and values of each piece around the ranks (ring attention); under ZeRO each process computes
+attention for all tokens of some heads (DeepSpeed's Ulysses).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
 
     Without it: with another strategy `accelerate launch` starts all processes, and each raises ValueError.
 
-    Source: accelerate 1.15 `state.py`, `commands/launch.py`, `parallelism_config.py`; executed.
+    Source: accelerate 1.15 `state.py`, `commands/launch.py`, `parallelism_config.py`; confirmed by running it.
     """
     if spec.context_parallel == 1:
         return
@@ -66,7 +66,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
 
     Source: accelerate 1.15 `parallelism_config.py` (`__post_init__`, `_validate_accelerator`); torch 2.13
     `distributed/nn/functional.py` (`_AllGather.backward`, which scatters from ranks of the group as if it were all
-    ranks); executed.
+    ranks); confirmed by running it.
     """
     size, world, strategy = spec.context_parallel, spec.hardware.world, spec.text("strategy")
     shares = strategy in ("fsdp", "hsdp") or spec.ulysses
@@ -119,7 +119,8 @@ def attention(spec: Spec) -> Iterator[Finding]:
     Without it: under FSDP2 the trainer refuses the attention in the first step.
 
     Source: transformers 5.23 `Trainer._prepare_context_parallel_inputs`; torch 2.13
-    `distributed/tensor/experimental/_context_parallel`; accelerate 1.15 `DeepSpeedSequenceParallelConfig`; executed.
+    `distributed/tensor/experimental/_context_parallel`; accelerate 1.15 `DeepSpeedSequenceParallelConfig`; confirmed by
+    running it.
     """
     attn = spec.text("model.attn")
     if spec.context_parallel > 1 and attn not in (ULYSSES_ATTENTION if spec.ulysses else ("sdpa",)):
@@ -143,7 +144,8 @@ def packing(spec: Spec) -> Iterator[Finding]:
     Without it: TRL refuses `packing` when the trainer is built, after the model is loaded; it does not check
     `padding_free`, whose rows silently attend to each other.
 
-    Source: trl 1.16 `sft_trainer.py`; accelerate 1.15 `big_modeling.py`; deepspeed 0.19.8 `ulysses_sp.py`; executed.
+    Source: trl 1.16 `sft_trainer.py`; accelerate 1.15 `big_modeling.py`; deepspeed 0.19.8 `ulysses_sp.py`; confirmed by
+    running it.
     """
     for path in FLATTENED:
         if spec.context_parallel > 1 and spec.flag(path):
@@ -168,7 +170,7 @@ def window(spec: Spec) -> Iterator[Finding]:
     sdpa silently sees the complete past.
 
     Source: accelerate 1.15 `big_modeling._attach_context_parallel_hooks`; deepspeed 0.19.8 `ulysses_sp.py`
-    (`uattn_wrapper`); executed on Mistral, Gemma 2 and Gemma 3.
+    (`uattn_wrapper`); confirmed by running it on Mistral, Gemma 2 and Gemma 3.
     """
     facts, config = spec.model.facts, spec.model.config
     if spec.context_parallel > 1 and (facts.windowed if facts is not None else windowed(config)):
@@ -214,7 +216,8 @@ def padding(spec: Spec) -> Iterator[Finding]:
     Without it: a multiple of the ranks alone gives the first rank the early tokens, which attend to little; any other
     number gives pieces of different lengths, which cannot be exchanged.
 
-    Source: torch 2.13 `_context_parallel/_load_balancer.py`, `_attention.py`; executed: pieces of 17 and 16 tokens.
+    Source: torch 2.13 `_context_parallel/_load_balancer.py`, `_attention.py`; confirmed by running it: pieces of 17 and
+    16 tokens.
     """
     size, multiple = spec.context_parallel, spec.extra_value("trl", "pad_to_multiple_of")
     even = isinstance(multiple, int) and not isinstance(multiple, bool) and multiple > 0 and multiple % size == 0
@@ -241,7 +244,7 @@ def heads(spec: Spec) -> Iterator[Finding]:
     Without it: ValueError in every process after the model is loaded; in a family whose attention DeepSpeed cannot
     replace, attention silently sees only a process's own piece, or the first step stops.
 
-    Source: deepspeed 0.19.8 `ulysses_sp.py`; executed on a tiny model of each family.
+    Source: deepspeed 0.19.8 `ulysses_sp.py`; confirmed by running it on a tiny model of each family.
     """
     size, facts, family = spec.context_parallel, spec.model.facts, spec.model.model_type
     if not spec.ulysses or not spec.stack.facts.sequence_parallel:
@@ -276,7 +279,7 @@ def loss(spec: Spec) -> Iterator[Finding]:
 
     Without it: TRL raises ValueError after the model is loaded.
 
-    Source: trl 1.16 `sft_trainer.py`; executed.
+    Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
     smoothing = spec.extra_value("trl", "label_smoothing_factor")
     named = next((one for one in spec.losses if one != "nll"), None)
@@ -301,7 +304,7 @@ def mean(spec: Spec) -> Iterator[Finding]:
     Without it: nothing is reported.
 
     Source: transformers 5.23 `trainer.py` (`model_accepts_loss_kwargs`), `integrations/deepspeed.py`
-    (`deepspeed_sp_compute_loss`); executed.
+    (`deepspeed_sp_compute_loss`); confirmed by running it.
     """
     parts = spec.integer("batch.accum") * spec.replicas
     if spec.ulysses and spec.stack.facts.sequence_parallel and parts > 1 and spec.get("batch.mean") != "local_tokens":
@@ -322,7 +325,8 @@ def gradients(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported; layers learn at two rates.
 
-    Source: deepspeed 0.19.8 `stage3.py` (`__avg_scatter_contiguous_grads`, `__avg_scatter_grads`); executed.
+    Source: deepspeed 0.19.8 `stage3.py` (`__avg_scatter_contiguous_grads`, `__avg_scatter_grads`); confirmed by running
+    it.
     """
     if spec.ulysses and spec.zero_stage == 3 and spec.get("strategy.reduce_scatter") is False:
         yield Finding(

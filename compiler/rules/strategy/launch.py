@@ -61,8 +61,8 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
 
     Without it: the waiting processes end with a timeout of the collective, after all of that work.
 
-    Source: transformers 5.23 `ddp_timeout`, trl 1.16 `sft_trainer.py` (`main_process_first`); executed: 550 rows a
-    second.
+    Source: transformers 5.23 `ddp_timeout`, trl 1.16 `sft_trainer.py` (`main_process_first`); confirmed by running it:
+    550 rows a second.
     """
     rows = known_rows(spec.data)
     workers, timeout = spec.get("data.workers"), spec.integer("launch.nccl_timeout")

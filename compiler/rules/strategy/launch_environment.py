@@ -24,7 +24,7 @@ STAGED = "XPC_STAGED"
 
 
 def variable(text: str) -> str:
-    """Why `text` is not a NAME=VALUE for an environment, or an empty text."""
+    """The reason why `text` is not a NAME=VALUE for an environment, or ""."""
     name, equals, value = text.partition("=")
     if not equals:
         return "no `=` after the name"
@@ -116,7 +116,7 @@ def shapes(spec: Spec) -> Iterator[Finding]:
 
 
 def taint_fault(text: str) -> str:
-    """Why `text` is not a taint, or an empty text."""
+    """The reason why `text` is not a taint, or ""."""
     taint, colon, effect = text.partition(":")
     if colon and effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
         return "the effect is NoSchedule, PreferNoSchedule or NoExecute"
@@ -125,7 +125,7 @@ def taint_fault(text: str) -> str:
 
 
 def label_fault(text: str) -> str:
-    """Why `text` is not a label with a value, or an empty text."""
+    """The reason why `text` is not a label with a value, or ""."""
     import re
 
     key, equals, value = text.partition("=")
@@ -138,7 +138,7 @@ def label_fault(text: str) -> str:
 
 
 def mount_fault(text: str) -> str:
-    """Why `text` is not a mount, or an empty text."""
+    """The reason why `text` is not a mount, or ""."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(one.startswith("/") for one in parts[:2]):
         return "a mount is two absolute folders with a colon between them"

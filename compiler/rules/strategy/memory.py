@@ -1,4 +1,4 @@
-"""Whether a run fits its GPUs: its states alone (XP480), and everything that the plan counts (XP960, XP961)."""
+"""Whether a run fits its GPUs: its model states (XP480), and everything that the plan counts (XP960, XP961)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.refe
 
 
 def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
-    """Bytes of weights, gradients and optimizer states that every process needs at least, without a batch.
+    """The least bytes of weights, gradients and optimizer states that every process needs, without a batch.
 
     Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3): 2 + 2 + 12 bytes a parameter in half precision under
-    DeepSpeed, 4 + 4 + 8 in fp32, by autocast and under FSDP, which keep fp32 weights; 2 + 2 + 4 where the weights
-    themselves are in half precision. A frozen copy, the reference of some methods, counts as weights, and so does a
-    teacher.
+    DeepSpeed, 4 + 4 + 8 in fp32, by autocast and under FSDP, which keep fp32 weights; 2 + 2 + 4 if the weights
+    themselves are in half precision. A frozen copy (the reference of some methods) and a teacher count as weights.
     """
     stage, world = SPREADS.get(strategy, 0), max(1, spec.hardware.world)
     spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
@@ -70,10 +69,10 @@ def oversized_states(spec: Spec) -> float:
 
 @rule("XP480", "states-beyond-the-card", reads=REFERENCES)
 def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
-    """Weights, gradients and optimizer states alone must fit a GPU's memory. The count follows from the strategy, the
+    """Weights, gradients and optimizer states must fit in a GPU's memory. The count follows from the strategy, the
     offload, the adapters, the optimizer and the precision, without activations; `--allow-oom` makes it a note.
 
-    Why it is bad: a run that does not fit without a single token cannot run.
+    Why it is bad: a run that does not fit even without any activations cannot start.
 
     Without it: OutOfMemoryError while the model is loaded, or at the first optimizer step.
 
@@ -97,7 +96,7 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP960", "beyond-the-card", reads=REFERENCES)
 def beyond_the_card(spec: Spec) -> Iterator[Finding]:
-    """The memory predicted for one GPU must fit in it, at least at the low end of the prediction. The plan counts
+    """The predicted memory must fit in the GPU, at least at the low end of the prediction. The plan counts
     weights, gradients, optimizer states, activations, logits and what is gathered or recomputed, in each phase of a
     run, with rows as long as `seq`; `xpc plan` shows the components, and `--allow-oom` makes it a note. Families
     without measured coefficients are not predicted.
@@ -116,10 +115,10 @@ def beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP961", "tight-memory", "warning", reads=REFERENCES)
 def tight_memory(spec: Spec) -> Iterator[Finding]:
-    """The memory predicted for one GPU should be at most 80 % of what it has. Families without measured coefficients
+    """The predicted memory should be at most 80 % of the GPU's memory. Families without measured coefficients
     are not predicted.
 
-    Why it is bad: the allocator keeps more than what is in use when lengths vary: of 40 public runs that ran out of
+    Why it is bad: if lengths vary, the allocator reserves more memory than is in use: of 40 public runs that ran out of
     memory, none was predicted at or below 80 %.
 
     Without it: such a run may end after hours, when the longest rows come together.
@@ -134,8 +133,9 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
 
 
 def _predicted(spec: Spec) -> tuple[Memory, str] | None:
-    """The predicted memory of one GPU with its verdict; None where it is not known or XP480 reports more. Cached for
-    the last spec, since two rules need it."""
+    """The predicted memory of one GPU with its verdict; None if it is not known or XP480 reports the run. Cached for
+    the last spec, because two rules need it.
+    """
     global _latest
     if _latest is None or _latest[0] is not spec:
         _latest = spec, _verdict(spec)
@@ -155,7 +155,7 @@ def _verdict(spec: Spec) -> tuple[Memory, str] | None:
 
 
 def _planned(spec: Spec) -> Memory | None:
-    """The predicted memory of one GPU, or None where the plan does not know it."""
+    """The predicted memory of one GPU, or None if the plan does not know it."""
     from xpc.compiler.plan.from_spec import load_of
     from xpc.compiler.plan.memory import memory
 
@@ -167,7 +167,7 @@ def _planned(spec: Spec) -> Memory | None:
 
 
 def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) -> Finding:
-    """The finding of a run that needs too much memory, with the changes that make it fit."""
+    """The finding for a run that needs too much memory, with the changes that make it fit."""
     gpu, ways = spec.hardware.gpu, _ways_out(spec)
     assert gpu is not None  # the memory of a CPU is not predicted
     from xpc.compiler.plan.memory import OF_BATCH
@@ -191,7 +191,7 @@ def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) 
 
 
 def _ways_out(spec: Spec) -> list[Change]:
-    """Changes that make the run fit, each one planned; empty where none is known."""
+    """Changes that make the run fit, each verified by planning it; empty if none is known."""
     from xpc.compiler.plan.changes import fitting  # imported only for a run that does not fit
     from xpc.compiler.rules.core.legality import error_codes
 
@@ -199,7 +199,7 @@ def _ways_out(spec: Spec) -> list[Change]:
 
 
 def _suggestions(ways: Sequence[Change]) -> str:
-    """`write X with Y (61.2 GiB, 3% slower), or Z`."""
+    """The changes as a help, such as `write X with Y (61.2 GiB, 3% slower), or Z`."""
     from xpc.compiler.plan.changes import effect
 
     forms = [f"{' with '.join(f'`{typed}`' for typed in one.typed)} ({effect(one)})" for one in ways]
@@ -207,12 +207,12 @@ def _suggestions(ways: Sequence[Change]) -> str:
 
 
 def _other_ways(spec: Spec) -> str:
-    """The help where no change that keeps the training the same is enough."""
+    """The help if no change that keeps the training the same is enough."""
     return f"take more GPUs, GPUs with more memory, {'' if spec.lora else 'adapters, '}shorter rows or a smaller model"
 
 
 def _first_that_fits(spec: Spec, facts: ModelFacts) -> str:
-    """The first change that makes the states fit, where the plan of the run is not known."""
+    """The first change that makes the model states fit, for a run that the plan cannot predict."""
     from xpc.compiler.plan.changed import legality
     from xpc.compiler.plan.changes import forms, tiers
     from xpc.compiler.rules.core.legality import error_codes

@@ -29,7 +29,7 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError after the model is loaded, because TRL turns its own checkpointing on by default.
 
-    Source: transformers 5.23 `trainer.py`; executed.
+    Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
     if spec.get("strategy.activation_checkpointing") is not None:
         yield Finding(
@@ -59,7 +59,7 @@ def not_loaded(spec: Spec) -> Iterator[Finding]:
 
     Without it: IndexError while the model is loaded.
 
-    Source: transformers 4.57 `modeling_utils.py` (`_initialize_missing_keys`); executed.
+    Source: transformers 4.57 `modeling_utils.py` (`_initialize_missing_keys`); confirmed by running it.
     """
     if spec.zero_stage == 3 and not spec.bits and spec.model.model_type in spec.stack.facts.zero3_cannot_draw:
         other = able(lambda one: spec.model.model_type not in one.facts.zero3_cannot_draw)
@@ -80,7 +80,7 @@ def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported (the model was a DistributedDataParallel).
 
-    Source: accelerate 1.15 `state.py`; executed.
+    Source: accelerate 1.15 `state.py`; confirmed by running it.
     """
     if spec.on_cpu and spec.sharded_by_fsdp:
         place = spec.place("strategy", "becomes ddp on a CPU")
@@ -101,7 +101,7 @@ def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
 
     Without it: transformers refuses it after the model is loaded.
 
-    Source: transformers 5.23 `trainer.py`; executed.
+    Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
     if spec.sharded_by_fsdp and spec.hardware.world == 1 and not spec.on_cpu:
         yield Finding(
@@ -153,13 +153,13 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
 @rule("XP407", "sharded-8bit-optimizer")
 def sharded_8bit(spec: Spec) -> Iterator[Finding]:
     """bitsandbytes' optimizers cannot be used under FSDP2, nor under FSDP1 with offloaded parameters. These are all
-    8-bit and paged ones, and Lion, which transformers takes from bitsandbytes at 32 bits, too.
+    8-bit and paged ones, and also 32-bit Lion, which transformers takes from bitsandbytes.
 
     Why it is bad: they cannot step sharded tensors, and they have no kernels for a CPU.
 
     Without it: NotImplementedError at the first step under FSDP2.
 
-    Source: transformers 5.23 `trainer_optimizer.py`; bitsandbytes issues 89 and 1633; executed.
+    Source: transformers 5.23 `trainer_optimizer.py`; bitsandbytes issues 89 and 1633; confirmed by running it.
     """
     name, strategy = spec.text("optimizer"), spec.text("strategy")
     if package(name) != "bitsandbytes" and name != "galore_adamw8bit":
@@ -223,7 +223,7 @@ def accumulation_lost(spec: Spec) -> Iterator[Finding]:
     quarter.
 
     Source: deepspeed 0.18.2 `zero/stage_1_and_2.py` `independent_gradient_partition_epilogue` (`averaged_gradients` is
-    read, and is None until the step); executed.
+    read, and is None until the step); confirmed by running it.
     """
     lost = not spec.stack.facts.zero2_accumulates and spec.text("strategy.offload") == "none"
     if spec.zero_stage == 2 and spec.integer("batch.accum") > 1 and lost:
@@ -265,7 +265,7 @@ def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
 
     Without it: a warning from transformers.
 
-    Source: transformers 5.23 `training_args.py`; executed.
+    Source: transformers 5.23 `training_args.py`; confirmed by running it.
     """
     if spec.text("strategy") == "fsdp1" and spec.stack.facts.fsdp2:
         yield Finding(spec.place("strategy"), "FSDP1 is about to be removed from transformers", "write `strategy fsdp`")
@@ -279,7 +279,7 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError after the model is loaded.
 
-    Source: transformers 5.23 `trainer.py`; executed.
+    Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
     if spec.sharded_by_fsdp and spec.get("strategy.state_dict") == "sharded" and not spec.flag("save.full_state"):
         yield Finding(
@@ -298,7 +298,8 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError when it is switched on, after the model is loaded and the data tokenized.
 
-    Source: `supports_gradient_checkpointing` of every causal model of transformers 5.23 and 4.52; executed.
+    Source: `supports_gradient_checkpointing` of every causal model of transformers 5.23 and 4.52; confirmed by running
+    it.
     """
     if spec.flag("memory.checkpointing") and spec.model.model_type in spec.stack.facts.no_checkpointing:
         yield Finding(
@@ -321,7 +322,7 @@ def reference_of_experts(spec: Spec) -> Iterator[Finding]:
     Without it: the run hangs, or ends with a connection that is reset.
 
     Source: transformers 4.52.3 and 4.57.6 `modeling_mixtral.py` (`expert_hit`), deepspeed `set_z3_leaf_modules`, TRL's
-    `prepare_deepspeed`; executed.
+    `prepare_deepspeed`; confirmed by running it.
     """
     if spec.zero_stage != 3 or spec.lora or not spec.method.references(spec.get):
         return
