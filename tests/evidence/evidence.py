@@ -1,4 +1,4 @@
-"""What stands behind a rule: the lines in which the specs of its case differ, and how its rows are proven.
+"""The evidence for a rule: the lines in which the specs of its case differ, and how its rows of the table are proven.
 
     python tests/evidence/evidence.py          writes compiler/explain/evidence.json, which `xpc explain CODE` prints
 
@@ -33,9 +33,9 @@ from xpc.compiler.stacks import STACKS  # noqa: E402
 
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
-"""Lines of a side that are shown; a longer difference is no example."""
+"""The most lines of each spec that an example shows; a longer difference is not shown."""
 STAGES = {
-    "launch": "by `accelerate launch`",
+    "launch": "in `accelerate launch`",
     "config": "when the trainer's configuration is built",
     "deepspeed": "when DeepSpeed reads its configuration",
     "load": "when the model is loaded",
@@ -47,7 +47,7 @@ STAGES = {
 
 @cache
 def examples() -> dict[str, tuple[list[str], list[str]]]:
-    """By code, the lines that only the rejected spec has, and those that only the accepted one has."""
+    """By code, the lines that only the rejected spec has, and those that only the accepted spec has."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for case in CASES:
         lines = None if case.code in found else example(case)
@@ -57,7 +57,7 @@ def examples() -> dict[str, tuple[list[str], list[str]]]:
 
 
 def example(case: Case) -> tuple[list[str], list[str]] | None:
-    """The lines in which the two specs of a case differ, or None where that says nothing."""
+    """The lines in which the two specs of a case differ, or None if there are none or too many."""
     lines = list(ndiff(case.rejected.splitlines(), case.accepted.splitlines()))
     rejected, accepted = ([line[2:] for line in lines if line.startswith(mark)] for mark in ("- ", "+ "))
     return (rejected, accepted) if 0 < max(len(rejected), len(accepted)) <= MOST else None
@@ -73,27 +73,27 @@ def proofs() -> dict[str, list[Proof]]:
 
 
 def words(proof: Proof) -> str:
-    """One phrase: `ValueError when the trainer is built`."""
+    """A proof in words, such as `ValueError is raised when the trainer is built`."""
     if proof.needs:
-        return f"not proven here: needs {proof.needs}"
+        return f"not proven here, because it needs {proof.needs}"
     where = STAGES[proof.at] + (f", on {proof.target}" if proof.target else "")
     if proof.raises:
-        return f"{proof.raises} {where}"
+        return f"{proof.raises} is raised {where}"
     if proof.warns:
-        return f"a warning of the library {where}"
+        return f"a library warns {where}"
     module, _, function = proof.measure.rpartition(".")
-    return f"measured {where} (`tests/proof/measures/{module.replace('.', '/')}.py`, `{function}`)"
+    return f"`{function}` in `tests/proof/measures/{module.replace('.', '/')}.py` measures the effect {where}"
 
 
 def proof_of(fate: Fate, code: str) -> str:
     """How a row is proven for a code, in words."""
     found = proofs().get(fate.row, [])
     own = [one for one in found if one.code == code] or found
-    return "; ".join(dict.fromkeys(map(words, own))) or f"not proven: {fate.unproven}"
+    return "; ".join(dict.fromkeys(map(words, own))) or f"no proof: {fate.unproven}"
 
 
 def measured() -> dict[str, list[str]]:
-    """By code, the stacks for which a case gets it: that of one of its rows, or its own. Each is compiled for each."""
+    """By code, the stacks on which one of its cases gets the code. Each case is compiled for each stack."""
     titled, own = {case.title: case for case in CASES}, {case.code: case for case in CASES}
     found: dict[str, set[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -113,18 +113,18 @@ def refusals(text: str, root: str) -> set[str]:
 
 
 def stated() -> dict[str, list[str]]:
-    """The same, as the file has it."""
+    """By code, the stacks as the committed file lists them."""
     with open(PATH, encoding="utf-8") as handle:
         return {code: entry["holds"] for code, entry in json.load(handle).items() if "holds" in entry}
 
 
 def evidence(holds: Mapping[str, list[str]]) -> str:
-    """The whole file: of each code the stacks and rows that it holds for, and its example."""
+    """The text of evidence.json: for each code, its stacks, its rows with their proofs, and its example."""
     table: dict[str, dict[str, object]] = {}
     for code, fates in by_code().items():
         table[code] = {
             "holds": holds.get(code, []),
-            "rows": [f"{fate.row} {fate.name}: {proof_of(fate, code)}" for fate in fates],
+            "rows": [f"{fate.row} ({fate.name}): {proof_of(fate, code)}" for fate in fates],
         }
     for code, (rejected, accepted) in examples().items():
         table.setdefault(code, {}).update(rejected=rejected, accepted=accepted)

@@ -1,4 +1,4 @@
-"""`python tests/evidence/rules_page.py`: the page of rules, their fates, and what stands behind them."""
+"""`python tests/evidence/rules_page.py`: write docs/rules.md, the page of rules with their evidence."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ HEAD = """\
 
 Written by `make docs` from `compiler/rules/` and `tests/evidence/`; do not edit.
 
-A table of {rows} conditions under which a fine-tuning run fails, or does something other than what was asked, was read
-from and tried on TRL, transformers, accelerate, DeepSpeed, peft and Liger. Of these {implemented} are checked,
-{unwritable} cannot be written in the language at all, {preflight} are found on the machine by the preflight, and
-{refused} are refused here with a reason. `xpc explain CODE` prints the same about one code.
+The rules come from a table of {rows} conditions under which a fine-tuning run fails, or silently does something other
+than its configuration says. We found these conditions by reading and running TRL, transformers, accelerate, DeepSpeed,
+peft and Liger. {implemented} of them are checked, {unwritable} cannot be written in a spec, {preflight} are found by
+the preflight on the training machine, and {refused} are not checked, for a stated reason. `xpc explain CODE` prints the
+section of one code.
 
-A warning or a note is silenced in place, with the reason:
+To silence a warning or a note, write a comment with the reason at the end of its line:
 
 ```
 strategy fsdp1   # xpc: allow XP410 the cluster's image has no newer torch
@@ -46,19 +47,19 @@ FAMILIES = {
     "9": "The spec itself",
 }
 NOT_CHECKED = (
-    (fates.UNWRITABLE, "Cannot be written", "The language has no way to say these; each says what takes its place."),
+    (fates.UNWRITABLE, "Cannot be written", "A spec cannot express these conditions. The last column explains why."),
     (
         fates.PREFLIGHT,
         "Found by the preflight",
-        "Only the machine knows these; the bundle looks before it loads a model.",
+        "Only the training machine can show these conditions. A bundle checks them before it loads a model.",
     ),
-    (fates.REFUSED, "Not checked", "Each with the reason."),
+    (fates.REFUSED, "Not checked", "These conditions are not checked, for the reason in the last column."),
 )
 
 
 @record
 class Entry:
-    """A code with what the page says of it."""
+    """A code and its explanation on the page."""
 
     code: str
     slug: str
@@ -67,7 +68,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Every rule, and what the compiler itself reports, by code."""
+    """Every rule, and every code that the compiler itself reports, sorted by code."""
     found = [Entry(rule.code, rule.slug, rule.severity, rule.text) for rule in every()]
     found += [Entry(code, slug, severity, explanation(code)) for code, (slug, severity) in CODES.items()]
     return sorted(found, key=lambda one: one.code)
@@ -91,19 +92,22 @@ def page() -> str:
     by_code, holds = fates.by_code(), stated()
     for one in known:
         lines += explained(one, by_code.get(one.code, []), holds)
-    for kind, title, said in NOT_CHECKED:
-        lines += [f"## {title}", "", said, ""]
+    for kind, title, about in NOT_CHECKED:
+        lines += [f"## {title}", "", about, ""]
         lines += _listed(fate for fate in rows.values() if fate.kind == kind)
-    lines += ["## Checked, but not proven here", "", "What these do was read in the sources; to see it needs more.", ""]
+    lines += ["## Checked, but not proven here", "",
+              "The effect of these conditions is known from the libraries' source code. Showing it needs what the last "
+              "column lists.", ""]  # fmt: skip
     lines += _needing(rows)
-    lines += ["## Bans that no longer hold", "", "Other tools or older versions refuse these; they are accepted.", ""]
-    lines += ["| said | today |", "|---|---|"]
+    lines += ["## Bans that no longer hold", "",
+              "Other tools or older versions refuse these. They work today, so xpc accepts them.", ""]  # fmt: skip
+    lines += ["| claim | today |", "|---|---|"]
     lines += [f"| {cell(ban.said)} | {cell(ban.now)} |" for ban in fates.bans()]
     return "\n".join(lines) + "\n"
 
 
 def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> list[str]:
-    """The section of a code: explanation with its example before the source, and rows with their proofs."""
+    """The section of a code: its explanation with the example before the source, and its rows with their proofs."""
     text, lead, source = markdown(one.text).partition(f"\n\n{SOURCE}")
     for part in PARTS:
         text = text.replace(f"\n\n{part}", f"\n\n**{part.strip()}** ")
@@ -112,7 +116,7 @@ def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> l
         rejected, accepted = examples()[one.code]
         marked = [f"- {line}" for line in rejected] + [f"+ {line}" for line in accepted]
         lines += [
-            "**Example:** `-` is rejected, `+` is the nearest that is accepted.",
+            "**Example:** the lines with `-` are rejected; with the lines with `+` instead, the spec is accepted.",
             "",
             "```diff",
             *marked,
@@ -121,13 +125,13 @@ def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> l
         ]
     lines += [f"**{SOURCE.strip()}** {source}", ""] if lead else []
     if rows:
-        lines += [f"Holds for {', '.join(holds[one.code])}. Rows:", ""]
-        lines += [f"- {fate.row} {cell(fate.name)}: {proof_of(fate, one.code)}" for fate in rows] + [""]
+        lines += [f"On {', '.join(holds[one.code])}. Rows of the table of conditions, with their proofs:", ""]
+        lines += [f"- {fate.row} ({cell(fate.name)}): {proof_of(fate, one.code)}" for fate in rows] + [""]
     return lines
 
 
 def _needing(rows: Mapping[str, Fate]) -> list[str]:
-    """The checked rows that no proof shows, and what one needs."""
+    """The table of checked rows that no proof shows, and what a proof would need."""
     lines = ["| row | | codes | needs |", "|---|---|---|---|"]
     for fate in rows.values():
         found = proofs().get(fate.row, [])
@@ -149,12 +153,12 @@ def _listed(rows: Iterable[Fate]) -> list[str]:
 
 
 def cell(text: str) -> str:
-    """A text for a cell of a table: one line, a bar is none."""
+    """A text as a cell of a Markdown table: on one line, with bars escaped."""
     return markdown(" ".join(text.split())).replace("|", "\\|")
 
 
 def markdown(text: str) -> str:
-    """A text in which angle brackets and stars outside of backticks are no markup."""
+    """A text in which angle brackets and stars outside of backticks are escaped."""
     parts = text.split("`")
     outside = [part.replace("<", "&lt;").replace("*", "\\*") if n % 2 == 0 else part for n, part in enumerate(parts)]
     return "`".join(outside)

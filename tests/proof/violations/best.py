@@ -65,7 +65,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("C02", "XP511", case="XP511-rounding", match="0.3, which is not a round multiple of 0.1", variant="rounding",
           legal=best("10%", "20%", "target trl-0.18"), **CONFIG),
     Proof("C03", "XP511", case="XP511-mixed", match="mixing ratio and absolute steps", **CONFIG),
-    Proof("C14", "XP515", needs="two machines that share no folder"),
+    Proof("C14", "XP515", needs="two machines without a shared folder"),
     Proof("C15", "XP514", at="init", text=saved(extra(BEST, "greater_is_better = true"), keep=" keep=1"), legal=saved(keep=" keep=1"),
           measure="best.kept", expect={"most": 2}, steps=3, common={"learning_rate": 1e-2}),
     Proof("C18", "XP705", at="train", text=spec("target trl-0.18", extra("save_safetensors = false"),

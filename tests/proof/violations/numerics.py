@@ -46,7 +46,7 @@ PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 PAGED = extra("use_transformers_paged = true")
 
 PRECISION: tuple[Proof, ...] = (
-    Proof("P01", "XP301", needs="a GPU of compute capability 7.x, which computes bf16 emulated and says nothing"),
+    Proof("P01", "XP301", needs="a GPU of compute capability 7.x, which emulates bf16 without a message"),
     Proof("P01", "XP301", case="XP301-messages", measure="precision.messages", expect={"bf16": True}, variant="messages"),
     Proof("P01", "XP301", case="XP301-sums", measure="precision.messages", expect={"bf16": True}, variant="sums"),
     Proof("P26", "XP323", measure="precision.alibi", expect={"rounded": True, "ampere": False}),
@@ -102,7 +102,7 @@ PRECISION: tuple[Proof, ...] = (
 
 PACKING: tuple[Proof, ...] = (
     Proof("A01", "XP310", case="XP310-older-target", at="init", measure="packing.attends", expect={"leaks": True}, **TEXT),
-    Proof("A01", "XP322", needs="a GPU: the cost of attention over a long row is time and memory", variant="cost"),
+    Proof("A01", "XP322", needs="a GPU, because the cost of attention over a long row is time and memory", variant="cost"),
     Proof("A02", "XP311", at="load", measure="packing.leak", expect=lambda seen: seen["later"] > 1e-2),
     Proof("A02", "XP318", at="load", measure="packing.leak", expect=lambda seen: seen["later"] > 1e-2, variant="flat"),
     Proof("A03", "XP320", case="XP320-state", at="init", family="jamba", measure="packing.attends",
@@ -194,7 +194,7 @@ KERNELS: tuple[Proof, ...] = (
     Proof("K13", "XP120", case="XP120-chunked-nll", arguments={"loss_type": "chunked_nll"}, onto="legal",
           warns="chunked_nll.*deprecated"),
     Proof("K15", "XP353", warns="speedups for torchdynamo mostly come with GPU Ampere"),
-    Proof("K16", "XP355", needs="a GPU: CUDA graphs are recorded there only"),
+    Proof("K16", "XP355", needs="a GPU, because CUDA graphs exist only there"),
     Proof("K17", "XP332", at="init", text=cpu("memory(offload_activations)"), legal=cpu(), raises="AttributeError"),
     Proof("K22", "XP482", at="init", text=cpu(selective(), "target trl-0.24"), legal=cpu("target trl-0.24"),
           measure="kernels.selected", expect={"asked": True, "kept": 0}),

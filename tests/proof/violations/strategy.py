@@ -120,7 +120,7 @@ SHARDED: tuple[Proof, ...] = (
           match="(?i)dtensor|sharding|operator", keep=("fsdp", "optim"), processes=2),
     Proof("D26", "XP407", at="train", text=two("optimizer lion"), legal=two("optimizer adamw"), raises="NotImplementedError",
           match="(?i)dtensor|sharding|operator", keep=("fsdp", "optim"), processes=2, variant="lion"),
-    Proof("D27", "XP407", case="XP407-offloaded", needs="a GPU: FSDP1 moves a shard to it before each step"),
+    Proof("D27", "XP407", case="XP407-offloaded", needs="a GPU, to which FSDP1 moves a shard before each step"),
     Proof("D32", "XP420", at="train", processes=2, text=two(extra("ddp_find_unused_parameters = true"),
           "memory(checkpointing(reentrant=true))", strategy="ddp"), legal=two(extra("ddp_find_unused_parameters = true"),
           "memory(checkpointing(reentrant=false))", strategy="ddp"), raises="RuntimeError", match="ready"),
@@ -168,7 +168,7 @@ ZERO: tuple[Proof, ...] = (
           text=cpu("target trl-0.24", extra("fp16.fp16_master_weights_and_grads = true", block="deepspeed")),
           legal=cpu("target trl-0.24")),
     Proof("D49", "XP445", text=FP16_MASTERS, legal=FP16_MASTERS.replace("zero2", "zero2 offload"),
-          needs="a GPU: fp16 with ZeRO-2", variant="fp16-on-the-gpu"),
+          needs="a GPU, because fp16 with ZeRO-2 needs one", variant="fp16-on-the-gpu"),
     Proof("D50", "XP446", at="deepspeed", raises="ValueError", match="ZeRO stage 3"),
     Proof("D51", "XP447", at="train", text=cpu(extra("prescale_gradients = true", block="deepspeed")),
           legal=cpu(extra("prescale_gradients = true", block="deepspeed"), strategy="zero2(reduce_scatter=false)"),
@@ -345,6 +345,6 @@ EXPERTS = (
         legal=spec("method dpo", "target trl-0.18", **EVERY),
     ),
 )
-MEMORY = tuple(Proof("D84", code, needs="a GPU: its memory is what runs out") for code in ("XP480", "XP960", "XP961"))
+MEMORY = tuple(Proof("D84", code, needs="a GPU, whose memory would run out") for code in ("XP480", "XP960", "XP961"))
 
 PROOFS: tuple[Proof, ...] = (*EXPERTS, *MEMORY, *SHARDED, *ZERO, *CONTEXT, *LAUNCH)
