@@ -60,7 +60,7 @@ def test_the_stated_range_holds_for_sources_that_it_was_not_made_from() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["model", "kind of GPU", "way of sharding", "number of GPUs", "recomputation, on or off", "length of rows"]
+    "name", ["model", "kind of GPU", "strategy", "number of GPUs", "recomputation, on or off", "length of rows"]
 )
 def test_the_stated_range_holds_for_groups_that_were_left_out(name: str) -> None:
     low, high = ranges.range_of(())
