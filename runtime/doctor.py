@@ -1,7 +1,7 @@
-"""The checks of `xpc doctor` for an interpreter and its machine. Started as a file; runs do not use it.
+"""The checks of `xpc doctor` for an interpreter and its machine. It is started as a file; runs do not use it.
 
-Reads a JSON object from standard input (`pins` that every bundle needs, `optional` ones that some need), and writes a
-JSON list of entries. It does not use the network, and of secrets it reports only whether they are set.
+It reads a JSON object from standard input (`pins` that every bundle needs, `optional` ones that some need), and writes
+a JSON list of entries. It does not use the network, and reports only whether secrets are set.
 """
 
 import json
@@ -62,12 +62,12 @@ def inspect(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[En
 
 
 def python() -> Entry:
-    """The interpreter; too old a version has already failed in ``__init__.py``."""
+    """The entry about the interpreter. A version that is too old has already failed in ``__init__.py``."""
     return ("python", FINE, f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
 
 
 def packages(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:
-    """The installed packages against the pins of the target. Local parts (2.13.0+cpu) are ignored."""
+    """Entries that compare the installed packages with the target's pins. Local parts (2.13.0+cpu) are ignored."""
     fine, absent = [], []
     for name, pinned in {**pins, **optional}.items():
         found = machine.installed(name)
@@ -90,7 +90,7 @@ def packages(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[E
 
 
 def torch() -> Iterator[Entry]:
-    """The build of torch, the driver, each GPU, and the tools that compile extensions."""
+    """Entries about the build of torch, the driver, each GPU, and the tools that compile extensions."""
     try:
         import torch as library
     except ImportError as error:
@@ -136,7 +136,7 @@ def home() -> str:
 
 
 def folders() -> Iterator[Entry]:
-    """The folders that a run reads and writes: whether they are writable, and their free space."""
+    """Entries about the folders that a run reads and writes: whether they are writable, and their free space."""
     for what, place in (("here", os.getcwd()), ("HF_HOME", home()), ("temporary files", tempfile.gettempdir())):
         standing, _ = shared_folder.nearest_existing(place)
         if not os.access(standing, os.W_OK):
@@ -148,7 +148,9 @@ def folders() -> Iterator[Entry]:
 
 
 def variables() -> Iterator[Entry]:
-    """Which secrets are set, never their values, and the variables that change where a run looks."""
+    """Entries about which secrets are set (never their values), and about variables that change where a run looks for
+    files.
+    """
     login = os.environ.get("HF_TOKEN_PATH") or os.path.join(home(), "token")
     for name in SECRETS:
         where = "set" if os.environ.get(name) else "not set"

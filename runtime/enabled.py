@@ -1,4 +1,4 @@
-"""The features of this run, in the order of their calls, and the class of its trainer."""
+"""The features of this run, in the order in which they are called, and the class of its trainer."""
 
 from .core.fault_tolerance import FaultTolerant
 from .core.feature import Feature

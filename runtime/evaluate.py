@@ -75,7 +75,7 @@ def _installed(pinned: str) -> None:
 
 
 def _trained(bundle: Bundle) -> None:
-    """Raises RunError unless the final model is in the output folder; a checkpoint is not enough."""
+    """Raise RunError unless the final model is in the output folder. A checkpoint is not enough."""
     place = bundle.output_dir
     names = set(os.listdir(place)) if os.path.isdir(place) else set()
     config = "adapter_config.json" if bundle.lora is not None else "config.json"
@@ -113,7 +113,7 @@ def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
 
 
 def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
-    """Task names, and the contents of task files; data next to a task file is found from any working directory."""
+    """Task names, and the contents of task files. Data next to a task file is found from any working directory."""
     sys.dont_write_bytecode = True  # bytecode next to a task file would look like an added file
     out: list[Any] = []
     for task in plan["tasks"]:
@@ -132,7 +132,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
 
 
 def verified_folder(bundle: Bundle, folder: str) -> None:
-    """Raises RunError when a file below a folder of the bundle was changed or added."""
+    """Raise RunError if a file below a folder of the bundle was changed or added."""
     digests = bundles.manifest_digests(bundle.folder)
     for where, _, names in os.walk(bundle.inside(folder)):
         for one in names if digests else ():
@@ -154,7 +154,7 @@ def _next_to(folder: str, files: Any) -> Any:
 
 
 def _bits(model: Any) -> int | None:
-    """Bits of the loaded weights according to transformers; None when they are not quantized."""
+    """The bits of the loaded weights according to transformers; None if they are not quantized."""
     loaded = {bits: getattr(model.model, f"is_loaded_in_{bits}bit", False) for bits in (4, 8)}
     return next((bits for bits, is_so in loaded.items() if is_so), None)
 

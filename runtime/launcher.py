@@ -1,9 +1,9 @@
 """Run the launcher that launch.sh names (``accelerate.commands.launch`` or ``torch.distributed.run``), unchanged.
 
-This adds four things: the preflight; one line after a failure instead of the launcher's traceback; stop requests are
-forwarded to the processes but not to torch's agent, which would kill them after 30 seconds; and the processes end when
-their launcher ends, for any reason. The first Ctrl-C is a stop request, and so is a closed terminal; the second Ctrl-C
-ends the run at once.
+This module adds four things: the preflight; one line after a failure instead of the launcher's traceback; stop requests
+that reach the processes but not torch's agent, which would kill the processes after 30 seconds; and the end of all
+processes when their launcher ends, for any reason. The first Ctrl-C is a stop request, and so is a closed terminal; the
+second Ctrl-C ends the run at once.
 """
 
 import contextlib
@@ -137,7 +137,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
 
 
 def _forward_signal(number: int, _: object) -> None:
-    """Ask the processes of the run to stop. Without processes, exit immediately."""
+    """Pass a stop request on to the processes of the run. If there are none, exit immediately."""
     global _stop_requested
     _stop_requested = True
     children = _process().children() if _process else []
@@ -192,7 +192,9 @@ def _report(message: str) -> None:
 
 
 def _ended(who: str, status: int, codes: Iterable[int]) -> int:
-    """Report the end. ``codes`` are exit codes that show whether a stop request ended the processes."""
+    """Report how a process or the run ended. ``codes`` are exit codes that show whether a stop request ended the
+    processes.
+    """
     from .core import signals
 
     if any(code == signals.REQUEUE or -code in signals.STOP_SIGNALS for code in codes):

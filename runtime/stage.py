@@ -1,9 +1,9 @@
 """Fetch what a run reads from the hub, for machines without a network: ``launch.sh --stage DIR [--wheels]``.
 
-DIR gets ``hub`` (models and tokenizers, in the hub's cache layout), ``rows`` (of each source, as parquet: offline, the
-datasets library ignores the requested revision and takes the newest rows in its cache), ``wheels`` if requested, and
-last staged.json, which lists the contents with commits and sizes. After an interruption the next call continues, and
-until then DIR counts as not staged.
+DIR gets ``hub`` (models and tokenizers, in the hub's cache layout), ``rows`` (the rows of each source, as parquet
+files), ``wheels`` if requested, and last staged.json, which lists the contents with commits and sizes. The rows are
+stored as files because offline, the datasets library ignores the requested revision and takes the newest rows in its
+cache. After an interruption the next call continues, and until then DIR counts as not staged.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def _check(bundle: Bundle, place: str) -> int:
 
 
 def _needs(bundle: Bundle) -> dict[str, dict[str, Any]]:
-    """What the run reads from the hub, by the name in staged.json."""
+    """The models and rows that the run reads from the hub, by their names in staged.json."""
     models = [bundle.model, bundle.plan["method"]["teacher"]]
     found: dict[str, dict[str, Any]] = {
         f"{one['id']}@{one['revision'] or 'main'}": {"model": one} for one in models if one and one["id"]
@@ -100,7 +100,7 @@ def _needs(bundle: Bundle) -> dict[str, dict[str, Any]]:
 
 
 def _name(source: Mapping[str, Any], split: str) -> str:
-    """The name in staged.json of the rows of a hub source, with everything that decides them."""
+    """The name in staged.json for the rows of a hub source. It contains everything that decides which rows they are."""
     config, part = (f":{source[one]}" if source[one] else "" for one in ("config", "slice"))
     return f"{source['id']}{config}[{split}{part}]@{source['revision'] or 'main'}"
 

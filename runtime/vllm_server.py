@@ -1,4 +1,4 @@
-"""The vLLM server of a run: replace this process by the server, or check whether it is ready.
+"""The vLLM server of a run: start it in place of this process, or check whether it is ready.
 
 ``python vllm_server.py`` starts it, ``python vllm_server.py --answers HOST`` exits with 0 when the server on HOST is
 ready. The program is ``vllm``, or ``trl`` on an older stack, next to this interpreter or on the PATH; XPC_VLLM names
@@ -30,7 +30,7 @@ SECONDS = 5.0
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """The program. Returns the exit status unless the server replaces the process: 0, or 1 after a message."""
+    """The program. Returns the exit status, 0 or after a message 1, unless the server replaces this process."""
     parser = argparse.ArgumentParser(prog="vllm_server.py", allow_abbrev=False)
     parser.add_argument("--answers", metavar="HOST")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs that share the weights")

@@ -1,4 +1,4 @@
-"""Build the process group and the arguments object, in this order, and check them against the plan."""
+"""Build the process group and then the arguments object, and check both against the plan."""
 
 import logging
 import os
@@ -23,7 +23,8 @@ AVX512-BF16, and rows longer than the tokenizer's limit, which the run cuts or c
 def prepare_environment(bundle: Bundle) -> None:
     """Set environment variables before torch is imported, such as CUDA_VISIBLE_DEVICES for a CPU run.
 
-    A run of one process sees one GPU: transformers would spread micro-batches over all (nn.DataParallel).
+    A run of one process sees only one GPU, because transformers would spread micro-batches over all GPUs
+    (nn.DataParallel).
     """
     for feature in bundle.features:
         feature.before_imports(bundle, os.environ)
@@ -35,7 +36,7 @@ def prepare_environment(bundle: Bundle) -> None:
 
 
 def build_arguments(bundle: Bundle) -> Any:
-    """Build the arguments object of the run; nothing copies or replaces it later."""
+    """Build the arguments object of the run. Nothing copies or replaces it later."""
     values = dict(bundle.arguments)
     if values.get("deepspeed"):
         values["deepspeed"] = bundle.inside(values["deepspeed"])
@@ -52,7 +53,7 @@ def build_arguments(bundle: Bundle) -> Any:
 
 
 def load_class(dotted: str) -> Any:
-    """The class with this dotted name. Raises RunError when the installed stack does not have it."""
+    """The class with this dotted name. Raises RunError if the installed stack does not have it."""
     try:
         return resolve_name(dotted)
     except (ImportError, AttributeError) as error:
@@ -60,7 +61,7 @@ def load_class(dotted: str) -> Any:
 
 
 def check_state(bundle: Bundle, args: Any) -> None:
-    """Compare accelerate's state with the plan: accelerate silently falls back to DDP or one process.
+    """Compare accelerate's state with the plan, because accelerate can silently fall back to DDP or to one process.
 
     Raises RunError.
     """

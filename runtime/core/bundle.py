@@ -18,7 +18,7 @@ LARGEST = 16 * 2**20
 
 
 def manifest_digests(folder: str) -> dict[str, str]:
-    """The digests of the bundle's files by name; empty when bundle.toml is missing or unreadable."""
+    """The digests of the bundle's files by name; empty if bundle.toml is missing or unreadable."""
     import tomllib
 
     try:
@@ -65,7 +65,9 @@ def _at(plan: Any, path: str) -> Any:
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Check the launcher's number of processes: another number changes the global batch. Raises RunError."""
+    """Check the number of processes that the launcher started, because another number changes the global batch. Raises
+    RunError.
+    """
     try:
         world = int(environment.get("WORLD_SIZE", "1"))
     except ValueError as error:

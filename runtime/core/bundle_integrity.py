@@ -1,7 +1,7 @@
 """Compare the files of the bundle with the digests in bundle.toml. Standard library only.
 
 Files that are executed or rendered must be the compiled ones. Other manual changes are reported in one line and the run
-continues, since the owner may edit a bundle. This finds mistakes and incomplete copies, not an intruder.
+continues, since the owner may edit a bundle. This finds mistakes and incomplete copies, but not manipulation.
 """
 
 import os
@@ -24,7 +24,7 @@ def digest(path: str) -> str:
 
 
 def problems(bundle: Bundle) -> list[str]:
-    """Findings that stop this bundle; other files changed since the compilation are reported in one line."""
+    """Findings that stop this bundle. Other files that changed since the compilation are only reported in one line."""
     digests = manifest_digests(bundle.folder)
     checked = {name: why for one in bundle.features for name, why in one.check_files(bundle, digests).items()}
     changed = [name for name in changed_files(bundle.folder, digests) if name not in checked]
@@ -37,7 +37,9 @@ def problems(bundle: Bundle) -> list[str]:
 
 
 def shadowed(bundle: Bundle) -> list[str]:
-    """Hub ids that are also folders in the working directory: transformers and datasets prefer the folder."""
+    """Hub ids that are also folders in the working directory. transformers and datasets would load the folder
+    instead.
+    """
     ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.sources())]
     return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 

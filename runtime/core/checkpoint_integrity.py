@@ -1,4 +1,6 @@
-"""Atomic checkpoints: written to a staging folder, recorded with digests, then renamed. Standard library only."""
+"""Write checkpoints atomically: first into a staging folder, then a record with digests, then a rename. Standard
+library only.
+"""
 
 import json
 import os
@@ -44,12 +46,14 @@ def final_files(output_dir: str) -> dict[str, Seal]:
 
 
 def seal(folder: str, rank: int) -> dict[str, Seal]:
-    """Flush and hash the files that process ``rank`` wrote; keys are names relative to ``folder``. Raises OSError."""
+    """Flush and hash the files that process ``rank`` wrote. The keys are names relative to ``folder``. Raises
+    OSError.
+    """
     return _sealed(folder, [name for name in names(folder) if _writer(name) == rank])
 
 
 def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
-    """Hash the remaining files, write the record and rename the folder. On process 0. Raises OSError."""
+    """Hash the remaining files, write the record and rename the folder, on process 0. Raises OSError."""
     folder = os.path.join(staging(output_dir), name)
     present = names(folder)
     known = {**seals, **_sealed(folder, [one for one in present if one not in seals])}
@@ -73,7 +77,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
 
 
 def set_default_mode(folder: str, written: Iterable[str]) -> None:
-    """Give weights the mode of a new file: safetensors makes them readable by the owner only."""
+    """Give weights the default mode of a new file, because safetensors makes them readable only by the owner."""
     mask = os.umask(0)
     os.umask(mask)
     for name in written:
@@ -90,7 +94,8 @@ def move_aside(path: str) -> None:
 
 
 def broken(path: str, digests: bool) -> str | None:
-    """What differs from the record, or None, also for a checkpoint without a record. ``digests`` reads every byte.
+    """How a checkpoint differs from its record; None if it does not differ or has no record. With ``digests``, every
+    byte is read.
 
     Raises OSError.
     """
@@ -136,7 +141,7 @@ def _sealed(folder: str, chosen: list[str]) -> dict[str, Seal]:
 
 
 def _hashed(folder: str, chosen: list[str]) -> list[Seal]:
-    """Sizes and digests. A digest is the sha256 of the sha256 of each 64 MiB part; threads hash the parts."""
+    """Sizes and digests of files. A digest is the sha256 of the sha256 of each 64 MiB part; threads hash the parts."""
     paths = [os.path.join(folder, name) for name in chosen]
     sizes = [os.path.getsize(path) for path in paths]
     parts = [(path, start) for path, size in zip(paths, sizes) for start in range(0, size, PART)]
@@ -157,7 +162,7 @@ def _hash(path: str, start: int) -> bytes:
 
 
 def _flush(path: str) -> None:
-    """Flush to the disk. A folder that cannot be flushed (some network file systems) is skipped."""
+    """Flush a file or folder to the disk. A folder that cannot be flushed (some network file systems) is skipped."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

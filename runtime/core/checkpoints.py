@@ -21,7 +21,7 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
 
 
 def schedule(path: str) -> str | None:
-    """What is wrong with the learning rate schedule, or None."""
+    """What is wrong with the file of the learning rate schedule, or None."""
     if archive_complete(os.path.join(path, "scheduler.pt")):
         return None
     return "scheduler.pt is missing or cut off (training cannot resume from a checkpoint of weights only)"
@@ -34,8 +34,8 @@ States = Callable[[str, int], str | None]
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
     """The newest complete checkpoint, and a sentence for each newer one that was skipped.
 
-    With ``digests`` every byte is compared with the record; without, only file sizes are. A checkpoint without a record
-    is used only when no other one is complete.
+    With ``digests`` every byte is compared with the record; without it, only the file sizes are. A checkpoint without a
+    record is used only if no other one is complete.
     """
     skipped: list[str] = []
     unproven: tuple[str, list[str]] | None = None
@@ -53,7 +53,7 @@ def newest_complete(output_dir: str, world: int, states: States, digests: bool =
 
 
 def _unusable(path: str, step: int, world: int, states: States, digests: bool) -> str | None:
-    """Why training cannot resume from a checkpoint, or None. Damaged files never raise."""
+    """The reason why training cannot resume from a checkpoint, or None. Damaged files never raise an exception."""
     try:
         return missing(path, step, world, states) or broken(path, digests)
     except UNREADABLE as error:
@@ -61,7 +61,7 @@ def _unusable(path: str, step: int, world: int, states: States, digests: bool) -
 
 
 def missing(path: str, step: int, world: int, states: States) -> str | None:
-    """What is missing in this checkpoint, or None. ``world`` is the number of processes that will read it.
+    """What is missing in a checkpoint, or None. ``world`` is the number of processes that will read it.
 
     transformers writes trainer_state.json last (Trainer._save_checkpoint, 4.52 and 5.23).
     """
@@ -83,5 +83,5 @@ def missing(path: str, step: int, world: int, states: States) -> str | None:
 
 
 def archive_complete(path: str) -> bool:
-    """True for an archive that is not cut off: torch.save writes a zip file, with the directory at the end."""
+    """Whether an archive is complete. torch.save writes a zip file, whose directory is at the end."""
     return os.path.isfile(path) and zipfile.is_zipfile(path)

@@ -1,7 +1,7 @@
-"""Which modules of features/ and library_internals/ a run uses; its bundle contains only those.
+"""Decide which modules of features/ and library_internals/ a run uses; its bundle contains only those.
 
 Only the compiler uses this file, and bundles do not contain it. It decides the lines of ``enabled.py``, and which
-settings in ``trainer_args.json`` would need another module. A module also brings the modules that it imports.
+settings in ``trainer_args.json`` would need another module. Modules that a used module imports are also included.
 """
 
 import json
@@ -50,8 +50,9 @@ IMPORT = re.compile(r"^ *from \.(?:features\.\w+|library_internals)\.(\w+) impor
 
 
 def enabled(source: str, plan: "Payload") -> str:
-    """The enabled.py of a run: the complete file without the lines of unused features, and with the trainer of the
-    run's method."""
+    """The enabled.py of a run: the complete file without the lines of unused features, and with the trainer class of
+    the run's method.
+    """
     used, lines, unused = uses(plan), source.split("\n"), set[str]()
     for line in lines:
         if (found := IMPORT.match(line)) and not used[found[1]]:
@@ -68,7 +69,9 @@ def _only(section: "Mapping[str, Any]", names: tuple[str, ...]) -> dict[str, Any
 
 @lru_cache(64)
 def _unused(text: str) -> tuple[str, ...]:
-    """Paths of the settings that would need another module; cached, because members of a sweep share it."""
+    """Paths of the settings that would need another module. The result is cached, because members of a sweep
+    share it.
+    """
     plan, read = json.loads(text), list[str]()
     found = {name for name, used in uses(cast("Payload", _Read(plan, "", read))).items() if used}
     settings = (path for path in dict.fromkeys(read) if not path.startswith("stack."))
@@ -76,7 +79,7 @@ def _unused(text: str) -> tuple[str, ...]:
 
 
 def _with(plan: "Payload", path: str) -> set[str]:
-    """The modules of the run if the setting at this path had a value."""
+    """The modules that the run would use if the setting at this path had a value."""
     *sections, name = path.split(".")
     place: Any = plan
     for one in sections:
@@ -90,7 +93,7 @@ def _with(plan: "Payload", path: str) -> set[str]:
 
 
 class _Read(dict[str, Any]):
-    """A section that records the path of each value that was read and is not set."""
+    """A section of trainer_args.json that records the path of each value that was read and is not set."""
 
     def __init__(self, section: dict[str, Any], path: str, read: list[str]) -> None:
         super().__init__(section)
@@ -101,7 +104,7 @@ class _Read(dict[str, Any]):
         return self.get(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value; a nested section records its reads, too."""
+        """The value with this name; a nested section also records its reads."""
         value, path = super().get(name, default), f"{self.path}{name}"
         if not value or value == "no":
             self.read.append(path)
@@ -214,6 +217,6 @@ def _has_fields(source: "Source") -> bool:
 
 
 def _may_be(gpu: "Gpu", family: str) -> bool:
-    """Whether a GPU may belong to a family, by torch's device names; without names it may be any."""
+    """Whether a GPU may belong to a family, by torch's device names. A GPU without names may belong to any family."""
     names = gpu.get("device_names")
     return not names or any(family in one for one in names)

@@ -16,8 +16,8 @@ SYSTEM = "system"
 def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     """The training set and the evaluation set; the latter is None, rows, or several sets by name.
 
-    The tokenizer gives the chat template and the length of prompts. Call it on the main process first: the others then
-    find the mapped rows in the cache. Raises RunError.
+    The tokenizer is needed for the chat template and the length of prompts. Call this first on the main process, so
+    that the other processes find the mapped rows in the cache. Raises RunError.
     """
     rows_of = partial(mapped, bundle, tokenizer)
     parts = [rows_of(source) for source in bundle.data["sources"]]
@@ -58,7 +58,9 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
 
 
 def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable[[Any, int], dict[str, Any]]:
-    """The function from a stored row and its number to trl's row; ``chat`` is true with a chat template."""
+    """The function that converts a stored row and its number to trl's row; ``chat`` is true if there is a
+    chat template.
+    """
     convert = bundle.row_format().to_row
     for feature in bundle.features:
         convert = feature.row_converter(bundle, convert)

@@ -36,7 +36,7 @@ def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bo
 
 
 def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, error: BaseException) -> str:
-    """Explain why rows cannot be read; names the first bad row of JSON Lines files."""
+    """Explain why rows cannot be read. For JSON Lines files, the explanation names the first bad row."""
     part, why = split or source["split"], first_line(error.__cause__ or error)
     for feature in bundle.features:
         why = feature.source_unreadable(bundle, why, source, part)
@@ -44,7 +44,7 @@ def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, err
 
 
 def check_columns(row_format: RowFormat, source: Mapping[str, Any], present: Sequence[str]) -> None:
-    """Raises RunError when the dataset lacks a column that the row format or the source names."""
+    """Raise RunError if the dataset lacks a column that the row format or the source names."""
     used = [source["context"]] if source.get("context") and not source.get("wording") else []
     used += [one for one in source["columns"] or () if one not in KEPT]
     expected = dict.fromkeys([*row_format.columns(source, present).values(), *used])

@@ -26,12 +26,14 @@ def findings(found: Sequence[str]) -> RunError:
 
 
 def rank() -> int:
-    """The global rank of this process, 0 when it was started alone."""
+    """The global rank of this process; 0 if it was started without a launcher."""
     return int(os.environ.get("RANK", "0"))
 
 
 def shown(text: str) -> str:
-    """The text made safe for a terminal: escape sequences (from a row or template) spelled out, long lines cut."""
+    """The text made safe for a terminal: escape sequences (which may come from a row or template) are spelled out, and
+    long lines are cut.
+    """
     if len(text) > LONGEST:
         text = "\n".join(one if len(one) <= LONGEST else one[:LONGEST] + "..." for one in text.split("\n"))
     if text.isprintable():
@@ -44,7 +46,7 @@ muted = False
 
 
 def say(sentence: str) -> None:
-    """Prints one line, on rank 0 only."""
+    """Print one line, on rank 0 only."""
     if rank() == 0 and not muted:
         put(f"[run] {shown(sentence)}")
 
@@ -78,7 +80,7 @@ def put(text: str, renew: bool = False) -> None:
 
 
 def stop(error: RunError) -> int:
-    """Print the error once (rank 0, or a process that fails alone) and return the exit status."""
+    """Print the error once (on rank 0, or on a process that is the only one to fail) and return the exit status."""
     if rank() == 0 or getattr(error, "local", False):
         print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
     else:  # the launcher ends all processes when the first one exits, which must be the reporting one

@@ -1,4 +1,4 @@
-"""The fault-tolerant trainer: complete checkpoints, a coordinated stop, and a check for finite losses."""
+"""The trainer's fault tolerance: complete checkpoints, a coordinated stop, and a check for finite losses."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ WRITERS = (
 
 
 class FaultTolerant(TrainerHooks):
-    """Base class of every run's trainer. All processes call ``agree`` and ``save_checkpoint`` together."""
+    """The base class of every run's trainer. All processes must call ``agree`` and ``save_checkpoint`` together."""
 
     card = ""
     stopping = False
@@ -40,7 +40,7 @@ class FaultTolerant(TrainerHooks):
     # The loss of each step, and its log
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """trl's step; records a loss that is not finite, and adds losses that an earlier start had not logged yet."""
+        """Run trl's step, record a loss that is not finite, and add losses that an earlier start had not logged yet."""
         import torch
 
         loss = super().training_step(*args, **kwargs)  # type: ignore[misc]
@@ -52,7 +52,7 @@ class FaultTolerant(TrainerHooks):
         return loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """transformers' batches; empty for a run that was killed after its last step."""
+        """transformers' batches; empty if the run was killed after its last step, so that it does not train again."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
         return super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
@@ -81,9 +81,9 @@ class FaultTolerant(TrainerHooks):
     # Agreement between processes
 
     def agree(self) -> None:
-        """At the end of a step: agree whether all processes stop, and whether any loss was not finite.
+        """At the end of a step, agree with the other processes on whether to stop, and whether any loss was not finite.
 
-        Two numbers are exchanged. Raises RunError for such a loss unless the bundle allows it.
+        Two numbers are exchanged. Raises RunError for such a loss, unless the bundle allows it.
         """
         import torch
 
@@ -113,10 +113,10 @@ class FaultTolerant(TrainerHooks):
     # Saving
 
     def log_save_evaluate(self, follow: Callable[[], None]) -> None:
-        """After each step and each epoch: at the end of an epoch, save after logging and evaluating.
+        """Log, evaluate and save after each step and each epoch; at the end of an epoch, save last.
 
-        transformers saves before it logs and evaluates at the end of an epoch; a resumed run would skip both.
-        Raises Stopped when all processes have agreed to stop.
+        At the end of an epoch, transformers saves before it logs and evaluates, so a resumed run would skip both.
+        Raises Stopped if all processes have agreed to stop.
         """
         control = self.control
         self.early = not self.epoch_ended and float(self.state.epoch).is_integer()
@@ -133,7 +133,7 @@ class FaultTolerant(TrainerHooks):
     def save_checkpoint(self, write: Callable[[], None]) -> None:
         """Write a checkpoint to the staging folder, and rename it when every file is on the disk.
 
-        Raises RunError when it cannot be written.
+        Raises RunError if it cannot be written.
         """
         import torch
         from accelerate.utils import gather_object
@@ -158,7 +158,7 @@ class FaultTolerant(TrainerHooks):
             self.saved = sorted({*self.saved, self.state.global_step})
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save as trl does, without pushing. The saved config enables the key-value cache, which is off in training."""
+        """Save as trl does, but do not push. The saved config enables the key-value cache, which is off in training."""
         self.model.config.use_cache = True
         try:
             super().save_model(output_dir, True)  # type: ignore[misc]
@@ -166,7 +166,7 @@ class FaultTolerant(TrainerHooks):
             self.model.config.use_cache = False
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Write the bundle's model card instead of trl's, which knows neither the spec nor the data."""
+        """Write the bundle's model card instead of trl's, which does not describe the spec and the data."""
         if rank() == 0 and os.path.isfile(self.card):
             shutil.copyfile(self.card, os.path.join(self.args.output_dir, "README.md"))
 
@@ -175,7 +175,7 @@ class FaultTolerant(TrainerHooks):
 def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
     """Turn a failed write into one RunError and delete the partial checkpoint.
 
-    The failing process reports it, because it may be the only one.
+    The failing process reports it, because no other process may have failed.
     """
     try:
         with progress.phase(f"writing {what}"):
@@ -196,7 +196,9 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
 
 
 def reason(error: BaseException, output_dir: str) -> str:
-    """Why a file could not be written. torch hides the system's message, so a test write asks for it again."""
+    """The reason why a file could not be written. torch hides the system's message, so a test write is made
+    to get it.
+    """
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     try:

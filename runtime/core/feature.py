@@ -1,7 +1,7 @@
 """`Feature`, the base class with every hook method of a run, and `Bundle`, which contains the features of its run.
 
-``enabled.py`` lists the features of this run in the order of their calls. The two classes share a file because each
-refers to the other: a bundle has features, and a hook receives the bundle.
+``enabled.py`` lists the features of this run in the order in which they are called. The two classes share a file
+because each refers to the other: a bundle has features, and a hook receives the bundle.
 """
 
 import os
@@ -26,8 +26,9 @@ class Feature:
     # The start of a process, and the preflight
 
     def before_imports(self, bundle: "Bundle", environ: MutableMapping[str, str]) -> None:
-        """In each process and in the launcher, before the libraries are imported: set the environment variables that
-        they read, and filter harmless log messages."""
+        """Called in each process and in the launcher, before the libraries are imported: set the environment variables
+        that the libraries read, and filter harmless log messages.
+        """
 
     def check_nodes(self, bundle: "Bundle", check: Callable[[int], list[str]]) -> bool:
         """In the preflight, in one process per node: connect to the other nodes and check together.
@@ -49,7 +50,7 @@ class Feature:
         return []
 
     def check_access(self, bundle: "Bundle") -> list[str]:
-        """In the preflight, on process 0: findings about accounts and folders, such as a read-only token."""
+        """In the preflight, on process 0: findings about accounts and folders, such as a token that may only read."""
         return []
 
     def check_build_tools(self, bundle: "Bundle") -> list[str]:
@@ -61,11 +62,13 @@ class Feature:
         return []
 
     def before_rows(self, bundle: "Bundle", tokenizer: Any) -> list[str]:
-        """In the preflight, before the first rows are read: findings. The tokenizer is None when it did not load."""
+        """In the preflight, before the first rows are read: return findings. The tokenizer is None if it could not be
+        loaded.
+        """
         return []
 
     def check_columns(self, bundle: "Bundle", columns: list[str]) -> list[str]:
-        """In the preflight, once a source: findings about the columns that the trainer will get."""
+        """In the preflight, once per source: findings about the columns that the trainer will get."""
         return []
 
     def check_first_row(self, bundle: "Bundle", source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
@@ -104,12 +107,15 @@ class Feature:
         """Before the arguments object is made of ``values``, which may be changed; torch is imported by now."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """Why training cannot resume from the weights and optimizer in ``path`` with ``world`` processes, or None."""
+        """The reason why training cannot resume from the weights and optimizer in ``path`` with ``world`` processes, or
+        None.
+        """
         return None
 
     def no_checkpoint_found(self, bundle: "Bundle", folder: str) -> None:
-        """When the output folder has no checkpoint to resume from. Raises RunError when starting from the beginning
-        would lose something."""
+        """Called if the output folder has no checkpoint to resume from. Raises RunError if starting from the beginning
+        would lose something.
+        """
 
     def output_folder_locked(self, bundle: "Bundle") -> None:
         """On process 0, once the output folder belongs to this run. Raises RunError."""
@@ -130,7 +136,7 @@ class Feature:
         return None
 
     def source_unreadable(self, bundle: "Bundle", reason: str, source: Mapping[str, Any], split: str) -> str:
-        """After a source could not be read: a better reason than the library's, or ``reason``."""
+        """Called if a source cannot be read: return a better reason than the library's, or ``reason``."""
         return reason
 
     def row_format(self, bundle: "Bundle") -> RowFormat | None:
@@ -161,7 +167,7 @@ class Feature:
         return sets
 
     def truncation_limit(self, bundle: "Bundle", limit: int | None) -> int | None:
-        """The length in tokens at which trl truncates a sequence, or None when it does not."""
+        """The length in tokens at which trl truncates a sequence; None if it does not truncate."""
         return limit
 
     def token_counter(self, bundle: "Bundle", kind: type[TokenCounts]) -> type[TokenCounts]:
@@ -218,19 +224,20 @@ class Feature:
     # Training
 
     def evaluation_missed(self, bundle: "Bundle", args: Any, state: Any, metrics_path: str) -> bool:
-        """On process 0, at the start: whether an evaluation was due at the step that training resumes from, and is
-        not in metrics.jsonl."""
+        """On process 0, at the start: whether an evaluation was due at the step that training resumes from but is not
+        in metrics.jsonl.
+        """
         return False
 
     def before_first_step(self, bundle: "Bundle", trainer: Any) -> None:
         """Before the first step of this start, once the model is wrapped for its strategy. Raises RunError."""
 
     def log_line(self, bundle: "Bundle", event: Mapping[str, Any]) -> str:
-        """The progress line of an event other than a training step, or an empty text."""
+        """The progress line of an event other than a training step, or ""."""
         return ""
 
     def log_words(self, bundle: "Bundle", event: Mapping[str, Any]) -> list[str]:
-        """Words that the progress line of a training step has after its loss."""
+        """Words that follow the loss in the progress line of a training step."""
         return []
 
     # The end
@@ -244,7 +251,7 @@ class Feature:
     def last_evaluation(
         self, bundle: "Bundle", metrics_path: str, state: Any
     ) -> tuple[dict[str, Any] | None, str] | None:
-        """For the summary: the last evaluation, and its lines for the terminal. None when the run never evaluates."""
+        """For the summary: the last evaluation, and its lines for the terminal; None if the run never evaluates."""
         return None
 
     def finished_before(self, bundle: "Bundle") -> None:
@@ -255,7 +262,7 @@ class Feature:
 
 
 class Bundle:
-    """A bundle on disk: ``folder`` is absolute, the other attributes are sections of trainer_args.json."""
+    """A bundle on disk. ``folder`` is absolute; the other attributes are sections of trainer_args.json."""
 
     def __init__(
         self, folder: str, plan: "Payload", digest: str, pins: Mapping[str, str], features: Sequence[Feature]
@@ -279,33 +286,39 @@ class Bundle:
 
     @property
     def output_dir(self) -> str:
-        """The absolute output folder; in the bundle it is relative to the working directory of the run."""
+        """The absolute output folder. In the bundle it is relative to the working directory of the run."""
         return os.path.abspath(str(self.arguments["output_dir"]))
 
     @property
     def base(self) -> str:
-        """The model that training begins from, as the bundle names it: a hub id or a path."""
+        """The model that training starts from, as the bundle names it: a hub id or a path."""
         return str(self.model["id"] or self.model["path"])
 
     @property
     def model_place(self) -> str:
-        """The model that training begins from, as the libraries load it. Raises RunError when a folder is missing."""
+        """The model that training starts from, in the form that the libraries load. Raises RunError if a folder is
+        missing.
+        """
         return self.place_of(self.model)
 
     def place_of(self, model: Mapping[str, Any]) -> str:
-        """A model as the libraries load it: a hub id or a folder. Raises RunError when the folder is missing."""
+        """A model in the form that the libraries load: a hub id or a folder. Raises RunError if the folder is
+        missing.
+        """
         place = str(model["id"] or model["path"])
         for feature in self.features:
             place = feature.local_model(self, model, place)
         return place
 
     def row_format(self) -> RowFormat:
-        """How stored rows are converted: the row format of a feature, or that of conversations."""
+        """How stored rows are converted: the row format of a feature, or the default one for conversations."""
         found = (feature.row_format(self) for feature in self.features)
         return next((one for one in found if one is not None), FORMAT)
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """Why training cannot resume from the states in ``path``, or None; the strategy's feature decides."""
+        """The reason why training cannot resume from the states in ``path``, or None. The feature of the strategy
+        decides.
+        """
         found = (feature.check_checkpoint(path, world) for feature in self.features)
         return next((why for why in found if why is not None), None)
 
@@ -316,7 +329,7 @@ class Bundle:
 
     @property
     def on_cpu(self) -> bool:
-        """True for a run that stays on the CPU even on a machine with a GPU."""
+        """Whether the run stays on the CPU even on a machine with a GPU."""
         return bool(self.run["device"] == "cpu")
 
     def sources(self) -> "list[Source]":

@@ -57,7 +57,8 @@ def _free(index: int, planned: float) -> list[str]:
 
 
 def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
-    """Whether a torch build for these architectures (`sm_80`) runs on a GPU: same major version, not newer.
+    """Whether a torch build for these architectures (`sm_80`) runs on a GPU: one has the same major version and is not
+    newer.
 
     True for an empty list.
     """
@@ -66,9 +67,9 @@ def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
 
 
 def no_gpu_reason() -> str:
-    """Why torch sees no GPU, as the end of a sentence: no driver, an old driver, or a build without CUDA.
+    """The reason why torch sees no GPU, as the end of a sentence: no driver, an old driver, or a build without CUDA.
 
-    `is_available` gives no reason; the initialization of CUDA raises one.
+    `is_available` gives no reason, but initializing CUDA raises one.
     """
     import torch
 
@@ -82,7 +83,7 @@ def no_gpu_reason() -> str:
 
 
 def installed(name: str) -> str | None:
-    """The version of a package with its local part (2.13.0+cpu); None when it is not installed."""
+    """The version of a package with its local part (2.13.0+cpu); None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Read and write metrics.jsonl: one JSON object per log event, readable also after a crash."""
+"""Read and write metrics.jsonl: one JSON object per log event, which can be read even after a crash."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def events(path: str) -> Iterator[dict[str, Any]]:
 
 
 def trim(path: str, step: int) -> None:
-    """Drop a truncated last line and the events after ``step``: those steps are repeated."""
+    """Drop a truncated last line and the events after ``step``, because those steps will be repeated."""
     if os.path.exists(path):
         keep(path, [event for event in events(path) if event["step"] <= step])
 
@@ -35,7 +35,7 @@ def keep(path: str, kept: Iterable[Mapping[str, Any]]) -> None:
 
 
 def written(event: Mapping[str, Any]) -> str:
-    """One line of JSON; numbers that JSON lacks become the strings "nan", "inf" and "-inf"."""
+    """An event as one line of JSON. Numbers that JSON lacks become the strings "nan", "inf" and "-inf"."""
     return json.dumps({key: number(value) for key, value in event.items()}) + "\n"
 
 

@@ -47,7 +47,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         return {"args": {}, "attributes": done}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Record the first step of this start, and truncate the metrics file to it."""
+        """Record the first step of this start, and cut the metrics file back to it."""
         self.first_step = state.global_step
         done = {}
         if state.global_step:
@@ -70,7 +70,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Check the wrapped model once, at the first step, and record the learning rate of each step.
 
-        transformers logs the rate before its own scheduler steps, but after DeepSpeed's has: one step ahead.
+        transformers logs the rate before its own scheduler has stepped but after DeepSpeed's has, which is one step
+        ahead.
         """
         if state.global_step == self.first_step:
             for feature in self.bundle.features:
@@ -78,7 +79,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Log the last step for any `track.every`: a short run would otherwise log no loss."""
+        """Log the last step for any `track.every`, because otherwise a short run would log no loss."""
         if state.global_step >= state.max_steps > 0:
             control.should_log = True
         progress.now("")
@@ -96,7 +97,9 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.trainer.epoch_ended = True
 
     def _catch_up(self, args: Any, state: Any) -> None:
-        """Share the existing checkpoints, and whether the evaluation due at this step was missed."""
+        """Tell all processes which checkpoints exist, and whether the evaluation that was due at this step
+        was missed.
+        """
         from accelerate.utils import broadcast_object_list
 
         steps = [step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step]

@@ -25,7 +25,8 @@ def load_tokenizer(bundle: Bundle) -> Any:
 
 
 def load_model(bundle: Bundle, tokenizer: Any) -> Any:
-    """The model object in the dtype that the bundle names; given a model name, trl's versions load different dtypes.
+    """The model object in the dtype that the bundle names. If trl got only a model's name, its versions would load
+    different dtypes.
 
     The arguments object already exists, so ``zero.Init`` of ZeRO-3 is active here.
     """
@@ -62,7 +63,9 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
 
 
 def align_tokens(model: Any, tokenizer: Any) -> None:
-    """Use the tokenizer's end and padding tokens; a generation's other end tokens (Llama 3 has three) follow them."""
+    """Use the tokenizer's end and padding tokens in the model. Other end tokens of its generation config (Llama 3 has
+    three) follow them.
+    """
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     model.config.eos_token_id = eos
     model.config.pad_token_id = pad
@@ -77,7 +80,7 @@ def align_tokens(model: Any, tokenizer: Any) -> None:
 
 
 def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-    """Save weights, configuration and tokenizer to output_dir. Raises RunError when no weights were written."""
+    """Save weights, configuration and tokenizer to output_dir. Raises RunError if no weights were written."""
     output_dir = trainer.args.output_dir
     for feature in bundle.features:
         feature.before_final_save(bundle, trainer)

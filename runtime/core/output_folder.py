@@ -25,7 +25,7 @@ class Finished(Exception):
 
 
 def check_unfinished(bundle: Bundle) -> None:
-    """Raises Finished when this run is done: another process may have finished it while this one waited."""
+    """Raise Finished if this run is done, because another process may have finished it while this one waited."""
     folder = bundle.output_dir
     if os.path.exists(os.path.join(folder, "summary.json")) and difference(bundle) == "":
         raise Finished(f"{folder} contains this run, finished; name another output folder or empty it to train again")
@@ -43,9 +43,9 @@ def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
 
 
 def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]:
-    """The checkpoint to resume from (None: start from the beginning) and sentences about it. Writes nothing.
+    """The checkpoint to resume from (None: start from the beginning), and sentences about it. Writes nothing.
 
-    With ``digests`` every byte of the checkpoint is read. Raises RunError.
+    With ``digests``, every byte of the checkpoint is read. Raises RunError.
     """
     folder, run = bundle.output_dir, bundle.run
     present = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -79,7 +79,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
 def lock(bundle: Bundle) -> None:
     """Write the marker that ties the folder to this bundle, and lock it as long as this process lives.
 
-    Raises RunError when another process has the lock or nothing can be written, and Finished when the run is done.
+    Raises RunError if another process has the lock or nothing can be written, and Finished if the run is done.
     """
     global _locked
     try:
@@ -101,13 +101,13 @@ def lock(bundle: Bundle) -> None:
 
 
 def finishing(bundle: Bundle) -> None:
-    """Record that training is done and the final model is being written: its files then belong to this run."""
+    """Record that training is done and the final model is being written, so that its files count as this run's."""
     if _locked is not None:
         _append(_locked, {"finishing": True})
 
 
 def _append(handle: IO[str], facts: dict[str, object]) -> None:
-    """Append one line; a line without its end is ignored, since a kill or a full disk can truncate it."""
+    """Append one line. A line without its end is ignored later, since a kill or a full disk can truncate it."""
     left = (json.dumps(facts) + "\n").encode()
     while left:
         left = left[os.write(handle.fileno(), left) :]
@@ -115,7 +115,9 @@ def _append(handle: IO[str], facts: dict[str, object]) -> None:
 
 
 def _lines(folder: str) -> list[bytes]:
-    """The complete lines of the marker: the run's digest and settings, then that its final model is being written."""
+    """The complete lines of the marker: the run's digest and settings, and then that its final model is being
+    written.
+    """
     try:
         with open(os.path.join(folder, MARKER), "rb") as handle:
             return [line for line in handle if line.endswith(b"\n")]
@@ -128,8 +130,9 @@ _locked: IO[str] | None = None
 
 
 def _lock(handle: IO[str], patience: float = 0) -> bool:
-    """False when another process keeps the lock for ``patience`` seconds: a killed process may still be freeing its
-    memory."""
+    """Lock the marker; False if another process keeps the lock for ``patience`` seconds. A killed process may still be
+    freeing its memory.
+    """
     until = time.monotonic() + patience
     while True:
         try:
@@ -153,7 +156,7 @@ def _check_unlocked(folder: str) -> None:
 
 
 def difference(bundle: Bundle) -> str | None:
-    """How the run in the output folder differs from this one: "" when it can resume, None without a run."""
+    """How the run in the output folder differs from this one: "" if it can resume, None if there is no run."""
     marker = _marker(bundle)
     if marker is None or marker["bundle"] == bundle.digest:
         return "" if marker else None

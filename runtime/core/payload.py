@@ -4,7 +4,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 
 class Reward(TypedDict):
-    """A reward function: a built-in one by name, or a function in a file of the bundle."""
+    """A reward function: a built-in one, named, or a function in a file of the bundle."""
 
     name: str
     file: str | None
@@ -22,7 +22,7 @@ class Teacher(TypedDict):
 
 
 class Method(TypedDict):
-    """The training method, with its reward functions; their weights are in the arguments."""
+    """The training method, with its reward functions. Their weights are in the arguments."""
 
     name: str
     generates: bool
@@ -67,8 +67,8 @@ class Stack(TypedDict):
 class Model(TypedDict):
     """The trained model: a hub id with its commit, or a local folder, and how it is loaded.
 
-    `liger_unchecked`: Liger's kernels are applied to a model family that was unknown when the spec was compiled.
-    `kernels` are the locked commits of hub kernels, by repository.
+    `liger_unchecked` is true if Liger's kernels are applied to a model family that was unknown when the spec was
+    compiled. `kernels` are the locked commits of hub kernels, by repository.
     """
 
     id: str | None
@@ -142,7 +142,7 @@ class EvaluationSet(TypedDict):
 
 
 class Evaluation(TypedDict):
-    """The evaluation sets; if `named`, each has its own metrics."""
+    """The evaluation sets. If `named` is true, each has its own metrics."""
 
     named: bool
     sets: list[EvaluationSet]
@@ -178,7 +178,7 @@ class Data(Words):
 
 
 class Continued(TypedDict):
-    """The folder of an adapter that training begins with, and the digest of its adapter_config.json."""
+    """The folder of an adapter that training starts from, and the digest of its adapter_config.json."""
 
     path: str
     sha256: str
@@ -204,7 +204,7 @@ class AdapterShape(TypedDict):
 
 
 class Adapter(AdapterShape):
-    """Adapters, their target modules, and the base model, quantized to `bits` if set."""
+    """Adapters, their target modules, and the base model, which is quantized to `bits` if that is set."""
 
     dropout: float
     targets: list[str] | str
@@ -235,7 +235,7 @@ class Hub(TypedDict):
 
 
 class Gpu(TypedDict):
-    """The GPU that the run was compiled for, and the names that torch has for it."""
+    """The GPU that the run was compiled for, and torch's names for it."""
 
     name: str
     memory_gib: float
@@ -252,7 +252,7 @@ class Disk(TypedDict):
 
 
 class Division(TypedDict):
-    """Why a resumed run may not divide its steps differently; None when it may."""
+    """The reasons why a resumed run may not divide its steps differently; None if it may."""
 
     step: str | None
     """Why the division may not change at all."""
@@ -292,14 +292,14 @@ class Run(TypedDict):
 
 
 class Trainer(TypedDict):
-    """What trainer/ was compiled for."""
+    """The settings that trainer/ was compiled for."""
 
     unused: list[str]
     """Paths of unset settings that would need another module."""
 
 
 class Payload(TypedDict):
-    """The complete file."""
+    """The complete content of trainer_args.json."""
 
     format: int
     target: str

@@ -16,7 +16,7 @@ DONE = "XPC_PREFLIGHT"
 
 
 def without_libraries(bundle: Bundle) -> list[str]:
-    """Findings of checks that need no library, before the launch; several nodes check later. Raises Finished."""
+    """Findings of checks that need no library, before the launch; on several nodes these run later. Raises Finished."""
     output_folder.check_unfinished(bundle)
     if bundle.run["nodes"] > 1:
         return []
@@ -25,10 +25,10 @@ def without_libraries(bundle: Bundle) -> list[str]:
 
 
 def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ()) -> None:
-    """Run the remaining checks, each on the process it concerns. Raises one RunError, which includes the ``known``
+    """Run the remaining checks, each on the process that it concerns. Raises one RunError, which includes the ``known``
     findings.
 
-    Before the launch of several nodes, one process per node checks here; node 0 reports the findings of all.
+    Before the launch of several nodes, one process per node checks here, and node 0 reports the findings of all.
     """
     output_folder.check_unfinished(bundle)
     if any(one.check_nodes(bundle, lambda rank: node_findings(bundle, rank, 0, alone=True)) for one in bundle.features):
@@ -91,7 +91,7 @@ def versions(bundle: Bundle) -> list[str]:
 
 
 def disk(bundle: Bundle) -> list[str]:
-    """Findings about free disk space: the final model and the checkpoints that exist at once must fit."""
+    """Findings about free disk space, which must suffice for the final model and the checkpoints that exist at once."""
     plan = bundle.run.get("disk")
     if plan is None:
         return []
@@ -108,6 +108,6 @@ def disk(bundle: Bundle) -> list[str]:
 
 
 def _written(bundle: Bundle) -> int:
-    """Bytes of the existing checkpoints: a resumed run replaces them."""
+    """Bytes of the existing checkpoints, which a resumed run replaces."""
     paths = [path for _, path in checkpoints.steps(bundle.output_dir)]
     return sum(os.path.getsize(os.path.join(path, name)) for path in paths for name in checkpoint_integrity.names(path))

@@ -20,7 +20,7 @@ PEER_TIMED_OUT = ("Timed out waiting", "Timeout waiting")
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """The program. The only argument in ``words`` is ``--preflight``. Returns the exit status."""
+    """The program. ``words`` may contain only ``--preflight``. Returns the exit status."""
     if list(words) not in ([], ["--preflight"]):
         if rank() == 0:
             print(f"error: unknown argument {words[0]!r}; only --preflight is accepted", flush=True)
@@ -102,7 +102,7 @@ def train(bundle: Bundle) -> int:
 
 
 def _stopped(bundle: Bundle, trainer: Any) -> int:
-    """End a run that stops on request: every process has written its part of the checkpoint."""
+    """End a run that stops on request. By now, every process has written its part of the checkpoint."""
     resumes = bundle.run["resume"] == "auto"
     then = "the same command resumes from it" if resumes else "this bundle does not resume (`resume = never`)"
     say(f"stopped as asked: checkpoint-{trainer.state.global_step} is complete; {then}")
@@ -123,7 +123,7 @@ def _begin(bundle: Bundle) -> str | None:
 
 
 def _first(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0 only; the others wait up to ddp_timeout. Its error is raised on all processes."""
+    """Run ``make`` on process 0 only, while the others wait up to ddp_timeout. Its error is raised on all processes."""
     from accelerate.utils import broadcast_object_list
 
     made: Any = None
@@ -140,7 +140,9 @@ def _first(make: Callable[[], Any]) -> Any:
 
 
 def _first_then_all(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0, then on the others; a RunError that only this process has is reported by it."""
+    """Run ``make`` on process 0, then on the others. A RunError that only one process has is reported by that
+    process.
+    """
     made = _first(make)
     try:
         return make() if made is None else made
@@ -194,7 +196,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
 
 
 def _leave(bundle: Bundle, trainer: Any, stopped: bool) -> None:
-    """End the process group in order; otherwise torch warns, and a rank may fail because another one has exited."""
+    """End the process group in order. Otherwise torch warns, and a rank may fail because another one has exited."""
     progress.now("ending the run")
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()

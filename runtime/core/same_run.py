@@ -1,9 +1,10 @@
-"""Whether two bundles are the same run: every value that affects the numbers is equal. Standard library only.
+"""Decide whether two bundles are the same run: every value that affects the numbers is equal. Standard library only.
 
-`keep`, `save every`, `track`, timeouts and the output folder do not affect the numbers: they may change between two
-starts. Neither do the GPU model and the division of a step among processes and micro-batches, unless trainer_args.json
-gives a reason: accelerate distributes micro-batches in turn, so a step has the same rows in the same order. Only the
-rows that pad the last step of an epoch may differ, because padding completes the micro-batches of all processes.
+`keep`, `save every`, `track`, timeouts and the output folder do not affect the numbers, so they may change between two
+starts. The GPU model, and the division of a step among processes and micro-batches, may also change, unless
+trainer_args.json gives a reason against it: accelerate distributes micro-batches in turn, so a step has the same rows
+in the same order. Only the rows that pad the last step of an epoch may differ, because padding completes the
+micro-batches of all processes.
 """
 
 import json
@@ -66,7 +67,7 @@ def _lines(text: str) -> dict[str, str]:
 
 
 def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
-    """The differing settings, as the end of a sentence: "" when the run can resume."""
+    """The differing settings, as the end of a sentence; "" if the run can resume."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
     names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]  # an older bundle wrote more
     divided = DIVIDED.intersection(names)
@@ -81,7 +82,7 @@ def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") 
 
 
 def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division") -> str | None:
-    """Why a run cannot resume with the new division of its steps, or None."""
+    """The reason why a run cannot resume with the new division of its steps, or None."""
     kinds = {was.get("run.distributed_type"), now.get("run.distributed_type")}
     if division["step"]:
         return division["step"]
@@ -95,7 +96,7 @@ def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division
 
 
 def divided_otherwise(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """A sentence when the division of steps has changed since the run began, else an empty list."""
+    """A sentence if the division of steps has changed since the run began, otherwise an empty list."""
     names = [f"run.{name}" for name in ("world_size", "micro", "accumulation")]
     this, first = ([one.get(name) for name in names] for one in (now, was))
     if first == this:

@@ -1,6 +1,6 @@
 """Stop requests, such as the signal that a scheduler sends before it ends a job. Standard library only.
 
-SIGTERM and SIGUSR1 mean the same. Before the first step there is nothing to save, and the process exits immediately.
+SIGTERM and SIGUSR1 mean the same. Before the first step there is nothing to save, so the process exits immediately.
 Later the request is recorded; all processes agree on the step to stop at (``fault_tolerance``), save, and exit.
 
 Ctrl-C (SIGINT) is for launcher.py, which sends the processes SIGTERM instead. They ignore their own SIGINT: a terminal
@@ -31,7 +31,7 @@ class Stopped(Exception):
 
 
 class StopRequest:
-    """The signal of a stop request, and whether training has begun: before, the request ends the process."""
+    """The signal of a stop request, and whether training has begun. Before training, a request ends the process."""
 
     name: str | None = None
     training = False
@@ -60,7 +60,7 @@ def listen() -> None:
 
 
 def end_with_launcher() -> None:
-    """Have the kernel kill this process when its launcher dies; otherwise it would keep its folder and port."""
+    """Make the kernel kill this process when its launcher dies; otherwise it would keep its folder and port."""
     launcher = os.environ.get(LAUNCHER)
     if launcher is None or not sys.platform.startswith("linux"):
         return
@@ -75,7 +75,9 @@ def end_with_launcher() -> None:
 
 
 def ignore_end_signal() -> None:
-    """After all processes agreed to stop: the first one that exits must not end this one."""
+    """Ignore the signals that end a process, after all processes have agreed to stop, so that the first one that exits
+    does not end this one.
+    """
     signal.signal(END_SIGNAL, signal.SIG_IGN)
 
 

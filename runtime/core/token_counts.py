@@ -7,7 +7,9 @@ from ..library_internals.datasets_rows import rearranged
 
 
 class TokenCounts:
-    """Rows and tokens before truncation, and how many are lost; ``has_counts`` is true once rows were counted."""
+    """Rows and tokens before truncation, and how many of them are lost. ``has_counts`` is true once rows were
+    counted.
+    """
 
     left_out_for = "nothing to learn is left of them within seq"
     lacks = "has anything to learn"
@@ -19,7 +21,7 @@ class TokenCounts:
         self.shortest = self.longest = 0
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Replaces ``Dataset.map``; counts the rows once they are tokenized."""
+        """Replace ``Dataset.map``, and count the rows once they are tokenized."""
         import numpy
 
         tokenized = real(rows, *args, **kwargs)

@@ -1,6 +1,7 @@
 """Count truncated tokens and dropped rows, which trl does not report.
 
-trl's trainers tokenize in their constructors with ``Dataset.map``: its first result with tokens is counted.
+trl's trainers tokenize in their constructors with ``Dataset.map``. The first result of ``Dataset.map`` that has tokens
+is counted.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from .token_counts import TokenCounts
 
 
 def limit(bundle: Bundle) -> int | None:
-    """The length in tokens at which trl truncates a sequence, or None when it does not."""
+    """The length in tokens at which trl truncates a sequence; None if it does not truncate."""
     most: int | None = bundle.arguments.get("max_length")
     for feature in bundle.features:
         most = feature.truncation_limit(bundle, most)
@@ -33,7 +34,7 @@ def watching(bundle: Bundle) -> Iterator[TokenCounts]:
 
 
 def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Any) -> None:
-    """Report the tokens and rows that are lost. Raises RunError when nothing is left to train on."""
+    """Report the tokens and rows that are lost. Raises RunError if nothing is left to train on."""
     counted.left_out = max(0, given - len(prepared))
     for feature in bundle.features:
         feature.tokens_counted(bundle, counted, prepared)

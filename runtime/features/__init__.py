@@ -1,1 +1,1 @@
-"""What only some runs need; a bundle has the modules that its own run uses."""
+"""Features that only some runs need. A bundle has only the modules that its own run uses."""

@@ -1,1 +1,1 @@
-"""Replacements and overrides of private library code: one module per topic, listed in README.md."""
+"""Code that replaces or overrides private code of the libraries: one module per topic, listed in README.md."""

@@ -8,7 +8,7 @@ class LoadingHook:
     """A base class between our trainer classes and trl's trainer."""
 
     def load_checkpoint(self, load: Callable[[], None]) -> None:
-        """Wraps ``load``, which loads the weights of a checkpoint as transformers does."""
+        """Call ``load``, which loads the weights of a checkpoint as transformers does. Subclasses extend this."""
         load()
 
     def _load_from_checkpoint(self, *args: Any, **kwargs: Any) -> None:

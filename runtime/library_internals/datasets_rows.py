@@ -1,4 +1,4 @@
-"""How datasets stores and maps rows (datasets 5)."""
+"""How the datasets library stores and maps rows (datasets 5)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def rearranged(rows: Any) -> bool:
-    """Whether the rows are a selection or permutation of their table, so that its columns have other rows."""
+    """Whether the rows are a selection or permutation of their table, so that the table's columns have other rows."""
     return getattr(rows, "_indices", None) is not None
 
 

@@ -7,7 +7,7 @@ from ..core.feature import Bundle, Feature
 
 
 class DeepSpeedEngine(Feature):
-    """DeepSpeed's engine on CPUs and under ZeRO-3."""
+    """The feature that corrects DeepSpeed's engine on CPUs and under ZeRO-3."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
         """Apply the corrections for CPU runs and ZeRO-3 before DeepSpeed starts."""
@@ -41,9 +41,10 @@ def no_shared_memory_op() -> None:
 def wait_for_every_gather() -> None:
     """Make DeepSpeed before 0.19 wait for each parameter that it gathers; 0.19.8 does so itself.
 
-    It starts many gathers and waits only for the last (partition_parameters.py, _allgather_params_coalesced). That is
-    enough on a CUDA stream; with gloo an earlier one may finish later and overwrite weights that were just loaded: one
-    ZeRO-3 run in four began from garbage. With one parameter at a time, the last gather is the only one.
+    DeepSpeed starts many gathers and waits only for the last (partition_parameters.py, _allgather_params_coalesced).
+    That is enough on a CUDA stream. With gloo, an earlier gather may finish later and overwrite weights that were just
+    loaded: one ZeRO-3 run in four began from garbage. If only one parameter is gathered at a time, the last gather is
+    the only one.
     """
     from deepspeed.runtime.zero.partition_parameters import Init
 
@@ -60,8 +61,8 @@ def keep_numbers_of_modules() -> None:
     """Let the modules of a ZeRO-3 model keep the ids that DeepSpeed gave them first.
 
     trl removes DeepSpeed's hooks for each generation and adds them again, which renumbers all modules from the last id
-    (parameter_offload.py of 0.16 and 0.19, ``count=[0]``). A module trace from before then has outdated ids: with
-    adapters and DeepSpeed 0.16.8 the second step ends with "pop from an empty deque".
+    (parameter_offload.py of 0.16 and 0.19, ``count=[0]``). A trace of modules from before then has outdated ids: with
+    adapters and DeepSpeed 0.16.8, the second step ends with "pop from an empty deque".
     """
     from deepspeed.runtime.zero.parameter_offload import DeepSpeedZeRoOffload
 

@@ -21,10 +21,10 @@ Part = tuple[int, int, int, int, int]
 
 
 class DeepSpeedShards(Feature):
-    """ZeRO's checkpoints, read by another number of processes."""
+    """The feature that lets another number of processes read ZeRO's checkpoints."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Replace the method of the engine that loads checkpoints."""
+        """Replace the engine's method that loads checkpoints."""
         from deepspeed.runtime.engine import DeepSpeedEngine
 
         original = DeepSpeedEngine.load_checkpoint
@@ -43,7 +43,9 @@ class DeepSpeedShards(Feature):
 
 
 def load(engine: Any, model: Any, *files: Any) -> None:
-    """DeepSpeed's method (runtime/engine.py), with a new shard built from those of the checkpoint."""
+    """Load a checkpoint, like DeepSpeed's method (runtime/engine.py), but with a new shard built from the checkpoint's
+    shards.
+    """
     optimizer, flat_groups = engine.optimizer, engine.zero_optimization_stage() < 3
     weights, states, flat = UP_TO_TWO if flat_groups else THREE
     empty, shards, rank = getattr(optimizer, flat), [one[STATES] for one in files], engine.global_rank

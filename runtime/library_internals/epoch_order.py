@@ -6,12 +6,12 @@ from ..core.feature import Bundle, Feature
 
 
 class EpochOrder(Feature):
-    """The order of rows in the rest of an epoch."""
+    """The feature that keeps the order of rows in the rest of an epoch."""
 
     def before_training(self, bundle: Bundle, _: Any) -> None:
         """Shuffle the rest of a resumed epoch as that epoch.
 
-        accelerate before 1.12 creates a loader for the rest of the epoch with epoch number 0, which shuffles as the
+        accelerate before 1.12 creates a loader with epoch number 0 for the rest of the epoch, which shuffles as in the
         first epoch (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions pass the number on.
         """
         from transformers import trainer

@@ -11,7 +11,7 @@ from ..core.feature import Bundle, Feature
 
 
 class HubKernels(Feature):
-    """Hub kernels at pinned commits."""
+    """The feature of a run that loads hub kernels at pinned commits."""
 
     def before_model(self, bundle: Bundle) -> None:
         """Use the locked commits."""
@@ -19,7 +19,7 @@ class HubKernels(Feature):
 
 
 def load_at(commits: Mapping[str, str]) -> None:
-    """Make `get_kernel` load the repositories in ``commits`` at their commits; others as before."""
+    """Make `get_kernel` load the repositories in ``commits`` at these commits, and others as before."""
     try:
         import kernels
     except ImportError:

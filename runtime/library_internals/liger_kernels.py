@@ -1,4 +1,4 @@
-"""Liger's private function for a loaded model; the public ones change the classes of a family."""
+"""Call Liger's private function for a loaded model, because its public functions change the classes of a family."""
 
 from typing import Any
 

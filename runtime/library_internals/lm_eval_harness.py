@@ -1,4 +1,4 @@
-"""The harness's models and task files (lm-eval 0.4)."""
+"""Models and task files for lm-evaluation-harness (lm-eval 0.4)."""
 
 from typing import Any
 

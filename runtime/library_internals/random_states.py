@@ -13,7 +13,9 @@ class RandomStatesTrainer:
     args: Any
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Give a process without a file of random states, because the run began with fewer, the file of another."""
+        """If a process has no file of random states, because the run began with fewer processes, load the file of
+        another process.
+        """
         single, rank = self.args.world_size == 1, self.args.process_index
         name = "rng_state.pth" if single else f"rng_state_{rank}.pth"
         files = sorted(glob(os.path.join(glob_escape(checkpoint), "rng_state*.pth"))) if checkpoint else []

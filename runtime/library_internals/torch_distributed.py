@@ -16,9 +16,10 @@ def one_timeout(timeout: timedelta) -> None:
 
 
 def end_outlived_processes_by(number: int, failed: Callable[[], None]) -> None:
-    """Have the agent end the remaining processes after a failure by this signal, after a call of ``failed``.
+    """Make the agent end the remaining processes after a failure with this signal, after it has called ``failed``.
 
-    It sends SIGTERM, which here means "save" (torch 2.13, elastic/agent/server/local_elastic_agent.py).
+    Otherwise the agent sends SIGTERM, which means "save" to a bundle's processes (torch 2.13,
+    elastic/agent/server/local_elastic_agent.py).
     """
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 

@@ -10,10 +10,10 @@ PATIENCE = timedelta(seconds=10)
 
 
 class TorchExitBarrier(Feature):
-    """The end of the launchers of several nodes."""
+    """The feature that ends the launchers of several nodes in order."""
 
     def before_launch(self, bundle: Bundle, environ: Mapping[str, str]) -> None:
-        """Apply it when launch.sh gave this node a rank."""
+        """Let node 0 leave last, if launch.sh gave this node a rank."""
         if "NODE_RANK" in environ:
             last_to_leave(environ)
 
@@ -21,9 +21,9 @@ class TorchExitBarrier(Feature):
 def last_to_leave(environ: Mapping[str, str]) -> None:
     """Let the launcher of node 0, which hosts the store, exit after the others.
 
-    torch's agents wait for each other at the end, and the last one releases all. If that is node 0, it may exit before
-    the others have read the store, and they print a C++ stack after a successful run (torch 2.13,
-    elastic/agent/server/api.py `_exit_barrier`; seen once).
+    torch's agents wait for each other at the end, and the last agent releases all of them. If that is the agent of
+    node 0, it may exit before the others have read the store, and they then print a C++ stack after a successful run
+    (torch 2.13, elastic/agent/server/api.py `_exit_barrier`; seen once).
     """
     from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 

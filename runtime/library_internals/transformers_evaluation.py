@@ -1,4 +1,4 @@
-"""Evaluating between two steps (transformers 4.52 to 5.23, trainer.py)."""
+"""Evaluate between two steps (transformers 4.52 to 5.23, trainer.py)."""
 
 from typing import Any
 

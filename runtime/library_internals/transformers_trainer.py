@@ -1,4 +1,4 @@
-"""The private methods of transformers' Trainer that a run overrides; each calls a method of ours.
+"""The private methods of transformers' Trainer that a run overrides. Each calls a method of our own trainer.
 
 transformers 4.52 to 5.23, trainer.py: there is no public hook between a step and its save, nor around a checkpoint.
 """
@@ -37,12 +37,14 @@ def last_logged(trainer: Any) -> int:
 
 
 def resume_log(trainer: Any, step: int) -> None:
-    """Make the next log a mean over the steps after this one."""
+    """Make the next logged loss a mean over the steps after this one."""
     trainer._globalstep_last_logged = step
 
 
 def metrics_since(trainer: Any) -> Any:
-    """trl's lists of metrics since the last log, by name; preference methods of trl 0.18 use another attribute."""
+    """trl's lists of metrics since the last log, by name. Preference methods of trl 0.18 have them in another
+    attribute.
+    """
     for name in ("_metrics", "_stored_metrics"):
         if hasattr(trainer, name):
             return getattr(trainer, name)["train"]

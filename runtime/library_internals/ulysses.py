@@ -9,7 +9,7 @@ from ..core.feature import Bundle, Feature
 
 
 class Ulysses(Feature):
-    """DeepSpeed's sequence parallelism."""
+    """The feature of a run with DeepSpeed's sequence parallelism (Ulysses)."""
 
     def libraries_imported(self, bundle: Bundle) -> None:
         """Filter torch's warning about a collective that transformers calls by its old name in each step."""
@@ -27,7 +27,7 @@ class Ulysses(Feature):
 
 
 def _gradient() -> None:
-    """Keep the gradient from being multiplied by the number of processes that share a sequence.
+    """Prevent the gradient from being multiplied by the number of processes that share a sequence.
 
     Each process has the complete loss, and the gradient of gathered values is the sum over the processes; DeepSpeed
     averages over the groups only (github.com/deepspeedai/DeepSpeed/issues/5248), except under ZeRO-3 with
@@ -51,8 +51,8 @@ def _epochs() -> None:
     """Start each epoch with its first rows, and a resumed epoch at its next rows.
 
     DeepSpeed's loader wraps accelerate's and hides two parts that transformers uses: the epoch, which decides the
-    shuffle, and the sampler, in which rows are skipped. It restarts only when asked for a row after the last one, which
-    transformers never does: every later epoch would lose its first step.
+    shuffle, and the sampler, in which rows are skipped. It restarts only if a row after the last one is requested,
+    which transformers never does, so every later epoch would lose its first step.
     """
     from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPDataLoaderAdapter
     from transformers import trainer

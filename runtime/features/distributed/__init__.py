@@ -1,1 +1,1 @@
-"""Processes, GPUs and nodes."""
+"""Features for processes, GPUs and nodes."""

@@ -1,4 +1,4 @@
-"""A small all-reduce between the GPUs of a node: measures its speed, and finds a hang before the run does."""
+"""A small all-reduce between the GPUs of a node, which measures its speed and finds a hang before the run starts."""
 
 import os
 import sys
@@ -72,7 +72,7 @@ def hangs(count: int) -> str:
 
 
 def leave(error: RunError) -> None:
-    """Report the error and exit immediately: a process with a thread that hangs in C++ cannot exit normally."""
+    """Report the error and exit immediately, because a process with a thread that hangs in C++ cannot exit normally."""
     status = stop(error)
     sys.stdout.flush()
     sys.stderr.flush()

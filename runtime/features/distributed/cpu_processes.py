@@ -9,19 +9,19 @@ from ...core.feature import Bundle, Feature
 
 
 class CpuProcesses(Feature):
-    """A run on CPUs."""
+    """The feature of a run on CPUs."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Hide the GPUs of the machine."""
         environ.update(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu")
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Create the group for several processes, or for DeepSpeed on one, and have the arguments use it.
+        """Create the group for several processes, or for DeepSpeed on one, and make the arguments use it.
 
-        Without it (``use_configured_state``) transformers passes ``ddp_timeout`` on for GPUs only, and accelerate 1.15
+        Without it (``use_configured_state``) transformers passes ``ddp_timeout`` on only for GPUs, and accelerate 1.15
         picks no backend for DeepSpeed on a CPU: each of two ranks would act as a single process, and one rank would
-        compile DeepSpeed's shared-memory operator for minutes (TrainingArguments._setup_devices, PartialState,
-        executed).
+        compile DeepSpeed's shared-memory operator for minutes (TrainingArguments._setup_devices, PartialState;
+        confirmed by running it).
         """
         if bundle.run["world_size"] > 1 or values.get("deepspeed"):
             make_group(bundle, values)

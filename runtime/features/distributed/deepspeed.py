@@ -1,4 +1,4 @@
-"""ZeRO: checks DeepSpeed's shards in a checkpoint, the wrapped model, and the tools to compile the optimizer."""
+"""ZeRO: check DeepSpeed's shards in a checkpoint, the wrapped model, and the tools that compile the optimizer."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ transformers compares the number in deepspeed.json with the arguments (HfTrainer
 
 
 class DeepSpeed(Feature):
-    """ZeRO."""
+    """The feature of a run with ZeRO."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """What is wrong with the shards of a checkpoint, or None."""
@@ -91,7 +91,9 @@ def _prebuilt() -> set[str]:
 
 
 def missing(cuda: bool) -> list[str]:
-    """Missing tools that torch needs to compile an extension: ninja, a C++ compiler, with `cuda` the CUDA toolkit."""
+    """Missing tools that torch needs to compile an extension: ninja, a C++ compiler, and with `cuda` the CUDA
+    toolkit.
+    """
     found = []
     if shutil.which("ninja") is None:
         candidate = os.path.join(os.path.dirname(sys.executable), "ninja")
@@ -106,7 +108,7 @@ def missing(cuda: bool) -> list[str]:
 
 
 def _toolkit() -> list[str]:
-    """Whether DeepSpeed accepts the installed CUDA compiler for torch's CUDA version."""
+    """The finding if DeepSpeed does not accept the installed CUDA compiler for torch's CUDA version."""
     try:
         with redirect_stdout(StringIO()):  # it prints which other extensions it could compile
             from deepspeed.ops.op_builder.builder import assert_no_cuda_mismatch

@@ -1,4 +1,4 @@
-"""FSDP: checks its files in a checkpoint, and saves complete weights at the end."""
+"""FSDP: check its files in a checkpoint, and save complete weights at the end."""
 
 import os
 from typing import Any
@@ -14,7 +14,7 @@ def _folder_complete(path: str) -> bool:
 
 
 class Fsdp(Feature):
-    """Fully sharded data parallel."""
+    """The feature of a run with fully sharded data parallelism."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """Check FSDP's files: ``pytorch_model_fsdp.bin`` and ``optimizer.bin`` (full), or folders of shards (``_0``).

@@ -1,4 +1,4 @@
-"""A small all-reduce over the nodes: checks that gloo and NCCL connect all of them before the run."""
+"""A small all-reduce over the nodes, which checks before the run that gloo and NCCL connect all of them."""
 
 import os
 import threading
@@ -24,7 +24,8 @@ thread_hangs = False
 
 
 def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 15) -> dict[str, Any]:
-    """Run ``work(out)`` in a thread and return ``out``; after a failure or timeout it has a sentence under `error`.
+    """Run ``work(out)`` in a thread and return ``out``. After a failure or timeout, ``out`` has a sentence under
+    `error`.
 
     A thread that never ends (NCCL waits in C++) is abandoned.
     """
@@ -67,12 +68,12 @@ class NodeAllReduce(Feature):
         return []
 
     def preflight_failed(self, bundle: Bundle, error: RunError) -> None:
-        """End the process; one with a hanging thread exits immediately."""
+        """End the process; if it has a hanging thread, exit immediately."""
         end(error)
 
 
 def end(error: RunError) -> NoReturn:
-    """Raise the error. A process with a thread that hangs in C++ reports it and exits immediately."""
+    """Raise the error. If a thread of this process hangs in C++, report the error and exit immediately instead."""
     if thread_hangs:
         leave(error)
     raise error

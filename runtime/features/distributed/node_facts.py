@@ -1,4 +1,4 @@
-"""Facts that the nodes exchange, and the differences that stop a run."""
+"""The facts that the nodes exchange, and the differences between nodes that stop a run."""
 
 import os
 import platform
@@ -70,7 +70,7 @@ def total(files: Mapping[str, str]) -> str:
 
 
 def differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Sentences about the differences between another node and node 0: one run needs the same on all nodes."""
+    """Sentences about differences between another node and node 0, because a run needs the same on all nodes."""
     problems = []
     mine, theirs = dict(first["files"]), dict(other["files"])
     names = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))

@@ -1,4 +1,6 @@
-"""Addresses, interfaces and the rendezvous port of a run's nodes. Standard library, and psutil if installed."""
+"""Addresses, interfaces and the rendezvous port of a run's nodes. Uses the standard library, and psutil if
+installed.
+"""
 
 import os
 import socket
@@ -18,7 +20,7 @@ PAUSE = 0.25
 
 
 def resolve(address: str, port: int) -> tuple[int, tuple[str, int]]:
-    """The family and socket address of a host. Raises OSError (gaierror) when the name does not resolve."""
+    """The family and socket address of a host. Raises OSError (gaierror) if the name does not resolve."""
     family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
     return family, (str(place[0]), int(place[1]))
 
@@ -26,8 +28,8 @@ def resolve(address: str, port: int) -> tuple[int, tuple[str, int]]:
 def own_address(toward: str, port: int) -> str | None:
     """The address at which other nodes reach this machine: the local address of a connection to ``toward``.
 
-    If that is the loopback (on node 0 when its host name is 127.0.1.1, as on Debian), the local address toward other
-    networks, else the first address of a real interface, or None.
+    That may be the loopback (on node 0 if its host name is 127.0.1.1, as on Debian). Then it is the local address
+    toward other networks, otherwise the first address of a real interface, or None.
     """
     try:
         places = [resolve(toward, port)]
@@ -51,7 +53,7 @@ def interface(address: str) -> str | None:
 
 
 class NodeNetwork(Feature):
-    """The address of this machine among the nodes."""
+    """The feature that sets this machine's address for the other nodes."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Set this machine's address for gloo and torchrun."""
@@ -59,10 +61,11 @@ class NodeNetwork(Feature):
 
 
 def choose(environ: MutableMapping[str, str]) -> None:
-    """Set the address at which other nodes reach this machine, for gloo and torchrun; variables already set stay.
+    """Set the address at which other nodes reach this machine, for gloo and torchrun. Variables that are already set
+    stay.
 
-    gloo listens on the address of the host name, and on the loopback if that name has no address or 127.0.1.1: the
-    nodes then wait for each other until the timeout (torch 2.13, ProcessGroupGloo.cpp; executed between two network
+    gloo listens on the address of the host name, and on the loopback if that name has no address or 127.0.1.1. The
+    nodes then wait for each other until the timeout (torch 2.13, ProcessGroupGloo.cpp; confirmed between two network
     namespaces). torchrun's c10d rendezvous gives that name to the others as the address of rank 0. NCCL chooses the
     interface itself.
     """
@@ -90,7 +93,7 @@ def is_own(address: str) -> bool:
 
 
 def listen(port: int) -> socket.socket:
-    """A listening socket on every address of this machine. Raises RunError when the port cannot be used."""
+    """A listening socket on every address of this machine. Raises RunError if the port cannot be used."""
     both = socket.has_dualstack_ipv6()
     try:
         return socket.create_server(
@@ -119,7 +122,7 @@ def holder(port: int) -> str:
 def reach(address: str, port: int, until: float) -> socket.socket:
     """Connect to node 0, with retries until ``until`` (`time.monotonic`). Raises RunError with the last reason.
 
-    A name that does not resolve is retried, too: a cluster's name service may learn a node's name late.
+    A name that does not resolve is also retried, because a cluster's name service may learn a node's name late.
     """
     while True:
         try:
@@ -155,7 +158,7 @@ def _loops(address: str) -> bool:
 
 
 def _interfaces() -> dict[str, list[str]]:
-    """The addresses of each interface, without loopback and link-local ones."""
+    """The addresses of each interface, except loopback and link-local addresses."""
     try:
         import psutil
     except ImportError:

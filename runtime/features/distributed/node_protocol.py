@@ -1,8 +1,8 @@
-"""The common preflight of several nodes: one process of each connects at MASTER_ADDR:MASTER_PORT for some seconds.
+"""The common preflight of several nodes: one process of each node connects to MASTER_ADDR:MASTER_PORT for some seconds.
 
-Node 0 listens. Each other node connects, sends its facts and findings as a line of JSON, answers questions (its clock,
-whether it sees a file, a small all-reduce), and receives whether the run may start. Every wait has a timeout. The port
-is free again afterwards: the others close first, so that no connection lingers on node 0.
+Node 0 listens. Each other node connects, sends its facts and findings as a line of JSON, answers questions (about its
+clock, whether it sees a file, a small all-reduce), and receives whether the run may start. Every wait has a timeout.
+Afterwards the port is free again: the other nodes close first, so that no connection lingers on node 0.
 """
 
 import json
@@ -29,7 +29,7 @@ LARGEST = 2**24
 
 @dataclass(frozen=True)
 class Seat:
-    """This process's place among the nodes."""
+    """The place of this process among the nodes."""
 
     rank: int
     nodes: int
@@ -39,7 +39,7 @@ class Seat:
 
 
 def read_seat(nodes: int, environ: Mapping[str, str]) -> Seat | None:
-    """This process's place from the environment; None for one node, and in a process that a launcher has started.
+    """Read this process's place from the environment; None for one node, and in a process that a launcher has started.
 
     Raises RunError for an invalid number or port.
     """
@@ -109,9 +109,9 @@ class Node:
 
 
 def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node], list[str]]:
-    """The nodes that connected, in order, and the problems with this set.
+    """Wait for the other nodes. Returns those that connected, in order, and the problems with this set of nodes.
 
-    Returns when all are connected, at the timeout, or immediately when a node cannot belong to the run.
+    Returns when all are connected, at the timeout, or immediately if a node cannot belong to the run.
     """
     until = time.monotonic() + seat.wait
     came = {0: mine}
@@ -160,7 +160,9 @@ def _ranks(missing: list[int]) -> str:
 
 
 def ask(one: Node, question: Mapping[str, Any]) -> dict[str, Any]:
-    """A node's answer to one question; without an answer, the node gets a finding and the result is empty."""
+    """Ask a node one question and return the answer. Without an answer, the node gets a finding and the
+    result is empty.
+    """
     if one.line is None:
         return {}
     try:
@@ -174,7 +176,7 @@ def ask(one: Node, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def send(others: list[Node], question: Mapping[str, Any]) -> None:
-    """Send a question to all nodes at once, for something they do together; `receive` gets the answers."""
+    """Send a question to all nodes at once, for something that they do together; `receive` gets the answers."""
     for one in others:
         if one.line is not None:
             try:
@@ -184,7 +186,9 @@ def send(others: list[Node], question: Mapping[str, Any]) -> None:
 
 
 def receive(one: Node) -> dict[str, Any]:
-    """The answer to the question of `send`; without an answer, the node gets a finding and the result is empty."""
+    """The answer to a question that `send` has sent. Without an answer, the node gets a finding and the
+    result is empty.
+    """
     if one.line is None:
         return {}
     try:
@@ -195,7 +199,7 @@ def receive(one: Node) -> dict[str, Any]:
 
 
 def skew(one: Node, clock: Callable[[], float] = time.time) -> tuple[float, float]:
-    """How far a node's clock is ahead of this one's, in seconds, and the error of that value.
+    """How far a node's clock is ahead of this one's, in seconds, and the possible error of that value.
 
     The clock was read between question and answer, so the error is at most half of the round trip.
     """
@@ -208,7 +212,7 @@ def skew(one: Node, clock: Callable[[], float] = time.time) -> tuple[float, floa
 
 
 def dismiss(nodes: list[Node], passed: bool = False) -> None:
-    """Send every node the result, and wait until each has closed its connection: then the port is free."""
+    """Send every node the result, and wait until each has closed its connection, so that the port is free."""
     for one in nodes:
         if one.line is not None:
             try:
@@ -230,7 +234,7 @@ def dismiss(nodes: list[Node], passed: bool = False) -> None:
 def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]) -> bool:
     """Connect to node 0, answer its questions, and return whether the run may start.
 
-    Raises RunError when node 0 cannot be reached, or closes the connection.
+    Raises RunError if node 0 cannot be reached, or closes the connection.
     """
     until = time.monotonic() + seat.wait
     try:
@@ -261,7 +265,8 @@ def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
 def report_misplaced(seat: Seat, mine: Node) -> None:
     """Report to the node that listens at MASTER_ADDR, if any, that this node has a wrong rank.
 
-    For a second node 0, and for too high a rank: node 0 would otherwise wait for the right node until the timeout.
+    This is for a second node 0, and for a rank that is too high. Without it, node 0 would wait for the right node until
+    the timeout.
     """
     patience = Seat(seat.rank, seat.nodes, seat.address, seat.port, 5)
     try:

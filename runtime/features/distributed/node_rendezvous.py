@@ -1,4 +1,6 @@
-"""The preflight of several nodes: the findings of each, common checks, and one result for all, reported by node 0."""
+"""The preflight of several nodes: the findings of each node, common checks, and one result for all, which
+node 0 reports.
+"""
 
 import os
 import secrets
@@ -22,10 +24,10 @@ HINTS = {
 
 
 class NodeRendezvous(Feature):
-    """The common preflight of several nodes."""
+    """The feature of a run on several nodes."""
 
     def check_nodes(self, bundle: Bundle, check: Callable[[int], list[str]]) -> bool:
-        """Check together with the other nodes, if launch.sh gave this node a rank. Raises RunError on all alike."""
+        """Check together with the other nodes, if launch.sh gave this node a rank. Raises RunError on all nodes."""
         seat = node_protocol.read_seat(bundle.run["nodes"], os.environ)
         if seat is not None:
             meet(bundle, seat, lambda: check(seat.rank))
@@ -34,15 +36,16 @@ class NodeRendezvous(Feature):
         return seat is not None
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """Report that the launchers did not find each other; empty for another error."""
+        """Report that the launchers did not find each other; empty for any other error."""
         reason = rendezvous_failure(error)
         return [] if reason is None else [("", stop(RunError(reason)))]
 
 
 def meet(bundle: Bundle, seat: Seat, check: Callable[[], list[str]]) -> None:
-    """Run each node's own checks (`check`), then the common ones. Raises RunError on every node alike.
+    """Run each node's own checks (`check`), then the common ones. Raises RunError on every node.
 
-    Node 0's error has all findings; another node's error says that it stops with the others, or why it did not connect.
+    Node 0's error has all findings. Another node's error says that this node stops with the others, or why it did not
+    connect.
     """
     mine = Node(seat.rank, {**node_facts.local_facts(bundle), "token": secrets.token_hex(8)}, [])
     if seat.rank >= seat.nodes:
@@ -56,12 +59,12 @@ def meet(bundle: Bundle, seat: Seat, check: Callable[[], list[str]]) -> None:
 
 
 def mute() -> None:
-    """Leave messages to node 0: this process prints errors only."""
+    """Print only errors in this process, because node 0 prints the messages."""
     errors.muted = True
 
 
 def _local_findings(check: Callable[[], list[str]]) -> list[str]:
-    """The findings of ``check``; an exception becomes a finding, so that the other nodes need not wait."""
+    """The findings of ``check``. An exception becomes a finding, so that the other nodes need not wait."""
     try:
         return check()
     except Exception as error:
@@ -117,7 +120,7 @@ def _other(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]
 
 
 def _end(error: RunError) -> NoReturn:
-    """Raise the error, which this node reports."""
+    """Raise the error, which this node itself reports."""
     error.local = True  # type: ignore[attr-defined]
     node_all_reduce.end(error)
 
@@ -163,7 +166,7 @@ def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]
 
 
 def labelled(came: Sequence[Node], count: int) -> list[str]:
-    """Each finding once, with the nodes that have it."""
+    """Each finding once, with the names of the nodes that have it."""
     having: dict[str, list[Node]] = {}
     for one in came:
         for text in one.found:
@@ -180,7 +183,7 @@ def labelled(came: Sequence[Node], count: int) -> list[str]:
 
 
 def rendezvous_failure(error: Exception) -> str | None:
-    """The message for launchers that did not find each other; None for another error."""
+    """The message for launchers that did not find each other; None for any other error."""
     from torch.distributed import DistError
     from torch.distributed.elastic.rendezvous.api import RendezvousError
 

@@ -1,6 +1,6 @@
 """Switch off peer-to-peer access between RTX 40 cards, which drivers before 550.40.07 do not support.
 
-`accelerate launch` does this itself; under torchrun accelerate raises instead (accelerate 1.15 `state.py`).
+`accelerate launch` does this itself. Under torchrun, accelerate raises an error instead (accelerate 1.15 `state.py`).
 """
 
 import os
@@ -10,15 +10,15 @@ from ...core.feature import Bundle, Feature
 
 
 class PeerToPeer(Feature):
-    """RTX 40 cards, which have no peer-to-peer access under older drivers."""
+    """The feature of a run on RTX 40 cards, which have no peer-to-peer access under older drivers."""
 
     def check_gpu_links(self, bundle: Bundle) -> list[str]:
-        """Switch it off before the test of the GPUs; no findings."""
+        """Switch peer-to-peer access off before the test of the GPUs. Returns no findings."""
         self.before_arguments(bundle, {})
         return []
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Switch it off before the process group of the run."""
+        """Switch peer-to-peer access off before the run's process group is created."""
         from accelerate.utils import check_cuda_p2p_ib_support
 
         if not check_cuda_p2p_ib_support():

@@ -12,9 +12,9 @@ PATIENCE = 3.0
 
 
 class Probe:
-    """A temporary file with a unique name. It lies `levels` above the output folder, in the nearest existing folder.
+    """A temporary file with a unique name, in the nearest existing folder, `levels` above the output folder.
 
-    `error` is the reason when it cannot be written.
+    `error` is the reason if it cannot be written.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -37,7 +37,7 @@ class Probe:
 
 
 def nearest_existing(folder: str) -> tuple[str, int]:
-    """The nearest existing folder, from this one upward, and how many levels up it is."""
+    """The nearest existing folder, from this one upward, and the number of levels between them."""
     levels = 0
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder, levels = os.path.dirname(folder), levels + 1
@@ -60,10 +60,10 @@ def sees(bundle: Bundle, name: str, levels: int) -> bool:
 
 
 def needed(bundle: Bundle) -> str:
-    """Why the nodes must share the output folder; empty for a run that writes no checkpoints.
+    """The reason why the nodes must share the output folder; "" for a run that writes no checkpoints.
 
-    Under ZeRO and sharded FSDP each process writes its part of the weights or the optimizer, and under every strategy
-    its random state (transformers, `_save_rng_state`); a complete checkpoint has all parts in one folder.
+    Under ZeRO and sharded FSDP, each process writes its part of the weights or the optimizer. Under every strategy, it
+    writes its random state (transformers, `_save_rng_state`). A complete checkpoint has all parts in one folder.
     """
     if bundle.arguments.get("save_strategy", "steps") == "no" or bundle.arguments.get("save_only_model"):
         return ""

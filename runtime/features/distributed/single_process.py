@@ -1,4 +1,4 @@
-"""A run of one process."""
+"""A run of one process, which needs no launcher."""
 
 import os
 import subprocess
@@ -11,17 +11,20 @@ from ...core.feature import Bundle, Feature
 
 
 class SingleProcess(Feature):
-    """A run of one process."""
+    """The feature of a run of one process."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Show it one GPU: transformers would spread micro-batches over all (nn.DataParallel)."""
+        """Show the process only one GPU, because transformers would spread micro-batches over all GPUs
+        (nn.DataParallel).
+        """
         if not bundle.on_cpu:
             environ["CUDA_VISIBLE_DEVICES"] = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
 
     def process_starter(self, bundle: Bundle, program: str) -> Callable[[], object]:
-        """Start it with the environment that accelerate's launcher would set. Raises CalledProcessError.
+        """A function that starts the process with the environment that accelerate's launcher would set. Raises
+        CalledProcessError.
 
-        Like torch's agent, start it in a session of its own: Ctrl-C on a terminal is then for the launcher only.
+        Like torch's agent, it starts the process in its own session: Ctrl-C on a terminal is then for the launcher only.
         """
         half = [name for name in ("bf16", "fp16") if bundle.arguments.get(name)]
         passed = {"ACCELERATE_USE_CPU": str(bundle.on_cpu), "ACCELERATE_MIXED_PRECISION": (half or ["no"])[0]}
@@ -29,7 +32,7 @@ class SingleProcess(Feature):
         return partial(subprocess.run, [sys.executable, program], env=environ, check=True, start_new_session=True)
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """The process and its exit status; the name is empty when the process has reported the reason."""
+        """The process and its exit status. The name is empty if the process has already reported the reason."""
         if not isinstance(error, CalledProcessError):
             return []
         return [("" if error.returncode in (1, 2) else "the process", error.returncode)]

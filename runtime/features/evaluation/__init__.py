@@ -1,1 +1,1 @@
-"""Evaluation while a run trains."""
+"""Features for evaluation during training."""

@@ -1,4 +1,6 @@
-"""Evaluation during training, on one or several sets. A stop request interrupts it, and the next start repeats it."""
+"""Evaluation during training, on one or several sets. A stop request interrupts an evaluation, and the next start
+repeats it.
+"""
 
 import os
 import random
@@ -18,7 +20,7 @@ REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/marg
 
 
 class Interrupted(Exception):
-    """The evaluation ends here because of a stop request."""
+    """Raised to end the evaluation because of a stop request."""
 
 
 class EvaluatingTrainer(FaultTolerant):
@@ -28,7 +30,9 @@ class EvaluatingTrainer(FaultTolerant):
     evaluate_first = False
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
-        """trl's; records the prefix of the current set, since each of several sets has its own call."""
+        """Evaluate as trl does, and record the prefix of the current set, because each of several sets has
+        its own call.
+        """
         before, self.prefix = self.prefix, metric_key_prefix
         try:
             with progress.phase("evaluating"):
@@ -37,7 +41,9 @@ class EvaluatingTrainer(FaultTolerant):
             self.prefix = before
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """trl's; for several sets the current one, or the first: the reward trainer of trl 0.18 prints rows."""
+        """trl's data loader. For several sets it is that of the current set, or of the first set for the reward trainer
+        of trl 0.18, which prints rows.
+        """
         sets = self.eval_dataset  # type: ignore[attr-defined]
         if eval_dataset is None and isinstance(sets, dict):
             name = self.prefix.removeprefix("eval_")
@@ -45,8 +51,9 @@ class EvaluatingTrainer(FaultTolerant):
         return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
 
     def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
-        """trl's; raises Interrupted on all processes when one has a stop request. The next start repeats the evaluation
-        before its first step."""
+        """Run trl's step, but raise Interrupted on all processes if one has a stop request. The next start repeats the
+        evaluation before its first step.
+        """
         import torch
 
         if signals.StopRequest.training and self.state.global_step < self.state.max_steps:
@@ -57,7 +64,9 @@ class EvaluatingTrainer(FaultTolerant):
         return super().prediction_step(*args, **kwargs)  # type: ignore[misc]
 
     def log_save_evaluate(self, follow: Callable[[], None]) -> None:
-        """After an interruption, restore the random states, so that the next start repeats the evaluation exactly."""
+        """Log, save and evaluate. After an interruption, restore the random states, so that the next start repeats the
+        evaluation exactly.
+        """
 
         def followed() -> None:
             states = random_states() if self.control.should_evaluate else None
@@ -73,7 +82,7 @@ class EvaluatingTrainer(FaultTolerant):
         super().log_save_evaluate(followed)
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Record the best checkpoint in the checkpoint."""
+        """Write a checkpoint that also records which checkpoint is the best."""
 
         def write_and_name_best() -> None:
             write()
@@ -90,7 +99,7 @@ class EvaluatingTrainer(FaultTolerant):
             raise signals.Stopped from None
 
     def name_best(self, folder: str) -> None:
-        """Correct the path of the best checkpoint: transformers looks for it in the staging folder."""
+        """Correct the path of the best checkpoint, because transformers looks for it in the staging folder."""
         if not self.state.best_global_step:
             return
         best, before = f"checkpoint-{self.state.best_global_step}", self.state.best_model_checkpoint
@@ -134,7 +143,7 @@ def due(args: Any, state: Any) -> bool:
 
 
 def losses_of(bundle: Bundle) -> dict[str, str]:
-    """Names of the evaluation losses, each with the name of its set, which is empty for a single set."""
+    """The names of the evaluation losses, each with the name of its set; that name is "" for a single set."""
     stated = bundle.data.get("evaluation")
     if not stated or not stated["named"]:
         return {"eval_loss": ""}
@@ -147,8 +156,9 @@ def is_evaluation(event: Mapping[str, Any]) -> bool:
 
 
 def evaluated(path: str, step: int, sets: int = 1) -> bool:
-    """Whether metrics.jsonl has an evaluation of this step with all sets. An incomplete one is removed, since it is
-    repeated."""
+    """Whether metrics.jsonl has an evaluation of this step with all sets. An incomplete evaluation is removed, because
+    it will be repeated.
+    """
     try:
         evaluations = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
         if evaluations and len(evaluations) < sets:
@@ -159,7 +169,7 @@ def evaluated(path: str, step: int, sets: int = 1) -> bool:
 
 
 class Evaluation(Feature):
-    """Evaluation while a run trains."""
+    """The feature of a run that evaluates while it trains."""
 
     def evaluation_missed(self, bundle: Bundle, args: Any, state: Any, path: str) -> bool:
         """Whether an evaluation is due at the step that the run resumes from, and some of its sets are missing."""
@@ -171,7 +181,7 @@ class Evaluation(Feature):
             trainer.catch_up()
 
     def log_line(self, bundle: Bundle, event: Mapping[str, Any]) -> str:
-        """The progress line of an evaluation, empty for another event."""
+        """The progress line of an evaluation; "" for any other event."""
         for key, name in losses_of(bundle).items():
             if key in event:
                 return f"eval loss {event[key]:.4f}{name and f'  ({name})'}"
@@ -205,6 +215,6 @@ def last(path: str) -> dict[str, Any] | None:
 
 
 def evaluation_summary(bundle: Bundle, facts: Mapping[str, Any]) -> str:
-    """The terminal line of the last evaluation, empty without one."""
+    """The line about the last evaluation for the terminal; "" if there was none."""
     losses = [f"{name} {float(facts[key]):.4f}".strip() for key, name in losses_of(bundle).items() if key in facts]
     return f"eval loss  {', '.join(losses)}\n" if losses else ""

@@ -1,4 +1,4 @@
-"""Early stopping: the run ends after `patience` evaluations in a row without a better value."""
+"""Early stopping: the run ends after `patience` evaluations in a row without improvement."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Name the metrics of several evaluation sets by their set."""
+"""Add the name of the evaluation set to the metrics of several sets."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class NamedLog(Trainer):  # type: ignore[misc]  # transformers has no types
     prefix: str
 
     def log(self, logs: dict[str, Any], *rest: Any, **more: Any) -> None:
-        """transformers' log, with the set's name in each metric."""
+        """Log as transformers does, with the set's name in each metric."""
         if self.prefix != "eval" and f"{self.prefix}_loss" in logs:
             own = {f"{self.prefix}_{name}" for name in BY_PREFIX}
             for key in [one for one in logs if one.startswith("eval_") and one not in own]:

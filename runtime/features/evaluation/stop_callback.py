@@ -1,4 +1,4 @@
-"""The callback of early stopping: ends the run after `patience` evaluations in a row without a better value."""
+"""The callback for early stopping, which ends the run after `patience` evaluations in a row without improvement."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from ...core.errors import say
 
 
 def without_progress(history: Sequence[Mapping[str, Any]], metric: str, greater: bool) -> int:
-    """The number of evaluations since the best one; ``history`` is the log in the order of its steps.
+    """The number of evaluations since the best one; ``history`` is the log, in the order of its steps.
 
-    Counted from the log, which every checkpoint contains: transformers' EarlyStoppingCallback (4.52 and 5.23) restarts
-    its count with the program.
+    The count comes from the log, which every checkpoint contains. transformers' EarlyStoppingCallback (4.52 and 5.23)
+    would restart its count with each start of the program.
     """
     best: float | None = None
     since = 0
@@ -35,11 +35,11 @@ class StopCallback(TrainerCallback):  # type: ignore[misc]  # transformers has n
         self.patience = patience
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """A run that resumes from the checkpoint of such a step has nothing left to do."""
+        """Stop at once if the run resumes from the checkpoint of the step at which it stopped early."""
         self._stop_if_due(args, state, control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Called by all processes: the metrics of an evaluation are the same on each."""
+        """Stop the run if there was no improvement. All processes call this with the same metrics."""
         if self._stop_if_due(args, state, control):
             say(f"step {state.global_step} is the last: {self.patience} evaluations did not improve {_metric(args)}")
 

@@ -1,1 +1,1 @@
-"""Packages and files that are checked before a run starts."""
+"""Features for packages and files that are checked before a run starts."""

@@ -9,10 +9,10 @@ from ...core.feature import Bundle, Feature
 
 
 class LocalFiles(Feature):
-    """Local models."""
+    """The feature of a run with a local model."""
 
     def local_model(self, bundle: Bundle, model: Mapping[str, Any], place: str) -> str:
-        """The folder of a local model. Raises RunError when it is not found."""
+        """The folder of a local model. Raises RunError if it is not found."""
         return find(bundle.folder, place) if model["id"] is None else place
 
 

@@ -1,4 +1,4 @@
-"""Check the optional packages of this run and the key of its tracker, without importing the packages."""
+"""Check the run's optional packages and the key of its tracker, without importing the packages."""
 
 import os
 from collections.abc import Mapping, MutableMapping
@@ -26,10 +26,10 @@ FLASH_FILE = "--no-build-isolation -r requirements-flash.txt"
 
 
 class Packages(Feature):
-    """Packages and keys that only this run uses."""
+    """The feature that checks packages and keys that only this run uses."""
 
     def missing_packages(self, bundle: Bundle) -> list[str]:
-        """Packages that this bundle uses and that are not installed; pinned packages have their own check."""
+        """Packages that this bundle uses and that are not installed. Pinned packages have a separate check."""
         needed: list[tuple[str, tuple[str, ...], str]] = []
         arguments, lora = bundle.arguments, bundle.lora
         if lora is not None:
@@ -60,12 +60,16 @@ class Packages(Feature):
         return list(missing.values())
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Set wandb's project, which it reads from the environment only: the argument `project` is trackio's."""
+        """Set wandb's project in the environment, because wandb reads it only there; the argument `project`
+        is trackio's.
+        """
         if bundle.run.get("project"):
             environ.setdefault("WANDB_PROJECT", str(bundle.run["project"]))
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """Check wandb's key now: wandb looks for it after the model is loaded, and raises UsageError without one."""
+        """Check wandb's key now. wandb itself looks for it only after the model is loaded, and raises UsageError
+        without one.
+        """
         has_key = any(os.environ.get(name) for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
         if "wandb" not in _reported_to(bundle) or has_key or not find_spec("wandb"):
             return []

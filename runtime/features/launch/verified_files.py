@@ -1,4 +1,4 @@
-"""Read files that are rendered or executed; they must be unchanged since the compilation."""
+"""Read files that are rendered or executed. They must be unchanged since the compilation."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -14,9 +14,9 @@ def changed(path: str) -> RunError:
 
 
 def verified(bundle: Bundle, name: str, digests: Mapping[str, str] | None = None) -> bytes:
-    """The bytes of a file of the bundle that is rendered or executed. Raises RunError where it was changed.
+    """The bytes of a file of the bundle that is rendered or executed. Raises RunError if it was changed.
 
-    ``digests`` is the result of ``manifest_digests``, if already read.
+    ``digests`` is the result of ``manifest_digests``, if it was already read.
     """
     path = bundle.inside(name)
     try:

@@ -1,1 +1,1 @@
-"""Training methods: references, rewards, teachers, generation."""
+"""Features for training methods: references, rewards, teachers, generation."""

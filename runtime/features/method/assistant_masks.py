@@ -1,4 +1,4 @@
-"""Check that the chat template marks the assistant's tokens, for a run that learns from those only."""
+"""Check that the chat template marks the assistant's tokens, for a run that is trained only on them."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ UNMARKED = "the chat template has no {% generation %} marks, which assistant_onl
 
 
 class AssistantMasks(Feature):
-    """The run learns from the assistant's tokens only."""
+    """The feature of a run that is trained only on the assistant's tokens."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Check that the chat template marks the assistant's tokens."""
@@ -17,7 +17,7 @@ class AssistantMasks(Feature):
 
 
 def missing(tokenizer: Any) -> list[str]:
-    """The finding that trl would raise only after the model is loaded."""
+    """The finding for a template without marks. trl would raise it only after the model is loaded."""
     template = tokenizer.chat_template
     if re.search(r"\{%-?\s*generation\s*-?%\}", template["default"] if isinstance(template, dict) else template):
         return []

@@ -6,8 +6,8 @@ from ...core.feature import Bundle, Feature
 
 
 class CheckpointingWarning(Feature):
-    """A warning about gradient checkpointing that does not concern users."""
+    """The feature that filters a warning about gradient checkpointing."""
 
     def libraries_imported(self, bundle: Bundle) -> None:
-        """trl 1.16 and peft use the deprecated name for generation, references and adapters."""
+        """Filter the warning. trl 1.16 and peft use the deprecated name for generation, references and adapters."""
         warnings.filterwarnings("ignore", category=FutureWarning, message="`is_gradient_checkpointing` is deprecated")

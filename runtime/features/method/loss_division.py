@@ -1,4 +1,4 @@
-"""Divide the loss of some methods of trl 0.18, a mean over the pairs of a micro-batch, by the accumulation."""
+"""Divide the loss of some methods of trl 0.18 by the accumulation; it is a mean over the pairs of a micro-batch."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from ...core.feature import Bundle, Feature
 
 
 class LossDivision(Feature):
-    """The loss of an optimizer step is the mean over its micro-batches."""
+    """The feature that makes the loss of an optimizer step the mean over its micro-batches."""
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Have transformers divide the loss by the gradient accumulation.
+        """Make transformers divide the loss by the gradient accumulation.
 
-        The other trainers of trl 0.18 set this themselves. Without it transformers assumes that the loss is already
-        divided, and gradients would be a sum instead of a mean.
+        The other trainers of trl 0.18 set this themselves. Without it, transformers assumes that the loss is already
+        divided, and the gradients would be a sum instead of a mean.
         """
         trainer.model_accepts_loss_kwargs = False

@@ -1,7 +1,7 @@
-"""Distillation: make trl's GKDTrainer (0.18, 0.24) learn as DistillationTrainer (1.16) does.
+"""Distillation: make trl's GKDTrainer (0.18, 0.24) train as DistillationTrainer (1.16) does.
 
-Both learn from completions that the student has just written, by the generalized Jensen-Shannon divergence between the
-student's and the teacher's probabilities, and the mean is over all tokens of an optimizer step.
+Both train on completions that the student has just generated, with the generalized Jensen-Shannon divergence between
+the student's and the teacher's probabilities, averaged over all tokens of an optimizer step.
 """
 
 import random
@@ -16,7 +16,7 @@ IGNORED = -100
 
 
 class OnPolicy(Feature):
-    """The student learns from completions that it has just written."""
+    """The feature of a student that is trained on completions that it has just generated."""
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Change the settings that the constructor of trl's trainer has made."""
@@ -24,13 +24,13 @@ class OnPolicy(Feature):
 
 
 class Prompts:
-    """Collates rows: prompts padded on the left, and the rows' completions if they are used."""
+    """A collator for rows: prompts are padded on the left, and the rows' completions are added if they are used."""
 
     def __init__(self, tokenizer: Any, completions: bool) -> None:
         self.tokenizer, self.completions = tokenizer, completions
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The tensors of a batch; ``OnPolicyTrainer`` adds completions that the rows do not have."""
+        """The tensors of a batch. ``OnPolicyTrainer`` later adds completions that the rows do not have."""
         prompt_ids = [self._prompt_tokens(row["prompt"]) for row in rows]
         prompts, mask = self._padded(prompt_ids, self.tokenizer.pad_token_id, left=True)
         out = {"prompts": prompts, "prompt_attention_mask": mask}
@@ -85,7 +85,8 @@ def joined(prompts: Any, mask: Any, answers: Any, answer_mask: Any) -> dict[str,
 
 
 class OnPolicyTrainer:
-    """Over trl's GKDTrainer: the student writes all completions of an optimizer step before it learns from the first.
+    """Methods on top of trl's GKDTrainer: the student generates all completions of an optimizer step before it is
+    trained on the first.
 
     GKDTrainer averages over each micro-batch, uses the temperature only for sampling, evaluates on the rows'
     completions, and masks every padding token, although it may be the end token of an answer.
@@ -118,7 +119,7 @@ class OnPolicyTrainer:
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The mean over the tokens of the step; in evaluation, over those of the batch."""
+        """The mean loss over the tokens of the step; in evaluation, over the tokens of the batch."""
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True)  # type: ignore[misc]
         if num_items_in_batch is None or not self.model.training:
             loss = loss / (inputs["labels"] != IGNORED).sum().clamp(min=1)
@@ -127,14 +128,15 @@ class OnPolicyTrainer:
         return (loss, outputs) if return_outputs else loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The micro-batches of a step, whose tokens are counted later. This must not use random numbers: a resumed run
-        restores its random states after this call, before the first micro-batch."""
+        """The micro-batches of a step, whose tokens are counted later. This must not use random numbers, because a
+        resumed run restores its random states after this call, before the first micro-batch.
+        """
         batches, _ = super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
         self.waiting = list(batches)
         return batches, 0
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-        """trl's; before the first micro-batch of a step, the student writes all completions of the step."""
+        """Run trl's step. Before the first micro-batch of a step, the student generates all completions of the step."""
         if self.waiting:
             self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
             tokens = sum((batch["labels"] != IGNORED).sum() for batch in self.written)
@@ -143,7 +145,7 @@ class OnPolicyTrainer:
         return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
 
     def prediction_step(self, model: Any, inputs: Any, *rest: Any, **kwargs: Any) -> Any:
-        """trl's, on completions that the student has just written."""
+        """Run trl's step on completions that the student has just generated."""
         return super().prediction_step(model, self._completed(inputs), *rest, **kwargs)  # type: ignore[misc]
 
     def _completed(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -166,7 +168,9 @@ class OnPolicyTrainer:
 
     @contextmanager
     def _generating(self) -> Any:
-        """The student for generation: unsharded weights and evaluation mode, in which it uses its cache."""
+        """The student in a state for generation: with unsharded weights and in evaluation mode, in which it uses its
+        cache.
+        """
         from trl.models.utils import unwrap_model_for_generation
 
         with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as student:

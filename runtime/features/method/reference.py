@@ -1,4 +1,4 @@
-"""The reference model: the frozen copy of the model that preference and online methods compare with."""
+"""The reference model: a frozen copy of the model with which preference and online methods compare."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,7 +11,7 @@ from ..rows.evaluation_sets import joined_sets
 
 
 class Reference(Feature):
-    """The frozen copy of the model."""
+    """The feature of a run with a reference model."""
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Pass the copy to the trainer, if it takes one."""
@@ -21,21 +21,23 @@ class Reference(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Have trl load its own copy as the bundle states."""
+        """Make trl load its own copy as the bundle states."""
         return loaded_by(bundle, module, load, model)
 
 
 def is_given(bundle: Bundle) -> bool:
-    """Whether we pass the trainer a copy: some trainers copy the policy, which ZeRO-3 refuses."""
+    """Whether the runtime passes a copy to the trainer. It does if the trainer would copy the policy, which ZeRO-3
+    refuses.
+    """
     precomputed = bundle.arguments.get("precompute_ref_log_probs")
     return bundle.method in bundle.stack["reference_given"] and bundle.lora is None and not precomputed
 
 
 def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any) -> AbstractContextManager[None]:
-    """A context in which trl's module of the trainer loads the reference model by ``load``.
+    """A context in which trl's trainer module loads the reference model by calling ``load``.
 
-    trl loads it by the model's name only: without the pinned revision, and in trl 0.18 (GRPO under ZeRO-3 and FSDP) in
-    float32 for any policy; with a loaded model, ``model_init_kwargs`` is refused or causes a warning. trl 0.24 finds
+    trl would load it by the model's name, without the pinned revision, and in trl 0.18 (GRPO under ZeRO-3 and FSDP) in
+    float32 for any policy. With a loaded model, ``model_init_kwargs`` is refused or causes a warning. trl 0.24 finds
     the class in transformers by a configuration that it loads in the same way. KTO of both versions joins columns to
     its evaluation rows, which may be several sets.
     """
@@ -53,7 +55,7 @@ def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any)
 
 
 class _Classes:
-    """The package transformers, with model classes whose ``from_pretrained`` calls ``load``."""
+    """The package transformers, but with model classes whose ``from_pretrained`` calls ``load``."""
 
     def __init__(self, load: Callable[[], Any]) -> None:
         self.load = load

@@ -26,7 +26,7 @@ TAGS = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
 
 
 class Rewards(Feature):
-    """Reward functions."""
+    """The feature of a run with reward functions."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Check that the functions can be loaded."""
@@ -64,14 +64,14 @@ class Rewards(Feature):
 
 
 def texts(completions: list[Any]) -> list[str]:
-    """The text of each completion: itself, or the content of its first message."""
+    """The text of each completion: the completion itself, or the content of its first message."""
     return [one if isinstance(one, str) else one[0]["content"] for one in completions]
 
 
 def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float | None]:
-    """1 if math_verify says that the answer is the solution, else 0; None for a solution that it cannot parse.
+    """1 if math_verify finds the answer equal to the solution, else 0; None for a solution that it cannot parse.
 
-    Uses trl's function if the installed trl has one, otherwise Open-R1's.
+    This uses trl's function if the installed trl has one, otherwise Open-R1's.
     """
     try:
         from trl.rewards import accuracy_reward
@@ -95,13 +95,13 @@ def _same(answer: str, truth: str) -> float | None:
 
 
 def accuracy_reward(completions: list[Any], solution: list[str], **given: Any) -> list[float | None]:
-    """1 if the answer is the solution of the row, else 0."""
+    """1 if the answer equals the solution in the row, else 0."""
     logs = {"log_extra": given["log_extra"]} if given.get("log_extra") else {}
     return verified(texts(completions), solution, **logs)
 
 
 def format_reward(completions: list[Any], **_: Any) -> list[float]:
-    """1 for thoughts between think tags, then an answer between answer tags, and nothing else."""
+    """1 for thoughts between think tags followed by an answer between answer tags, and nothing else; otherwise 0."""
     expected = re.compile(r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$", re.DOTALL | re.MULTILINE)
     return [float(bool(expected.match(text))) for text in texts(completions)]
 
@@ -117,7 +117,8 @@ def reasoning_steps_reward(completions: list[Any], **_: Any) -> list[float]:
 
 
 def len_reward(completions: list[Any], solution: list[str], **_: Any) -> list[float]:
-    """From 0.5 for the shortest completion to -0.5 for the longest; a wrong one never gets more than 0 (Kimi k1.5).
+    """From 0.5 for the shortest completion to -0.5 for the longest; a wrong completion never gets more than 0 (Kimi
+    k1.5).
 
     Lengths are in characters, compared over the completions of one call.
     """
@@ -173,7 +174,7 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Functi
 
 
 def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache: int = 4096) -> Function:
-    """0, then falling over the last ``soft_punish_cache`` tokens to -1 at ``max_completion_len`` (DAPO, eq. 13)."""
+    """0, and over the last ``soft_punish_cache`` tokens falling to -1 at ``max_completion_len`` (DAPO, eq. 13)."""
 
     def soft_overlong_punishment_reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
         out = []
@@ -186,7 +187,7 @@ def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache:
 
 
 def code_format(language: str = "python") -> Function:
-    """``format_reward`` with a code block in the answer; a column ``language`` overrides the setting."""
+    """``format_reward`` for answers with a code block; a column ``language`` overrides the setting."""
 
     def code_format_reward(completions: list[Any], **columns: Any) -> list[float]:
         answers = texts(completions)
@@ -219,13 +220,17 @@ SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
 
 
 def ignore_token_types(tokenizer: Any, model: Any) -> None:
-    """Drop `token_type_ids` from the tokenizer for a model without them: trl 0.24 passes them to the generation."""
+    """Remove `token_type_ids` from the tokenizer's outputs for a model without them, because trl 0.24 passes them to
+    the generation.
+    """
     if "token_type_ids" not in signature(type(model).forward).parameters:
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
 
 
 def functions(bundle: Bundle) -> list[Function]:
-    """The reward functions in the order of the bundle, which is that of ``reward_weights``. Raises RunError."""
+    """The reward functions in the order of the bundle, which is also the order of ``reward_weights``. Raises
+    RunError.
+    """
     if not bundle.plan["method"]["rewards"]:
         raise RunError(f"{bundle.method} needs a reward function, and this bundle has none")
     return [_function(bundle, reward) for reward in bundle.plan["method"]["rewards"]]
@@ -233,7 +238,7 @@ def functions(bundle: Bundle) -> list[Function]:
 
 @cache
 def _loaded(bundle: Bundle) -> list[Function]:
-    """The functions for the preflight; files of the bundle are executed once."""
+    """The functions, loaded once for the preflight and the run, because files of the bundle are executed only once."""
     return functions(bundle)
 
 
@@ -264,7 +269,7 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
 
 
 def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
-    """Execute a file whose digest is the one in the bundle, and return its function."""
+    """Execute a file whose digest equals the one in the bundle, and return its function."""
     path, expected = bundle.inside(reward["file"]), reward["sha256"]
     try:
         with open(path, "rb") as handle:

@@ -13,26 +13,28 @@ from ...library_internals.trl_modules import replaced
 
 
 class Sampling(Feature):
-    """Completions that the model writes during training."""
+    """The feature of a run in which the model generates completions."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Set the host of the vLLM server, which the launch decides, not the bundle."""
+        """Set the host of the vLLM server, which is known only at the launch."""
         if values.get("use_vllm") and os.environ.get("XPC_VLLM_HOST"):
             values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Have the model sample with the stated parameters."""
+        """Make the model sample with the stated parameters."""
         sample_as_stated(model)
 
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Have vLLM load the commit in the bundle."""
+        """Make vLLM load the commit in the bundle."""
         return vllm_at_commit(bundle, module)
 
 
 def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
-    """A context in which vLLM inside the run loads the commit in the bundle: trl passes the model's name only."""
+    """A context in which a vLLM inside the run loads the commit in the bundle, because trl passes only the
+    model's name.
+    """
     maker = getattr(module, "VLLMGeneration", None)  # in trl 1.16; before, the trainer's module creates the LLM
     module = module if maker is None else sys.modules[maker.__module__]
     llm = getattr(module, "LLM", None)  # only if vLLM is installed
@@ -43,10 +45,10 @@ def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
 
 
 def sample_as_stated(model: Any) -> None:
-    """Have ``generate`` sample with the trainer's parameters.
+    """Make ``generate`` sample with the trainer's parameters.
 
     transformers 4.50 to 4.57 replaces stated values that equal the defaults (temperature 1.0, top_p 1.0) by those of
-    the model's generation_config.json, for models that such a version has saved (generation/utils.py,
+    the model's generation_config.json, if such a version has saved the model (generation/utils.py,
     ``_prepare_generation_config``). Saving writes the current version, as always.
     """
     if "use_model_defaults" in signature(model.generate).parameters:

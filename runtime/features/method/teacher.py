@@ -9,7 +9,7 @@ from ...core.feature import Bundle, Feature
 
 
 class Teacher(Feature):
-    """The frozen model that the student learns from."""
+    """The feature of a run that learns from a frozen teacher."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Check that teacher and student have the same vocabulary."""
@@ -17,14 +17,14 @@ class Teacher(Feature):
         return [] if why is None else [why]
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Loads the teacher."""
+        """Load the teacher and pass it to the trainer."""
         options["teacher_model"] = teacher(bundle)
 
 
 def teacher(bundle: Bundle) -> Any:
-    """Load the frozen teacher. Raises RunError when it cannot be loaded.
+    """Load the frozen teacher. Raises RunError if it cannot be loaded.
 
-    It loads without custom code and pickles, even if the student may use them.
+    It is loaded without custom code and pickles, even if the student may use them.
     """
     import torch
     from transformers import AutoModelForCausalLM

@@ -1,1 +1,1 @@
-"""The model, its tokenizer and its weights."""
+"""Features for the model, its tokenizer and its weights."""

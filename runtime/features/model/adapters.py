@@ -17,7 +17,7 @@ LABELS = "No label_names provided for model class `PeftModel"
 
 
 class Adapters(Feature):
-    """Adapters and their base model."""
+    """The feature of a run with adapters."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Filter harmless log messages."""
@@ -53,11 +53,11 @@ class Adapters(Feature):
 
 
 def adapter(bundle: Bundle) -> Any:
-    """peft's LoraConfig or OFTConfig, or None when no adapter is trained.
+    """peft's LoraConfig or OFTConfig; None if no adapter is trained.
 
-    The score head of a reward model is new: with the task SEQ_CLS peft trains and saves it next to the adapters
+    The score head of a reward model is new. With the task SEQ_CLS, peft trains and saves it next to the adapters
     (``modules_to_save``), and excludes it from "all-linear". The revision goes into adapter_config.json, so that the
-    adapter is later loaded on the weights that it was trained on.
+    adapter is later loaded onto the weights that it was trained on.
     """
     plan = bundle.lora
     if plan is None:
@@ -158,7 +158,7 @@ class AdapterTrainer(LoadingHook, FaultTolerant):
         return optimizer
 
     def load_checkpoint(self, load: Callable[[], None]) -> None:
-        """Restore the dtype of the trained weights after loading: peft loads adapters as float32.
+        """Restore the dtype of the trained weights after loading, because peft loads adapters as float32.
 
         trl 1.16 may train adapters over a quantized base in bfloat16, and a resumed run would otherwise use float32.
         """
@@ -170,11 +170,11 @@ class AdapterTrainer(LoadingHook, FaultTolerant):
 
 
 def keep_backward(model: Any) -> None:
-    """Keep 4-bit weights on the CPU as they are stored, so that gradients still flow after an evaluation.
+    """Keep 4-bit weights on the CPU in their stored form, so that gradients still flow after an evaluation.
 
     On a CPU with AVX512-BF16, bitsandbytes packs a layer for inference at its first pass without gradients
-    (Linear4bit.forward of 0.50, nn/modules.py) and never unpacks it. The packed layer has no backward pass: either no
-    gradient reaches the adapters below, silently, or the bias stops the run ("a view of a leaf Variable").
+    (Linear4bit.forward of 0.50, nn/modules.py) and never unpacks it. The packed layer has no backward pass: either the
+    adapters below silently get no gradient, or the bias stops the run ("a view of a leaf Variable").
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
@@ -182,11 +182,12 @@ def keep_backward(model: Any) -> None:
 
 
 def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
-    """Split the optimizer's groups for LoRA+: B matrices and adapters on embeddings get their own learning rates.
+    """Split the optimizer's groups for LoRA+, so that B matrices and adapters on embeddings get their own learning
+    rates.
 
-    Other options of a group (weight decay) stay. Splits by name, not by shape as peft's ``create_loraplus_optimizer``
-    does: ZeRO-3 hides shapes, and peft 0.17 finds no embeddings. The logged rate is that of the first group, the A
-    matrices.
+    Other options of a group (weight decay) stay. Weights are selected by name, not by shape as in peft's
+    ``create_loraplus_optimizer``, because ZeRO-3 hides shapes and peft 0.17 finds no embeddings. The logged rate is
+    that of the first group, the A matrices.
     """
     rate_of: dict[int, float] = {}
     for name, weight in model.named_parameters():
@@ -229,8 +230,8 @@ def quantization(bundle: Bundle) -> Any:
 def keep_scores(model: Any, args: Any) -> None:
     """Give the score head of a reward model over a quantized base the dtype of the model's other weights.
 
-    trl 1.16 makes every trained weight of such a model bfloat16. Adapters convert their inputs; the score head does
-    not, and without mixed precision it fails ("expected m1 and m2 to have the same dtype", executed).
+    trl 1.16 makes every trained weight of such a model bfloat16. Adapters convert their inputs, but the score head does
+    not, and without mixed precision it fails ("expected m1 and m2 to have the same dtype"; confirmed by running it).
     """
     if args.bf16 or args.fp16:
         return

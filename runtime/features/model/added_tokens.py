@@ -6,7 +6,7 @@ from ...core.feature import Bundle, Feature
 
 
 class AddedTokens(Feature):
-    """New tokens in the vocabulary."""
+    """The feature of a run with new tokens in the vocabulary."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Add the bundle's tokens to the tokenizer."""
@@ -15,10 +15,10 @@ class AddedTokens(Feature):
         tokenizer.add_tokens([AddedToken(one, normalized=False) for one in bundle.tokenizer["added"] or ()])
 
     def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
-        """Resize the embeddings to the tokenizer; new rows are initialized with the seed of the run.
+        """Resize the embeddings to the tokenizer. New rows are initialized from the seed of the run.
 
-        A reference that is loaded later gets the same rows. Models whose embeddings are longer than the vocabulary
-        already have rows for new tokens.
+        A reference that is loaded later gets the same rows. If a model's embeddings are longer than its vocabulary, it
+        already has rows for new tokens.
         """
         import torch
 

@@ -9,7 +9,7 @@ from ..launch.verified_files import verified
 
 
 class ChatTemplate(Feature):
-    """The chat template in the bundle."""
+    """The feature of a run with a chat template in the bundle."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Set the tokenizer's chat template."""

@@ -7,7 +7,7 @@ from ...core.feature import Bundle, Feature
 
 
 class CompiledLayers(Feature):
-    """`torch_compile` of each layer separately."""
+    """The feature of a run that compiles each layer separately with `torch_compile`."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
         """Set accelerate's environment variable (accelerate 1.15, TorchDynamoPlugin)."""

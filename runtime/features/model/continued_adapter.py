@@ -1,4 +1,4 @@
-"""Continue training the adapter of another run: only its weights are loaded."""
+"""Continue training the adapter of another run, of which only the weights are loaded."""
 
 import os
 from contextlib import nullcontext
@@ -14,7 +14,7 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 def find(bundle: Bundle) -> str:
-    """The adapter's folder. Raises RunError when it is missing, has no weights, or its configuration has changed."""
+    """The adapter's folder. Raises RunError if it is missing, has no weights, or its configuration has changed."""
     assert bundle.lora is not None
     stated = bundle.lora["continued"]
     place = local_files.find(bundle.folder, stated["path"])
@@ -28,10 +28,10 @@ def find(bundle: Bundle) -> str:
 
 
 class ContinuedAdapter(Feature):
-    """Training continues the adapter of another run."""
+    """The feature of a run that continues the adapter of another run."""
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """Findings about the folder."""
+        """Findings about the adapter's folder."""
         try:
             find(bundle)
         except RunError as error:
@@ -44,7 +44,7 @@ class ContinuedAdapter(Feature):
 
 
 def load(bundle: Bundle, trainer: Any) -> None:
-    """Load the weights into the trainer's adapter. Raises RunError when they do not match.
+    """Load the weights into the trainer's adapter. Raises RunError if they do not match.
 
     Everything else is as in a new run: dtypes, trained weights, the reference.
     """

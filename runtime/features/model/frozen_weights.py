@@ -9,7 +9,7 @@ from ...core.feature import Bundle, Feature
 
 
 class FrozenWeights(Feature):
-    """Frozen weights."""
+    """The feature of a run with frozen weights."""
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Freeze the weights before the trainer creates the optimizer."""
@@ -17,11 +17,11 @@ class FrozenWeights(Feature):
 
 
 def freeze(bundle: Bundle, model: Any) -> None:
-    """Train only the named layers and modules of ``model``. Raises RunError when a name matches nothing.
+    """Train only the named layers and modules of ``model``. Raises RunError if a name matches nothing.
 
-    A name matches every module with that part in its path, a pattern every parameter whose full name begins with it.
-    Weights that two modules share are trained if one of them is named. The score head of a reward model is new and
-    always trained.
+    A name matches every module with that part in its path, a pattern matches every parameter whose full name begins
+    with it. Weights that two modules share are trained if one of the two is named. The score head of a reward model is
+    new and always trained.
     """
     plan = bundle.plan["freeze"]
     assert plan is not None
@@ -77,7 +77,7 @@ def _layers(model: Any) -> tuple[str, int]:
 
 
 def _size(weight: Any) -> int:
-    """Number of elements of a weight; a ZeRO-3 shard has the full number in ``ds_numel``."""
+    """The number of elements of a weight. For a ZeRO-3 shard, ``ds_numel`` has the number for the complete weight."""
     return int(getattr(weight, "ds_numel", weight.numel()))
 
 

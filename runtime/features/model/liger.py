@@ -1,4 +1,4 @@
-"""Liger's kernels in the layers of the model."""
+"""Apply Liger's kernels to the layers of the model."""
 
 from typing import Any
 
@@ -7,8 +7,10 @@ from ...library_internals import liger_kernels
 
 
 class Liger(Feature):
-    """Liger's kernels in the layers of the model."""
+    """The feature of a run with Liger's kernels in the layers of the model."""
 
     def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
-        """Apply Liger's layer kernels (norm, rope, gated MLP) to the model; trl 1.16 has its own fused loss."""
+        """Apply Liger's layer kernels (norm, rope, gated MLP) to the model. Its fused loss is not used, because trl
+        1.16 has its own.
+        """
         liger_kernels.put_into(model)

@@ -1,4 +1,6 @@
-"""Merge the adapters of a run into their base: a model that plain transformers and inference servers can load."""
+"""Merge the adapters of a run into their base, to get a model that plain transformers and inference servers
+can load.
+"""
 
 import os
 import shutil
@@ -12,13 +14,13 @@ FOLDER = "merged"
 
 
 class MergedAdapters(Feature):
-    """A merged model next to the adapters."""
+    """The feature of a run that saves a merged model next to the adapters."""
 
     def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Merge on process 0, and save the model with its tokenizer and card. This modifies the trained model.
 
-        Weights that are not finite after the merge raise ValueError (peft's ``safe_merge``). An existing folder of an
-        interrupted start is replaced.
+        Weights that are not finite after the merge raise ValueError (peft's ``safe_merge``). A folder that an
+        interrupted start has left is replaced.
         """
         if not trainer.is_world_process_zero():
             return

@@ -1,4 +1,4 @@
-"""A reward model: the base weights with a new score head, initialized with the seed of the run."""
+"""A reward model: the base weights with a new score head, which is initialized from the seed of the run."""
 
 import logging
 import re
@@ -14,7 +14,7 @@ PADDING = "Please note that with a fast tokenizer, using the `__call__` method i
 
 
 class RewardHead(Feature):
-    """A reward model with its score head."""
+    """The feature of a run that trains a reward model with its score head."""
 
     def model_class(self, bundle: Bundle, kind: Any) -> Any:
         """The class for sequence classification."""
@@ -30,7 +30,7 @@ class RewardHead(Feature):
         options["config"] = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading(), num_labels=1)
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
-        """Rows that are too long are dropped instead of truncated."""
+        """Count rows that are too long as dropped, because they are dropped instead of truncated."""
         counted.cut_rows = counted.cut_tokens = 0
         counted.left_out_for, counted.lacks = "they are longer than seq", "fits"
 
@@ -43,7 +43,7 @@ def filter_log_messages() -> None:
 
 
 def only_scores(message: str) -> bool:
-    """True for transformers' report about the new score head, if it names no other weight.
+    """Whether a message is transformers' report about the new score head and names no other weight.
 
     transformers 4.52 lists names in brackets, 5.23 in the first column of a table.
     """

@@ -1,4 +1,4 @@
-"""End and padding tokens that the bundle names."""
+"""Set the end and padding tokens that the bundle names."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from ...core.feature import Bundle, Feature
 
 
 class SpecialTokens(Feature):
-    """End and padding tokens that the bundle names."""
+    """The feature of a run whose bundle names end and padding tokens."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Set the tokenizer's end and padding tokens. Raises RunError for an unknown token."""

@@ -1,4 +1,6 @@
-"""Filter transformers' warning about tied weights that a checkpoint need not contain; not needed with DeepSpeed."""
+"""Filter transformers' warning about tied weights that a checkpoint need not contain. DeepSpeed does not cause this
+warning.
+"""
 
 import logging
 import re
@@ -8,7 +10,7 @@ from ...core.feature import Bundle, Feature
 
 
 class TiedWeights(Feature):
-    """Weights that a checkpoint contains once and the model uses twice."""
+    """The feature of a model with weights that a checkpoint contains once and the model uses twice."""
 
     def before_training(self, bundle: Bundle, trainer: Any) -> None:
         """Filter transformers' warning about missing weights that are tied to a weight in the checkpoint."""

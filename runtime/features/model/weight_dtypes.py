@@ -23,7 +23,7 @@ BF16 = "bfloat16"
 
 
 class WeightDtypes(Feature):
-    """Weights in the dtypes that the bundle states."""
+    """The feature that keeps weights in the dtypes that the bundle states."""
 
     def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
         """Widen weights that were loaded as bfloat16 in a run without bfloat16; no value changes.
@@ -50,7 +50,7 @@ class WeightDtypes(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Keep the trained weights that trl creates with peft."""
+        """Keep the trained weights that trl creates with peft, to restore them after trl has rounded them."""
         self.kept: dict[str, Any] = {}
         return unrounded(bundle, module, self.kept)
 
@@ -68,9 +68,10 @@ def states_bf16(bundle: Bundle) -> bool:
 
 @contextmanager
 def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[None]:
-    """A context that keeps the trained weights that trl's ``module`` creates with peft, by name, in ``kept``.
+    """A context that collects in ``kept``, by name, the trained weights that trl's ``module`` creates with peft.
 
-    Only for a bundle with float32 adapters. It keeps the tensors, not copies, because rounding creates new ones.
+    Only for a bundle with float32 adapters. It keeps the tensors themselves, not copies, because rounding creates new
+    tensors.
     """
     plan = bundle.lora
     if plan is None or plan["adapter_dtype"] != "float32" or not hasattr(module, "get_peft_model"):
@@ -93,7 +94,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
 
 
 def restore(model: Any, kept: dict[str, Any]) -> None:
-    """Restore the trained weights from before the rounding; the optimizer does not exist yet."""
+    """Restore the trained weights from before the rounding. The optimizer does not exist yet."""
     for name, weight in model.named_parameters():
         before = kept.get(name)
         if before is not None and weight.dtype != before.dtype:
@@ -101,7 +102,7 @@ def restore(model: Any, kept: dict[str, Any]) -> None:
 
 
 def check(bundle: Bundle, *models: Any) -> None:
-    """Raises RunError when a weight is bfloat16 although the bundle does not use bfloat16."""
+    """Raise RunError if a weight is bfloat16 although the bundle does not use bfloat16."""
     import torch
 
     if states_bf16(bundle):

@@ -1,1 +1,1 @@
-"""The optimizer and the loss."""
+"""Features for the optimizer and the loss."""

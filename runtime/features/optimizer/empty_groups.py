@@ -1,4 +1,4 @@
-"""Drop optimizer groups without weights, such as that of biases when only adapters are trained."""
+"""Drop optimizer groups without weights, for example the group of biases if only adapters are trained."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ class NonemptyGroupsTrainer(FaultTolerant):
     def create_optimizer(self, *args: Any) -> Any:
         """transformers' optimizer without empty groups.
 
-        DeepSpeed 0.16 drops them from its optimizer but not from the schedule, which torch 2.13 refuses. If
+        DeepSpeed 0.16 drops such groups from its optimizer but not from the schedule, which torch 2.13 refuses. If
         deepspeed.json names the optimizer, DeepSpeed creates it later, and there are no groups yet.
         """
         optimizer = super().create_optimizer(*args)  # type: ignore[misc]

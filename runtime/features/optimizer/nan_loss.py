@@ -5,12 +5,12 @@ from ...core.fault_tolerance import FaultTolerant
 
 
 class NanLossTrainer(FaultTolerant):
-    """Trainer methods of such a run."""
+    """Trainer methods of a run with `nan = allow`."""
 
     reported = False
 
     def loss_not_finite(self, word: str, step: int) -> None:
-        """Report it once."""
+        """Report once that a loss was not finite."""
         if not self.reported:
             say(f"the loss is {word} at step {step}; training continues because of `nan = allow` (reported once)")
             self.reported = True

@@ -1,5 +1,6 @@
-"""Optimizers that project gradients (GaLore, APOLLO): their checkpoints contain objects of classes that torch.load must
-be allowed to load."""
+"""Optimizers that project gradients (GaLore, APOLLO): let torch.load read the classes of objects in their
+checkpoints.
+"""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,10 +16,12 @@ PROJECTIONS = (
 
 
 class ProjectedGradients(Feature):
-    """Optimizers that project gradients: GaLore and APOLLO."""
+    """The feature of a run with GaLore or APOLLO, which project gradients."""
 
     def before_model(self, bundle: Bundle) -> None:
-        """Allow the classes: transformers loads optimizer.pt with `weights_only`, which refuses them."""
+        """Allow the optimizers' classes, because transformers loads optimizer.pt with `weights_only`, which
+        refuses them.
+        """
         import torch
 
         installed = [one for one in PROJECTIONS if find_spec(one[0])]

@@ -1,1 +1,1 @@
-"""Rows: sources, shapes, mixtures and token counts."""
+"""Features for rows: sources, shapes, mixtures and token counts."""

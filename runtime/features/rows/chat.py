@@ -1,4 +1,6 @@
-"""Rows without a separate prompt: messages with roles, from/value conversations, and texts; system prompts."""
+"""Rows without a separate prompt: messages with roles, from/value conversations, and texts, with their system
+prompts.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +34,7 @@ def to_row(
 
 
 def messages(turns: Any, where: str) -> list[dict[str, Any]]:
-    """The messages, each with a role and a content. Raises RunError."""
+    """The messages of a conversation, each with a role and a content. Raises RunError."""
     if not isinstance(turns, list) or not turns:
         raise RunError(f"{where}: the list of messages is empty or not a list")
     for turn in turns:
@@ -45,7 +47,7 @@ def messages(turns: Any, where: str) -> list[dict[str, Any]]:
 
 
 def string(value: Any, where: str, what: str) -> str:
-    """The value if it is a text. Raises RunError otherwise."""
+    """The value, which must be a text. Raises RunError otherwise."""
     if not isinstance(value, str):
         kind = "null" if value is None else type(value).__name__
         raise RunError(f"{where}: the {what} is {kind}, and should be text")
@@ -56,7 +58,7 @@ FORMAT = RowFormat(columns, dropped, conversations, to_row)
 
 
 class ChatRows(Feature):
-    """Chat messages and plain texts; conversations with from and value need no feature."""
+    """The feature for chat messages and plain texts. Conversations with from and value need no feature."""
 
     def row_format(self, bundle: Bundle) -> RowFormat:
         """The format for every shape without a separate prompt."""

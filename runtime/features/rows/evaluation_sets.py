@@ -22,7 +22,9 @@ class Sets(dict[str, Any]):
 
 
 def joined_sets(parts: list[Any], axis: int = 0) -> Any:
-    """``datasets.concatenate_datasets``, also for `Sets`: the kto trainer of trl 0.18 adds columns this way."""
+    """``datasets.concatenate_datasets``, which also accepts `Sets`, because the kto trainer of trl 0.18 adds columns in
+    this way.
+    """
     import datasets
 
     if not isinstance(parts[0], Sets):

@@ -7,12 +7,12 @@ from ...core.feature import Bundle, Feature
 
 
 class KtoRows(Feature):
-    """Answers that are judged one by one."""
+    """The feature of a run on answers that are judged one by one."""
 
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """Both sets with one row per answer; also each of several evaluation sets."""
+        """Both sets with one row per answer; this includes each of several evaluation sets."""
         (train, evaluation), data = sets, bundle.data
         if isinstance(evaluation, dict):
             evaluation = type(evaluation)({name: split_pairs(rows, data) for name, rows in evaluation.items()})
@@ -22,14 +22,14 @@ class KtoRows(Feature):
 
 
 def shuffled(rows: Any, data: Mapping[str, Any]) -> Any:
-    """The rows of a dataset, shuffled unless the data is not to be shuffled."""
+    """The rows of a dataset, shuffled unless the data must keep its order."""
     return rows.shuffle(seed=data["seed"]) if data["shuffle"] else rows
 
 
 def split_pairs(pairs: Any, data: Mapping[str, Any]) -> Any:
-    """Split preference pairs into one row per answer and shuffle them; other rows stay.
+    """Split preference pairs into one row per answer and shuffle them; other rows are unchanged.
 
-    trl also splits them, but puts a thousand chosen answers before a thousand rejected ones, and KTO trains in that
+    trl also splits pairs, but puts a thousand chosen answers before a thousand rejected ones, and KTO trains in that
     order (trl 1.16, KTOTrainer._prepare_dataset and train_sampling_strategy "sequential").
     """
     if "chosen" not in pairs.column_names:

@@ -1,4 +1,4 @@
-"""Drop rows before training: rows with too long a prompt, too few tokens, or too many."""
+"""Drop rows before training: rows with a prompt that is too long, too few tokens, or too many."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -13,12 +13,12 @@ Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
 
 
 class LengthLimits(Feature):
-    """Limits on the length of rows and prompts."""
+    """The feature of a run with limits on the length of rows and prompts."""
 
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """Both sets without such rows; also each of several evaluation sets."""
+        """Both sets without the dropped rows; this includes each of several evaluation sets."""
         train, evaluation = sets
         if len(train) == 0:
             return sets
@@ -48,7 +48,7 @@ def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
 
 
 def long_prompts(rows: Any, tokenizer: Any, limit: int, use: str) -> Any:
-    """The rows whose rendered prompt has at most ``limit`` tokens; prints how many have more."""
+    """The rows whose rendered prompt has at most ``limit`` tokens. Prints how many rows have longer prompts."""
     kept = rows.filter(_prompt_fits, fn_kwargs={"tokenizer": tokenizer, "limit": limit}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every prompt has more than {limit} tokens: there are no rows to {use}")
@@ -56,7 +56,9 @@ def long_prompts(rows: Any, tokenizer: Any, limit: int, use: str) -> Any:
 
 
 def short_rows(rows: Any, tokenizer: Any, least: int, use: str, restore: Restore = None) -> Any:
-    """The rows with at least ``least`` tokens, rendered as the trainer renders them; prints how many have fewer."""
+    """The rows with at least ``least`` tokens, rendered as the trainer renders them. Prints how many rows
+    have fewer.
+    """
     kept = rows.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least, "restore": restore}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every row has fewer than {least} tokens: there are no rows to {use}")
@@ -64,7 +66,7 @@ def short_rows(rows: Any, tokenizer: Any, least: int, use: str, restore: Restore
 
 
 def long_rows(rows: Any, tokenizer: Any, most: int, use: str, restore: Restore = None) -> Any:
-    """The rows with at most ``most`` tokens for each of their answers; prints how many have more."""
+    """The rows with at most ``most`` tokens for each of their answers. Prints how many rows have more."""
     kept = rows.filter(_short_enough, fn_kwargs={"tokenizer": tokenizer, "most": most, "restore": restore}, desc=None)
     if len(kept) == 0:
         raise RunError(f"every row has more than {most} tokens: there are no rows to {use}")
@@ -72,7 +74,7 @@ def long_rows(rows: Any, tokenizer: Any, most: int, use: str, restore: Restore =
 
 
 def _report(rows: Any, kept: Any, why: str) -> Any:
-    """The kept rows; prints how many are dropped, if any."""
+    """The kept rows. Prints how many are dropped, if any."""
     if len(kept) < len(rows):
         say(f"{len(rows) - len(kept):,} of {len(rows):,} rows are left out: {why}")
     return kept
@@ -90,12 +92,14 @@ def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int, restore: Re
 
 
 def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int, restore: Restore) -> bool:
-    """The trainer appends the end-of-sequence token to a text, so it is counted."""
+    """Whether a row has at most ``most`` tokens. The end token counts, because the trainer appends it to a text."""
     return max(_lengths(restore(row) if restore else row, tokenizer, tokenizer.eos_token or "")) <= most
 
 
 def _lengths(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:
-    """Tokens of a row with each of its answers; ``end`` is appended to a text that does not end with it."""
+    """The number of tokens of a row with each of its answers; ``end`` is appended to a text that does not end
+    with it.
+    """
     if "messages" in row:
         return [_rendered(row, row["messages"], tokenizer, False)]
     if "text" in row:
@@ -115,7 +119,7 @@ def _tokens(text: str, tokenizer: Any, end: str) -> int:
 
 
 def _rendered(row: Mapping[str, Any], turns: Any, tokenizer: Any, open_end: bool) -> int:
-    """Tokens of a conversation rendered by the chat template."""
+    """The number of tokens of a conversation rendered by the chat template."""
     tools = row.get("tools")
     text = tokenizer.apply_chat_template(
         turns, tools=json.loads(tools) if isinstance(tools, str) else tools, tokenize=False,

@@ -16,14 +16,14 @@ BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parqu
 
 
 class LocalSources(Feature):
-    """Local data."""
+    """The feature of a run with local data."""
 
     def source_reader(self, bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any] | None:
         """The reader of a local source."""
         return _read if source["id"] is None else None
 
     def source_unreadable(self, bundle: Bundle, reason: str, source: Mapping[str, Any], split: str) -> str:
-        """The first bad row of JSON Lines files; else ``reason``."""
+        """The first bad row of JSON Lines files; otherwise ``reason``."""
         if source["id"] is not None:
             return reason
         try:
@@ -63,7 +63,7 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
 
 
 def place_of(bundle: Bundle, path: str, bundled: str | None = None) -> str:
-    """The path of a file or folder of the spec: the bundle's copy, else the local one. Raises RunError."""
+    """The path of a file or folder of the spec: the bundle's copy, otherwise the local one. Raises RunError."""
     return local_files.find(bundle.folder, path) if bundled is None else bundle.inside(bundled)
 
 
@@ -75,7 +75,9 @@ def _of_split(place: str, names: list[str], split: str) -> list[str]:
 
 
 def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
-    """The files of a folder that the bundle lists, after a check of their digests; newer files are not read."""
+    """The files of a folder that the bundle lists, after their digests were checked. Files that were added later are
+    not read.
+    """
     stated = {one["path"]: one for one in source["files"]}
     found = []
     for inside in _of_split(source["path"], list(stated), split):

@@ -1,4 +1,4 @@
-"""Count rows without a token to learn from, in a run that learns from some tokens only."""
+"""Count rows without a token to learn from, in a run that is trained on only some tokens."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from ...library_internals.datasets_rows import rearranged
 
 
 class LossMask(Feature):
-    """Rows with a loss mask."""
+    """The feature of a run with a loss mask."""
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
-        """Count the rows with all tokens masked (trl 0.18 keeps them)."""
+        """Count the rows whose tokens are all masked (trl 0.18 keeps such rows)."""
         import pyarrow.compute
 
         names = prepared.column_names

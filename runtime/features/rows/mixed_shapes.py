@@ -1,4 +1,4 @@
-"""A mixture of rows of several shapes: each row is tokenized and learned as its own shape requires."""
+"""A mixture of rows of several shapes: each row is tokenized and masked as its own shape requires."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -18,24 +18,26 @@ TOKENS = ("input_ids", "labels", "completion_mask", "assistant_masks")
 
 
 def marked(source: Mapping[str, Any], part: Any) -> Any:
-    """The mapped rows of a source with their kind; column names are prefixed, so that kinds do not share any."""
+    """The mapped rows of a source with their kind. Column names are prefixed, so that two kinds do not share
+    a column.
+    """
     kind = source["kind"]
     part = part.rename_columns({name: f"{kind}/{name}" for name in part.column_names})
     return part.add_column(KIND, [kind] * len(part))
 
 
 class MixedShapesTrainer(Prepared):
-    """Trainer methods of a run with such a mixture."""
+    """Trainer methods of a run with a mixture of shapes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """trl's; it checks the first row for conversations, and a mixture counts as conversations."""
+        """Call trl's constructor, which checks the first row for conversations; a mixture counts as conversations."""
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational
         with replaced(module, {"is_conversational": lambda row: KIND in row or real(row)}):
             super().__init__(*args, **kwargs)
 
     def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
-        """Tokenize the rows of each kind separately, restore their order, and truncate or pack them as one data set."""
+        """Tokenize the rows of each kind separately, restore their order, and truncate or pack them as one dataset."""
         import datasets
         import numpy
 
@@ -59,13 +61,13 @@ class MixedShapesTrainer(Prepared):
 
 
 def _of_kind(rows: Any, kind: str) -> Any:
-    """The columns of this kind under their original names."""
+    """The columns of this kind, under their original names."""
     names = {name: name[len(kind) + 1 :] for name in rows.column_names if name.startswith(f"{kind}/")}
     return rows.select_columns([KIND, *names]).rename_columns({KIND: PART, **names})
 
 
 def _learned(part: Any, missing: list[str]) -> Any:
-    """The rows with the masks that their kind lacks: all tokens are learned."""
+    """The rows with the masks that their kind lacks, so that all their tokens are trained on."""
     if not missing:
         return part
     return part.map(lambda row: {name: [1] * len(row["input_ids"]) for name in missing}, desc=None)
@@ -75,7 +77,7 @@ class MixedCounts(TokenCounts):
     """Counts the rows of all kinds once they are joined, before they are truncated or packed."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Replaces ``Dataset.map``; the joined rows arrive tokenized."""
+        """Replace ``Dataset.map``. The joined rows are already tokenized."""
         import numpy
 
         names = rows.column_names
@@ -86,7 +88,7 @@ class MixedCounts(TokenCounts):
 
 
 class MixedShapes(Feature):
-    """A mixture of rows of several shapes."""
+    """The feature of a run with a mixture of shapes."""
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
         """Add the kind to the rows."""

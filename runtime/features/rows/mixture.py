@@ -16,7 +16,7 @@ Load = Callable[..., Any]
 
 
 class Mixture(Feature):
-    """Several sources, shares of them, removal of duplicates, and evaluation rows."""
+    """The feature of a run with several sources, shares, removal of duplicates, or evaluation rows."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Check that each source has rows in the evaluation split."""
@@ -125,10 +125,11 @@ def _take(part: Any, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -
 
 
 def _shuffles(bundle: Bundle) -> bool:
-    """Whether rows are shuffled before training: with a mixture, a share or a holdout, as in the published recipes.
+    """Whether rows are shuffled before training. They are with a mixture, a share or a holdout, as in the published
+    recipes.
 
-    A complete dataset goes to the trainer unchanged, there and here: its sampler shuffles every epoch. KTO's trainer
-    keeps the order, so its rows are shuffled before.
+    A complete dataset is passed to the trainer unchanged, as in the recipes, because the trainer's sampler shuffles
+    every epoch. KTO's trainer keeps the order, so KTO's rows are shuffled before.
     """
     data = bundle.data
     mixed = len(data["sources"]) > 1 or any(one.get("take") for one in data["sources"]) or data["holdout"]
@@ -136,7 +137,7 @@ def _shuffles(bundle: Bundle) -> bool:
 
 
 def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> Any:
-    """The separate evaluation sets; shares are taken as in the mixture."""
+    """The separate evaluation sets. Shares are taken as in the mixture."""
     data, made = bundle.data, Sets()
     for one in stated["sets"]:
         parts = [load(source) for source in one["sources"]]

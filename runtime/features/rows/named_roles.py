@@ -11,10 +11,10 @@ Read = Callable[..., dict[str, Any]]
 
 
 class NamedRoles(Feature):
-    """Speakers with custom names."""
+    """The feature of a run whose rows have other names for speakers."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
-        """``to_row`` after the speakers' names are replaced by the roles of the spec."""
+        """``to_row``, preceded by the replacement of the speakers' names by the spec's roles."""
         return partial(_read, to_row, bundle.data["roles"])
 
 
@@ -31,7 +31,7 @@ def _read(
 
 
 def _with_roles(value: Any, roles: Mapping[str, str]) -> Any:
-    """A turn, or a list of turns, with roles instead of speakers' names; other values unchanged."""
+    """A turn, or a list of turns, with roles instead of speakers' names; any other value is returned unchanged."""
     if isinstance(value, list):
         return [_with_roles(turn, roles) if isinstance(turn, dict) else turn for turn in value]
     if not isinstance(value, dict):

@@ -11,13 +11,13 @@ PAIR, FULL_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
 
 
 class Measured:
-    """ORPO's tokenization with an added column: the lengths of the two sequences before truncation."""
+    """ORPO's tokenization with an additional column: the lengths of the two sequences before truncation."""
 
     def __init__(self, tokenize: Any) -> None:
         self.tokenize = tokenize
 
     def __call__(self, row: Any) -> dict[str, Any]:
-        """The tokens of a row, with these lengths."""
+        """The tokens of a row, and the lengths before truncation."""
         trainer, lengths = self.tokenize.__self__, list[int]()
         build, tokens = trainer.build_tokenized_answer, trainer.processing_class
 
@@ -37,7 +37,7 @@ class Measured:
 
 
 class OrpoCounts(Feature):
-    """ORPO, whose trainer truncates pairs while it tokenizes them."""
+    """The feature of a run with ORPO."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Silence the warning of trl.experimental, which contains the class since trl 1.0."""
@@ -52,7 +52,7 @@ class OrpoTokenCounts(PairTokenCounts):
     """Counts the pairs while ORPO tokenizes them."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Replaces ``Dataset.map``; returns the pairs as the trainer expects them."""
+        """Replace ``Dataset.map``, and return the pairs as the trainer expects them."""
         if getattr(args[0] if args else None, "__name__", "") != "tokenize_row":
             return super().mapped(real, rows, *args, **kwargs)
         return self.count_pairs(real(rows, Measured(args[0]), *args[1:], **kwargs))

@@ -8,12 +8,12 @@ LOSSLESS = ("wrapped", "bfd_split")
 
 
 class Packing(Feature):
-    """Rows that are packed into sequences."""
+    """The feature of a run with packed rows."""
 
     def truncation_limit(self, bundle: Bundle, most: int | None) -> int | None:
         """No limit if the packing strategy loses no token."""
         return None if bundle.arguments.get("packing_strategy", "wrapped") in LOSSLESS else most
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
-        """Sequences are not rows, so none count as dropped."""
+        """Count no rows as dropped, because packed sequences are not rows."""
         counted.left_out = 0

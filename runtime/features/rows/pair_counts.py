@@ -16,13 +16,13 @@ class PairTokenCounts(TokenCounts):
     """Counts the sequences of both answers, each after its prompt."""
 
     def sequences(self, tokenized: Any) -> list[Any]:
-        """The lengths of the prompt with each answer."""
+        """The lengths of the prompt together with each answer."""
         prompts = [lengths_of(tokenized, name) for name in PROMPTS if name in tokenized.column_names]
         return [sum(prompts, lengths_of(tokenized, name)) for name in ANSWERS if name in tokenized.column_names]
 
 
 class PairCounts(Feature):
-    """Rows with several sequences, such as a chosen and a rejected answer."""
+    """The feature of a run on rows with several sequences, such as a chosen and a rejected answer."""
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
         """The counter for pairs."""

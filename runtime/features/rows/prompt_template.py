@@ -1,4 +1,4 @@
-"""Build a row's prompt from its columns by a template, and take its system prompt from a column."""
+"""Build a row's prompt from its columns with a template, and take its system prompt from a column."""
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -14,10 +14,10 @@ NO_PROMPT = ("text", "messages", "conversations")
 
 
 class PromptTemplate(Feature):
-    """A template for prompts, or a column of system prompts."""
+    """The feature of a run with a prompt template, or with a column of system prompts."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
-        """``to_row`` with the prompt of the spec's template and the system prompt of the row."""
+        """``to_row``, with the prompt from the spec's template and the row's system prompt."""
         template, column = bundle.data.get("prompt_template"), bundle.data.get("system_column")
         return partial(_read, to_row, bundle.row_format(), template, column)
 
@@ -55,7 +55,7 @@ def _prompt(template: str, row: Mapping[str, Any], where: str) -> str:
 
 @cache
 def _compiled(template: str) -> Any:
-    """The template; a null column renders as nothing, and a missing column is an error."""
+    """The compiled template. A null column renders as nothing, and a missing column is an error."""
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

@@ -72,7 +72,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
 
 
 def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """The conversations of a mapped row that the chat template renders: none for plain texts."""
+    """The conversations of a mapped row that the chat template renders; empty for plain texts."""
     prompt = row.get("prompt") or []
     if isinstance(row.get("messages"), list) or isinstance(prompt, str):
         return rows.conversations(row)
@@ -118,7 +118,7 @@ def to_row(
 
 
 def _turn(value: Any, role: str) -> Any:
-    """A text as a conversation of one turn; other values unchanged."""
+    """A text as a conversation of one turn; any other value is returned unchanged."""
     speaker = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}.get(role)
     return [{"role": speaker, "content": value}] if isinstance(value, str) and speaker is not None else value
 
@@ -171,7 +171,7 @@ def _preference(values: Mapping[str, Any], where: str, system: str | None, full:
 
 
 def _begins(answer: list[dict[str, Any]], prompt: list[dict[str, Any]], given: Any) -> bool:
-    """True when the answer is the complete conversation, including its prompt."""
+    """Whether an answer is the complete conversation, including its prompt."""
     if isinstance(given, str):
         return str(answer[0]["role"]) != "assistant"
     return answer[: len(prompt)] == prompt
@@ -180,7 +180,8 @@ def _begins(answer: list[dict[str, Any]], prompt: list[dict[str, Any]], given: A
 def split_prompt(chosen: Any, rejected: Any) -> tuple[Any, Any, Any]:
     """The common prefix of two answers, and the rest of each, in turns of conversations or characters of texts.
 
-    Both rests are not empty, and a space at the border of texts belongs to the answers (trl, extract_prompt).
+    Both rests are never empty, and a space between prompt and answers counts to the answers, if they are texts (trl,
+    extract_prompt).
     """
     most = min(len(chosen), len(rejected)) - 1
     shared = next((i for i in range(most + 1) if chosen[i] != rejected[i]), most)
@@ -218,7 +219,7 @@ def _prompt(prompt: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _answer(answer: Any, where: str) -> list[dict[str, Any]]:
-    """A text or a single message is one turn of the assistant."""
+    """An answer as a list of messages: a text or a single message becomes one turn of the assistant."""
     if isinstance(answer, str):
         return [{"role": "assistant", "content": answer}]
     return _turns([answer] if isinstance(answer, dict) else answer, where)
@@ -232,7 +233,7 @@ def _turns(turns: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _boundary_moves(row: dict[str, Any], tokenizer: Any) -> bool:
-    """Whether a prompt is tokenized differently alone than before its completion; trl then warns and cuts tokens."""
+    """Whether a prompt is tokenized differently without its completion than with it; trl then warns and cuts tokens."""
     prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
     if prompt is None or answer is None:
         return False
@@ -248,14 +249,14 @@ FORMAT = RowFormat(columns, dropped, conversations, to_row)
 
 
 class PromptRows(Feature):
-    """Rows that have a prompt."""
+    """The feature of a run on rows that have a prompt."""
 
     def row_format(self, bundle: Bundle) -> RowFormat:
         """The format for every shape, with or without a prompt."""
         return FORMAT
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
-        """Whether a prompt of these rows is tokenized differently alone than before its answer."""
+        """A note if a prompt of these rows is tokenized differently without its answer than with it."""
         if any(_boundary_moves(row, tokenizer) for row in rows):
             return "; prompts alone have other tokens than before their answers, which begin at the first difference"
         return ""

@@ -1,8 +1,8 @@
-"""Which files of a data folder belong to a split, by the rules of the datasets library. Standard library only.
+"""Find the files of a data folder that belong to a split, by the rules of the datasets library. Standard library only.
 
-The library uses names only (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first shards
-``data/SPLIT-00000-of-00001.*``, then split keywords in folder names, then in file names; a folder without any is one
-split, ``train``. The compiler uses the same rules.
+The library uses only names (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first shards
+``data/SPLIT-00000-of-00001.*``, then split keywords in folder names, then in file names. A folder without any of these
+is one split, ``train``. The compiler uses the same rules.
 """
 
 import os
@@ -37,7 +37,7 @@ def _has(part: str, word: str) -> bool:
 
 
 def listed(folder: str, endings: Sequence[str]) -> list[str]:
-    """The relative paths of the data files below a folder, without hidden ones; links to folders are not followed."""
+    """The relative paths of the data files below a folder, except hidden ones. Links to folders are not followed."""
     found = []
     for where, folders, names in os.walk(folder):
         folders[:] = [one for one in folders if not one.startswith((".", "__"))]

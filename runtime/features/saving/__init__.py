@@ -1,1 +1,1 @@
-"""Checkpoints and the hub."""
+"""Features for checkpoints and the hub."""

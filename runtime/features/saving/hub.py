@@ -46,22 +46,24 @@ def pushes(bundle: Bundle) -> bool:
 
 
 def _repository_name(bundle: Bundle) -> str:
-    """The repository's name in the bundle; by default the output folder's name, as in transformers."""
+    """The repository's name in the bundle. The default is the output folder's name, as in transformers."""
     return str(bundle.arguments.get("hub_model_id") or os.path.basename(bundle.output_dir))
 
 
 def _revision(bundle: Bundle) -> str | None:
-    """The branch that is pushed to, None for main."""
+    """The branch to push to; None for main."""
     stated = bundle.plan.get("hub")
     revision = (stated["revision"] if stated else None) or bundle.arguments.get("hub_revision")
     return None if revision in (None, "main") else str(revision)
 
 
 class Hub(Feature):
-    """Pushing to the hub."""
+    """The feature of a run that pushes to the hub."""
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """Why this run could not push, with a remedy. Asks the hub about the token, and changes nothing there."""
+        """The reasons why this run could not push, each with a remedy. This asks the hub about the token and changes
+        nothing there.
+        """
         if not pushes(bundle):
             return []
         repo = _repository_name(bundle)
@@ -109,7 +111,7 @@ class Hub(Feature):
         say(f"pushing to {created}" + (f", branch {revision}" if revision else ""))
 
     def before_training(self, bundle: Bundle, trainer: Any) -> None:
-        """Create the publisher of process 0, and switch off transformers' own push."""
+        """Create the publisher on process 0, and switch off transformers' own push."""
         trainer.args.push_to_hub = False
         if bundle.repository is not None:
             trainer.hub_model_id, trainer.publisher = bundle.repository, Publisher(bundle)
@@ -127,9 +129,11 @@ class Hub(Feature):
             Publisher(bundle).finish()
 
     def run_ended(self, bundle: Bundle, trainer: Any, stopped: bool) -> None:
-        """Finish the pushes on process 0; the others do not wait, because an upload may take longer than ddp_timeout.
+        """Finish the pushes on process 0. The other processes do not wait, because an upload may take longer than
+        ddp_timeout.
 
-        After a stop request, remaining uploads are left to the next start: they may take longer than the time left.
+        After a stop request, remaining uploads are left to the next start, because they may take longer than the
+        remaining time.
         """
         if trainer.publisher is None:
             return
@@ -154,7 +158,7 @@ def _unanswered(repo: str, error: Exception) -> str:
 
 
 def _may_not(who: dict[str, Any], full: str) -> str | None:
-    """Why the token may not write to a repository, by the hub's answer `whoami-v2`, or None."""
+    """The reason why the token may not write to a repository, by the hub's answer to `whoami-v2`, or None."""
     owner = full.partition("/")[0]
     token = (who.get("auth") or {}).get("accessToken") or {}
     if token.get("role") == "read":
@@ -188,7 +192,9 @@ def _no_entry(api: Any, full: str) -> list[str]:
 
 
 def branch(api: Any, repository: str, name: str) -> None:
-    """Create a branch if missing, from the repository's first commit, as Open-R1 does: it begins empty."""
+    """Create a branch if it is missing, from the repository's first commit, as Open-R1 does, so that the branch begins
+    empty.
+    """
     first = api.list_repo_commits(repository)[-1]
     api.create_branch(repository, branch=name, revision=first.commit_id, exist_ok=True)
 
@@ -199,7 +205,7 @@ class PublishingTrainer(FaultTolerant):
     publisher: "Publisher | None" = None
 
     def init_hf_repo(self, *_: Any, **__: Any) -> None:
-        """Create nothing: the run has already created the repository (``output_folder_locked``)."""
+        """Do nothing, because the run has already created the repository (``output_folder_locked``)."""
         self.hub_model_id, self.push_in_progress = self.args.hub_model_id, None
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
@@ -217,7 +223,7 @@ class PublishingTrainer(FaultTolerant):
 
 
 class Publisher:
-    """Pushes for a run, on process 0: one thread, one push after the other; every failure is reported."""
+    """Pushes for a run on process 0, in one thread and one push after the other. Every failure is reported."""
 
     def __init__(self, bundle: Bundle) -> None:
         from huggingface_hub import HfApi
@@ -245,7 +251,7 @@ class Publisher:
             os._exit(signals.REQUEUE)
 
     def _left_over(self) -> None:
-        """Push the checkpoint branches that an earlier start did not push; delete its other staged files."""
+        """Push the checkpoint branches that an earlier start did not push, and delete its other staged files."""
         place = os.path.join(self.output_dir, FOLDER)
         for name in sorted(os.listdir(place)) if os.path.isdir(place) else []:
             folder = os.path.join(place, name)
@@ -350,7 +356,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _line(error: Exception) -> str:
-    """The first lines of a message: the client's messages have the status first and the reason below."""
+    """The first lines of a message, because the client's messages have the status first and the reason below."""
     lines = [one.strip() for one in str(error).splitlines() if one.strip()]
     text = " ".join(lines[:3]) or type(error).__name__
     return text if len(text) <= 300 else text[:300] + "..."

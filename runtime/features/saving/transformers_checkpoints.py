@@ -11,10 +11,10 @@ INDEX = "model.safetensors.index.json"
 
 
 class TransformersCheckpoints(Feature):
-    """Unsharded checkpoints."""
+    """The feature of a run with unsharded checkpoints."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """What is wrong with weights, schedule and optimizer as transformers writes them, or None."""
+        """What is wrong with the weights, schedule and optimizer that transformers has written, or None."""
         short = schedule(path) or _weights(path)
         if short is None and not archive_complete(os.path.join(path, "optimizer.pt")):
             short = "optimizer.pt is missing or cut off"
@@ -22,7 +22,7 @@ class TransformersCheckpoints(Feature):
 
 
 def weights_complete(path: str) -> bool:
-    """True when the folder has complete weights, whether or not training can resume from it."""
+    """Whether the folder has complete weights. Training may not be able to resume from it."""
     try:
         return os.path.isdir(path) and _weights(path) is None
     except UNREADABLE:
@@ -30,7 +30,7 @@ def weights_complete(path: str) -> bool:
 
 
 def _weights(path: str) -> str | None:
-    """What is wrong with the weights as transformers writes them, or None."""
+    """What is wrong with the weights that transformers has written, or None."""
     names = os.listdir(path)
     if INDEX in names:
         try:
@@ -49,7 +49,7 @@ def _weights(path: str) -> str | None:
 
 
 def safetensors_complete(path: str) -> bool:
-    """True when the file's length is what its header says (safetensors format: 8 bytes length, JSON, data)."""
+    """Whether the file has the length that its header states (safetensors format: 8 bytes length, JSON, data)."""
     try:
         with open(path, "rb") as handle:
             length = int.from_bytes(handle.read(8), "little")

@@ -1,4 +1,6 @@
-"""Checkpoints of weights only: training can resume only from the one that a stopped run saves, which is complete."""
+"""Checkpoints that contain only weights. Training can resume only from the complete checkpoint that a stopped
+run saves.
+"""
 
 from collections.abc import Callable
 
@@ -10,7 +12,7 @@ from .transformers_checkpoints import weights_complete
 
 
 class WeightsOnlyTrainer(FaultTolerant):
-    """Trainer methods of such a run."""
+    """Trainer methods of a run whose checkpoints contain only weights."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
         """Save the complete state in a checkpoint that is written because of a stop request."""
@@ -23,10 +25,12 @@ class WeightsOnlyTrainer(FaultTolerant):
 
 
 class WeightsOnly(Feature):
-    """Checkpoints of weights only."""
+    """The feature of a run whose checkpoints contain only weights."""
 
     def no_checkpoint_found(self, bundle: Bundle, folder: str) -> None:
-        """Raises RunError when a folder has checkpoints of weights only: a new run would replace them."""
+        """Raise RunError if a folder has checkpoints that contain only weights, because a new run would
+        replace them.
+        """
         if any(weights_complete(path) for _, path in steps(folder)):
             raise RunError(
                 f"{folder} has checkpoints of weights only, from which training cannot resume; "
