@@ -55,7 +55,7 @@ def _lock(name: str, table: Mapping[str, Any], text: bytes) -> Lock:
     fields.known(head, "format", "xpc", "target")
     fields.known(bundle, "digest")
     pins = [_pin(kind, one) for kind in KINDS for one in table.get(kind, ())]
-    if len({(one.kind, one.id, one.part, one.asked) for one in pins}) < len(pins):
+    if len({(one.kind, one.id, one.part, one.requested) for one in pins}) < len(pins):
         raise ValueError("pins a repository twice")
     environments = {
         title: Environment(*fields.packages(title, one)) for title, one in table.get("environment", {}).items()
