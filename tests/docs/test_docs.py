@@ -79,6 +79,13 @@ def test_changelog_shows_real_output(tmp_path):
         assert re.match("(?s:.*)".join(excerpts), printed), f"{command} prints\n{printed}"
 
 
+def test_a_row_of_a_table_is_one_line():
+    for name in os.listdir(os.path.join(ROOT, "docs")):
+        if name.endswith(".md"):
+            text = re.sub(r"^```.*?^```", "", read("docs", name), flags=re.S | re.M)
+            assert not [line for line in text.splitlines() if line.startswith("|") and not line.endswith("|")], name
+
+
 def test_links_of_the_pages_exist():
     pages = [os.path.join("docs", name) for name in ("language.md", "methods.md")]
     for page in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *pages):
