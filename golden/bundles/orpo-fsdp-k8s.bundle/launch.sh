@@ -24,8 +24,8 @@
 #   XPC_NODE_WAIT        seconds that the nodes wait for each other (300)
 #   PYTORCH_ALLOC_CONF   settings of torch's GPU allocator (expandable_segments:True)
 #
-# Exit status: 0 trained, now or before; 1 an error, with a message; 2 used wrongly; 75 asked to stop, by a signal or
-# Ctrl-C, after saving; 130 Ctrl-C twice; 76, 128 and more: a process, or something that it needs, was lost. After 75, 76,
+# Exit status: 0 trained, now or before; 1 an error, with a message; 2 wrong usage; 75 stopped on request (a signal or
+# Ctrl-C) after saving; 130 Ctrl-C twice; 76, 128 and more: a process, or something that it needs, was lost. After 75, 76,
 # 128 and more the same command resumes.
 if [ -z "${BASH_VERSION:-}" ]; then
   echo "launch.sh: this is a script for bash: bash launch.sh" >&2
@@ -72,7 +72,7 @@ number() {
   esac
 }
 
-# How often a run is restarted from its newest checkpoint after a process died. One that ends with an error is not.
+# How often a run is restarted from its newest checkpoint after a process died. A run that reports an error is not.
 export XPC_RETRIES="${XPC_RETRIES:-3}"
 number XPC_RETRIES "$XPC_RETRIES"
 

@@ -13,7 +13,7 @@
 #   PYTHON       the interpreter (python3)
 #   XPC_STAGED   a folder filled by launch.sh --stage, which is read instead of the hub
 #
-# Exit status: 0 evaluated; 1 an error, with a message; 2 used wrongly.
+# Exit status: 0 evaluated; 1 an error, with a message; 2 wrong usage.
 if [ -z "${BASH_VERSION:-}" ]; then
   echo "evaluate.sh: this is a script for bash: bash evaluate.sh" >&2
   exit 2
