@@ -24,7 +24,7 @@ class SingleProcess(Feature):
         """A function that starts the process with the environment that accelerate's launcher would set. Raises
         CalledProcessError.
 
-        Like torch's agent, it starts the process in its own session: Ctrl-C on a terminal is then for the launcher only.
+        Like torch's agent, it starts the process in its own session, so that Ctrl-C reaches only the launcher.
         """
         half = [name for name in ("bf16", "fp16") if bundle.arguments.get(name)]
         passed = {"ACCELERATE_USE_CPU": str(bundle.on_cpu), "ACCELERATE_MIXED_PRECISION": (half or ["no"])[0]}
