@@ -58,7 +58,7 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
         workspace.pins, wrong = lockfile.read(workspace)
         loaded.problems += wrong
     if any(one.code in PASTED for one in loaded.problems):
-        from xpc.compiler.suggest.other_tools import rewrite_foreign_forms  # loaded only for a spec with such findings
+        from xpc.compiler.suggest.blocks import rewrite_foreign_forms  # loaded only for a spec with such findings
 
         loaded.problems[:], intended = rewrite_foreign_forms(loaded.problems)
         loaded.intended |= intended

@@ -23,10 +23,14 @@ class Suggestions(Advisor):
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """An example for the missing value."""
-        from xpc.compiler.suggest.block_values import missing_value
+        """An example of the value that is missing; a block instead of it gets no edit (`rewards { accuracy = 1 }`)."""
+        from xpc.compiler.suggest.example import example
 
-        return missing_value(row, name, body, span, source)
+        message = f"`{name.text}` takes one value, not a block" if body else f"`{name.text}` needs a value"
+        form = f"{name.text}{'' if row.head and not body else ' ='} {example(row)}"
+        if body:
+            return message, span, f"a value follows `=`, such as `{form}`", None
+        return message, name.span, f"write `{form}`", form if source.slice(name.span) == name.text else None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
         """The value of `take` for a weight: 30% for a ratio of 0.3."""

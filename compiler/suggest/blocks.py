@@ -1,7 +1,7 @@
 """Rewrite blocks of other tools as settings of xpc.
 
 `early_stopping { patience = 3 }` becomes `eval(patience=3)`, `peft { r = 16 }` becomes `lora(rank=16)`, and `hardware {
-... }` becomes a line. Loaded only for a spec with an unknown block.
+... }` becomes a line. Loaded only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from xpc.compiler.language.expand import expand
 from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.meaning import choice, meaning, typo_of
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
-from xpc.compiler.suggest.pasted import BODY, as_value, rewritten
+from xpc.compiler.suggest.numbers import rewrite_number
+from xpc.compiler.suggest.pasted import BODY, as_value, rewrite_options, rewritten
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -46,6 +47,11 @@ class Block:
     place: Span
     settings: tuple[tuple[str, str], ...]
     header: bool
+
+
+def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
+    """The findings, with what to write instead of another tool's notation; and the paths that blocks intend."""
+    return rewrite_blocks([rewrite_number(one) for one in rewrite_options(problems)])
 
 
 def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:

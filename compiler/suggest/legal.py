@@ -14,6 +14,7 @@ from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
 from xpc.compiler.suggest.numbers import PRODUCT, computed
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 
 ALL = ("all", "none", "unlimited", "inf")
@@ -35,6 +36,12 @@ ONE = (
 """Kinds with a single value."""
 AUTO = ("precision", "model.dtype")
 """Settings for which `auto` means bf16 where the card has it, in other tools."""
+NOUNS = {
+    "rows_or_share": ("row", "of the rows"),
+    "steps_or_share": ("step", "of the run"),
+    "every": ("step", "of the run"),
+}
+"""What a count counts, and what a share is a share of, by kind."""
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 
 
@@ -47,9 +54,7 @@ def answer(wrong: Wrong) -> Diagnostic:
     if wrong.kind == "choice" and isinstance(node, Ref):
         return _choice(wrong, row, node, at)
     if wrong.kind == "fraction" and isinstance(node, Number):
-        from xpc.compiler.suggest.fractions import fraction
-
-        return fraction(row, node, at)
+        return _fraction(row, node, at)
     if wrong.kind == "bounds":
         large = isinstance(node, Number) and abs(node.value) >= 2**63  # for every setting
         limits = "" if large else bounds(row)
@@ -95,6 +100,25 @@ def answer(wrong: Wrong) -> Diagnostic:
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
+
+
+def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
+    """The finding for `take = 1.0`, `warmup = 0.03` or `holdout = 2.5`, which could be a count or a share."""
+    noun, total = NOUNS[row.kind.name]
+    value, name = node.value, row.name
+    below = value < 1
+    share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
+    share = "" if name == "holdout" and value == 1 else share  # something must be left to train on
+    count = f"{name} = {max(1, round(value))}"
+    if below:
+        help = f"write `{share}` for a share {total}; {noun}s are counted in whole numbers, from `{count}`"
+    else:
+        help = f"write `{count}`, for {noun}s are whole numbers" + (
+            f", or `{share}` for a share {total}" if share else ""
+        )
+    message = f"`{node.text[:40]}` may be a number of {noun}s or a share {total}"
+    edits = (Edit(node.span, f"{value * 100:g}%"),) if below else ()
+    return report("XP105", message, evolve(at, text=f"expected {row.kind.phrase}"), help=help, edits=edits)
 
 
 def unset_advice(row: Setting, typed: str) -> str:
