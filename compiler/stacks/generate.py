@@ -3,7 +3,7 @@
 
 Run it with the interpreter of an environment that holds the stack's versions:
 
-    python compiler/stacks/generate.py NAME           # introspect, fold in NAME/policy.toml, write NAME/stack.json
+    python compiler/stacks/generate.py NAME           # introspect, fold the policy in, write NAME/stack.json
     python compiler/stacks/generate.py NAME --fold    # fold the policy in again; needs no library
     python compiler/stacks/generate.py NAME -o FILE   # write elsewhere (- for standard output)
     python compiler/stacks/generate.py NAME --pins    # print what an environment of the stack needs; writes nothing
@@ -31,9 +31,15 @@ def fold(library: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
 
 
 def read_policy(name: str) -> dict[str, Any]:
-    """The written policy of a stack; raises FileNotFoundError if there is no such stack."""
+    """The written policy of a stack, over what all stacks share; raises FileNotFoundError if there is no such stack."""
     with open(os.path.join(HERE, name, "policy.toml"), "rb") as file:
-        return tomllib.load(file)
+        own = tomllib.load(file)
+    with open(os.path.join(HERE, "common.toml"), "rb") as file:
+        common = tomllib.load(file)
+    for table, entries in common.items():
+        both = {**entries, **own.get(table, {})}
+        own[table] = {key: value for key, value in both.items() if value is not False}
+    return own
 
 
 def render(value: Any, indent: int = 0) -> str:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from interpreters import stack_of
@@ -30,6 +31,23 @@ def test_the_policy_that_the_compiler_loads_is_the_one_that_is_written(name: str
         text = file.read()
     folded = generate.fold(json.loads(text)["library"], generate.read_policy(name))
     assert text == folded, f"run: python compiler/stacks/generate.py {name} --fold"
+
+
+@pytest.mark.parametrize("name", stacks.names())
+def test_a_policy_states_what_differs_from_the_common_one(name: str) -> None:
+    common, own = (
+        tomllib.loads(Path(generate.HERE, path).read_text()) for path in ("common.toml", f"{name}/policy.toml")
+    )
+    repeated = [(t, key) for t in common for key in common[t] if own.get(t, {}).get(key) == common[t][key]]
+    assert not repeated
+
+
+def test_a_policy_writes_false_for_what_its_stack_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "HERE", str(tmp_path))
+    (tmp_path / "trl-9").mkdir()
+    (tmp_path / "common.toml").write_text('[methods]\nsft = "a"\ndpo = "b"\nkto = "c"\n')
+    (tmp_path / "trl-9" / "policy.toml").write_text('[methods]\ndpo = false\nkto = "d"\norpo = "e"\n')
+    assert generate.read_policy("trl-9") == {"methods": {"sft": "a", "kto": "d", "orpo": "e"}}
 
 
 @pytest.mark.parametrize("name", stacks.names())
