@@ -6,10 +6,8 @@ does not divide, or a micro-batch is chosen.
 
 from __future__ import annotations
 
-from math import gcd
-
-SMALL = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
-"""Witnesses that decide for every number below 3.3e24 whether it is prime (Sorenson and Webster 2015)."""
+LARGEST = 2**16
+"""Numbers up to its square are factored completely."""
 
 
 def divisors(most: int, *numbers: int) -> list[int]:
@@ -44,51 +42,13 @@ def nearest(to: int, *numbers: int) -> int | None:
 
 
 def factors(number: int) -> list[int]:
-    """The prime factors of a positive number, each as often as it divides it."""
+    """The prime factors of a positive number, each as often as it divides it. A rest without a factor up to LARGEST
+    counts as one factor: it is a prime, or no micro-batch or number of processes is as large as its factors."""
     out: list[int] = []
-    for prime in SMALL:
-        while number > 1 and number % prime == 0:
-            out.append(prime)
-            number //= prime
-    todo = [number] if number > 1 else []
-    while todo:
-        one = todo.pop()
-        if _is_prime(one):
-            out.append(one)
-        else:
-            part = _part(one)
-            todo += [part, one // part]
-    return sorted(out)
-
-
-def _is_prime(number: int) -> bool:
-    """Miller and Rabin's test of an odd number with no factor in SMALL."""
-    odd, twos = number - 1, 0
-    while odd % 2 == 0:
-        odd, twos = odd // 2, twos + 1
-    for witness in SMALL:
-        x = pow(witness, odd, number)
-        if x in (1, number - 1):
-            continue
-        for _ in range(twos - 1):
-            x = x * x % number
-            if x == number - 1:
-                break
-        else:
-            return False
-    return True
-
-
-def _part(number: int) -> int:
-    """A proper factor of an odd composite number by Pollard's rho, which takes some thousand steps for 18 digits."""
-    for shift in range(1, number):
-        slow = fast = 2
-        part = 1
-        while part == 1:
-            slow = (slow * slow + shift) % number
-            fast = (fast * fast + shift) % number
-            fast = (fast * fast + shift) % number
-            part = gcd(slow - fast, number)
-        if part != number:
-            return part
-    raise AssertionError(f"{number} is prime")
+    factor = 2
+    while factor * factor <= number and factor <= LARGEST:
+        while number % factor == 0:
+            out.append(factor)
+            number //= factor
+        factor += 1
+    return [*out, number] if number > 1 else out
