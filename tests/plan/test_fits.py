@@ -8,12 +8,13 @@ import os
 import pytest
 from typed_in import typed_in
 
-from xpc.compiler import cli
+from xpc.compiler import cli, registry
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text
-from xpc.compiler.plan import FITS, NO, TIGHT, changes, coefficients
+from xpc.compiler.plan import FITS, NO, TIGHT, Need, changes, coefficients, states
 from xpc.compiler.plan.changed import legality
 from xpc.compiler.plan.experiment import plan
+from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.compiler.tuning import command
@@ -337,3 +338,17 @@ def test_adapters_on_modules_that_the_model_lacks_are_refused_and_not_planned(ki
     adapters = kind.format("targets=[no_proj]")
     found = checked(f"xpc 1\ntrain {model} on alpaca\nhardware 8 x h100-80gb\n{adapters}\nbatch gbs=64 seq=1024\n")
     assert "XP455" in [one.code for one in found.problems]
+
+
+@pytest.mark.parametrize(
+    ("stage", "offloaded", "frozen", "adapters"),
+    [(0, False, 6, 18), (2, False, 6, 12), (2, True, 6, 10), (3, False, 1.5, 12)],
+)
+def test_states_of_adapters_are_those_of_their_own_parameters(
+    stage: int, offloaded: bool, frozen: float, adapters: int
+) -> None:
+    facts = registry.find_model("qwen2.5-0.5b")
+    assert facts is not None
+    need = Need(facts, None, True, stage, 4, 1024, True, False, offloaded, rank=8)
+    trained = lora_parameters(facts, 8, linear_layers(facts))
+    assert states(need, facts.params) == facts.params * frozen + trained * adapters
