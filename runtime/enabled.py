@@ -41,6 +41,7 @@ from .features.optimizer.empty_groups import NonemptyGroupsTrainer
 from .features.optimizer.nan_loss import NanLossTrainer
 from .features.optimizer.projected_gradients import ProjectedGradients
 from .features.rows.chat import ChatRows
+from .features.rows.chunks import ChunkedTrainer, Chunks
 from .features.rows.kto import KtoRows
 from .features.rows.lengths import LengthLimits
 from .features.rows.local_sources import LocalSources
@@ -114,6 +115,7 @@ FEATURES: tuple[Feature, ...] = (
     PairCounts(),
     OrpoCounts(),
     MixedShapes(),
+    Chunks(),
     Packing(),
     LossMask(),
     RewardHead(),
@@ -139,6 +141,7 @@ def trainer_class() -> type[FaultTolerant]:
 
     class Trainer(
         MixedShapesTrainer,
+        ChunkedTrainer,
         AdapterTrainer,
         PublishingTrainer,
         RotatingTrainer,

@@ -34,7 +34,12 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
     from xpc.compiler.data.survey_cache import Known, keep, recall  # needed only for specs with local data
 
     memory, place = workspace.memory if remember else None, workspace.locate(path)[1]
-    key = (*columns(source), source.context or "", *(f"{name}\0{role}" for name, role in source.roles))
+    key = (
+        *columns(source),
+        source.context or "",
+        *(f"{name}\0{role}" for name, role in source.roles),
+        source.documents or "",
+    )
     known = None if memory is None else recall(memory, place, source.shape, key)
     if known is not None and not workspace.copies:
         return _bundled(evolve(source, survey=known.survey), path, known.digest), problems

@@ -1,8 +1,8 @@
 """Parse the bytes of a local data file into rows, as the datasets library does.
 
 JSON has one object per row, usually one per line, or one list of objects. CSV is read as pandas reads it: an empty
-cell, or `NA`, is null. Text has one row per line. Where the library would fail, the last row is a `Broken`. Source:
-datasets 5.2 `packaged_modules/{json,csv,text}`; checked by running it.
+cell, or `NA`, is null. Text has one row per line, paragraph or file. Where the library would fail, the last row is a
+`Broken`. Source: datasets 5.2 `packaged_modules/{json,csv,text}`; checked by running it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,20 @@ NULLS = frozenset((
 """Cells of a CSV file that pandas reads as null (`pandas._libs.parsers.STR_NA_VALUES`)."""
 
 
-def read(data: bytes, path: str) -> Iterator[Row | Broken]:
-    """Every row of a file. The last one is a `Broken` if the file cannot be read to its end."""
+def read(data: bytes, path: str, documents: str = "line") -> Iterator[Row | Broken]:
+    """Every row of a file. The last one is a `Broken` if the file cannot be read to its end.
+
+    `documents` is what a row of a text file is: a line, a paragraph, or the file.
+    """
     try:
         text = data.decode("utf-8")
         wrong = None
     except UnicodeDecodeError as error:
         text, wrong = data[: error.start].decode("utf-8"), error
     ending = path.lower().rpartition(".")[2]
+    if ending == "txt" and documents != "line" and wrong is None:
+        yield from _documents(text.replace("\r\n", "\n").replace("\r", "\n"), documents)
+        return
     if wrong is None:
         yield from _rows(text, ending)
         return
@@ -56,6 +62,16 @@ def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
         return _csv_rows(text)
     start = _skip_space(text, 0)
     return _json_rows(text, start + 1, ",") if text[start : start + 1] == "[" else _json_rows(text, start, "")
+
+
+def _documents(text: str, documents: str) -> Iterator[Row]:
+    """The file, or its paragraphs without the line breaks around them, as the runtime's `local_sources.py` reads it."""
+    parts = text.split("\n\n") if documents == "paragraph" else [text]
+    for part in parts:
+        if documents == "file":
+            yield {"text": part}
+        elif part.strip():
+            yield {"text": part.strip("\n")}
 
 
 def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:

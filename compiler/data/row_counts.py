@@ -21,7 +21,9 @@ def available(source: DataSource) -> int | None:
 
 
 def trained(spec: Spec) -> int | None:
-    """Rows that are trained on, after `take` and without the holdout; None if unknown."""
+    """Rows that are trained on, after `take` and without the holdout; None if unknown, as the pieces of long texts."""
+    if spec.get("data.long") == "chunk":
+        return None
     if spec.by_share:
         found = drawn(spec)
         return sum(found[0]) if isinstance(found, tuple) else None

@@ -18,7 +18,8 @@ def survey(source: DataSource) -> Survey | None:
     if source.survey is not None or not readable(source):
         return source.survey
     assert source.content is not None
-    return _survey(source.content, source.path or "", source.shape, columns(source), source.context or "", source.roles)
+    how = (source.shape, columns(source), source.context or "", source.roles, source.documents or "line")
+    return _survey(source.content, source.path or "", *how)
 
 
 def readable(source: DataSource) -> bool:
@@ -30,11 +31,17 @@ def readable(source: DataSource) -> bool:
 
 @lru_cache(maxsize=32)  # the members of a sweep share their data
 def _survey(
-    content: bytes, path: str, shape: str, names: tuple[str, ...], context: str, roles: tuple[tuple[str, str], ...]
+    content: bytes,
+    path: str,
+    shape: str,
+    names: tuple[str, ...],
+    context: str,
+    roles: tuple[tuple[str, str], ...],
+    documents: str,
 ) -> Survey:
     from xpc.compiler.data.survey import survey as survey_rows  # imported here because most specs have no local file
 
-    return survey_rows(content, path, shape, names, context, dict(roles))
+    return survey_rows(content, path, shape, names, context, dict(roles), documents)
 
 
 def count(source: DataSource) -> int | None:

@@ -39,11 +39,12 @@ def survey(
     columns: Sequence[str],
     context: str = "",
     roles: Mapping[str, str] | None = None,
+    documents: str = "line",
 ) -> Survey:
     """Survey all rows of a file. `columns` are the dataset's own names in the order of the shape; `context` is the
-    column that follows the prompt; `roles` maps names of speakers to roles.
+    column that follows the prompt; `roles` maps names of speakers to roles; `documents` is what a row of a text file is.
     """
-    rows: Iterable[Row | Broken] = read(data, path)
+    rows: Iterable[Row | Broken] = read(data, path, documents)
     if roles:
         rows = (row if isinstance(row, Broken) else row_shapes.with_roles(row, roles) for row in rows)
     return _survey(rows, shape, tuple(columns), context, path.lower().endswith(".csv"))

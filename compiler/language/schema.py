@@ -123,6 +123,10 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.holdout", k.ROWS_OR_SHARE, "rows kept out of training for evaluation", low=0),
     Setting("data.exhausted", k.CHOICE, "in a mixture with shares: stop when a source has no more rows, or repeat its "
             "rows until every source is used up; default stop", choices=("stop", "repeat"), bare=False, inner=True),
+    Setting("data.documents", k.CHOICE, "what a row of a .txt file is: a line, a paragraph between empty lines, or the "
+            "whole file; default line", choices=("line", "paragraph", "file"), bare=False, inner=True),
+    Setting("data.long", k.CHOICE, "texts with more tokens than `seq`: cut there, or split into several rows; default "
+            "cut", choices=("cut", "chunk"), bare=False, inner=True),
     Setting("data.shuffle", k.FLAG, "shuffle the training rows", default=True),
     Setting("data.unique", k.FLAG, "drop rows that repeat an earlier one", inner=True),
     _of_methods("data.min_tokens", k.TOKENS, "drop rows with fewer tokens", low=1, inner=True),

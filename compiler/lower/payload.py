@@ -123,6 +123,8 @@ def _source(spec: Spec, source: DataSource) -> Source:
         "take": _rows(source.take),
         "limit": source.limit,
     }
+    if source.documents not in (None, "line"):
+        out["documents"] = source.documents
     if source.share is not None:
         out["share"] = source.share
     if spec.mixes_shapes:
@@ -152,6 +154,8 @@ def _words(spec: Spec) -> Words:
     """The prompt template, the column of system prompts, the roles of speakers, how a mixture with shares ends, and
     what the chat template may leave out, if the spec has them."""
     out: Words = {}
+    if spec.get("data.long") == "chunk":
+        out["long"] = "chunk"
     if spec.by_share:
         out["exhausted"] = spec.text("data.exhausted")
     template, column = _text(spec, "data.prompt_template"), spec.get("data.system_column")

@@ -146,7 +146,8 @@ def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
         return int(steps), ""
     rows = given.rows if given.rows is not None else trained(spec)
     if rows is None:
-        return None, "the number of rows is not known: `--rows N` states it"
+        pieces = " of the pieces of long texts" if spec.get("data.long") == "chunk" else ""
+        return None, f"the number of rows{pieces} is not known: `--rows N` states it"
     if spec.method.generates and spec.method.grouped:
         rows *= spec.get("method.generations") or 1  # a batch counts completions
         rows *= spec.get("method.iterations") or 1  # and trains on each so many times (trl, RepeatSampler)

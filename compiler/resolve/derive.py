@@ -368,5 +368,8 @@ class Derivation(OpenSpec):
             self.note("train.epochs", "no length is written: 3 epochs", "`for 3 epochs` states it")
         if "data.exhausted" not in self.values and any(one.share is not None for one in self.data):
             self.set("data.exhausted", "stop", "", DEFAULT)
+        for path, value in (("data.documents", "line"), ("data.long", "cut")):
+            if path not in self.values and any(one.documents for one in self.data):
+                self.set(path_of(path), value, "", DEFAULT)
         if "data.seed" not in self.values:
             self.set("data.seed", self.get("seed"), "as `seed`", DEFAULT)

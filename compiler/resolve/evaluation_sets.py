@@ -99,7 +99,8 @@ class Sets:
         """How to read rows that have no block."""
         turns = self.values.get("data.chat")
         method, chat = text_of(self.values, "method") or "sft", turns is not None and turns.value is True
-        return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat)
+        documents = text_of(self.values, "data.documents")
+        return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat, documents=documents)
 
     def _source(self, row: Row, block: Reading) -> DataSource:
         """One source of an evaluation set. What neither the spec, the registry nor the first row decides is taken from

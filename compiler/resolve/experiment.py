@@ -364,7 +364,7 @@ class _Resolver:
         columns = None if listed is None or not isinstance(listed.value, tuple) else listed.value
         block = Reading(
             self.workspace, method or "sft", shape, column, context, columns, roles_of(self.values),
-            self._flag("data.chat"), len(rows) > 1,
+            self._flag("data.chat"), len(rows) > 1, text_of(self.values, "data.documents"),
         )  # fmt: skip
         sources: list[DataSource] = []
         for row in rows:

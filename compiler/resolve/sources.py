@@ -30,7 +30,7 @@ class Reading:
     as written.
 
     A source's own settings take precedence. `roles` are the names of speakers; `several` is true if the block has other
-    sources.
+    sources; `documents` is what a row of a .txt file is.
     """
 
     workspace: Workspace
@@ -42,6 +42,7 @@ class Reading:
     roles: tuple[tuple[str, str], ...] = ()
     chat: bool = False
     several: bool = False
+    documents: str | None = None
 
 
 def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
@@ -96,8 +97,11 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
         source = evolve(source, limit=most, rows=None if source.rows is None else min(source.rows, most))
     if block.roles:
         source = evolve(source, roles=block.roles)
+    if _is_text_file((source.parts or (source,))[0]):
+        source = evolve(source, documents=block.documents or "line")
     if source.parts:
-        read = {name: getattr(source, name) for name in ("shape", "columns", "only", "context", "wording", "roles")}
+        names = ("shape", "columns", "only", "context", "wording", "roles", "documents")
+        read = {name: getattr(source, name) for name in names}
         source = evolve(source, parts=tuple(evolve(part, **read) for part in source.parts))
     if settings.get("chat", block.chat) is True:
         source = as_chat(source)
@@ -107,6 +111,10 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
         problems.report("XP124", wrong_shape, place, help="leave `chat` out")
     source, last = contents(source, workspace)
     return source, [*problems, *more, *last]
+
+
+def _is_text_file(source: DataSource) -> bool:
+    return source.path is not None and source.path.lower().endswith(".txt")
 
 
 def roles_of(values: Mapping[Path, Value]) -> tuple[tuple[str, str], ...]:

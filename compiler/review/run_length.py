@@ -126,7 +126,9 @@ def run_length(spec: Spec, planned: int | None = None) -> RunLength:
     elif rows is not None and epochs is not None and not online:
         samples = round(rows * epochs)
     warmup = warmup_of(spec) if spec.get("schedule.warmup") is not None else None
-    held = [spec.get(path) for path in ("data.holdout", "data.exhausted", "data.unique", "data.min_tokens")]
+    held = [
+        spec.get(path) for path in ("data.holdout", "data.exhausted", "data.long", "data.unique", "data.min_tokens")
+    ]
     data = plain((spec.data, held, packed, spec.text("method")))
     group = int(spec.get("method.generations") or 1) if spec.method.grouped else 1
     each = group * int(spec.get("method.iterations") or 1) if spec.method.grouped else 1

@@ -22,8 +22,9 @@ class DataSource:
     the columns of a local file's first row, if it was read; `bundled` and `content` are the copy in the bundle.
     `context` is a column whose text follows the prompt, and `wording` the name of the words around both; with `chat`
     texts become turns of a conversation; `limit` is the most rows that are read; `share` is its part of a mixture, from
-    0 to 1, and `share_label` where the spec states it; `roles` maps names of speakers to roles. `survey` is remembered
-    for a file whose content was not read again. `parts` are the files of a folder, of all its splits.
+    0 to 1, and `share_label` where the spec states it; `documents` is what a row of a .txt file is; `roles` maps names
+    of speakers to roles. `survey` is remembered for a file whose content was not read again. `parts` are the files of a
+    folder, of all its splits.
     """
 
     id: str | None
@@ -39,6 +40,7 @@ class DataSource:
     take: Amount | None = None
     share: float | None = None
     share_label: Label | None = field(default=None, repr=False)
+    documents: str | None = None
     sha256: str | None = None
     bundled: str | None = None
     content: bytes | None = field(default=None, repr=False)

@@ -147,6 +147,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "chat": systems or any(one["shape"] in ("messages", "text") for one in sources(plan)),
         "chat_template": tokens["chat_template"] or arguments.get("chat_template_path"),
         "checkpointing_warning": method["name"] != "sft" or plan["lora"],
+        "chunks": data.get("long") == "chunk",
         "compiled_layers": model.get("compile_layers"),
         "continued_adapter": continued,
         "cpu_processes": on_cpu,

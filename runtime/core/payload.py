@@ -111,7 +111,8 @@ class File(TypedDict):
 class Source(TypedDict):
     """A source of data: a hub id, or a local file or folder. `columns` are in the order of the shape.
 
-    `kind` is the kind of its rows in a run that mixes shapes.
+    `kind` is the kind of its rows in a run that mixes shapes; `documents` is what a row of a .txt file is: "paragraph",
+    "file", or if missing a line.
     """
 
     id: str | None
@@ -131,6 +132,7 @@ class Source(TypedDict):
     take: Rows | None
     limit: NotRequired[int | None]
     share: NotRequired[float]
+    documents: NotRequired[str]
     kind: NotRequired[str]
 
 
@@ -150,14 +152,15 @@ class Evaluation(TypedDict):
 
 class Words(TypedDict):
     """Settings that few runs have: a template for prompts from a row's columns, the column with system prompts, the
-    roles of named speakers, for a mixture with shares, whether it ends when a source has no more rows ("stop"), and
-    what the chat template may leave out of the rows."""
+    roles of named speakers, for a mixture with shares, whether it ends when a source has no more rows ("stop"),
+    what the chat template may leave out of the rows, and whether long texts are split ("chunk")."""
 
     prompt_template: NotRequired[str]
     system_column: NotRequired[str]
     roles: NotRequired[dict[str, str]]
     exhausted: NotRequired[str]
     omit: NotRequired[list[str]]
+    long: NotRequired[str]
 
 
 class Data(Words):

@@ -3,13 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
+TOKENS = ("input_ids", "labels", "completion_mask", "assistant_masks")
+"""The token and mask columns of the trainers of trl 0.18 to 1.16."""
+PART = "part"
+"""The kind column of rows of one kind in a mixture of kinds, whose other columns have their original names."""
+
 
 class Prepared:
     """Trainer methods for a custom tokenization of rows."""
 
     def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
         """The tokenized rows; ``prepare(rows, args, packing, name)`` is trl's method."""
-        raise NotImplementedError
+        return prepare(rows, args, packing, name)
+
+    def split_texts(self, rows: Any, args: Any, name: str) -> tuple[Any, Any]:
+        """Tokenized texts as rows, and for each text the number of its rows; None if each is one row."""
+        return rows, None
 
     def _prepare_dataset(
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str

@@ -72,6 +72,7 @@ OUTPUTS = {
     "error: 2 things stop this run": "an excerpt of a run",
     "launch.sh: process 1 was ended": "an excerpt of a run",
     "micro 1 -> 2; memory": "the first line of a diff",
+    "It rained for a week": "a text file",
     "trainer_args.json:94": "the line of a verification",
 }
 """Blocks that show what a program printed, by how they begin."""

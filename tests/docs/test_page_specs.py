@@ -28,7 +28,7 @@ NAMES = {*CLAUSES, *BY_PATH, *(path.rpartition(".")[2] for path in BY_PATH)}
 HEADER = "train qwen2.5-3b on capybara for 100 steps\n"
 MACHINE = 'hardware 8 x h200-141gb\nsave "out/run"\n'
 SPEC_LINE = re.compile(rf"(?:train|extends|xpc 1)\b|{ANY}(?: [^=|$]*)?\{{|{ANY}\(|{ANY} \S")
-FILES_OF_THEIR_OWN = ("README.md", "tutorial.md", "data.md", "cookbook.md")
+FILES_OF_THEIR_OWN = ("README.md", "tutorial.md", "data.md", "raw-text.md", "cookbook.md")
 """Pages whose specs come with files: test_tutorial_pages.py tries those."""
 NO_SETTING = {
     "warmup = 0.03": "shown as refused, with its help",

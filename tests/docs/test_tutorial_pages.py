@@ -73,7 +73,9 @@ def problems(folder, name: str) -> list:
     return [one for one in check_text(text, name, Workspace(str(folder))).problems if one.severity != "note"]
 
 
-@pytest.mark.parametrize(("page", "least"), [("tutorial.md", 3), ("data.md", 2), ("cookbook.md", 8)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("tutorial.md", 3), ("data.md", 2), ("raw-text.md", 2), ("cookbook.md", 8)]
+)
 def test_every_spec_checks_clean(page, least, tmp_path):
     specs = put_files(tmp_path, page)
     assert len(specs) >= least

@@ -28,6 +28,7 @@ TRAINS = {
 """What goes along with an example; otherwise rows of conversations."""
 FILES = {
     "eval.jsonl": json.dumps({"messages": [{"role": who, "content": "a"} for who in ("user", "assistant")]}) + "\n",
+    "books.txt": "Once.\n\nTwice.\n",
     "env.sh": "module load cuda\n",
     "config.json": json.dumps(
         {"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 512,

@@ -120,6 +120,11 @@ def mixture(spec: Spec) -> bool:
     return len(spec.data) > 1 or shares or spec.written("data.exhausted")
 
 
+def raw_text(spec: Spec) -> bool:
+    """A source is a .txt file, or the spec says how texts become rows."""
+    return any(one.documents for one in spec.sources) or spec.written("data.documents") or spec.written("data.long")
+
+
 def data_folders(spec: Spec) -> bool:
     """A source is a folder."""
     return any(one.parts for one in spec.sources)

@@ -145,10 +145,13 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
         for kind, words in kinds.items():
             one = found.tallies.get(kind)
             if one is not None:
+                lines = source.documents == "line" and source.shape == "text"
                 yield Finding(
                     source.label,
                     _in_words(one, found, source, "has", "have", words),
-                    "remove such rows from the data, or give them an answer",
+                    "remove the empty lines, or write `data(documents=paragraph)`: they end a paragraph"
+                    if lines
+                    else "remove such rows from the data, or give them an answer",
                     severity="error" if _every(one, found) else None,
                 )
 

@@ -40,7 +40,20 @@ def _read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool
 
     builder, found = files(bundle, source, split)
     cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
-    return load_dataset(builder, data_files=found, split="train" + cut, streaming=streaming)
+    documents = source.get("documents")
+    options = {} if documents is None else {"sample_by": {"file": "document"}.get(documents, documents)}
+    rows = load_dataset(builder, data_files=found, split="train" + cut, streaming=streaming, **options)
+    if documents == "paragraph":  # the library leaves the line breaks around a paragraph, and those between two
+        rows = rows.map(_stripped).filter(_has_text)
+    return rows
+
+
+def _stripped(row: Mapping[str, str]) -> dict[str, str]:
+    return {"text": row["text"].strip("\n")}
+
+
+def _has_text(row: Mapping[str, str]) -> bool:
+    return bool(row["text"].strip())
 
 
 def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, list[str]]:

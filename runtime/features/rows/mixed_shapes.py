@@ -8,13 +8,8 @@ from typing import Any
 from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts, lengths_of
 from ...library_internals.trl_modules import replaced
-from ...library_internals.trl_preparation import Prepared
+from ...library_internals.trl_preparation import PART, TOKENS, Prepared
 from .kinds import KIND
-
-PART = "part"
-"""The kind column of rows of one kind, whose other columns have their original names."""
-TOKENS = ("input_ids", "labels", "completion_mask", "assistant_masks")
-"""The token and mask columns of the trainers of trl 0.18 to 1.16."""
 
 
 def marked(source: Mapping[str, Any], part: Any) -> Any:
@@ -42,7 +37,7 @@ class MixedShapesTrainer(Prepared):
         import numpy
 
         if KIND not in rows.column_names:
-            return prepare(rows, args, packing, name)
+            return super().prepare_rows(rows, args, packing, name, prepare)
         untruncated = copy(args)
         untruncated.max_length, untruncated.shuffle_dataset = None, False
         kinds = numpy.asarray(rows[KIND])
@@ -50,13 +45,16 @@ class MixedShapesTrainer(Prepared):
         for kind in dict.fromkeys(kinds.tolist()):
             places.append(numpy.flatnonzero(kinds == kind))
             part = prepare(_of_kind(rows.select(places[-1]), kind), untruncated, False, f"{name} ({kind})")
+            if kind == "text":
+                part, counts = self.split_texts(part, args, name)
+                places[-1] = places[-1] if counts is None else numpy.repeat(places[-1], counts)
             columns = [PART, *(one for one in TOKENS if one in part.column_names)]
             parts.append(part.with_format(None).select_columns(columns))
         names = [one for one in TOKENS if any(one in part.column_names for part in parts)]
         with args.main_process_first():
             parts = [_learned(part, [one for one in names if one not in part.column_names]) for part in parts]
         joined = datasets.concatenate_datasets([part.select_columns(names) for part in parts])
-        joined = joined.select(numpy.argsort(numpy.concatenate(places)))
+        joined = joined.select(numpy.argsort(numpy.concatenate(places), kind="stable"))
         return prepare(joined, args, packing, name)
 
 

@@ -1,0 +1,73 @@
+"""Raw text: what a document is, and texts that are longer than a row (XP543, XP544)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.data import rows
+from xpc.compiler.rules.core.conditions import raw_text
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+
+WHEN = raw_text
+
+
+@rule("XP543", "no-such-text")
+def no_such_text(spec: Spec) -> Iterator[Finding]:
+    """`documents` divides .txt files into rows, and `long` is for rows of plain text. `long = chunk` splits them at
+    `seq`, so there must be one.
+
+    Why it is bad: the setting has no effect, while the spec says that it has one.
+
+    Without it: nothing is reported; rows of conversations are cut at `seq`.
+
+    Source: the runtime's `local_sources.py` and `chunks.py`.
+    """
+    if spec.written("data.documents") and not any(one.documents for one in spec.sources):
+        yield Finding(
+            spec.place("data.documents", "no source is a .txt file"),
+            "`documents` has no effect: it divides .txt files into rows",
+            "leave it out; the rows of other files are their own documents",
+        )
+    if spec.written("data.long") and not any(one.shape == "text" and not one.chat for one in spec.sources):
+        yield Finding(
+            spec.place("data.long", "no source has plain text"),
+            "`long` has no effect: it is for rows of plain text",
+            write("max_tokens = 4096", " to drop rows that are longer, or leave `long` out"),
+        )
+    uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
+    if spec.get("data.long") == "chunk" and uncut:
+        yield Finding(
+            spec.place("data.long", "split at which length?"),
+            "`long = chunk` needs a length: without `seq`, flattened rows have any length",
+            "write `batch(seq=2048)`, or leave `long` out",
+            (spec.label("batch.padding_free", "rows of any length"),),
+        )
+
+
+@rule("XP544", "lines-as-documents", "note")
+def lines_as_documents(spec: Spec) -> Iterator[Finding]:
+    """A .txt file is read as one document a line, unless `documents` says otherwise, and a document with more tokens
+    than `seq` is cut there, unless `long = chunk` splits it.
+
+    Why it is bad: in a book or an article, a line is no document: the model learns to stop after each, and text that is
+    cut is never seen.
+
+    Without it: only the run counts the rows and the tokens that are cut.
+
+    Source: datasets 5.2 and 5.0 `packaged_modules/text` (`sample_by`); executed.
+    """
+    if spec.written("data.documents"):
+        return
+    for source in spec.data:
+        if source.documents is None or source.shape != "text":
+            continue
+        count = rows.count(source)
+        many = "" if count is None else f": {count:,} documents"
+        more = "" if spec.written("data.long") else "; a longer one than `seq` is cut, unless `long = chunk` splits it"
+        yield Finding(
+            source.label,
+            f"each line of `{source.name[:80]}` is a document{many}",
+            f"`documents = paragraph` or `documents = file` states another{more}",
+        )
+        return

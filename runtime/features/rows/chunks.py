@@ -1,0 +1,76 @@
+"""Long texts are split into rows of `seq` tokens, instead of being cut there.
+
+A document is its tokens and one end token, as trl makes it. Rows are what a stream of tokens gives that is cut every
+`seq` tokens, but each document begins a row, and no row after the first has only one token, from which nothing is
+learned: the row before it is one token shorter.
+"""
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from itertools import pairwise
+from typing import Any
+
+from ...core.errors import say
+from ...core.feature import Bundle, Feature
+from ...core.token_counts import lengths_of
+from ...library_internals.trl_preparation import PART, TOKENS, Prepared
+
+
+class ChunkedTrainer(Prepared):
+    """Trainer methods of a run that splits long texts."""
+
+    def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
+        """Tokenize texts completely, split them, and let trl pack the pieces; other rows are prepared as usual."""
+        if (args.dataset_text_field or "text") not in rows.column_names:
+            return super().prepare_rows(rows, args, packing, name, prepare)
+        untruncated = copy(args)
+        untruncated.max_length, untruncated.shuffle_dataset = None, False
+        pieces, _ = self.split_texts(prepare(rows, untruncated, False, name), args, name)
+        return prepare(pieces, args, packing, name)
+
+    def split_texts(self, rows: Any, args: Any, name: str) -> tuple[Any, Any]:
+        """The pieces of tokenized texts, at most ``args.max_length`` tokens each, and their number for each text."""
+        import numpy
+
+        columns = [one for one in rows.column_names if one in (*TOKENS, PART)]
+        rows = rows.with_format(None).select_columns(columns)
+        lengths, most = lengths_of(rows, "input_ids"), args.max_length
+        counts = numpy.maximum(-(-lengths // most), 1)
+        with args.main_process_first():
+            pieces = rows.map(split, batched=True, fn_kwargs={"most": most}, num_proc=args.dataset_num_proc, desc=None)
+        long = int((lengths > most).sum())
+        if long:
+            say(
+                f"{long:,} of {len(rows):,} texts ({name}) have more than seq = {most:,} tokens (the longest "
+                f"{int(lengths.max()):,}): they are split, and all make {len(pieces):,} rows"
+            )
+        return pieces, counts
+
+
+def split(rows: Mapping[str, list[Any]], most: int) -> dict[str, list[Any]]:
+    """The pieces of tokenized rows; every column of lists has the lengths of ``input_ids``, others are repeated."""
+    starts = [beginnings(len(ids), most) for ids in rows["input_ids"]]
+    return {
+        name: [
+            value[start:end] if isinstance(value, list) else value
+            for value, first in zip(values, starts, strict=True)
+            for start, end in pairwise([*first, len(value)])
+        ]
+        for name, values in rows.items()
+    }
+
+
+def beginnings(length: int, most: int) -> list[int]:
+    """Where the pieces of so many tokens begin."""
+    starts = list(range(0, length, most)) or [0]
+    if len(starts) > 1 and length % most == 1 and most > 2:
+        starts[-1] -= 1
+    return starts
+
+
+class Chunks(Feature):
+    """Texts that are longer than a row."""
+
+    def truncation_limit(self, bundle: Bundle, most: int | None) -> int | None:
+        """No limit if all rows are texts: no token is lost. In a mixture of shapes, other rows are still cut."""
+        return most if any(one.get("kind") for one in bundle.sources()) else None
