@@ -79,6 +79,18 @@ def _wrong_part(value: object, name: str) -> str | None:
     return wrong_turns(turns, "from" if by_from else "role", name)
 
 
+def _wrong_part_of(content: list[object]) -> str | None:
+    """The type of the first part that is not text."""
+    for part in content:
+        if isinstance(part, str):
+            continue
+        if not isinstance(part, dict):
+            return type(part).__name__
+        if part.get("type") not in (None, "text") or not isinstance(part.get("text"), str):
+            return str(part.get("type"))[:40]
+    return None
+
+
 def wrong_turns(value: object, speaker: str, name: str) -> str | None:
     """Why a column's value is not a list of messages, or None."""
     if not isinstance(value, list) or not value:
@@ -97,4 +109,6 @@ def wrong_turns(value: object, speaker: str, name: str) -> str | None:
         content = turn.get("content" if speaker == "role" else "value")
         if not isinstance(content, str | list | None):
             return f"the content of a message is not a text: {json.dumps(content)[:40]}"
+        if isinstance(content, list) and (part := _wrong_part_of(content)) is not None:
+            return f"a message has a part of the type `{part}`, and only text is trained on"
     return None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xpc.compiler.data import row_shapes
 from xpc.compiler.data.reader import Row, read
+from xpc.compiler.data.structure import PLAIN, REASONING, structure
 from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
 
@@ -79,6 +80,8 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
         found, same = inspect(values, number, roles)
         for kind in found:
             kinds.add(kind, number)
+        if row.get("tools"):
+            kinds.add("tools", number)
         key = hash(same)
         if key in seen:
             kinds.add("repeated", number)
@@ -133,7 +136,8 @@ def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[o
         return set(), [str(value)]
     found: set[str] = set()
     same: list[object] = []
-    answered = False
+    answered = special = False
+    roled: list[tuple[str, Mapping[str, object], object]] = []
     speakers: set[str] = set()
     for turn in value:
         if not isinstance(turn, dict):
@@ -143,6 +147,12 @@ def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[o
         who = who if isinstance(who, str) else str(who)
         role = row_shapes.ROLES.get(who, "") if by_from else who
         same += (role, content if isinstance(content, str) else str(content))
+        roled.append((role, turn, content))
+        if turn.keys() - PLAIN:
+            special = True
+            same.append(str([turn.get(key) for key in ("tool_calls", *REASONING)]))
+        elif role in ("tool", "developer") or (isinstance(content, str) and "</think>" in content):
+            special = True
         if not by_from:
             speakers.add(who)
         if role == "assistant":
@@ -161,7 +171,7 @@ def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[o
         roles.add(one[:40], number)
     if not answered:
         found.add("unanswered")
-    return found, same
+    return (found | structure(roled) if special else found), same
 
 
 Inspector = Callable[[list[object], int, _Counts], tuple[Iterable[str], object]]
@@ -187,7 +197,7 @@ def _part(value: object, kind: str, number: int, roles: _Counts, found: set[str]
             found.add(kind)
         return str(value)
     more, same = _turns(value, number, roles)
-    found |= more & {"empty_answer", "empty_prompt", "images", "system"}
+    found |= more - {"unanswered"}
     return tuple(same)
 
 

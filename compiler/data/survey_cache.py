@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
     from xpc.compiler.files.file_memory import FileMemory, Stamp
 
-READERS = ("data/reader.py", "data/survey.py", "data/row_shapes.py", "data/survey_cache.py", "spec/survey.py")
+READERS = (
+    "data/reader.py",
+    "data/survey.py",
+    "data/row_shapes.py",
+    "data/structure.py",
+    "data/survey_cache.py",
+    "spec/survey.py",
+)
 """Sources that decide a survey: an upgrade of one makes older surveys unknown."""
 
 

@@ -30,6 +30,8 @@ class Survey:
     - `repeated`: prompt and answer of an earlier row
     - `images`: a message with an image
     - `system`: a turn of the system
+    - `tools`: a column with tools
+    - the kinds of `data/structure.py`: tool calls, reasoning, and others
 
     `roles` counts the rows with each role of `messages`, `labels` the good and the bad answers, and `words` the prompts
     by their number of words.

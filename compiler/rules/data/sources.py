@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from posixpath import normpath
 
-from xpc.compiler.data.shapes import in_words
+from xpc.compiler.data.shapes import KEPT, in_words
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.rule import Finding, rule
@@ -15,6 +15,12 @@ from xpc.compiler.stacks import Stack, able
 from xpc.grammar.record import evolve
 
 CONVERSATIONS = ("messages", "conversations")
+PROMPTS = ("prompt", "question", "query", "instruction", "problem")
+SWAPPED = (
+    (PROMPTS, ("completion", "answer", "response", "output", "reply", "solution", "chosen", "rejected")),
+    (("chosen",), ("rejected",)),
+)
+"""Names of columns that say what they are: those of the first group come before those of the second."""
 
 
 @rule("XP501", "evaluation-without-data")
@@ -153,6 +159,35 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
 
 def _keeps_order(stack: Stack) -> bool:
     return "train_sampling_strategy" in stack.fields()
+
+
+@rule("XP545", "columns-swapped", "warning")
+def columns_swapped(spec: Spec) -> Iterator[Finding]:
+    """`columns` lists the dataset's names in the order of the shape: the prompt, then the answer; the chosen answer,
+    then the rejected one. Names that say the opposite are probably swapped.
+
+    Why it is bad: the model would learn the question from the answer, or to prefer the worse answer.
+
+    Without it: silently, the loss falls as in any run.
+
+    Source: the runtime's `prompts.py` maps names by their order; executed.
+    """
+    for source in spec.sources:
+        given = [name for name in source.columns or () if source.only and name not in KEPT]
+        for earlier, later in SWAPPED:
+            first = next((i for i, name in enumerate(given) if name.lower() in later), None)
+            last = next((i for i, name in enumerate(given) if name.lower() in earlier), None)
+            if first is None or last is None or first > last or source.shape == "prompt":
+                continue
+            swapped = list(given)
+            swapped[first], swapped[last] = swapped[last], swapped[first]
+            yield Finding(
+                source.label,
+                f"`columns` of `{source.name[:80]}` takes `{given[first]}` for the "
+                f"{'prompt' if earlier is PROMPTS else 'chosen answer'}",
+                f"write `columns = [{', '.join(swapped)}]`, in the order of the shape",
+            )
+            break
 
 
 @rule("XP509", "rows-always-shuffled")

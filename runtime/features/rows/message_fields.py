@@ -5,6 +5,7 @@ its other keys as JSON. `Renderer` gives the chat template the message with its 
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,6 +14,9 @@ from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 from ...core.row_comparison import REASONING, Loss, Marks, content
 from ...core.rows import FIELDS, KEPT, name
+
+TRAINED = ("weight", "train", "train_turn", "loss")
+"""Keys by which common tools say that a turn is not learned: OpenAI's, axolotl's, and others'."""
 
 
 class MessageFields(Feature):
@@ -24,7 +28,12 @@ class MessageFields(Feature):
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         """``convert`` with the messages packed; the first carries the columns that the chat template reads."""
-        return partial(_read, convert)
+        learned: tuple[str, ...] = ("messages", "completion", "chosen", "rejected")
+        if bundle.arguments.get("assistant_only_loss"):  # `Renderer` takes such a turn out of the mask
+            learned = ()
+        elif bundle.arguments.get("completion_only_loss") is False:
+            learned += ("prompt",)
+        return partial(_read, convert, learned)
 
     def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
         """Three texts for every message, whatever the stored messages are."""
@@ -52,7 +61,12 @@ def _has_fields(stored: Any) -> bool:
 
 
 def _read(
-    convert: Callable[..., dict[str, Any]], source: Mapping[str, Any], row: Mapping[str, Any], index: int, **how: Any
+    convert: Callable[..., dict[str, Any]],
+    learned: Sequence[str],
+    source: Mapping[str, Any],
+    row: Mapping[str, Any],
+    index: int,
+    **how: Any,
 ) -> dict[str, Any]:
     """trl's row; its first message carries the columns that the chat template reads."""
     where = f"{name(source)}, row {index}"
@@ -61,9 +75,30 @@ def _read(
         row = {column: _without_nulls(value) for column, value in row.items()}
     row = {column: value if column in KEPT else _packed(value, where) for column, value in row.items()}
     made = convert(source, row, index, **how)
+    _check_learned(made, learned, where)
     used = [one for one in KEPT if not source.get("only") or one in source["columns"]]
     kept = {column: row[column] for column in used if row.get(column)}
     return carried_by_first(made, kept) if kept else made
+
+
+def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) -> None:
+    """Raises RunError for a turn that is not to be learned where the run learns it, and for a row of such turns."""
+    for column in ("messages", "prompt", "completion", "chosen", "rejected"):
+        turns = unpacked(made[column])[0] if isinstance(made.get(column), list) else []
+        excluded = [number for number, turn in enumerate(turns) if untrained(turn)]
+        if excluded and column in learned:
+            raise RunError(
+                f"{where}: turn {excluded[0]} of {column} is not to be learned (weight 0, or train false), and this "
+                "run learns it; leave the turn out of the data, or write `method sft(assistant_only)`"
+            )
+        answers = [number for number, turn in enumerate(turns) if turn["role"] == "assistant"]
+        if answers and set(answers) <= set(excluded) and column in ("messages", "completion"):
+            raise RunError(f"{where}: no answer is to be learned (weight 0, or train false); leave the row out")
+
+
+def untrained(turn: Mapping[str, Any]) -> bool:
+    """Whether a row says that a turn is not to be learned."""
+    return any(turn.get(key) is not None and not turn[key] for key in TRAINED)
 
 
 def _packed(value: Any, where: str) -> Any:
@@ -152,9 +187,13 @@ class Renderer:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
 
+    def real(self) -> Callable[..., Any]:
+        """The tokenizer's own method."""
+        return partial(type(self.tokenizer).apply_chat_template, self.tokenizer)
+
     def __call__(self, conversation: Any, tools: Any = None, **options: Any) -> Any:
         """What the tokenizer's method returns."""
-        real = partial(type(self.tokenizer).apply_chat_template, self.tokenizer)
+        real = self.real()
         if conversation and not isinstance(conversation[0], Mapping):
             every = [unpacked(one) for one in conversation]
             if not any(carried for _, carried in every):
@@ -165,7 +204,35 @@ class Renderer:
         options |= carried.get("chat_template_kwargs") or {}
         tools = tools or carried.get("tools")
         tools = json.loads(tools) if isinstance(tools, str) else tools
-        return real(self._read(real, turns, options), tools=tools or None, **options)
+        out = real(self._read(real, turns, options), tools=tools or None, **options)
+        if options.get("return_assistant_tokens_mask") and any(untrained(turn) for turn in turns):
+            out["assistant_masks"] = self._learned(turns, {**options, "tools": tools}, out)
+        return out
+
+    def _learned(self, turns: list[dict[str, Any]], options: dict[str, Any], out: Any) -> list[int]:
+        """The mask of a rendered conversation without the answers that are not to be learned. Raises RunError."""
+        for option in ("tokenize", "return_dict", "return_assistant_tokens_mask"):
+            options.pop(option, None)
+        marks = Marks()
+        marked = [_with_mark(turn, number, marks) if untrained(turn) else turn for number, turn in enumerate(turns)]
+        text, with_marks = self(turns, tokenize=False, **options), self(marked, tokenize=False, **options)
+        read = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        ids, mask = list(out["input_ids"]), list(out["assistant_masks"])
+        if MARK.sub("", with_marks) != text or read["input_ids"] != ids:
+            raise RunError(
+                "a turn that is not to be learned cannot be found in the rendered text: leave it out of the data"
+            )
+        removed = 0
+        for found in MARK.finditer(with_marks):
+            place = found.start() - removed
+            removed += len(found[0])
+            token = next(i for i, (start, end) in enumerate(read["offset_mapping"]) if start < place <= end)
+            for step in (1, -1):  # all of the answer, with its end token
+                at = token if step == 1 else token - 1
+                while 0 <= at < len(mask) and mask[at]:
+                    mask[at] = 0
+                    at += step
+        return mask
 
     def marked(
         self, messages: Sequence[Mapping[str, Any]], marks: Marks
@@ -228,6 +295,22 @@ def _rendered(render: Callable[..., str], turns: list[dict[str, Any]]) -> str:
         return render(turns)
     except Exception:  # a template may raise anything
         return ""
+
+
+MARK = re.compile(r" ?zq\d+qz")
+
+
+def _with_mark(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, Any]:
+    """An answer with a mark in its content, or in the name of its first call."""
+    out, loss = dict(turn), Loss("content", number, "")
+    if isinstance(turn.get("content"), str) and turn["content"].strip():
+        out["content"] = marks.text(turn["content"], loss)
+    elif turn.get("tool_calls"):
+        first, *rest = turn["tool_calls"]
+        one = first.get("function", first)
+        named = {**one, "name": one["name"] + marks.mark(loss)}
+        out["tool_calls"] = [{**first, "function": named} if "function" in first else named, *rest]
+    return out
 
 
 def _turn(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from method_runs import Warm
 from stacks import REPOSITORY
 from tiny_runs import lines, spec
 
-from xpc.compiler.stacks import STACKS
+from xpc.compiler.stacks import STACKS, load
 
 pytestmark = pytest.mark.slow
 
@@ -56,6 +56,12 @@ FILES = {
           "system": "Be short.", "tools": json.dumps(TOOLS)}] * 4
     ),
 }  # fmt: skip
+LEARNED, NOT = [turn("user", "And now?"), turn("assistant", "Yes.")], [turn("user", "So?"), turn("assistant", "Never.")]
+FILES["taught-weights.jsonl"] = lines(
+    [{"messages": [*LEARNED, NOT[0], {**NOT[1], **keys}, *LEARNED]}
+     for keys in ({"weight": 0}, {"train": False}, {"train_turn": False}, {"loss": False})]
+)  # fmt: skip
+FILES["taught-none.jsonl"] = lines([{"messages": [*NOT[:1], {**NOT[1], "weight": 0}]}] * 4)
 QWEN3 = "model(chat_template=qwen3)"
 
 
@@ -124,3 +130,20 @@ def test_rows_of_one_type_in_a_mixture(warm: Warm, tmp_path: Path, target: str) 
     assert "row 0: the chat template leaves out the tool call 'weather' of turn 1 (assistant)" in lost["error"]
     assert "data(omit=[tool_calls, reasoning, tools])" in lost["error"]
     assert "weather" not in texts(allowed)[0]
+
+
+@pytest.mark.parametrize("target", [one for one in STACKS if load(one).facts.assistant_only_loss])
+def test_a_turn_of_weight_0_bears_no_loss(warm: Warm, tmp_path: Path, target: str) -> None:
+    names, masked = ("chatml", "qwen3", "gemma3", "phi3", "zephyr"), "method sft(assistant_only)"
+    *found, none = taught(
+        warm, target, "weights",
+        *(small(target, data("weights"), masked, f"model(chat_template={name})") for name in names),
+        small(target, data("none"), masked, QWEN3),
+    )  # fmt: skip
+    for name, one in zip(names, found, strict=True):
+        assert "rows" in one, (name, one)
+        for row in one["rows"]:
+            assert "Never." in row["input_ids"][0]
+            assert "Never." not in row["learned"][0]
+            assert row["learned"][0].count("Yes.") == 2
+    assert "row 0: no answer is to be learned" in none["error"]

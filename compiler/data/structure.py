@@ -1,0 +1,44 @@
+"""What the messages of a row have besides a role and a text, by the names that the tables of templates use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+PLAIN = {"role", "content", "from", "value"}
+REASONING = ("reasoning_content", "reasoning", "thinking")
+TRAINED = ("weight", "train", "train_turn", "loss")
+"""Keys by which common tools say that a turn is not learned: OpenAI's, axolotl's, and others'."""
+
+
+def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:
+    """The kinds of a conversation; each turn is its role, the turn and its content.
+
+    - `tool_calls`, `several_calls` in a turn, `text_with_call`: a text next to a call
+    - `reasoning`, `early_reasoning`: before the last question
+    - `inline_reasoning`, `early_inline_reasoning`: thoughts in the content, between <think> and </think>
+    - `tool`, `developer`: turns of these roles
+    - `untrained`: a turn that is not to be learned
+    """
+    last = max((number for number, (role, _, _) in enumerate(turns) if role == "user"), default=-1)
+    found: set[str] = set()
+    for number, (role, turn, content) in enumerate(turns):
+        early = "early_" if number < last else ""
+        if role in ("tool", "developer") and content:
+            found.add(role)
+        if any(_visible(turn.get(key)) for key in REASONING):
+            found.add(early + "reasoning")
+        thoughts = content.partition("</think>") if role == "assistant" and isinstance(content, str) else ("", "", "")
+        if thoughts[1] and _visible(thoughts[0].rpartition("<think>")[2]):
+            found.add(early + "inline_reasoning")
+        calls = turn.get("tool_calls")
+        if calls and isinstance(calls, list):
+            found.add("tool_calls")
+            found |= {"several_calls"} if len(calls) > 1 else set()
+            found |= {"text_with_call"} if _visible(content) or isinstance(content, list) else set()
+        if any(key in turn and turn[key] is not None and not turn[key] for key in TRAINED):
+            found.add("untrained")
+    return found
+
+
+def _visible(value: object) -> bool:
+    return isinstance(value, str) and not value.isspace() and value != ""

@@ -1,0 +1,177 @@
+"""Tools, calls and reasoning in rows against the chat template (XP537 to XP539, XP546)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from xpc.compiler.data import rows
+from xpc.compiler.language.typed import built_in
+from xpc.compiler.registry import chat_templates
+from xpc.compiler.rules.core.conditions import surveyed
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
+from xpc.grammar.package_data import read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.spec.survey import Survey, Tally
+
+WHEN = surveyed
+
+KINDS = {
+    "developer": ("content", "turns of the role `developer`"),
+    "tool": ("content", "turns of the role `tool`"),
+    "text_with_call": ("content", "a text next to a tool call"),
+    "tool_calls": ("tool_calls", "tool calls"),
+    "several_calls": ("tool_calls", "several tool calls in a turn"),
+    "tools": ("tools", "tools"),
+    "reasoning": ("reasoning", "reasoning"),
+    "inline_reasoning": ("reasoning", "reasoning between <think> and </think>"),
+    "early_reasoning": ("reasoning", "reasoning before the last question"),
+    "early_inline_reasoning": ("reasoning", "reasoning between <think> and </think> before the last question"),
+}
+"""Kinds of rows (`data/structure.py`): what `data.omit` calls them, and their name in messages."""
+LEARNED_TURNS = ("messages", "conversations")
+
+
+def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
+    """The survey of a file, and the kinds of its rows that a template may not write."""
+    found = rows.survey(source)
+    if found is None or found.wrong is not None:
+        return None, {}
+    tallies = {kind: found.tallies[kind] for kind in KINDS if kind in found.tallies}
+    if source.only and "tools" not in (source.columns or ()):
+        tallies.pop("tools", None)
+    return found, tallies
+
+
+def _template(spec: Spec) -> str | None:
+    """The built-in template that renders the rows: the one that the spec names, or that of the model's family."""
+    name = spec.get("model.chat_template")
+    if name is not None:
+        return built_in(str(name))
+    return chat_templates.native(spec.model.name) if spec.model.chat and spec.model.facts is not None else None
+
+
+@rule("XP537", "not-in-the-template")
+def not_in_the_template(spec: Spec) -> Iterator[Finding]:
+    """The chat template should write what the rows of a local file have: tool calls, tools, reasoning, turns of each
+    role. A committed table says what each built-in template writes; a test renders it. `data { omit }` allows a loss.
+
+    Why it is bad: the model does not learn what the row says; a turn with a dropped call is learned as an empty answer.
+
+    Without it: launch.sh compares rows with their rendered text before the first step, and stops.
+
+    Source: `compiler/registry/template_forms.json`, rendered with transformers; executed.
+    """
+    template = _template(spec)
+    if template is None:
+        return
+    omit = spec.names("data.omit")
+    for source in spec.files:
+        found, tallies = _kinds(source)
+        if not tallies:
+            continue
+        forms = json.loads(read_text(chat_templates.__file__, "template_forms.json"))
+        refused = [kind for kind in tallies if kind in forms[template]["refused"]]
+        lost = [kind for kind in tallies if kind in forms[template]["left_out"] and KINDS[kind][0] not in omit]
+        if found is None or not (refused or lost):
+            continue
+        kinds = refused or lost
+        one = tallies[kinds[0]]
+        names = list(dict.fromkeys(KINDS[kind][0] for kind in kinds))
+        able = [
+            name
+            for name, form in forms.items()
+            if not any(kind in form["refused"] + form["left_out"] for kind in tallies)
+        ]
+        other = f"write `chat_template = {able[0]}`, which writes them" if able else "change the data"
+        allow = "" if refused else f", or `data(omit=[{', '.join([*omit, *names])}])` to train without"
+        yield Finding(
+            source.label,
+            f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'} "
+            f"{' and '.join(KINDS[kind][1] for kind in kinds)}, and the template {template} "
+            f"{'refuses' if refused else 'leaves out'} {'them' if len(kinds) > 1 else 'this'}",
+            other + allow,
+            (spec.place("model.chat_template") if spec.written("model.chat_template") else spec.model.label,),
+        )
+
+
+def _count(one: Tally, found: Survey) -> str:
+    if one.count == 1:
+        return f"row {one.first:,} (counted from 0)"
+    return f"{one.count:,} of the {found.rows:,} rows (the first is row {one.first:,}, from 0)"
+
+
+@rule("XP538", "template-not-compared", "note")
+def not_compared(spec: Spec) -> Iterator[Finding]:
+    """`xpc check` knows what the built-in templates write. With another template it does not look whether tool calls,
+    tools and reasoning of the rows are written; the run compares rows with their rendered text before its first step.
+
+    Why it is bad: what the template leaves out is found only when the run starts.
+
+    Without it: nobody would know that the check has not looked.
+
+    Source: `compiler/registry/template_forms.json` has the built-in templates alone.
+    """
+    if _template(spec) is not None:
+        return
+    for source in spec.files:
+        found, tallies = _kinds(source)
+        if found is not None and tallies:
+            kinds = " and ".join(KINDS[kind][1] for kind in list(tallies)[:3])
+            yield Finding(
+                source.label,
+                f"`{source.name[:80]}` has {kinds}, and whether the chat template writes them is not known here",
+                "the run compares them before its first step; `chat_template = qwen3` is one that writes them",
+            )
+
+
+@rule("XP539", "turn-not-to-be-learned")
+def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
+    """A turn with `weight` of 0, or with `train`, `train_turn` or `loss` of false, is not to be learned. `method
+    sft(assistant_only)` reads these keys of the answers in a conversation; no other run can leave out a turn.
+
+    Why it is bad: a wrong answer that its row excludes would be learned.
+
+    Without it: launch.sh stops at the first such row.
+
+    Source: trl 1.16, 0.24 and 0.18 read no such key of a message; executed.
+    """
+    for source in spec.files:
+        found = rows.survey(source)
+        one = None if found is None else found.tallies.get("untrained")
+        masked = spec.flag("method.assistant_only") and source.shape in LEARNED_TURNS
+        if found is None or one is None or masked or spec.method.shapes[0] == "prompt":
+            continue
+        able = spec.text("method") == "sft" and source.shape in LEARNED_TURNS
+        yield Finding(
+            source.label,
+            f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'} a turn that is not to "
+            "be learned (`weight` of 0, or `train` of false), and this run learns every turn",
+            "write `method sft(assistant_only)`, which reads it" if able else "leave the turn out of the data",
+        )
+
+
+@rule("XP546", "system-column-not-read", "warning")
+def system_not_read(spec: Spec) -> Iterator[Finding]:
+    """A column `system` next to a conversation is its system prompt. Plain texts have no place for one.
+
+    Why it is bad: the model would not learn what the row says.
+
+    Without it: silently, the column is dropped.
+
+    Source: the runtime's `data.py`.
+    """
+    for source in spec.files:
+        found = rows.survey(source)
+        if found is None or source.only or source.shape == "text" or rows.conversational(source) is not False:
+            continue
+        if "system" in found.columns and spec.get("data.prompt_template") is None:
+            yield Finding(
+                source.label,
+                f"`{source.name[:80]}` has a column `system`, and no row is a conversation",
+                "write `chat`, which turns a prompt and its answer into a conversation",
+            )

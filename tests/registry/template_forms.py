@@ -1,0 +1,111 @@
+"""What each built-in chat template writes, by rendering a row of each kind. `python template_forms.py` writes it.
+
+The kinds are those of `compiler/data/structure.py`, which the survey counts in a file. A kind is written, left out (a
+piece of the row is not in the text), or refused (the template raises an exception).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from xpc.compiler.registry import chat_templates
+
+PLACE = os.path.join(os.path.dirname(chat_templates.FOLDER), "template_forms.json")
+TOOL = {"type": "function", "function": {"name": "weather", "description": "Says it.", "parameters": {}}}
+
+
+def turn(role: str, content: str, **keys: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **keys}
+
+
+def call(number: int = 0) -> dict[str, Any]:
+    function = {"name": f"weather{number}", "arguments": {"city": "Paris"}}
+    return {"id": f"abcdefgh{number}", "type": "function", "function": function}
+
+
+ASKED, ANSWER = turn("user", "And now?"), turn("assistant", "Sunny.")
+CALL = turn("assistant", "", tool_calls=[call()])
+THOUGHT = turn("assistant", "Sunny.", reasoning_content="it shines")
+INLINE = turn("assistant", "<think>\nit shines\n</think>\n\nSunny.")
+RESULT = turn("tool", "sun", tool_call_id="abcdefgh0")
+KINDS: dict[str, list[dict[str, Any]]] = {
+    "system": [turn("system", "Be short."), ASKED, ANSWER],
+    "developer": [turn("developer", "Be short."), ASKED, ANSWER],
+    "tools": [ASKED, ANSWER],
+    "tool_calls": [ASKED, CALL],
+    "several_calls": [ASKED, turn("assistant", "", tool_calls=[call(), call(1)])],
+    "text_with_call": [ASKED, turn("assistant", "I look.", tool_calls=[call()])],
+    "tool": [ASKED, CALL, RESULT, ANSWER],
+    "reasoning": [ASKED, THOUGHT],
+    "early_reasoning": [ASKED, THOUGHT, ASKED, ANSWER],
+    "inline_reasoning": [ASKED, INLINE],
+    "early_inline_reasoning": [ASKED, INLINE, ASKED, ANSWER],
+    "empty_answer": [ASKED, turn("assistant", "")],
+}
+
+
+def forms() -> dict[str, dict[str, Any]]:
+    """The table: by template, the kinds that it does not write, and the form of the arguments of a tool call."""
+    names = sorted(name[:-6] for name in os.listdir(chat_templates.FOLDER) if name.endswith(".jinja"))
+    return {name: _forms(chat_templates.text(name).decode()) for name in names}
+
+
+def _forms(template: str) -> dict[str, Any]:
+    from xpc.runtime.features.rows import message_fields
+
+    tokenizer = _tokenizer(template)
+    found = {kind: _written(tokenizer, turns, kind) for kind, turns in KINDS.items()}
+    read = message_fields.forms_of(lambda turns: tokenizer.apply_chat_template.real()(turns, tokenize=False))
+    arguments = {(True, True): "object or text", (True, False): "object", (False, True): "text"}
+    return {
+        "refused": [kind for kind, state in found.items() if state == "refused"],
+        "left_out": [kind for kind, state in found.items() if state == "left out"],
+        "parts": "a list" if read.parts else "joined",
+        "arguments": arguments.get((read.objects, read.texts)),
+    }
+
+
+def _tokenizer(template: str) -> Any:
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    from xpc.runtime.features.rows.message_fields import Renderer
+
+    out: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call, unused-ignore]
+        tokenizer_object=Tokenizer(models.BPE()), bos_token="<s>", eos_token="</s>"
+    )
+    out.chat_template = template
+    out.apply_chat_template = Renderer(out)
+    return out
+
+
+def _written(tokenizer: Any, turns: list[dict[str, Any]], kind: str) -> str:
+    from xpc.runtime.core import row_comparison
+    from xpc.runtime.features.rows import message_fields, prompts
+
+    row: dict[str, Any] = {"messages": [message_fields.packed(one, kind) for one in turns]}
+    if kind == "tools":
+        row = message_fields.carried_by_first(row, {"tools": [TOOL]})
+    try:
+        tokenizer.apply_chat_template(row["messages"], tokenize=False)
+    except Exception:  # a template may raise anything
+        return "refused"
+    lost = {one.kind for one in row_comparison.losses(row, tokenizer, prompts.conversations)}
+    about = {"tool_calls", "several_calls"} if "call" in kind else set()
+    concerned = {"tool_call", "argument"} if kind in about else {"tool"} if kind == "tools" else lost
+    concerned = {"content"} if kind in ("system", "developer", "tool", "text_with_call") else concerned
+    return "left out" if lost & concerned else "written"
+
+
+def table() -> str:
+    """The table as it is committed."""
+    return json.dumps(forms(), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    with open(PLACE, "w", encoding="utf-8") as file:
+        file.write(table())
+    sys.stdout.write(f"wrote {PLACE}\n")
