@@ -7,6 +7,7 @@ the loss.
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
@@ -38,6 +39,18 @@ LACK = (
     (("<|end|>",), (*OTHERS, "qwen", "llama-3", "nous-llama-3", "gemma-", "smollm", "olmo", "yi-")),
 )
 """Control tokens, and beginnings of the aliases of registered models whose vocabulary lacks them."""
+BASE_ENDS = (
+    ("<|endoftext|>", (
+        "qwen1.5-", "qwen2-", "qwen2.5-", "qwen3-", "smollm2-", "olmo-2-", "yi-", "starcoder2-", "pythia-", "gpt2",
+        "falcon-",
+    )),
+    ("<|end_of_text|>", ("llama-3", "nous-llama-3", "smollm3-")),
+    ("<eos>", ("gemma-",)),
+    ("</s>", ("llama-7b", "llama-2-", "nous-llama-2-", "tinyllama-", "mistral-", "mixtral-", "opt-")),
+)  # fmt: skip
+"""The end tokens of registered base models, by the beginnings of their alias (`eos_token` in tokenizer_config.json)."""
+TUNED = re.compile(r"-(instruct|it|chat|sft|thinking|qlora|checkpoints|rope|constitutional)\b")
+"""What is in the alias of a model that has learned to end its turns."""
 NO_SYSTEM = ("gemma", "mistral")
 """Templates that raise an exception for a system prompt, as the published ones do."""
 
@@ -47,6 +60,13 @@ def text(name: str) -> bytes:
     """The Jinja text of a built-in template."""
     with open(os.path.join(FOLDER, name + ".jinja"), "rb") as handle:
         return handle.read()
+
+
+def base_end(model: str) -> str | None:
+    """The end token of a registered base model, by its alias; None for other models."""
+    if TUNED.search(model) or (model.startswith(("qwen3-", "smollm3-")) and not model.endswith("-base")):
+        return None
+    return next((token for token, begins in BASE_ENDS if model.startswith(begins)), None)
 
 
 def native(model: str) -> str | None:

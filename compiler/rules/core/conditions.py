@@ -135,6 +135,13 @@ def local_tokenizer(spec: Spec) -> bool:
     return spec.model.eos is not None
 
 
+def base_model(spec: Spec) -> bool:
+    """The model is a registered base model, whose end token is known."""
+    from xpc.compiler.registry.chat_templates import base_end
+
+    return base_end(spec.model.name) is not None
+
+
 def surveyed(spec: Spec) -> bool:
     """The rows of a local source were read."""
     return any(one.sha256 or one.parts for one in spec.sources)

@@ -30,6 +30,12 @@ class write(str):  # noqa: N801
         return self
 
 
+def with_more(label: Label, more: str) -> str:
+    """The text at a place plus another setting: on a new line, or after a comma in a block on one line."""
+    after = label.source.text[label.span.end :].lstrip(" \t")
+    return f"{label.typed}, {more}" if after[:1] in (",", ")", "}") else f"{label.typed}\n  {more}"
+
+
 @record
 class Finding:
     """A violation: the place with a fact or a calculation, a message of one clause, and what to write instead.

@@ -6,18 +6,20 @@ import json
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
-from xpc.compiler.rules.core.conditions import any_of, gemma, local_tokenizer, written
-from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.core.conditions import any_of, base_model, gemma, local_tokenizer, written
+from xpc.compiler.rules.core.rule import Finding, rule, with_more
 from xpc.compiler.spec import Spec
 
-WHEN = any_of(gemma, local_tokenizer, written("model.eos", "model.pad", "model.chat_template", "data.system"))
+WHEN = any_of(
+    gemma, local_tokenizer, base_model, written("model.eos", "model.pad", "model.chat_template", "data.system")
+)
 
 
 @rule("XP513", "end-token-never-seen", "warning")
 def end_token(spec: Spec) -> Iterator[Finding]:
     """The chat template should end a turn with the tokenizer's end token; otherwise no row of a conversation contains
-    that token. The end token of a local model is read from its tokenizer_config.json; for a model of the hub it is not
-    known.
+    that token. The end token of a local model is read from its tokenizer_config.json; those of registered base models
+    are known, and so is the template that Qwen's base models have.
 
     Why it is bad: the model never learns to write the token that a server waits for.
 
@@ -26,10 +28,16 @@ def end_token(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `generation/utils.py` (`eos_token_id` ends a sequence); confirmed by running it.
     """
-    if spec.model.eos is None or spec.get("model.eos") is not None or spec.method.shapes[0] == "prompt":
+    from xpc.compiler.registry import chat_templates as templates
+
+    eos = spec.model.eos or templates.base_end(spec.model.name)
+    if eos is None or spec.get("model.eos") is not None or spec.method.shapes[0] == "prompt" or spec.method.scores:
         return
     text = spec.chat_template
-    if not text or spec.model.eos in text or "eos_token" in text:
+    if text is None and spec.model.chat and spec.model.path is None:
+        own = templates.native(spec.model.name) or ("chatml" if spec.model.name.startswith("qwen1.5-") else None)
+        text = None if own is None else templates.text(own).decode()
+    if not text or eos in text or "eos_token" in text:
         return
     if rows.all_texts(spec.data):
         return
@@ -37,10 +45,13 @@ def end_token(spec: Spec) -> Iterator[Finding]:
 
     ends = list(dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<end_of_turn>|</s>", text)))
     token = next((one for one in reversed(ends) if "end" in one or "eo" in one or one == "</s>"), None)
+    place = spec.place("model.chat_template")
+    more = f'eos = "{token}"'
     yield Finding(
-        spec.place("model.chat_template"),
-        f"the chat template never writes `{spec.model.eos[:40]}`, the end token of {spec.model.name}",
+        place if spec.written("model.chat_template") else spec.model.label,
+        f"the chat template never writes `{eos[:40]}`, the end token of {spec.model.name}",
         f'write `model(eos="{token}")`, if turns end with it' if token else "name the token that ends a turn: `eos`",
+        replace=with_more(place, more) if token and spec.written("model.chat_template") else None,
     )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.rules.core.conditions import extra
-from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.rules.core.rule import Finding, rule, with_more, write
 from xpc.compiler.spec import Spec
-from xpc.grammar.diagnostic import Label
 
 WHEN = extra("trl")
 
@@ -17,12 +16,6 @@ WITH_OUTPUT_ROUTER_LOGITS = (
     "granitemoehybrid", "jamba", "kimi_linear", "llama4_text", "nemotron_h", "qwen2_moe", "qwen3_moe", "qwen3_next",
 )  # fmt: skip
 """Families that may be dense although their configuration has `output_router_logits` (transformers 5.23)."""
-
-
-def _with_more(label: Label, more: str) -> str:
-    """The text at a place followed by another setting, on a new line or, in a one-line block, after a comma."""
-    after = label.source.text[label.span.end :].lstrip(" \t")
-    return f"{label.typed}, {more}" if after[:1] in (",", ")", "}") else f"{label.typed}\n  {more}"
 
 
 @rule("XP561", "loader-without-workers")
@@ -52,7 +45,7 @@ def loader_without_workers(spec: Spec) -> Iterator[Finding]:
             place,
             f"`{name}` needs workers",
             "write `dataloader_num_workers = 4` next to it, or leave it out",
-            replace=_with_more(place, "dataloader_num_workers = 4"),
+            replace=with_more(place, "dataloader_num_workers = 4"),
         )
 
 
