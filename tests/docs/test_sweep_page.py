@@ -14,7 +14,7 @@ from xpc.compiler.files.workspace import Workspace  # noqa: E402
 from xpc.compiler.pipeline import check_text  # noqa: E402
 
 MACHINE = 'hardware 8 x h100-80gb\nsave "out/run"\nprecision bf16\n'
-HEAD = f"xpc 1\n\ntrain qwen2.5-3b on infinity-instruct\n{MACHINE}"
+HEAD = f"xpc 1\n\ntrain qwen2.5-3b-instruct on infinity-instruct\n{MACHINE}"
 
 
 def blocks() -> list[str]:
