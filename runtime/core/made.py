@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..library_internals.transformers_trainer import attention
 from .errors import RunError
 
 if TYPE_CHECKING:
@@ -83,8 +84,7 @@ def _rows(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
         stated_tf32 = bool(plan.get("tf32"))
         tf32 = {"0": False, "1": True}.get(os.environ.get("NVIDIA_TF32_OVERRIDE", ""), stated_tf32)
         yield "TF32 (NVIDIA_TF32_OVERRIDE)", stated_tf32, tf32
-    attention = model.config.get_text_config()._attn_implementation
-    yield "the attention", bundle.model["attn_implementation"], attention
+    yield "the attention", bundle.model["attn_implementation"], attention(model)
     if bundle.lora is None:
         changed = stated ^ trained(model)
         yield "the number of trained weights", len(stated), len(stated ^ changed)

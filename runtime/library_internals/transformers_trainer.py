@@ -3,6 +3,7 @@
 transformers 4.52 to 5.23, trainer.py: there is no public hook between a step and its save, nor around a checkpoint.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -54,3 +55,13 @@ def metrics_since(trainer: Any) -> Any:
 def tokens_trained(trainer: Any) -> float:
     """Tokens since this start of the program; 0 for trainers of trl that do not count them."""
     return float(getattr(trainer, "_total_train_tokens", 0))
+
+
+def attention(model: Any) -> str:
+    """The attention that the language model really uses, by the names of the bundle.
+
+    Without the package flash-attn, transformers loads the same kernels from a repository of the hub and uses its name.
+    """
+    name = str(model.config.get_text_config()._attn_implementation)
+    kernel = re.search(r"/.*flash-attn(\d?)", name)
+    return f"flash_attention_{kernel[1] or 2}" if kernel else name

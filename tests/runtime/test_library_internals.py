@@ -115,6 +115,7 @@ READ = (
     "_worker_group",
     "_store",
     "_shutdown",
+    "_attn_implementation",
 )
 """Attributes, which have no source: the digest is that of a function beside them."""
 
