@@ -143,6 +143,8 @@ def lora_section(spec: Spec) -> Adapter | None:
         made["within"] = within
     if spec.continued is not None:
         made["continued"] = {"path": spec.continued.path, "sha256": spec.continued.sha256}
+        if spec.compares and spec.text("method") in spec.stack.facts.adapter_references:
+            made["continued"]["reference"] = True
     return made
 
 

@@ -304,6 +304,11 @@ class Spec:
         return self.stack.facts.generation_ends_reentrant and generates_itself(self.method, self.get)
 
     @property
+    def compares(self) -> bool:
+        """Whether the method compares with a reference model, loaded next to the model or precomputed."""
+        return self.method.references(lambda path: None if path == "method.precompute" else self.get(path)) > 0
+
+    @property
     def asks_server(self) -> bool:
         """Whether completions come from a separate vLLM server."""
         return self.online and self.flag("method.vllm") and self.get("method.vllm.mode") == "server"

@@ -201,6 +201,9 @@ class Facts:
     """Whether `half_precision_backend` imports apex even in fp32 and under ZeRO."""
 
     # Adapters
+    adapter_references: Names
+    """Methods whose trainer compares with a frozen copy of the adapter that training begins with, and not with the
+    base."""
     adapters_as_storage: Names
     """Methods whose adapters get the storage dtype of sharded 4-bit weights, which depends on the launch."""
     oft_embeddings: bool

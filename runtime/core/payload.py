@@ -185,6 +185,8 @@ class Continued(TypedDict):
 
     path: str
     sha256: str
+    reference: NotRequired[bool]
+    """Whether the method's reference is this adapter over the base, and not the base alone."""
 
 
 class AdapterShape(TypedDict):

@@ -94,7 +94,7 @@ ORDER = {
     "tokens_counted": ("Packing", "LossMask", "RewardHead"),
     "model_options": ("RewardHead", "Adapters"),
     "model_loaded": ("WeightDtypes", "AddedTokens", "Liger"),
-    "making_trainer": ("Sampling", "Reference", "WeightDtypes"),
+    "making_trainer": ("Sampling", "Reference", "WeightDtypes", "ContinuedAdapter"),
     "trainer_made": ("OnPolicy", "LossDivision", "WeightDtypes", "ContinuedAdapter", "Adapters"),
     "before_first_step": ("Evaluation", "DeepSpeed"),
 }

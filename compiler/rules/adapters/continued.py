@@ -10,6 +10,7 @@ from xpc.compiler.registry.adapter_config import SHAPES, stated
 from xpc.compiler.rules.core.conditions import has_value
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 WHEN = has_value("lora.from")
 SHAPE = ("rank", "block_size", "alpha", "rslora", "dora", "targets", "parameters", "modules_to_save")
@@ -139,24 +140,27 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
     )
 
 
-@rule("XP934", "reference-without-the-adapter", "warning", reads=("method.precompute", "method.reference_free"))
+@rule("XP934", "reference-without-the-adapter", "warning", reads=("method.beta", "method.reference_free"))
 def reference_without(spec: Spec) -> Iterator[Finding]:
-    """A method with a reference model uses the base model without any adapter as its reference, not the adapter that
-    training continues.
+    """Before trl 1, a method with a reference model compares with the base without any adapter, not with the adapter
+    that training continues from. trl 1.16 compares with a frozen copy of the adapter, and so does the run.
 
     Why it is bad: training starts at a distance from its reference, and is pulled back to the model before the adapter
     was trained.
 
     Without it: nothing is reported by TRL, LLaMA-Factory or axolotl, which all do this.
 
-    Source: trl 1.16 `dpo_trainer.py` (`use_adapter(model, adapter_name=None)`), `grpo_trainer.py`; confirmed by running
-    it.
+    Source: trl 0.24 and 0.18 `dpo_trainer.py`, `grpo_trainer.py` (`disable_adapter`), trl 1.16 (`add_adapter("ref")`);
+    confirmed by running them.
     """
-    adapter = spec.continued
-    if adapter is not None and spec.method.references(spec.get):
-        yield Finding(
-            spec.place("lora.from", "the policy starts from this adapter"),
-            f"{spec.text('method')} compares with the base without the adapter",
-            "merge the adapter (`save(merge)` of its run), and train the merged model with `lora`",
-            (spec.label("method", "the method"),),
-        )
+    adapter, method = spec.continued, spec.text("method")
+    if adapter is None or not spec.compares or method in spec.stack.facts.adapter_references:
+        return
+    other = able(lambda one: method in one.facts.adapter_references)
+    yield Finding(
+        spec.place("lora.from", "the policy starts from this adapter"),
+        f"{method} compares with the base without the adapter",
+        "merge the adapter (`save(merge)` of its run) and train the merged model with `lora`"
+        + (f", or write `target {other}`" if other else ""),
+        (spec.label("method", "the method"), spec.label("target", "the target")),
+    )

@@ -1,15 +1,20 @@
 """Continue training the adapter of another run, of which only the weights are loaded."""
 
 import os
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from ...core import bundle_integrity
 from ...core.errors import RunError, first_line, say
 from ...core.feature import Bundle, Feature
+from ...library_internals.trl_modules import replaced
 from ..launch import local_files
 from ..launch.verified_files import changed
 
+REFERENCE = "ref"
+"""trl's name of the adapter that the reference has."""
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
@@ -38,22 +43,64 @@ class ContinuedAdapter(Feature):
             return [str(error)]
         return []
 
+    def making_trainer(
+        self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
+    ) -> AbstractContextManager[Any]:
+        """Have the trainer's model begin with the weights and with a frozen copy of them, which is the reference.
+
+        Only on stacks whose trainer compares with such a copy; it may do so in its constructor.
+        """
+        if not is_reference(bundle):
+            return nullcontext()
+        make = module.get_peft_model
+        return replaced(
+            module, {"get_peft_model": lambda *args, **kwargs: with_reference(bundle, make(*args, **kwargs))}
+        )
+
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Load the weights into the trainer's adapter."""
-        load(bundle, trainer)
+        if not is_reference(bundle):
+            load_weights(bundle, trainer.model)
+
+    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+        """The adapter that the reference has."""
+        copies = REFERENCE in trainer.model.peft_config
+        yield "the reference", *("the adapter" if one else "the base" for one in (is_reference(bundle), copies))
 
 
-def load(bundle: Bundle, trainer: Any) -> None:
-    """Load the weights into the trainer's adapter. Raises RunError if they do not match.
+def is_reference(bundle: Bundle) -> bool:
+    """Whether the reference is the adapter that training begins with, and not the base."""
+    assert bundle.lora is not None
+    return bool(bundle.lora["continued"].get("reference"))
 
-    Everything else is as in a new run: dtypes, trained weights, the reference.
+
+def with_reference(bundle: Bundle, model: Any) -> Any:
+    """The model with the weights in its adapter and in a frozen adapter "ref", as trl makes it of a PeftModel.
+
+    The copy is not saved: every start makes it anew.
+    """
+    load_weights(bundle, model)
+    model.add_adapter(REFERENCE, model.peft_config["default"])
+    load_weights(bundle, model, REFERENCE)
+    for name, weight in model.named_parameters():
+        if f".{REFERENCE}." in name:
+            weight.requires_grad_(False)
+    model.save_pretrained = partial(model.save_pretrained, selected_adapters=["default"])
+    return model
+
+
+def load_weights(bundle: Bundle, model: Any, adapter: str = "default") -> None:
+    """Load the weights into an adapter of the model. Raises RunError when they do not match.
+
+    Everything else is as in a new run: dtypes and trained weights.
     """
     import torch
     from peft import load_peft_weights, set_peft_model_state_dict
 
-    place, model = find(bundle), trainer.model
+    place = find(bundle)
     weights = load_peft_weights(place, device="cpu")
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    own = {name: weight for name, weight in model.named_parameters() if f".{adapter}." in f"{name}."}
+    trained = list(own.values())
     shards = [weight for weight in trained if hasattr(weight, "ds_id")]  # modules that ZeRO-3 has already sharded
     gathered: Any = nullcontext()
     if shards:
@@ -62,14 +109,15 @@ def load(bundle: Bundle, trainer: Any) -> None:
         gathered = deepspeed.zero.GatheredParameters(shards, modifier_rank=0)
     try:
         with gathered, torch.no_grad():
-            result = set_peft_model_state_dict(model, weights)
+            result = set_peft_model_state_dict(model, weights, adapter_name=adapter)
     except (RuntimeError, KeyError) as error:
         raise RunError(f"the adapter in {place} does not fit the model: {first_line(error)}") from error
-    names = {name for name, weight in model.named_parameters() if weight.requires_grad}
-    missing, unexpected = sorted(names & set(result.missing_keys)), list(result.unexpected_keys)
+    missing, unexpected = sorted(own.keys() & set(result.missing_keys)), list(result.unexpected_keys)
     if missing or unexpected:
         what = f"has no weights for {missing[0]}" if missing else f"has weights for {unexpected[0]}, which is not there"
         raise RunError(f"the adapter in {place} does not fit the model: it {what}")
+    if adapter == REFERENCE:
+        return
     say(
         f"training continues the adapter in {place} ({len(weights)} weights); optimizer, schedule, steps, order "
         "of rows and random states start from the beginning"

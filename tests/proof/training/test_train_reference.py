@@ -1,0 +1,94 @@
+"""The reference of an adapter that training continues: its frozen copy where the stack's trainer makes one.
+
+At the first step policy and reference are then one model, so every divergence and every implicit reward is 0.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from method_runs import ONLINE_SETTINGS, Trained, Warm, small, tensors
+
+from xpc.compiler.stacks import DEFAULT, STACKS, load
+
+pytestmark = pytest.mark.slow
+
+METHODS = {
+    "dpo": "method dpo",
+    "precomputed": "method dpo(precompute)",
+    "kto": "method kto",
+    "grpo": f'method grpo(rewards="rewards.py:even", {ONLINE_SETTINGS})',
+    "rloo": f'method rloo(rewards="rewards.py:even", {ONLINE_SETTINGS})',
+}
+COPIES = [one for one in STACKS if load(one).facts.adapter_references]
+KINDS = {"lora": "lora(rank=4, dropout=0)", "saved": "lora(rank=4, dropout=0, modules_to_save=[norm])",
+         "qlora": "qlora(rank=4, dropout=0)"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def first(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Adapters of a short supervised run, next to the tiny model, for each kind."""
+    for kind, text in KINDS.items():
+        cwd = tmp_path_factory.mktemp(kind)
+        spec = small("method sft", text, method="sft").replace("lr=1e-3", "lr=5e-2")
+        os.symlink(warm.train(spec, f"first-{kind}", DEFAULT, str(cwd)).out, os.path.join(warm.place, f"first-{kind}"))
+
+
+def continued(warm: Warm, cwd: Path, name: str, kind: str, target: str = DEFAULT, strategy: str = "one") -> Trained:
+    """A run that continues the adapter of a kind."""
+    method = "dpo" if name == "precomputed" else name
+    adapter = f'{"qlora" if kind == "qlora" else "lora"}(from="first-{kind}")'
+    text = small(METHODS[name], adapter, method=method, target=target, strategy=strategy)
+    world = 1 if strategy == "one" else 2
+    return warm.train(text, f"{target}-{name}-{kind}-{strategy}", target, str(cwd), world)
+
+
+def divergence(run: Trained) -> float:
+    """The largest implicit reward or divergence of the first step."""
+    names = ("rewards/chosen", "rewards/rejected", "kl", "logps/kl")
+    found = [abs(run.events[0][name]) for name in names if name in run.events[0]]
+    assert found, run.events[0]
+    return max(found)
+
+
+@pytest.mark.usefixtures("first")
+@pytest.mark.parametrize("target", COPIES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", METHODS)
+def test_training_starts_at_its_reference(warm: Warm, tmp_path: Path, name: str, kind: str, target: str) -> None:
+    run = continued(warm, tmp_path, name, kind, target)
+    assert divergence(run) < 1e-5
+    assert not os.path.exists(os.path.join(run.out, "ref"))
+    before = tensors(os.path.join(warm.place, f"first-{kind}", "adapter_model.safetensors"))
+    after = tensors(os.path.join(run.out, "adapter_model.safetensors"))
+    assert before.keys() == after.keys()
+    assert before != after
+
+
+@pytest.mark.usefixtures("first")
+@pytest.mark.parametrize("strategy", ["ddp", "zero2", "zero3"])
+def test_shards_do_not_change_the_reference(warm: Warm, tmp_path: Path, strategy: str) -> None:
+    assert divergence(continued(warm, tmp_path, "dpo", "saved", DEFAULT, strategy)) < 1e-5
+
+
+@pytest.mark.usefixtures("first")
+@pytest.mark.parametrize("target", [one for one in STACKS if one not in COPIES])
+def test_older_stacks_compare_with_the_base(warm: Warm, tmp_path: Path, target: str) -> None:
+    assert divergence(continued(warm, tmp_path, "dpo", "lora", target)) > 1e-3
+
+
+@pytest.mark.usefixtures("first")
+def test_a_copy_that_is_missing_stops_the_run(warm: Warm, tmp_path: Path) -> None:
+    """The bundle states the adapter as reference, and a trainer without one would compare with the base."""
+    text = small("method dpo", 'lora(from="first-lora")', method="dpo")
+    bundle = Path(warm.compiled(text, "without-a-copy"))
+    assert json.loads((bundle / "trainer_args.json").read_text())["lora"]["continued"]["reference"] is True
+    module = bundle / "trainer" / "features" / "model" / "continued_adapter.py"
+    module.write_text(module.read_text().replace("    model.add_adapter(REFERENCE, model.peft_config[\"default\"])\n"
+                                                 "    load_weights(bundle, model, REFERENCE)\n", ""))  # fmt: skip
+    done = warm.of(DEFAULT).run(str(bundle), str(tmp_path), XPC_PREFLIGHT="passed")
+    assert done["status"] == [1]
+    assert "the reference is the base, and the bundle states the adapter" in done["err"]
