@@ -7,9 +7,9 @@ import stat
 from collections.abc import Mapping
 
 from xpc.compiler.files.atomic import recover, replace_folder
-from xpc.compiler.files.bundle_tree import LARGEST, is_bytecode
-from xpc.compiler.files.bundle_tree import read as read_file
 from xpc.compiler.files.digest import sha256, shared_digest
+from xpc.compiler.files.folder_contents import LARGEST, is_bytecode
+from xpc.compiler.files.folder_contents import read as read_file
 from xpc.compiler.files.workspace import read_toml
 
 EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from xpc.compiler.files.bundle_tree import parts
+from xpc.compiler.files.folder_contents import parts
 from xpc.compiler.files.workspace import HIDDEN, TEXTS, Workspace, read_toml
 from xpc.compiler.files.written import lines, written
 from xpc.grammar.record import field, mutable

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-from xpc.compiler.files.bundle_tree import LARGEST, read
+from xpc.compiler.files.folder_contents import LARGEST, read
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.review import run_files
 from xpc.compiler.review.installed import pins, plain_version
+from xpc.compiler.review.verifying import run_files
 
 SUMMARY = "summary.json"
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from xpc.compiler import __version__
 from xpc.compiler.files import bundled
 from xpc.compiler.files.bundle import why_foreign
-from xpc.compiler.files.bundle_tree import Tree, tree
+from xpc.compiler.files.folder_contents import Tree, tree
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.render.visible import visible
-from xpc.compiler.review.file_differences import differences
-from xpc.compiler.review.recompiled import Table, recheck, recompiled, sweep_files
+from xpc.compiler.review.verifying.file_differences import differences
+from xpc.compiler.review.verifying.recompiled import Table, recheck, recompiled, sweep_files
 from xpc.compiler.spec import CheckedSpec
 from xpc.grammar.diagnostic import ERROR
 
@@ -34,8 +34,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "folders",
         metavar="DIR",
-        nargs="+",
-        help="a bundle, the folder of a sweep, or any file of a bundle",
+        nargs="*",
+        help="a bundle, the folder of a sweep, or any file of a bundle; with --all a folder (the working directory)",
     )
     parser.add_argument("--env", action="store_true", help="compare the installed packages with the bundle's pins")
     parser.add_argument("--spec", metavar="SPEC", help="compare the bundle with what this spec compiles to now, too")
@@ -46,16 +46,50 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--strict", action="store_true", help="fail for bytecode that a run or somebody else left")
     parser.add_argument("--python", metavar="PATH", help="the interpreter for --env (default: $PYTHON or python3)")
-    return parser.parse_args(list(arguments))
+    parser.add_argument(
+        "--all", action="store_true",
+        help="every spec, lock, bundle, local model and finished run below the folder, a line each",
+    )  # fmt: skip
+    options = parser.parse_args(list(arguments))
+    if options.all and (options.env or options.run is not None or options.spec is not None):
+        parser.error("--all takes neither --env, --run nor --spec")
+    if options.all and len(options.folders) > 1:
+        parser.error("--all takes one folder")
+    if not options.all and not options.folders:
+        parser.error("the following arguments are required: DIR")
+    return options
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
+    if options.all:
+        return _all(options)
     folders = list(dict.fromkeys(map(_bundle_of, options.folders)))
     if len(folders) > 1 and (options.env or options.run is not None or options.spec is not None):
         raise UsageError("--env, --run and --spec take one bundle")
     results = [_verified(folder, options) for folder in folders]
     return "".join(text for text, _ in results), max(status for _, status in results)
+
+
+def _all(options: argparse.Namespace) -> tuple[str, int]:
+    """The chain of a folder."""
+    from xpc.compiler.review.verifying.chain import chain
+
+    def verify(folder: str, spec: str | None) -> tuple[str, int]:
+        own = argparse.Namespace(**{**vars(options), "spec": spec})
+        try:
+            return _verified(folder, own)
+        except UsageError as error:  # the other lines are printed, too
+            return f"{visible(str(error))}\n", 2
+
+    def verify_run(folder: str, out: str | None) -> tuple[str, int]:
+        assert out is not None
+        table = bundled.manifest(folder)
+        assert table is not None
+        return _run((folder, table), out)
+
+    text, status = chain(options.folders[0] if options.folders else ".", verify, verify_run)
+    return "".join(f"{visible(line)}\n" for line in text.splitlines()), status
 
 
 def _bundle_of(path: str) -> str:

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator, Mapping
 
 from xpc.compiler.files.bundle import EXECUTABLE
-from xpc.compiler.files.bundle_tree import Tree, read
+from xpc.compiler.files.folder_contents import Tree, read
 from xpc.compiler.review.tables import PROSE
 
 SHOWN = 100

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-from xpc.compiler.files.bundle_tree import LARGEST, parts, read
+from xpc.compiler.files.folder_contents import LARGEST, parts, read
 
 SUMMARY, METRICS = "summary.json", "metrics.jsonl"
 SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')

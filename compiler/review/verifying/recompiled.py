@@ -10,9 +10,9 @@ from typing import Any
 from xpc.compiler.engines.pin import LIST, pin
 from xpc.compiler.files import bundled
 from xpc.compiler.files.bundle import sealed
-from xpc.compiler.files.bundle_tree import read_inside
 from xpc.compiler.files.digest import shared_digest
 from xpc.compiler.files.file_memory import FileMemory
+from xpc.compiler.files.folder_contents import read_inside
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.files.written import LENGTH, lines

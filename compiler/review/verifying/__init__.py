@@ -1,0 +1,1 @@
+"""The parts of `xpc verify`: the expected files, the differences, runs, and repositories."""

@@ -1,0 +1,211 @@
+"""`xpc verify --all [DIR]`: the chain from the commit to the weights, one line for each link.
+
+commit 3f2a9c1e7b12: 41 tracked files are as in it
+specs/a.xp: compiles
+specs/a.xp.lock: is current
+specs/a.bundle: is what specs/a.xp compiles to
+models/tiny: 7 files are those that specs/a.bundle was compiled with
+out/a: is what specs/a.bundle asks for: 10 steps, 80 sequences
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from xpc.compiler.files import bundled
+from xpc.compiler.files.bundle import MANIFESTS
+from xpc.compiler.files.folder_contents import read
+from xpc.compiler.files.inputs import UsageError, read_spec
+from xpc.compiler.files.workspace import read_toml
+from xpc.compiler.review import repository
+from xpc.compiler.review.finished_run import SUMMARY, decisive_digest, read_json
+from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.record import field, mutable
+
+MOST = 100_000
+"""Most folders that are walked."""
+NO_RUN = "XP117"
+"""A spec without a `train` sentence is a base of others."""
+Line = tuple[str, int]
+Verify = Callable[[str, str | None], tuple[str, int]]
+
+
+@mutable
+class Found:
+    """What lies below a folder: specs, bundles and sweeps, and the output folders of finished runs."""
+
+    specs: list[str] = field(factory=list)
+    bundles: list[str] = field(factory=list)
+    runs: list[str] = field(factory=list)
+
+
+def chain(folder: str, verify: Verify, verify_run: Verify) -> tuple[str, int]:
+    """The printed lines and the highest status. `verify` checks a bundle, with its spec if that is here; `verify_run`
+    a run of a bundle. Raises UsageError."""
+    found = _walked(folder)
+    lines = [*_commit(folder)]
+    for spec in found.specs:
+        lines += _spec(spec)
+    for bundle in found.bundles:
+        lines += _bundle(bundle, found.specs, verify)
+    lines += _runs(found, verify_run)
+    if not (found.specs or found.bundles or found.runs):
+        raise UsageError(f"{folder} has no spec, bundle or run")
+    return "".join(f"{line}\n" for line, _ in lines), max(status for _, status in lines)
+
+
+def _walked(folder: str) -> Found:
+    """Links and hidden folders are not entered, nor are bundles and the output folders of runs."""
+    out = Found()
+    for count, (where, folders, names) in enumerate(os.walk(folder, onerror=_unreadable)):
+        if count > MOST:
+            raise UsageError(f"{folder} has more than {MOST:,} folders")
+        path = os.path.normpath(where)
+        folders[:] = sorted(one for one in folders if not one.startswith((".", "__", "checkpoint-", "node_modules")))
+        if any(one in names for one in MANIFESTS):
+            out.bundles.append(path)
+            folders.clear()
+        elif SUMMARY in names and "xpc_run.json" in names:
+            out.runs.append(path)
+            folders.clear()
+        else:
+            paths = [os.path.normpath(os.path.join(where, one)) for one in sorted(names) if one.endswith(".xp")]
+            out.specs += [one for one in paths if os.path.isfile(one) and not os.path.islink(one)]
+    return out
+
+
+def _unreadable(error: OSError) -> None:
+    raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def _commit(folder: str) -> Iterator[Line]:
+    """The commit, and the tracked files below the folder that differ from it."""
+    place = repository.find(folder)
+    commit = None if place is None else place.commit("HEAD")
+    listed = None if place is None or commit is None else place.git("ls-tree", "-r", "-z", "--full-tree", commit)
+    if place is None or commit is None or listed is None:
+        yield f"{folder}: not in a commit", 0
+        return
+    start = place.inside(folder) + "/"
+    start = "" if start == "./" else start
+    same, other = 0, []
+    for entry in listed.split(b"\0"):
+        head, _, path = entry.partition(b"\t")
+        mode, _, rest = head.partition(b" ")
+        name = os.fsdecode(path)
+        if name and mode.startswith(b"100") and name.startswith(start):
+            if _blob(os.path.join(place.top, name), len(rest.split()[-1])) == rest.split()[-1].decode():
+                same += 1
+            else:
+                other.append(name.removeprefix(start))
+    if other:
+        more = f" and {len(other) - 1} more differ" if len(other) > 1 else " differs"
+        yield f"commit {commit[:12]}: {other[0]}{more} from it", 0
+    else:
+        yield f"commit {commit[:12]}: {same:,} tracked files are as in it", 0
+
+
+def _blob(path: str, length: int) -> str:
+    """The name that git gives to a file's bytes; empty if it cannot be read."""
+    try:
+        data = read(path)
+    except OSError:
+        return ""
+    total = hashlib.sha256() if length == 64 else hashlib.sha1(usedforsecurity=False)
+    total.update(b"blob %d\0" % len(data) + data)
+    return total.hexdigest()
+
+
+def _spec(path: str) -> Iterator[Line]:
+    """Whether a spec compiles, and whether its lock is current."""
+    from xpc.compiler.pipeline import check_text
+
+    data, name, workspace = read_spec(path)
+    workspace.allow_oom = True  # `xpc check` decides whether it may run
+    checked = check_text(data, name, workspace)
+    errors = [one for one in checked.problems if one.severity == ERROR]
+    if [one.code for one in errors] == [NO_RUN]:
+        yield f"{path}: is a base of other specs", 0
+    elif errors:
+        yield f"{path}: does not compile: {errors[0].code} {errors[0].message}", 1
+    else:
+        yield f"{path}: compiles", 0
+        if os.path.lexists(f"{path}.lock"):
+            yield _lock(path)
+
+
+def _lock(path: str) -> Line:
+    from xpc.compiler.locking.state import refusals
+    from xpc.compiler.pipeline import compile_text
+
+    data, name, workspace = read_spec(path)
+    workspace.allow_oom = True
+    files, checked = compile_text(data, name, workspace)
+    wrong = [] if files is None else list(refusals(workspace.pins, checked, workspace, files))
+    return f"{path}.lock: {wrong[0] if wrong else 'is current'}", int(bool(wrong))
+
+
+def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]:
+    """Whether a bundle or a sweep is what its spec compiles to, and its local models."""
+    spec = _spec_of(folder, specs)
+    text, status = verify(folder, spec)
+    line = text.partition("\n")[0]
+    told = line.removeprefix(folder).lstrip(" :/") if line.startswith(folder + " ") else line
+    yield f"{folder}: {told}", status
+    if status == 0:
+        weights = (_tables(folder)[0][1] if _tables(folder) else {}).get("weights", {})
+        for model in dict.fromkeys(os.path.dirname(name) for name in weights):
+            count = sum(os.path.dirname(name) == model for name in weights)
+            yield f"{model}: {count} files are those that {folder} was compiled with", 0
+
+
+def _spec_of(folder: str, specs: Sequence[str]) -> str | None:
+    """The spec of a bundle, by its name: next to the bundle, or the only one with this name."""
+    for manifest, head in zip(MANIFESTS, ("bundle", "sweep"), strict=True):
+        table = read_toml(os.path.join(folder, manifest)) or {}
+        name = table.get(head, {}).get("spec") if isinstance(table.get(head), dict) else None
+        if isinstance(name, str):
+            beside = os.path.normpath(os.path.join(os.path.dirname(folder), name))
+            named = [one for one in specs if os.path.basename(one) == name]
+            return beside if beside in named else named[0] if len(named) == 1 else None
+    return None
+
+
+def _tables(folder: str) -> list[tuple[str, Mapping[str, Mapping[str, str]]]]:
+    """The bundle, or each member of a sweep, with its manifest."""
+    members = os.path.join(folder, "members")
+    places = [folder]
+    if not os.path.isfile(os.path.join(folder, bundled.MANIFEST)) and os.path.isdir(members):
+        places = [os.path.join(members, one) for one in sorted(os.listdir(members))]
+    return [(one, table) for one in places if (table := bundled.manifest(one)) is not None]
+
+
+def _runs(found: Found, verify_run: Verify) -> Iterator[Line]:
+    """Each finished run, compared with the bundle that it used."""
+    if not found.runs:
+        return
+    bundles = {_digest(place): place for one in found.bundles for place, _ in _tables(one)}
+    for run in found.runs:
+        try:
+            used = read_json(os.path.join(run, SUMMARY)).get("bundle")
+        except UsageError as error:
+            yield f"{run}: {error}", 1
+            continue
+        bundle = bundles.get(str(used))
+        if bundle is None:
+            yield f"{run}: the bundle that it used is not here", 1
+            continue
+        text, status = verify_run(bundle, run)
+        yield f"{run}: {text.partition(chr(10))[0].removeprefix(run).lstrip(' :')}", status
+
+
+def _digest(folder: str) -> str:
+    def data(name: str) -> bytes | None:
+        try:
+            return read(os.path.join(folder, name))
+        except OSError:
+            return None
+
+    return decisive_digest(data)

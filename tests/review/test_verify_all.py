@@ -1,0 +1,126 @@
+"""`xpc verify --all`: commit, spec, lock, bundle, weights and run of a repository, one line each."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from case_support import ROW
+from compile_support import put, xpc
+from test_verify_models import MODEL, SPEC
+
+from xpc.compiler.review.finished_run import _digest
+from xpc.compiler.review.installed import pins
+from xpc.runtime.core.checkpoint_integrity import final_files
+
+
+def git(place, *words):
+    names = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "-C", str(place), *names, *words], check=True, capture_output=True)
+
+
+def run_of(bundle, out):
+    """The folder that a run of a bundle leaves."""
+    plan = json.loads((bundle / "trainer_args.json").read_text())
+    put(out, {"metrics.jsonl": '{"step": 10, "loss": 1.5, "tokens": 640}\n', "model.safetensors": b"w" * 50})
+    facts = {
+        "bundle": _digest(str(bundle)), "world": plan["run"]["world_size"], "steps": 10, "epochs": 1.0,
+        "sequences": 10 * plan["run"]["gbs"], "tokens": 640, "first_loss": 1.5, "last_loss": 1.5,
+        "data": {"left_out": 0}, "versions": pins(str(bundle / "requirements.txt")), "arguments": plan["arguments"],
+        "files": final_files(str(out)),
+    }  # fmt: skip
+    text = json.dumps(facts, indent=2)
+    seal = hashlib.sha256(text.encode()).hexdigest()
+    put(out, {"summary.json": f'{text[:-2]},\n  "seal": "sha256:{seal}"\n}}\n', "xpc_run.json": "{}\n"})
+
+
+@pytest.fixture
+def place(tmp_path):
+    root = tmp_path / "r"
+    put(root / "specs" / "models" / "tiny", MODEL)
+    put(root / "specs", {"base.xp": "seed = 7\n", "x.xp": SPEC.replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n'),
+                         "rows.jsonl": ROW * 40, "s.xp": SPEC + "sweep { lr = [1e-5, 2e-5] }\n"})  # fmt: skip
+    for name in ("x", "s"):
+        done = xpc("compile", f"specs/{name}.xp", "-o", f"specs/{name}.bundle", cwd=str(root))
+        assert done.returncode == 0, done
+    run_of(root / "specs" / "x.bundle", root / "out" / "x")
+    run_of(root / "specs" / "s.bundle" / "members" / "lr=2e-05", root / "out" / "s")
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "all")
+    return root
+
+
+def chain(place, *words):
+    done = xpc("verify", "--all", *words, cwd=str(place))
+    assert b"broke the compiler" not in done.stderr, done.stderr
+    return done.returncode, (done.stdout + done.stderr).decode().splitlines()
+
+
+def test_a_complete_chain(place):
+    status, lines = chain(place)
+    assert lines[0].startswith("commit "), lines
+    assert lines[0].endswith("tracked files are as in it"), lines
+    assert lines[1:] == [
+        "specs/base.xp: is a base of other specs",
+        "specs/s.xp: compiles",
+        "specs/x.xp: compiles",
+        "specs/s.bundle: is what specs/s.xp compiles to",
+        f"models/tiny: {len(MODEL)} files are those that specs/s.bundle was compiled with",
+        "specs/x.bundle: is what specs/x.xp compiles to",
+        f"models/tiny: {len(MODEL)} files are those that specs/x.bundle was compiled with",
+        "out/s: is what specs/s.bundle/members/lr=2e-05 asks for: 10 steps, 40 sequences, 640 tokens",
+        "out/x: is what specs/x.bundle asks for: 10 steps, 40 sequences, 640 tokens",
+    ]
+    assert status == 0
+
+
+BROKEN = {
+    "a spec": ("specs/x.xp", b"gbs = 4", b"gbs = 8", "specs/x.bundle: "),
+    "a base": ("specs/base.xp", b"7", b"8", "specs/x.bundle: "),
+    "a wrong spec": ("specs/x.xp", b"gbs = 4", b"gsb = 4", "specs/x.xp: does not compile"),
+    "a bundle": ("specs/x.bundle/trainer/main.py", b"import", b"import this\nimport", "specs/x.bundle: "),
+    "a member": ("specs/s.bundle/members/lr=1e-05/trainer_args.json", b"1e-05", b"3e-05", "specs/s.bundle: "),
+    "weights": ("specs/models/tiny/model.safetensors", b"w", b"v", "specs/x.bundle: "),
+    "a run's weights": ("out/x/model.safetensors", b"w", b"v", "out/x: model.safetensors was edited"),
+    "a run's loss": ("out/s/summary.json", b"1.5", b"0.5", "out/s: summary.json was edited"),
+    "another bundle's run": ("out/x/summary.json", b'"bundle": "sha256:', b'"bundle": "sha256:0', "out/x: the bundle"),
+}
+
+
+@pytest.mark.parametrize(("name", "old", "new", "line"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_link_of_the_chain(name, old, new, line, place):
+    path = place / name
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new, 1))
+    status, lines = chain(place)
+    assert status == 1, lines
+    assert any(one.startswith(line) and "is what" not in one for one in lines), lines
+    assert lines[0].endswith("differs from it"), lines
+
+
+def test_a_lock_has_a_line(place):
+    xpc("lock", "specs/x.xp", cwd=str(place))
+    status, lines = chain(place)
+    assert any(one.startswith("specs/x.xp.lock: the packages of requirements.txt are not resolved") for one in lines)
+    assert status == 1
+
+
+def test_links_pipes_and_hidden_folders_are_not_entered(place, tmp_path):
+    os.symlink("/", place / "root")
+    os.symlink(place / "specs" / "x.xp", place / "link.xp")
+    os.mkfifo(place / "pipe.xp")
+    put(place, {".venv/x.xp": "nonsense"})
+    assert chain(place)[0] == 0
+
+
+def test_without_git_and_with_nothing_there(place, tmp_path):
+    shutil.rmtree(place / ".git")
+    assert chain(place)[1][0].endswith(": not in a commit")
+    put(tmp_path, {"empty/a.txt": ""})
+    assert xpc("verify", "--all", "empty", cwd=str(tmp_path)).returncode == 2
+    for words in (["--all", "--env"], ["--all", "a", "b"], []):
+        assert xpc("verify", *words, cwd=str(tmp_path)).returncode == 2
