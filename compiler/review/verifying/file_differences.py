@@ -66,11 +66,11 @@ def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
 def first_difference(on_disk: bytes, made: bytes) -> str:
     """The number of the first different line, its text on disk, and the text that the spec compiles to."""
     texts = [one.decode("utf-8", "surrogateescape").split("\n") for one in (on_disk, made)]
-    length = max(map(len, texts))
-    texts = [one + [""] * (length - len(one)) for one in texts]
-    at = next(number for number in range(length) if texts[0][number] != texts[1][number])
+    length = min(map(len, texts))
+    at = next((number for number in range(length) if texts[0][number] != texts[1][number]), length)
+    texts = [[*one, ""] for one in texts]  # one may end where the other goes on
     here, recompiled = (_line(one[at]) for one in texts)
-    if here == recompiled:  # they differ in spaces, or after what is shown
+    if here == recompiled and texts[0][at] != texts[1][at]:  # they differ in spaces, or after what is shown
         here, recompiled = (repr(one[at][:SHOWN]) for one in texts)
     return f"{at + 1}: {here}, but the spec compiles to {recompiled}"
 
