@@ -9,8 +9,8 @@ import os
 import stat
 from collections.abc import Mapping
 
-from xpc.compiler.files.bundle_tree import LARGEST, read, tree
 from xpc.compiler.files.digest import sha256
+from xpc.compiler.files.folder_contents import LARGEST, read, tree
 from xpc.compiler.files.inputs import UsageError
 from xpc.grammar.record import mutable
 
