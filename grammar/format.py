@@ -46,6 +46,7 @@ class _Formatter:
         self.text = file.source.text
         self.comments = file.comments
         self.starts = [comment.span.start for comment in file.comments]
+        self.inline: dict[int, str | None] = {}
 
     # Places ---------------------------------------------------------------------------------------------------------
 
@@ -202,8 +203,8 @@ class _Formatter:
         items = value.items if isinstance(value, List) else value.args
         prefix, close = ("[", "]") if isinstance(value, List) else (value.name.text + "(", ")")
         if not self._comments(value.span.start, value.span.end):
-            inline = prefix + ", ".join(self._operand(item, indent, 0) for item in items) + close
-            if not items or ("\n" not in inline and len(indent) + column + len(inline) <= WIDTH):
+            inline = self._inline(value)
+            if inline is not None and (not items or len(indent) + column + len(inline) <= WIDTH):
                 return inline
         lines = [prefix]
         inner = indent + _INDENT
@@ -217,6 +218,22 @@ class _Formatter:
         lines += [inner + comment.text.rstrip() for comment in self._comments(at, value.span.end)]
         lines.append(indent + close)
         return "\n".join(lines)
+
+    def _inline(self, operand: Setting | Value) -> str | None:
+        """The text on one line; None for brackets that are longer than a line, whose items are then not joined again
+        for each bracket around them."""
+        if isinstance(operand, Setting):
+            text = self._inline(operand.value)
+            return None if text is None else f"{operand.name.text}={text}"
+        if not isinstance(operand, (List, Call)):
+            return _plain(operand)
+        if id(operand) not in self.inline:
+            items = operand.items if isinstance(operand, List) else operand.args
+            prefix, close = ("[", "]") if isinstance(operand, List) else (operand.name.text + "(", ")")
+            texts = [self._inline(item) for item in items]
+            joined = None if None in texts else prefix + ", ".join(text or "" for text in texts) + close
+            self.inline[id(operand)] = joined if joined is None or len(joined) <= WIDTH or not items else None
+        return self.inline[id(operand)]
 
 
 def _gap(lines: list[str]) -> None:

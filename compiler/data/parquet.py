@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 MOST = 2**24
 """Longest footer that is read, bytes."""
+VALUES = 500_000
+"""Most values that are read: a column has about eight, and the row groups are not read."""
 DEEP = 16
 """Deepest nesting of structs and lists that is read; a footer has eight levels."""
 SCHEMA, ROWS = 2, 3
@@ -52,7 +54,7 @@ class _Compact:
     """A reader of values in Thrift's compact protocol, one after another."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
+        self.data, self.at, self.values = data, 0, 0
 
     def fields(self, depth: int) -> Iterator[tuple[int, object]]:
         """The fields of a struct by their numbers."""
@@ -80,8 +82,9 @@ class _Compact:
         return (found >> 1) ^ -(found & 1)
 
     def _value(self, kind: int, depth: int) -> object:
-        if depth > DEEP:
-            raise ValueError("too deep")
+        self.values += 1
+        if depth > DEEP or self.values > VALUES:
+            raise ValueError("too deep, or too much")
         if kind in (1, 2):
             return kind == 1
         if kind == 3:

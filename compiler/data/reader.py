@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from xpc.compiler.spec.survey import Broken
 
 Row = Mapping[str, object]
+MOST_ROWS = 4_000_000
+"""Rows of a file that is copied into a bundle; with more, its rows have a few characters each."""
 CHECKED = 8 * 2**20
 """Characters of a file that are checked for duplicate names in an object, which makes parsing three times slower."""
 NULLS = frozenset((
@@ -23,10 +25,18 @@ NULLS = frozenset((
 
 
 def read(data: bytes, path: str, documents: str = "line") -> Iterator[Row | Broken]:
-    """Every row of a file. The last one is a `Broken` if the file cannot be read to its end.
+    """Every row of a file. The last one is a `Broken` if the file cannot be read to its end, or has too many rows.
 
     `documents` is what a row of a text file is: a line, a paragraph, or the file.
     """
+    for number, row in enumerate(_every_row(data, path, documents)):
+        if number >= MOST_ROWS:
+            yield Broken(number, number + 1, f"the file has more than {MOST_ROWS:,} rows")
+            return
+        yield row
+
+
+def _every_row(data: bytes, path: str, documents: str) -> Iterator[Row | Broken]:
     try:
         text = data.decode("utf-8")
         wrong = None
@@ -55,8 +65,10 @@ def read(data: bytes, path: str, documents: str = "line") -> Iterator[Row | Brok
 
 def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
     if ending == "txt":
-        lines = text.split("\n")
-        return iter([{"text": line.removesuffix("\r")} for line in (lines if lines[-1] else lines[:-1])])
+        from io import StringIO
+
+        lines = StringIO(text, newline="\n")  # not a list: an empty line would take fifty times its size
+        return ({"text": line.removesuffix("\n").removesuffix("\r")} for line in lines)
     text = text.removeprefix("\ufeff")
     if ending == "csv":
         return _csv_rows(text)
@@ -117,8 +129,11 @@ class _DuplicateName(ValueError):
 def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
     out = dict(pairs)
     if len(out) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _DuplicateName(next(name for name in out if names.count(name) > 1))
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _DuplicateName(name)
+            seen.add(name)
     return out
 
 

@@ -1,0 +1,72 @@
+"""Hostile sizes: inputs that once took minutes, or memory without a bound, are read in a time that grows as they do.
+
+Times are CPU seconds of this process with bounds that are ten times what an idle machine needs; before, each took
+minutes or gigabytes.
+"""
+
+import json
+import time
+
+import pytest
+from compile_support import checked, put
+
+from xpc.compiler.data import parquet, reader
+from xpc.compiler.spec.survey import Broken
+from xpc.grammar.format import format_file
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
+
+
+@pytest.fixture
+def seconds():
+    """CPU seconds since the test began."""
+    start = time.process_time()
+    return lambda: time.process_time() - start
+
+
+def test_a_row_of_many_keys_with_one_twice(seconds):
+    pairs = ", ".join(f'"k{number}": 1' for number in range(60_000))
+    (found,) = reader.read(f'{{{pairs}, "k59999": 2}}\n'.encode(), "x.jsonl")
+    assert isinstance(found, Broken)
+    assert "`k59999` twice" in str(found)
+    assert seconds() < 10
+
+
+@pytest.mark.parametrize("brackets", ["[]", "f()", "f(a=)"])
+def test_nested_brackets_around_a_long_text(brackets, seconds):
+    opened, closed = (brackets[:-1], brackets[-1]) if brackets != "[]" else ("[", "]")
+    value = opened * 30 + '"' + "x" * 200 + '"' + closed * 30
+    text = f"xpc 1\n\ntrain qwen2.5-3b on infinity-instruct\n\nmodel {{\n  tokens = {value}\n}}\n"
+    file, problems = parse(Source("t.xp", text))
+    if not problems:
+        once = format_file(file)
+        assert format_file(parse(Source("t.xp", once))[0]) == once
+    assert seconds() < 10
+
+
+def test_a_text_of_empty_lines(monkeypatch, tmp_path):
+    monkeypatch.setattr(reader, "MOST_ROWS", 1000)
+    found = list(reader.read(b"\n" * 5000, "x.txt"))
+    assert len(found) == 1001
+    assert isinstance(found[-1], Broken)
+    assert list(reader.read(b"a\r\n\nb", "x.txt")) == [{"text": "a"}, {"text": ""}, {"text": "b"}]
+    assert len(list(reader.read(b"\n" * 1000, "x.txt"))) == 1000
+    put(tmp_path, {"rows.txt": b"\n" * 5000})
+    problems = checked('xpc 1\ntrain qwen2.5-3b on "rows.txt"\nhardware 8 x h100-80gb\n', str(tmp_path)).problems
+    assert any("more than 1,000 rows" in one.message for one in problems)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv"])
+def test_more_rows_than_a_file_may_have(ending, monkeypatch):
+    monkeypatch.setattr(reader, "MOST_ROWS", 100)
+    rows = {"jsonl": "{}\n" * 200, "json": json.dumps([{}] * 200), "csv": "a\n" + "1\n" * 200}[ending]
+    found = list(reader.read(rows.encode(), f"x.{ending}"))
+    assert (len(found), isinstance(found[-1], Broken)) == (101, True)
+
+
+def test_a_footer_of_parquet_as_large_as_it_may_be(seconds):
+    """A list of sixteen million structs without fields."""
+    head = bytes([0x29, 0xFC]) + bytes([0x80, 0x80, 0x80, 0x07])
+    data = head + bytes(parquet.MOST - len(head))
+    assert parquet.footer(lambda count: (data + len(data).to_bytes(4, "little") + b"PAR1")[-count:]) is None
+    assert seconds() < 10
