@@ -56,11 +56,25 @@ def find(text: str) -> list[tuple[int, int, str]]:
     return sorted(found)
 
 
-def masked(text: str) -> str:
-    """The text with stars in place of secrets; its length stays the same."""
+NAMED = r"(?i)[A-Z0-9_-]*(?:TOKEN|[_-]KEY|PASSWORD|SECRET)[A-Z0-9_]*\s*=\s*\"?([^\s\",)\]}]+)"
+"""The value of a variable or option whose name is that of a secret (XP911)."""
+KEY = r"(?:name|project)\s*=\s*\"?([0-9a-f]{40})(?![0-9a-f])"
+"""A name or a project with the older form of a key of Weights & Biases (XP791)."""
+
+
+def masked(text: str, codes: Iterable[str] = ()) -> str:
+    """The text with stars in place of secrets; its length stays the same.
+
+    `codes` are those of the printed findings: XP791 and XP911 are about secrets that have no form of their own.
+    """
     letters = list(text)
     for start, end, _ in find(text):
         letters[start:end] = "*" * (end - start)
+    for pattern in [*([KEY] if "XP791" in codes else []), *([NAMED] if "XP911" in codes else [])]:
+        import re
+
+        for one in re.finditer(pattern, text):
+            letters[one.start(1) : one.end(1)] = "*" * (one.end(1) - one.start(1))
     return "".join(letters)
 
 
@@ -69,12 +83,14 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source
 
+    found = list(found)
+    codes = {one.code for one in found}
     shown: dict[int, Source] = {}  # replace secrets once per source, even if it has many findings
 
     def label(one: Label) -> Label:
         source = shown.get(id(one.source))
         if source is None:
-            source = shown[id(one.source)] = Source(one.source.name, masked(one.source.text))
+            source = shown[id(one.source)] = Source(one.source.name, masked(one.source.text, codes))
         return evolve(one, source=source, text=masked(one.text))
 
     return [

@@ -78,9 +78,7 @@ def launch(spec: Spec) -> str:
         ),
         start("launch.sh", "trained", FLAGS, "--stage"),
     ]
-    parts += [environment(spec), shell["stage"]]
-    if multi or ported or again:
-        parts.append(shell["number"])
+    parts += [environment(spec), shell["stage"], shell["ranks"], shell["number"]]
     if again:
         parts.append(shell["retries"].format(retries=again))
     if multi:

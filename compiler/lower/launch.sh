@@ -26,6 +26,12 @@
 if [ "$only_stage" = true ]; then
   exec "$python" "$here/stage.py" "${@:2}"
 fi
+#: ranks
+
+# The launcher below gives the ranks; those of the shell that starts this script belong to something else. With
+# PYTHONOPTIMIZE, libraries fail that use their docstrings.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME
+unset TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS PYTHONOPTIMIZE
 #: number
 
 number() {
@@ -36,6 +42,9 @@ number() {
       ;;
   esac
 }
+if [ -n "${OMP_NUM_THREADS:-}" ]; then
+  number OMP_NUM_THREADS "$OMP_NUM_THREADS"
+fi
 #: retries
 
 # How often a run is restarted from its newest checkpoint after a process died. A run that reports an error is not.
@@ -48,6 +57,10 @@ number XPC_RETRIES "$XPC_RETRIES"
 : "${{MASTER_ADDR:?this run has {nodes} nodes: set MASTER_ADDR to the address of node 0}}"
 : "${{MASTER_PORT:?this run has {nodes} nodes: set MASTER_PORT to a free port of node 0}}"
 number NODE_RANK "$NODE_RANK"
+if [ "${{#NODE_RANK}}" -gt 9 ] || [ "$NODE_RANK" -gt {last} ]; then
+  printf 'launch.sh: NODE_RANK must be 0 to {last}, not %q\n' "$NODE_RANK" >&2
+  exit 2
+fi
 case "$MASTER_ADDR" in
   -* | *[!0-9A-Za-z.:_-]*)
     printf 'launch.sh: MASTER_ADDR must be a host, not %q\n' "$MASTER_ADDR" >&2
@@ -74,6 +87,10 @@ free_port() {
 
 port=${{MASTER_PORT:-{port}}}
 number MASTER_PORT "$port"
+if [ "${{#port}}" -gt 9 ] || [ "$port" -gt 65535 ]; then
+  printf 'launch.sh: MASTER_PORT must be at most 65535, not %q\n' "$port" >&2
+  exit 2
+fi
 #: c10d: launch local(rendezvous=c10d)
 
 # Node 0 hosts the rendezvous, whatever its host name is; torch decides which node gets rank 0.

@@ -60,6 +60,8 @@ def render(
 
 
 def _may_hold_secrets(found: Sequence[Diagnostic]) -> bool:
+    if any(one.code in ("XP791", "XP911") for one in found):
+        return True
     places = [label for one in found for label in labels(one)]
     texts = {one.message for one in found} | {one.help or "" for one in found} | {label.text for label in places}
     return any(suspect(text) for text in (*texts, *{label.source.text for label in places}))

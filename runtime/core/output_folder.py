@@ -49,6 +49,10 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     """
     folder, run = bundle.output_dir, bundle.run
     present = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    for name in present:
+        path = os.path.join(folder, name)
+        if not (os.path.isfile(path) or os.path.isdir(path) or os.path.islink(path)):  # opening a pipe would wait
+            raise RunError(f"{path} is neither a file nor a folder; remove it")
     if not present or (present == [MARKER] and not _lines(folder)):
         return None, []  # the second case: killed before its marker was complete, the first thing that a run writes
     if present == [MARKER] and difference(bundle) is not None:  # refused before its first step: nothing is lost

@@ -67,12 +67,23 @@ def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
         if not wrong:
             found += [one for feature in bundle.features for one in feature.missing_packages(bundle)]
     if rank == 0:
-        found += disk(bundle)
+        found += disk(bundle) + caches()
         try:
             output_folder.begin(bundle)
         except RunError as error:
             found.append(str(error))
         found += [one for feature in bundle.features for one in feature.check_access(bundle)]
+    return found
+
+
+def caches() -> list[str]:
+    """Findings about the folders that the Hugging Face libraries write to: their own errors blame the data."""
+    found = []
+    for name in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+        place = Path(os.environ.get(name) or ".").expanduser().absolute()
+        there = next(one for one in (place, *place.parents) if one.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            found.append(f"{name}={os.environ.get(name)}: {there} is not a folder that this user can write to")
     return found
 
 

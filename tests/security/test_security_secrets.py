@@ -266,3 +266,22 @@ def test_no_finding_of_a_line_prints_the_secret_that_stands_in_it(tmp_path: Path
         assert done.returncode == 1
         assert token.encode() not in done.stdout + done.stderr
         assert b"XP" in done.stdout
+
+
+KEYS = {
+    "a name": 'track wandb(name="0123456789abcdef0123456789abcdef01234567")',
+    "a project": 'track wandb(name=a, project="0123456789abcdef0123456789abcdef01234567")',
+    "a block": 'track wandb {\n  name = "0123456789abcdef0123456789abcdef01234567"\n}',
+    "a variable": 'launch slurm(env=["WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567"])',
+    "an own variable": 'launch slurm(env=["A=b", "MY_TOKEN=s3cret-0123456789abcdef0123456789abcdef01234567"])',
+    "an option": 'launch slurm(extra_args=["--api-key=0123456789abcdef0123456789abcdef01234567"])',
+}
+
+
+@pytest.mark.parametrize("format", ["full", "concise", "json", "github", "sarif"])
+@pytest.mark.parametrize("line", KEYS.values(), ids=KEYS)
+def test_a_key_without_a_form_of_its_own_is_not_printed(line, format, tmp_path):
+    put(tmp_path, {"x.xp": f"xpc 1\ntrain qwen2.5-3b on infinity-instruct\nhardware 8 x h100-80gb\n{line}\n"})
+    done = xpc("check", "x.xp", "--format", format, cwd=str(tmp_path))
+    assert b"0123456789abcdef0123456789abcdef01234567" not in done.stdout + done.stderr
+    assert b"XP791" in done.stdout or b"XP911" in done.stdout, done.stdout

@@ -32,5 +32,7 @@ def find(folder: str, path: str) -> str:
         places = [os.path.join(root, path) for root in roots if root]
     for place in places:
         if os.path.exists(place):
+            if not (os.path.isfile(place) or os.path.isdir(place)):  # a pipe may have no end
+                raise RunError(f"{place} is neither a file nor a folder")
             return os.path.abspath(place)
     raise RunError(f"{path!r} was not found; tried " + ", ".join(dict.fromkeys(places)))
