@@ -15,7 +15,7 @@ from xpc.compiler.files.streams import standard_input
 from xpc.compiler.files.workspace import MAX_DATA, Workspace, read_file
 from xpc.compiler.importing import report
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.emit import emit
+from xpc.compiler.importing.emit import Unwritable, emit
 from xpc.compiler.importing.overrides import Machines, Overrides, load, machine, machines
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
@@ -54,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
     except Unreadable as error:
         place = f"{source.name}:{error.line}" if error.line else source.name
         raise UsageError(f"{place}: {error}") from error
-    text = draft.text or emit(draft, _origin(source, options))
+    try:
+        text = draft.text or emit(draft, _origin(source, options))
+    except Unwritable as error:
+        raise UsageError(f"{source.name}: {error}") from error
     out = options.output
     if not draft.wrong:
         write(draft, text, out, options.force)

@@ -20,19 +20,26 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 WORDS = ("train", "on", "for", "with", "extends", "xpc", "x", "true", "false", "file")
 
 
+class Unwritable(Exception):
+    """A name or path of the source that no spec can contain, such as one with a control character."""
+
+
 def emit(draft: Draft, origin: str) -> str:
-    """The text of the spec. Raises ValueError if it does not parse, which would be a bug of this module."""
+    """The text of the spec. Raises Unwritable if it would not parse."""
     raw = "\n".join(_lines(draft, origin)) + "\n"
     file, problems = parse(Text("import.xp", raw))
     if problems:
-        raise ValueError(f"the spec would not parse: {_first(problems)}")
+        raise Unwritable(_first(problems))
     return format_file(file)
 
 
 def _first(problems: tuple[Diagnostic, ...]) -> str:
     one = problems[0]
-    line = one.primary.source.position(one.primary.span.start)[0] if one.primary else 0
-    return f"line {line}: {one.message}"
+    if one.primary is None:
+        return f"a value cannot be written into a spec: {one.message}"
+    source, start = one.primary.source, one.primary.span.start
+    line = source.text[source.text.rfind("\n", 0, start) + 1 :].partition("\n")[0].strip()
+    return f"`{line[:100]}` cannot be written into a spec: {one.message}"
 
 
 def _lines(draft: Draft, origin: str) -> list[str]:
