@@ -14,6 +14,7 @@ from xpc.compiler.commands import APART, COMMANDS, LATER
 from xpc.compiler.files.inputs import SpecError, UsageError, located, located_silences, read_spec
 from xpc.compiler.files.streams import Guarded, Unwritable
 from xpc.compiler.render import FORMATS
+from xpc.compiler.render.output import show, show_exact, show_json, show_rendered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TEXTS = ("full", "concise")
 """Formats for people. With the others, which programs read, nothing else is printed to standard output."""
+EXACT = ("completion", "fmt", "lsp", "schema")
+"""Commands whose output is read by programs; a module's `is_exact` says for which options."""
 DENIED = "warnings are denied (--deny warnings)"
 
 
@@ -68,7 +71,7 @@ def _print_line(line: str, to: TextIO) -> None:
     """Print a line that may contain file names. Escape sequences are spelled out, as in diagnostics."""
     from xpc.compiler.render.visible import visible
 
-    print(visible(line), file=to)
+    show_rendered(visible(line) + "\n", to)
 
 
 def _run(arguments: list[str]) -> int:
@@ -100,9 +103,7 @@ def _run(arguments: list[str]) -> int:
         from xpc.compiler.explain.names import unknown
 
         raise UsageError(unknown(options.what))
-    from xpc.compiler.render.visible import visible
-
-    sys.stdout.write("\n".join(map(visible, text.split("\n"))))  # it may contain paths and values of a spec
+    show(text)  # it may contain paths and values of a spec
     return 0
 
 
@@ -177,9 +178,9 @@ def _check(options: argparse.Namespace | SimpleNamespace) -> int:
         silenced += located_silences(checked.silenced, path)
         wrong = wrong or checked.spec is None
         denied = denied or is_denied(options, checked.problems)
-    sys.stdout.write(render(found, options.format, color=_color(), silenced=silenced))
+    show_rendered(render(found, options.format, color=_color(), silenced=silenced))
     if denied and options.format in TEXTS:
-        print(DENIED)
+        show(DENIED)
     return 2 if unread else int(wrong or denied)
 
 
@@ -196,10 +197,10 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     files, checked = compile_text(data, name, workspace)
     silenced = located_silences(checked.silenced, options.file)
     found = located(checked.problems, options.file)
-    sys.stdout.write(render(found, options.format, color=_color(), silenced=silenced))
+    show_rendered(render(found, options.format, color=_color(), silenced=silenced))
     to = sys.stdout if options.format in TEXTS else sys.stderr
     if is_denied(options, checked.problems):
-        print(f"{DENIED}, and nothing was written", file=to)
+        show(f"{DENIED}, and nothing was written", to)
         return 1
     if files is None:
         return 1
@@ -210,7 +211,7 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
         for sentence in stale:
             _print_line(sentence, to)
         if stale:
-            print("nothing was written (--locked)", file=to)
+            show("nothing was written (--locked)", to)
             return 1
     out = options.output or os.path.join(".", f"{name.removesuffix('.xp')}.bundle")
     try:
@@ -246,8 +247,14 @@ def _run_module(command: str, arguments: list[str]) -> int:
     from importlib import import_module
 
     module = import_module(APART[command])
-    text, status = module.run(module.parse(arguments))
-    sys.stdout.write(text)
+    options = module.parse(arguments)
+    text, status = module.run(options)
+    if getattr(options, "format", None) == "json":
+        show_json(text)
+    elif command in EXACT and getattr(module, "is_exact", lambda _: True)(options):
+        show_exact(text)
+    else:
+        show(text)
     return int(status)
 
 

@@ -21,6 +21,7 @@ from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import MAX_SIZE, Entry, Unreadable
 from xpc.compiler.importing.trl.reader import given, trl
+from xpc.compiler.render.output import show, show_exact, show_json
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False
@@ -62,14 +63,14 @@ def run(options: argparse.Namespace) -> int:
     if not draft.wrong:
         write(draft, text, out, options.force)
     if options.report == "json":
-        sys.stdout.write(report.as_json(draft, text, out or "-"))
+        show_json(report.as_json(draft, text, out or "-"))
     elif not draft.wrong and out in (None, "-"):
-        sys.stdout.write(text)
-    sys.stderr.write(report.as_text(draft, options.report == "text"))
+        show_exact(text)
+    show(report.as_text(draft, options.report == "text"), sys.stderr)
     if draft.wrong:
-        print("nothing was written: there are errors", file=sys.stderr)
+        show("nothing was written: there are errors", sys.stderr)
     elif out not in (None, "-"):
-        print(f"wrote {out}; `xpc check {shlex.quote(out)}` tells whether it compiles", file=sys.stderr)
+        show(f"wrote {out}; `xpc check {shlex.quote(out)}` tells whether it compiles", sys.stderr)
     return int(draft.wrong)
 
 
@@ -267,7 +268,7 @@ def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error
     for name in draft.files:
-        print(f"wrote {os.path.relpath(os.path.join(folder, name))}", file=sys.stderr)
+        show(f"wrote {os.path.relpath(os.path.join(folder, name))}", sys.stderr)
 
 
 def _holds(path: str, data: bytes) -> bool:

@@ -12,13 +12,14 @@ import json
 from collections.abc import Sequence
 
 from xpc.compiler.render.place import place
+from xpc.compiler.render.visible import in_json
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.source import Source, Span
 
 
 def render(diagnostics: Sequence[Diagnostic]) -> str:
     """The array and a newline; `[]` without findings."""
-    return json.dumps([_object(diagnostic) for diagnostic in diagnostics], indent=2) + "\n"
+    return in_json(json.dumps([_object(diagnostic) for diagnostic in diagnostics], indent=2)) + "\n"
 
 
 def _object(diagnostic: Diagnostic) -> dict[str, object]:

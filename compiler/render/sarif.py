@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from xpc.compiler import __version__
 from xpc.compiler.render.place import place
+from xpc.compiler.render.visible import in_json
 from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic, Label
 from xpc.grammar.silenced import Silenced
 from xpc.grammar.source import Source, Span
@@ -35,7 +36,7 @@ def render(diagnostics: Sequence[Diagnostic], silenced: Sequence[Silenced] = ())
             *(_suppressed(one, codes.index(one.finding.code)) for one in silenced),
         ],
     }
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+    return in_json(json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)) + "\n"
 
 
 def _result(diagnostic: Diagnostic, rule: int) -> dict[str, object]:

@@ -1,7 +1,9 @@
-"""Make text safe to send to a terminal, and compute its width there.
+"""Make text safe to send to a terminal or a log, and compute its width there.
 
 A spec, a file name or a quoted value may contain escape sequences, bidirectional overrides (which reorder the text that
 a reviewer sees, CVE-2021-42574) or lone surrogates (which cannot be encoded). They are shown as `<U+202E>`, never sent.
+GitHub's runner obeys lines of a log that begin with `::` or contain `##[` (actions/runner, ActionCommand.cs): one
+character of these is shown in the same way.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ TAB = 4
 LONGEST = 2000
 """Longer messages and labels, which quote long input, are cut in the formats for people."""
 
+COMMAND = "##["
+"""Begins a command of GitHub's runner, anywhere in a line."""
+
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -19,25 +24,36 @@ def visible(text: str, longest: int | None = None) -> str:
     """`text` on one line with everything unprintable spelled out, cut to `longest` code points if given."""
     if longest is not None and len(text) > longest:
         text = text[:longest] + "..."
-    if text.isprintable():
-        return text
-    return "".join([c if c.isprintable() else _ESCAPES.get(c) or _spelled(c) for c in text])
+    if not text.isprintable():
+        text = "".join([c if c.isprintable() else _ESCAPES.get(c) or _spelled(c) for c in text])
+    return _without_commands(text) if COMMAND in text or "::" in text else text
+
+
+def _without_commands(text: str) -> str:
+    text = text.replace(COMMAND, f"##{_spelled('[')}")
+    start = len(text) - len(text.lstrip())
+    return f"{text[:start]}{_spelled(':')}{text[start + 1 :]}" if text.startswith("::", start) else text
+
+
+def in_json(text: str) -> str:
+    """JSON without a command of the runner: the same values."""
+    return text.replace(COMMAND, "##\\u005b")
 
 
 def cells(line: str) -> tuple[str, list[int]]:
     """The shown form of a source line and, for each code point and for the end, its column on the screen (from 0)."""
-    if line.isascii() and line.isprintable():
+    if line.isascii() and line.isprintable() and COMMAND not in line:
         return line, list(range(len(line) + 1))
     from unicodedata import category, east_asian_width
 
     shown: list[str] = []
     columns = [0]
     at = 0
-    for c in line:
+    for number, c in enumerate(line):
         if c == "\t":
             piece = " " * (TAB - at % TAB)
             width = len(piece)
-        elif not c.isprintable():
+        elif not c.isprintable() or (c == "[" and line.startswith(COMMAND, max(0, number - 2))):
             piece = _spelled(c)
             width = len(piece)
         else:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.plan.price import prices
 from xpc.compiler.render import render
+from xpc.compiler.render.output import show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.changes import compare_operands
 from xpc.compiler.review.compare import CODE, DIFFERS, SAME
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 def _broken(operands: Sequence[Operand], options: argparse.Namespace) -> tuple[str, int]:
     """The answer if a side does not compile; its errors go to standard error."""
     for operand in operands:
-        sys.stderr.write(render(operand.errors, "full"))
+        show_rendered(render(operand.errors, "full"), sys.stderr)
     titles = [one.title for one in operands]
     if options.format == "json":
         text = broken_as_json(titles)

@@ -11,6 +11,7 @@ from difflib import unified_diff
 from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.render import render
+from xpc.compiler.render.output import show, show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.format import format_file
@@ -34,6 +35,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(list(arguments))
 
 
+def is_exact(options: argparse.Namespace) -> bool:
+    """Whether the formatted text itself is printed."""
+    return "-" in options.files and not options.check and not options.diff
+
+
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     out: list[str] = []
@@ -44,7 +50,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             data, name, _ = read_spec(path)
             text, wrong = formatted(data, name, os.path.dirname(path) if path != "-" else "")
         except UsageError as error:
-            print(visible(f"xpc: {error}"), file=sys.stderr)
+            show(f"xpc: {error}", sys.stderr)
             unread += 1
             continue
         found += located(wrong, path)
@@ -64,7 +70,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             _write(path, text)
             out.append(f"formatted {visible(path)}\n")
     if found:
-        sys.stderr.write(render(found, "full"))
+        show_rendered(render(found, "full"), sys.stderr)
     dry_run = options.check or options.diff
     return "".join(out), 2 if unread else int(bool(found) or (dry_run and changed > 0))
 

@@ -15,6 +15,7 @@ from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.registry import find_gpu
 from xpc.compiler.render import render
+from xpc.compiler.render.output import show, show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.compiler.spec import Spec
 from xpc.compiler.tuning import calibration_file
@@ -73,7 +74,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     form = markdown if options.compare and options.format == "text" else FORMATS[options.format]
     met = list(_met(conditions, plans))
     for line in met:
-        sys.stderr.write(visible(f"xpc: {line}") + "\n")
+        show(f"xpc: {line}", sys.stderr)
     if options.html is not None:
         _write(options.html, plans, given)
     told = form(plans)
@@ -108,7 +109,7 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, p
     if checked.spec is not None:
         return [checked.spec]
     errors = [one for one in checked.problems if one.severity == ERROR]
-    sys.stderr.write(render(located(errors, path) if hardware is None else errors, "full"))
+    show_rendered(render(located(errors, path) if hardware is None else errors, "full"), sys.stderr)
     return []
 
 

@@ -20,6 +20,7 @@ from xpc.compiler.plan import GIB
 from xpc.compiler.plan.calibration import Reading
 from xpc.compiler.plan.changes import LEAST_GAIN, Change, effect
 from xpc.compiler.render import render
+from xpc.compiler.render.output import show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.edit import with_value
 from xpc.compiler.review.finished_run import SUMMARY
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if checked.members:
         raise UsageError(f"{options.file} is a sweep: write one of its members as a spec, and tune that")
     if checked.spec is None:
-        sys.stderr.write(render(located(checked.problems, options.file), "full"))
+        show_rendered(render(located(checked.problems, options.file), "full"), sys.stderr)
         return "", 1
     spec = checked.spec
     if options.run is not None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.plan.price import prices
-from xpc.compiler.render.visible import visible
+from xpc.compiler.render.output import show
 from xpc.compiler.review.pull_request.comment import comment as comment
 from xpc.compiler.review.pull_request.entries import Entry as Entry
 from xpc.compiler.review.pull_request.entries import entries as entries
@@ -26,9 +26,9 @@ def main(environment: Mapping[str, str], base: str) -> int:
     try:
         found = list(entries(".", base, prices(environment["PRICE"]) if environment.get("PRICE") else None))
     except (UsageError, ValueError) as error:
-        print(visible(f"xpc: {error}"), file=sys.stderr)
+        show(f"xpc: {error}", sys.stderr)
         return 2
-    print(f"comment: {publish(comment(found), environment, bool(found))}")
+    show(f"comment: {publish(comment(found), environment, bool(found))}")
     return int(any(one.broken for one in found))
 
 

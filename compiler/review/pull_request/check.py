@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import FORMATS, render
-from xpc.compiler.render.visible import visible
+from xpc.compiler.render.output import show, show_rendered
 from xpc.compiler.review import fmt
 from xpc.compiler.review.pull_request.entries import affected, changed_files, fork_and_head
 from xpc.compiler.review.repository import Commit, Repository, find
@@ -47,7 +47,7 @@ def check(arguments: Sequence[str]) -> int:
     try:
         return _checked(options)
     except UsageError as error:
-        print(visible(f"xpc: {error}"), file=sys.stderr)
+        show(f"xpc: {error}", sys.stderr)
         return 2
 
 
@@ -61,9 +61,9 @@ def formatted(paths: Sequence[str]) -> int:
         own = [one for one in paths if repository.inside(one) in specs.files]
         text, status = fmt.run(fmt.parse(["--", *own])) if own else ("", 0)
     except UsageError as error:
-        print(visible(f"xpc: {error}"), file=sys.stderr)
+        show(f"xpc: {error}", sys.stderr)
         return 2
-    sys.stdout.write(text)
+    show(text)
     return status
 
 
@@ -85,16 +85,16 @@ def _checked(options: argparse.Namespace) -> int:
             touched = set(affected(repository, specs_of_commit(before), specs, changed))
             files, runs = [one for one in files if one in changed], [one for one in runs if one in touched]
     for one in specs.links:
-        print(visible(f"{one} is a symbolic link, and is not checked"))
+        show(f"{one} is a symbolic link, and is not checked")
     if not files and not runs:
-        print(NOTHING)
+        show(NOTHING)
         return 0
     status = 0
     if files:
         text, status = fmt.run(fmt.parse(["--check", "--", *(_from_here(repository, one) for one in files)]))
-        sys.stdout.write(text)
+        show(text)
     found, wrong = _findings(repository, runs, options)
-    sys.stdout.write(render(found, options.format))
+    show_rendered(render(found, options.format))
     denied = options.deny and any(one.severity == WARNING for one in found)
     return max(status, int(wrong or bool(denied)))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from xpc.compiler.files.bundle import MANIFESTS
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.render.visible import visible
+from xpc.compiler.render.output import show
 from xpc.compiler.review import verify as command
 
 
@@ -18,9 +18,9 @@ def verify(paths: Sequence[str]) -> int:
     for folder in dict.fromkeys(_folders(paths)):
         try:
             text, own = command.run(command.parse(["--", folder]))
-            sys.stdout.write(text)
+            show(text)
         except UsageError as error:
-            print(visible(f"xpc: {error}"), file=sys.stderr)
+            show(f"xpc: {error}", sys.stderr)
             own = 2
         status = max(status, own)
     return status

@@ -1,0 +1,36 @@
+"""The only place that prints. Text of others reaches a terminal or a log through `show`, line by line.
+
+A test (tests/security/test_security_prints.py) finds every print elsewhere, and lists who may use the other functions.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from xpc.compiler.render.visible import in_json, visible
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
+
+
+def show(text: str, to: TextIO | None = None) -> None:
+    """Print a text of lines that may contain text of others: names of files, values, lines of a spec."""
+    if text:
+        lines = "\n".join(map(visible, text.removesuffix("\n").split("\n")))
+        (to or sys.stdout).write(lines + "\n")
+
+
+def show_json(text: str) -> None:
+    """Print JSON, whose strings escape everything else."""
+    sys.stdout.write(in_json(text))
+
+
+def show_rendered(text: str, to: TextIO | None = None) -> None:
+    """Print what `render` made: neutralised already, with our colours and commands."""
+    (to or sys.stdout).write(text)
+
+
+def show_exact(text: str) -> None:
+    """Print a text that a program reads byte for byte, such as a formatted spec or a completion script."""
+    sys.stdout.write(text)

@@ -1,0 +1,114 @@
+"""Every print of the compiler goes through compiler/render/output.py, and no text of others is a runner's command."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from case_support import spec
+from compile_support import REPOSITORY, put, xpc
+
+from xpc.compiler.render.visible import cells, visible
+
+OUTPUT = "compiler/render/output.py"
+GENERATORS = {
+    "compiler/explain/reference.py", "compiler/explain/stack_pages.py", "compiler/language/build.py",
+    "compiler/registry/build.py", "compiler/rules/core/build.py", "compiler/stacks/generate.py",
+}  # fmt: skip
+"""Programs of `make docs`, which print names of this repository's files."""
+SHIPPED = {"compiler/engines/ray/ray_job.py"}
+"""Files of a bundle, which do not run in the compiler."""
+EXACT = {"compiler/cli.py", "compiler/importing/cli.py"}
+"""Who may print a text without neutralising it: output for programs."""
+RENDERED = {
+    "compiler/cli.py", "compiler/review/diff.py", "compiler/review/fmt.py", "compiler/review/pull_request/check.py",
+    "compiler/tuning/command.py", "compiler/tuning/tune.py",
+}  # fmt: skip
+EVIL = ("##[stop-commands]x", "::stop-commands::x", "  ::error::x", "a ##[add-mask]b", "%0A::error::x")
+
+
+def calls() -> Iterator[tuple[str, str, ast.Call]]:
+    """Every call in the compiler that may print: the file, the name, and the call."""
+    for folder, _, names in sorted(os.walk(os.path.join(REPOSITORY, "compiler"))):
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if not name.endswith(".py"):
+                continue
+            with open(path, encoding="utf-8") as handle:
+                tree = ast.parse(handle.read())
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Call):
+                    yield os.path.relpath(path, REPOSITORY), ast.unparse(node.func), node
+
+
+def test_only_one_file_prints() -> None:
+    prints = (
+        "print",
+        "sys.stdout.write",
+        "sys.stderr.write",
+        "sys.stdout.buffer.write",
+        "os.write",
+        "sys.__stdout__.write",
+    )
+    found = {path for path, name, _ in calls() if name in prints}
+    assert found <= {OUTPUT, *GENERATORS, *SHIPPED, "compiler/language_server/server.py"}
+
+
+def test_every_other_way_to_print_is_listed() -> None:
+    assert {path for path, name, _ in calls() if name == "show_exact"} <= EXACT
+    assert {path for path, name, _ in calls() if name == "show_rendered"} <= RENDERED
+    for path, name, call in calls():
+        if name == "show_rendered":
+            argument = ast.unparse(call.args[0])
+            assert argument.startswith(("render(", "visible(")), (path, argument)
+
+
+def obeyed(text: str) -> list[str]:
+    """The lines of a log that the runner would obey, as its ActionCommand.cs parses them."""
+    return [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line]
+
+
+def test_visible_text_is_no_command() -> None:
+    for one in EVIL:
+        assert obeyed(visible(one)) == []
+        assert visible(visible(one)) == visible(one)
+        assert "##[" not in cells(one)[0]
+        assert len(cells(one)[1]) == len(one) + 1
+    assert visible("a::b # [c] #[d]") == "a::b # [c] #[d]"
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_no_command_prints_a_command_of_a_runner(evil: str, tmp_path: Path) -> None:
+    """In lines, names, values, comments and file names of a spec, for every command of a reviewer."""
+    quoted = json.dumps(evil)
+    name = evil.replace("/", "") + ".xp"
+    files = {
+        name: spec(f"# {evil}", f"sed 8 # {evil}"), "b.xp": spec(f"# {evil}", f"track wandb(name={quoted})"),
+        "c.xp": f"{evil}\n{spec()}", "d.xp": spec().replace("seq=1024", f"seq=1024 {quoted}"), "e.xp": spec(),
+        "f.xp": spec(train=f'{quoted} on {quoted} for 1 epochs'), "g.yaml": f"{evil}: x\nmodel: {quoted}\n",
+        "h.xp": spec().replace("xpc 1\n", f"xpc 1\nextends {quoted}\n"),
+    }  # fmt: skip
+    put(tmp_path, files)
+    put(tmp_path / "sweep", {"a.xp": spec(f'sweep {{ track.name = [{quoted}, "b"] }}', "track wandb")})
+    specs = [one for one in files if one.endswith(".xp")]
+    lines = [
+        *(("check", "--format", one, "--", *specs) for one in ("full", "concise", "json", "sarif")),
+        *(("fmt", one, "--", *specs) for one in ("--check", "--diff")),
+        *(("diff", "e.xp", "b.xp", "--format", one) for one in ("text", "json", "markdown")),
+        ("diff", "b.xp", "e.xp"), ("diff", "e.xp", name), ("explain", "b.xp"), ("explain", evil),
+        ("explain", "b.xp:track.name"), ("plan", "b.xp", "f.xp"), ("plan", "--format", "json", "b.xp"), ("verify", evil),
+        ("compile", "b.xp", "-o", "out"), ("import", "g.yaml"), ("import", "--report", "json", "g.yaml"),
+        ("lock", "b.xp"), ("upgrade", "b.xp", "--target", "trl-0.18"), ("check", "sweep/a.xp"), (evil,),
+        ("list", "models", evil),
+    ]  # fmt: skip
+    for line in lines:
+        done = xpc(*line, cwd=str(tmp_path))
+        assert obeyed((done.stdout + done.stderr).decode()) == [], line
+        assert b"broke" not in done.stderr, (line, done.stderr)
+    done = xpc("check", "--format", "github", "--", *specs, cwd=str(tmp_path))
+    assert all(line.startswith(("::error ", "::warning ", "::notice ")) for line in done.stdout.decode().splitlines())
+    assert obeyed(done.stderr.decode()) == []
