@@ -55,9 +55,9 @@ def _read(path: str) -> str | None:
                 done += len(block)
                 if done - shown >= SHOWN:
                     shown = done
-                    name = os.path.basename(path).encode("ascii", "backslashreplace").decode()
                     size = max(done, status.st_size)
-                    print(f"hashing {name}: {done / 2**30:.0f} of {size / 2**30:.0f} GiB", file=sys.stderr, flush=True)
+                    # Without the file's name, which may be text of others: this room cannot neutralise it.
+                    print(f"hashing: {done / 2**30:.0f} of {size / 2**30:.0f} GiB", file=sys.stderr, flush=True)
     except OSError:
         return None
     return total.hexdigest()

@@ -16,7 +16,7 @@ from xpc.compiler.files.inputs import SpecError, UsageError, located, read_spec
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.pipeline import compile_text
 from xpc.compiler.render import render
-from xpc.compiler.render.visible import visible
+from xpc.compiler.render.output import show, show_rendered
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import record
 
@@ -68,7 +68,7 @@ def _compiled(path: str) -> tuple[Mapping[str, bytes], Spec]:
     files, checked = compile_text(data, name, workspace)
     if files is None or checked.spec is None:
         errors = [one for one in checked.problems if one.severity == ERROR]
-        sys.stderr.write(render(located(errors, path), "full"))
+        show_rendered(render(located(errors, path), "full"), sys.stderr)
         raise SpecError(f"{path} does not compile, so there is nothing to preview")
     if checked.members:
         first = checked.members[0]
@@ -79,7 +79,7 @@ def _compiled(path: str) -> tuple[Mapping[str, bytes], Spec]:
 
 
 def _note(sentence: str) -> None:
-    sys.stderr.write(visible(f"xpc: {sentence}") + "\n")
+    show(f"xpc: {sentence}", sys.stderr)
     sys.stderr.flush()
 
 
