@@ -412,3 +412,23 @@ def test_the_comment_over_500_specs_stays_below_the_limit(tmp_path, monkeypatch)
     text = comment(found)
     assert (len(found), len(text) < 60_001) == (500, True)
     assert "480 specs" in text
+
+
+def test_golden_previews_are_compared_as_text(repository) -> None:
+    write(repository, "one.preview", "row 0 of train.jsonl: 7 tokens, 2 bear loss\n")
+    write(repository, "old.preview", "row 0\n")
+    commit("previews")
+    git("branch", "-f", "main")
+    write(repository, "one.preview", "row 0 of train.jsonl: 7 tokens, 1 bear loss\n\x1b[31m")
+    write(repository, "new.preview", "row 0\n")
+    (repository / "old.preview").unlink()
+    commit("another template")
+    found = {one.path: one for one in entries(".", "main")}
+    assert set(found) == {"one.preview", "old.preview", "new.preview"}
+    assert found["one.preview"].line == "what is taught differs in 3 lines"
+    assert "tokens, 2 bear loss\n+row 0 of train.jsonl: 7 tokens, 1 bear" in found["one.preview"].text
+    assert "\x1b" not in found["one.preview"].text
+    assert (found["old.preview"].line, found["new.preview"].line) == (
+        "the golden preview is deleted", "a new golden preview",
+    )  # fmt: skip
+    assert not any(one.broken for one in found.values())

@@ -1,0 +1,31 @@
+"""Runs the worker of `xpc preview` on a bundle: `python prepared.py BUNDLE OUT ROWS`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+
+WORKER = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "compiler", "preview"
+)
+
+
+def main(folder: str, out: str, many: int) -> int:
+    """Prepares the first rows of every source, and the order of the first steps."""
+    sys.path.insert(0, WORKER)
+    from worker import session, start
+
+    session.isolate()
+    opened = session.Session(folder, tempfile.mkdtemp(), False)
+    request = {"row": None, "random": None, "n": many, "scan": None, "choice": "first"}
+    answer = start._answer(opened, request, print)
+    answer["order"] = start._answer(opened, {**request, "n": 2, "scan": "all", "choice": "order"}, print)["order"]
+    with open(out, "w", encoding="utf-8") as handle:
+        json.dump(answer, handle)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -1,0 +1,195 @@
+"""The rows of a preview are in the batches that trl's own trainer collates: methods, stacks, templates, packing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from emitted import put
+from interpreters import OTHERS, methods_of
+from method_runs import SETTINGS, Warm, files
+from stacks import REPOSITORY
+from tiny_runs import lines, spec
+
+from xpc.compiler.language.methods import METHODS
+from xpc.compiler.language.schema import TEMPLATES
+from xpc.compiler.stacks import DEFAULT, STACKS
+
+pytestmark = pytest.mark.slow
+
+ROWS = 8
+HERE = os.path.dirname(os.path.abspath(__file__))
+IGNORED = -100
+SUPERVISED = {
+    "chat": ("messages", "method sft", ""),
+    "answers": ("messages", "method sft(assistant_only)", ""),
+    "text": ("texts", "method sft", ""),
+    "completion": ("completions", "method sft(completion_only)", ""),
+    "turns": ("talks", "method sft(completion_only)", ""),
+    "cut": ("messages", "method sft", "seq=20"),
+    "packed": ("messages", "method sft", "packing(isolate=mask)"),
+    "wrapped": ("messages", "method sft", "packing(strategy=wrapped)"),
+}
+"""Data, method and batch of supervised runs."""
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """Warm interpreters, and the folder with the model and its data."""
+    made = Warm(str(tmp_path_factory.mktemp("place")))
+    folder = made.place
+    built = made.of(DEFAULT).run(folder, folder, os.path.join(folder, "tiny"),
+                                 program=os.path.join(REPOSITORY, "tests", "support", "tiny.py"))  # fmt: skip
+    assert built["status"] == [0], built["err"]
+    settings = os.path.join(folder, "tiny", "tokenizer_config.json")
+    with open(settings, encoding="utf-8") as handle:
+        stated = {**json.load(handle), "tokenizer_class": "PreTrainedTokenizerFast"}
+    put(folder, {"tiny/tokenizer_config.json": json.dumps(stated)})
+    os.symlink("tiny", os.path.join(folder, "teacher"))
+    from tiny import conversations
+
+    turns = conversations(ROWS)
+    talks = [{"prompt": row[:1], "completion": row[1:]} for row in turns]
+    put(folder, {
+        **files(turns), "messages.jsonl": lines([{"messages": row} for row in turns]),
+        "texts.jsonl": lines([{"text": f"{row[0]['content']} {row[1]['content']}"} for row in turns]),
+        "completions.jsonl": lines([{"prompt": row[0]["content"], "completion": " yes"} for row in turns]),
+        "talks.jsonl": lines(talks),
+    })  # fmt: skip
+    yield made
+    made.close()
+
+
+def both(warm: Warm, name: str, text: str, target: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The preview of every row of a spec, and the batches of its run."""
+    bundle = warm.compiled(text, name)
+    answers, cwd = [], os.path.join(warm.place, f"{name}.run")
+    os.mkdir(cwd)
+    for program, words in (("prepared.py", [str(ROWS)]), ("collated.py", [])):
+        out = os.path.join(warm.place, f"{name}.{program}.json")
+        done = warm.of(target).run(bundle, cwd, bundle, out, *words, program=os.path.join(HERE, program))
+        assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
+        with open(out, encoding="utf-8") as handle:
+            answers.append(json.load(handle))
+    return answers[0], answers[1]
+
+
+def previewed(answer: dict[str, Any]) -> list[tuple[list[int], list[bool]]]:
+    """Ids and loss of each sequence of each row."""
+    return [
+        ([token[0] for token in one["tokens"]], [bool(token[2]) for token in one["tokens"]])
+        for row in answer["rows"]
+        for one in row["sequences"]
+    ]
+
+
+def kept(ids: list[int], mask: list[int], marks: list[Any]) -> tuple[list[int], list[bool]]:
+    places = [at for at, one in enumerate(mask) if one]
+    return [ids[at] for at in places], [bool(marks[at]) for at in places]
+
+
+def collated(batches: list[dict[str, Any]], method: str) -> list[tuple[list[int], list[bool]]]:
+    """Ids and loss of each sequence that the trainer collated."""
+    out = []
+    for one in batches:
+        batch = one["batch"]
+        if "prompts" in batch:
+            out += [kept(ids, mask, [0] * len(ids)) for ids, mask in
+                    zip(batch["prompts"], batch["prompt_attention_mask"], strict=True)]  # fmt: skip
+        elif "prompt_ids" in batch:
+            out += [kept(ids, mask, [0] * len(ids)) for ids, mask in
+                    zip(batch["prompt_ids"], batch["prompt_mask"], strict=True)]  # fmt: skip
+        elif "completion_labels" in batch or "chosen_labels" in batch:
+            for name in ("completion", "chosen", "rejected"):
+                if f"{name}_labels" in batch:
+                    marks = [[label != IGNORED for label in row] for row in batch[f"{name}_labels"]]
+                    out += list(map(kept, batch[f"{name}_input_ids"], batch[f"{name}_attention_mask"], marks))
+        elif "input_ids_chosen" in batch:
+            for name in ("chosen", "rejected"):
+                blank = [[0] * len(row) for row in batch[f"input_ids_{name}"]]
+                out += list(map(kept, batch[f"input_ids_{name}"], batch[f"attention_mask_{name}"], blank))
+        elif "prompt_input_ids" in batch:  # dpo before trl 1.0: the model's input, after its cut
+            for inputs in one["inputs"][:1]:
+                prompts = [sum(row) for row in batch["prompt_attention_mask"]] * 2
+                for ids, mask, prompt in zip(inputs["input_ids"], inputs["attention_mask"], prompts, strict=True):
+                    tokens = [ids[at] for at, there in enumerate(mask) if there]
+                    out.append((tokens, [at >= prompt for at in range(len(tokens))]))
+        elif "completion_mask" in batch:
+            out += list(map(kept, batch["input_ids"], batch["attention_mask"], batch["completion_mask"]))
+        elif "labels" in batch:
+            masks = batch.get("attention_mask") or [[1] * len(row) for row in batch["input_ids"]]
+            marks = [[label != IGNORED for label in row] for row in batch["labels"]]
+            out += list(map(kept, batch["input_ids"], masks, marks))
+        else:
+            blank = [[0] * len(row) for row in batch["input_ids"]]
+            out += list(map(kept, batch["input_ids"], batch["attention_mask"], blank))
+    assert out, f"{method}: {batches[0]['batch'].keys() if batches else 'no batch'}"
+    return out
+
+
+def written(method: str, target: str, data: str, *more: str, batch: str = "", rows: int = ROWS) -> str:
+    generates = METHODS[method].generates
+    sizes = f"gbs={rows} micro=4" if generates else f"gbs={rows} micro=2" + ("" if "seq=" in batch else " seq=64")
+    return spec(*more, data=f'"{data}.jsonl"', length="1 steps", target=target, sizes=sizes, batch=f" {batch}")
+
+
+MADE = [(target, method) for target in STACKS for method in (METHODS if target == DEFAULT else methods_of(target))]
+DATA = {
+    "sft": "messages", "dpo": "preferences", "orpo": "preferences", "reward": "preferences", "kto": "judged",
+    "cpo": "preferences", "grpo": "prompts", "rloo": "prompts", "distill": "prompts",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "method"), MADE)
+def test_every_method_shows_the_rows_of_its_batches(warm: Warm, target: str, method: str) -> None:
+    text = written(method, target, DATA[method], f"method {method}{SETTINGS.get(method, '')}")
+    answer, batches = both(warm, f"{target}-{method}", text, target)
+    shown, real = previewed(answer), collated(batches, method)
+    assert not [one for one in real if one not in shown]
+    if not METHODS[method].generates:
+        assert sorted(shown) == sorted(real)
+
+
+@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("name", SUPERVISED)
+def test_every_kind_of_row_and_packing(warm: Warm, target: str, name: str) -> None:
+    data, method, batch = SUPERVISED[name]
+    if target == "trl-0.18" and (batch.startswith("packing") or "assistant_only" in method):
+        pytest.skip("trl 0.18 has no packing without flash attention")
+    answer, batches = both(warm, f"{target}-{name}", written("sft", target, data, method, batch=batch), target)
+    shown, real = previewed(answer), collated(batches, name)
+    if "packing" not in batch:
+        assert sorted(shown) == sorted(real)
+        return
+    places = [0] * len(shown)  # the tokens of each row that are used so far
+    packs = [pack for step in answer["order"] for micro in step for pack in micro]
+    joined = []
+    for pack in packs:
+        ids: list[int] = []
+        for row, many in re.findall(r"(\d+) \(([\d,]+) tokens\)", pack):
+            row, many = int(row), int(many.replace(",", ""))
+            ids += shown[row][0][places[row] : places[row] + many]
+            places[row] += many
+        joined.append(ids)
+    flat = [token for ids, _ in real for token in ids]
+    assert flat == [token for ids in joined for token in ids]
+
+
+@pytest.mark.parametrize("target", [DEFAULT, *OTHERS])
+def test_order_is_that_of_the_trainer(warm: Warm, target: str) -> None:
+    answer, batches = both(warm, f"{target}-order", written("sft", target, "messages", "method sft"), target)
+    ids = [ids for ids, _ in previewed(answer)]
+    expected = [ids[int(row)] for micro in answer["order"][0] for row in micro]
+    assert [ids for ids, _ in collated(batches, "sft")] == expected
+
+
+@pytest.mark.parametrize("template", sorted(TEMPLATES))
+def test_every_built_in_template(warm: Warm, template: str) -> None:
+    more = (f"model(chat_template={template})", "method sft")
+    text = written("sft", DEFAULT, "messages", *more, batch="seq=256")
+    answer, batches = both(warm, f"template-{template}", text, DEFAULT)
+    assert sorted(previewed(answer)) == sorted(collated(batches, template))
