@@ -14,6 +14,8 @@ from .session import Session
 ROW = "xpc_row"
 """The column with a row's number: its source times `SOURCES`, plus its number in the source."""
 SOURCES = 2**40
+PLACES = 2**32
+"""Tokens of a row are numbered from the row's number times this."""
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 LABELS = ("labels", "completion_labels", "chosen_labels", "rejected_labels")
 MASKS = ("assistant_masks", "completion_mask")
@@ -28,8 +30,8 @@ class Scan:
     def __init__(self, session: Session, rows: int | None, say: Say) -> None:
         self.session, self.capture, self.say = session, Capture(), say
         self.sources: list[Mapping[str, Any]] = list(session.bundle.data["sources"])
-        self.packs: list[list[tuple[int, int]]] | None = None
-        with self._first_rows(rows), unchecked(), _progress(say):
+        self.packs: list[list[tuple[int, int, int]]] | None = None
+        with self._first_rows(rows), unchecked(session), _progress(say):
             given, _ = session.rows()
             self.given = len(given)
             say(f"{self.given:,} rows are converted; trl prepares them")
@@ -106,13 +108,14 @@ class Scan:
 
         def packed(rows: Any, *args: Any, **kwargs: Any) -> Any:
             lengths = _lengths(_flat(rows), "input_ids")
-            numbers = rows.map(
-                lambda row, at: {name: [at] * len(row[name]) for name in rows.column_names},
-                with_indices=True,
-                desc=None,
-            )
-            origin = _flat(real(numbers, *args, **kwargs))
-            self.packs = [_runs(one) for one in origin["input_ids"]]
+            places = rows.map(
+                lambda row, at: {
+                    name: list(range(at * PLACES, at * PLACES + len(row[name]))) for name in rows.column_names
+                },
+                with_indices=True, desc=None,
+            )  # fmt: skip
+            origin = _flat(real(places, *args, **kwargs))
+            self.packs = [_parts(one) for one in origin["input_ids"]]
             self.packed_lengths, self.packed_order = lengths, getattr(rows, "_indices", None)
             return real(rows, *args, **kwargs)
 
@@ -246,8 +249,12 @@ class Scan:
         places = list(range(len(numbers or ())))
         if self.packed_order is not None:
             places = [one.as_py() for one in self.packed_order.column(0)]
-        for runs in self.packs:
-            labels = [f"{self.label(numbers[places[row]]) if numbers else row} ({many:,} tokens)" for row, many in runs]
+        for parts in self.packs:
+            labels = []
+            for row, start, many in parts:
+                complete = many == self.packed_lengths[row]
+                which = f"{many:,} tokens" if complete else f"tokens {start:,} to {start + many:,}"
+                labels.append(f"{self.label(numbers[places[row]]) if numbers else row} ({which})")
             shown.append("[" + " + ".join(labels) + "]")
         return shown
 
@@ -327,14 +334,14 @@ def _ones(rows: Any, name: str, wanted: Callable[[Any], bool]) -> int:
     return total
 
 
-def _runs(values: Sequence[int]) -> list[tuple[int, int]]:
-    """The values in order, each with its length."""
-    out: list[tuple[int, int]] = []
-    for value in values:
-        if out and out[-1][0] == value:
-            out[-1] = (value, out[-1][1] + 1)
+def _parts(places: Sequence[int]) -> list[tuple[int, int, int]]:
+    """The parts of a packed sequence: the row, the place of its first token in the row, and its number of tokens."""
+    out: list[tuple[int, int, int]] = []
+    for row, place in (divmod(one, PLACES) for one in places):
+        if out and (out[-1][0], sum(out[-1][1:])) == (row, place):
+            out[-1] = (row, out[-1][1], out[-1][2] + 1)
         else:
-            out.append((value, 1))
+            out.append((row, place, 1))
     return out
 
 

@@ -35,6 +35,12 @@ def main() -> int:
         send("answer", _answer(session, request, lambda sentence: send("progress", sentence)))
     except session.errors as error:
         send("error", str(error))
+    except Exception as error:
+        from jinja2 import TemplateError
+
+        if not isinstance(error, TemplateError):
+            raise
+        send("error", f"the chat template refuses a row: {error}")
     return 0
 
 

@@ -1,6 +1,5 @@
 """What is wrong with a prepared row, one sentence each. `codes.toml` next to this folder explains the codes."""
 
-import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -157,15 +156,13 @@ def _cut(read: Read) -> Iterator[Verdict]:
 
 def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
     """What the row has and its text has not, compared by the runtime."""
-    try:
-        comparison: Any = importlib.import_module("trainer.core.row_comparison")
-    except ImportError:
-        return []
+    comparison = session.core("row_comparison")
     if not session.tokenizer.chat_template:
         return []
     omit, out = session.bundle.data.get("omit") or (), list[Verdict]()
     for loss in comparison.losses(row, session.tokenizer, session.bundle.row_format().conversations):
-        message, _, help = comparison.sentence(loss).partition(": ")
-        found = verdict("XP598" if loss.how == "missing" else "XP599", message, help)
+        code = "XP598" if loss.how == "missing" else "XP599"
+        help = f"change the data, name another chat_template, or allow it with `data(omit=[{loss.name}])`"
+        found = verdict(code, f"the chat template {loss}", help)
         out.append({**found, "severity": "note"} if loss.name in omit else found)
     return out
