@@ -1,4 +1,4 @@
-"""Runs the worker of `xpc preview` on a bundle: `python prepared.py BUNDLE OUT ROWS`."""
+"""Runs the worker of `xpc preview` on a bundle: `python prepared.py BUNDLE OUT ROWS [rows]`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ WORKER = os.path.join(
 )
 
 
-def main(folder: str, out: str, many: int) -> int:
-    """Prepares the first rows of every source, and the order of the first steps."""
+def main(folder: str, out: str, many: int, only_rows: bool = False) -> int:
+    """Prepares the first rows of every source, and the order of the first steps unless only rows are wanted."""
     sys.path.insert(0, WORKER)
     from worker import session, start
 
@@ -21,11 +21,12 @@ def main(folder: str, out: str, many: int) -> int:
     opened = session.Session(folder, tempfile.mkdtemp(), False)
     request = {"row": None, "random": None, "n": many, "scan": None, "choice": "first"}
     answer = start._answer(opened, request, print)
-    answer["order"] = start._answer(opened, {**request, "n": 2, "scan": "all", "choice": "order"}, print)["order"]
+    if not only_rows:
+        answer["order"] = start._answer(opened, {**request, "n": 2, "scan": "all", "choice": "order"}, print)["order"]
     with open(out, "w", encoding="utf-8") as handle:
         json.dump(answer, handle)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), len(sys.argv) > 4))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+ROWS = 8
+"""Rows of the runs whose batches are compared."""
+
 
 def sequence(
     name: str, *parts: tuple[str, int, int], cut: str = "", roles: tuple[str, ...] = ("user", "assistant")

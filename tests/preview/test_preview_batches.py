@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from emitted import put
 from interpreters import OTHERS, methods_of
-from method_runs import SETTINGS, Warm, files
-from stacks import REPOSITORY, payload
-from tiny_runs import lines, spec
+from method_runs import SETTINGS, Warm
+from preview_samples import ROWS
+from stacks import payload
+from tiny_runs import spec
 
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import TEMPLATES
@@ -22,7 +21,6 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 
 pytestmark = pytest.mark.slow
 
-ROWS = 8
 HERE = os.path.dirname(os.path.abspath(__file__))
 IGNORED = -100
 SUPERVISED = {
@@ -40,35 +38,6 @@ SUPERVISED = {
 WITHOUT = (("trl-0.24", "split"),)
 STRATEGIES = {"wrapped": "wrapped", "split": "bfd_split"}
 """Strategies that need flash attention to compile, written into the bundle: the preparation does not."""
-
-
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    """Warm interpreters, and the folder with the model and its data."""
-    made = Warm(str(tmp_path_factory.mktemp("place")))
-    folder = made.place
-    built = made.of(DEFAULT).run(folder, folder, os.path.join(folder, "tiny"),
-                                 program=os.path.join(REPOSITORY, "tests", "support", "tiny.py"))  # fmt: skip
-    assert built["status"] == [0], built["err"]
-    settings = os.path.join(folder, "tiny", "tokenizer_config.json")
-    with open(settings, encoding="utf-8") as handle:
-        stated = {**json.load(handle), "tokenizer_class": "PreTrainedTokenizerFast"}
-    put(folder, {"tiny/tokenizer_config.json": json.dumps(stated)})
-    os.symlink("tiny", os.path.join(folder, "teacher"))
-    shutil.copytree(os.path.join(folder, "tiny"), os.path.join(folder, "begun"))  # with a begin token
-    put(folder, {"begun/tokenizer_config.json": json.dumps({**stated, "bos_token": "<|endoftext|>"})})
-    from tiny import conversations
-
-    turns = conversations(ROWS)
-    talks = [{"prompt": row[:1], "completion": row[1:]} for row in turns]
-    put(folder, {
-        **files(turns), "messages.jsonl": lines([{"messages": row} for row in turns]),
-        "texts.jsonl": lines([{"text": f"{row[0]['content']} {row[1]['content']}"} for row in turns]),
-        "completions.jsonl": lines([{"prompt": row[0]["content"], "completion": " yes"} for row in turns]),
-        "talks.jsonl": lines(talks),
-    })  # fmt: skip
-    yield made
-    made.close()
 
 
 def both(warm: Warm, name: str, text: str, target: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -55,7 +55,9 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
         out["excluded"] = f"the chat template refuses the row: {error}"
         return
     except (RuntimeError, ValueError, TypeError, KeyError) as error:
-        out["excluded"] = f"trl refuses the row: {error}"
+        out["excluded"] = f"trl refuses the row: {str(error).strip().splitlines()[0]}"
+        if session.bears_loss:
+            out["verdicts"].append({**verdicts.verdict("XP591", out["excluded"]), "severity": "error"})
         return
     if len(trainer.train_dataset) == 0:
         out["excluded"], needed = _why_dropped(session, capture)
@@ -97,8 +99,7 @@ def _shown(
     texts = tokens.pieces(session.tokenizer, one.full)
     roles, contents, starts = _turns(session, trainer, one, row, at)
     turns = tokens.turns_of(texts, contents, starts)
-    bears_loss = not session.plan["method"]["scores"] and not session.plan["method"]["generates"]
-    read = verdicts.Read(session, one, texts, turns, roles, len(roles) > 1, bears_loss)
+    read = verdicts.Read(session, one, texts, turns, roles, len(roles) > 1, session.bears_loss)
     kept = [[number, text, int(learned), turn] for number, text, learned, turn in zip(
         one.ids, read.kept_texts, one.learned, read.kept_turns, strict=True)]  # fmt: skip
     end = one.head + len(one.ids)

@@ -94,6 +94,11 @@ class Session:
         """The training method by name."""
         return str(self.bundle.method)
 
+    @property
+    def bears_loss(self) -> bool:
+        """Whether single tokens bear loss: not for reward models, nor for prompts whose answers are generated."""
+        return not self.plan["method"]["scores"] and not self.plan["method"]["generates"]
+
     def tiny_model(self) -> Any:
         """The smallest model that trl's constructors accept: one layer of width 8 over the tokenizer's vocabulary.
 

@@ -73,15 +73,9 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
         which = "no rows" if request["row"] is None else f"no row {request['row']:,} (rows are numbered from 0)"
         raise session.errors(f"the data has {which}")
     return {
-        "method": session.method, "target": session.bundle.target, "bears_loss": _bears_loss(session),
+        "method": session.method, "target": session.bundle.target, "bears_loss": session.bears_loss,
         "tokenizer": _facts(session), "rows": list(prepare.every(session, chosen)), "counts": counts, "order": order,
     }  # fmt: skip
-
-
-def _bears_loss(session: sessions.Session) -> bool:
-    """Whether single tokens bear loss: not for reward models, nor for prompts whose answers are generated."""
-    method = session.plan["method"]
-    return not method["scores"] and not method["generates"]
 
 
 def _facts(session: sessions.Session) -> dict[str, Any]:

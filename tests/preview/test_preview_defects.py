@@ -1,0 +1,111 @@
+"""Ten planted defects: each is found by one verdict, in one sentence, and the row without it has none."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from emitted import put
+from tiny_runs import lines, spec
+
+from xpc.compiler.stacks import DEFAULT
+
+if TYPE_CHECKING:
+    from method_runs import Warm
+
+pytestmark = pytest.mark.slow
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ANSWERS = "method sft(assistant_only)"
+TURN = "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+ASK = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+MARKED = (
+    "{% if m.role == 'assistant' %}{% generation %}@{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}"
+)
+TEMPLATES = {
+    "good": TURN + MARKED.replace("@", "{{ m.content }}<|im_end|>") + "\n{% endfor %}" + ASK,
+    "no_end": TURN + MARKED.replace("@", "{{ m.content }}") + "<|im_end|>\n{% endfor %}" + ASK,
+    "all": "{% generation %}" + TURN + "{{ m.content }}<|im_end|>\n{% endfor %}" + ASK + "{% endgeneration %}",
+    "thoughts": TURN + MARKED.replace("@", "<think>\n\n</think>\n\n{{ m.content }}<|im_end|>") + "\n{% endfor %}" + ASK,
+    "begin": "<|endoftext|>" * 2 + TURN + MARKED.replace("@", "{{ m.content }}<|im_end|>") + "{% endfor %}" + ASK,
+    "no_marks": TURN + "{{ m.content }}<|im_end|>\n{% endfor %}" + ASK,
+}  # fmt: skip
+
+
+def user(content: str) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: str, **keys: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **keys}
+
+
+CALL = {"type": "function", "function": {"name": "add", "arguments": {"first": 1}}}
+ROWS = {
+    "plain": [user("What is 1+1?"), assistant("It is 2.")],
+    "long_question": [user("word " * 99), assistant("Short.")],
+    "long_answer": [user("Write."), assistant("word " * 99)],
+    "call": [user("What is 1+1?"), assistant("", tool_calls=[CALL]), {"role": "tool", "content": "2"}, assistant("2")],
+    "reasoning": [user("What is 1+1?"), assistant("It is 2.", reasoning_content="One and one.")],
+}
+DEFECTS = {
+    "end_not_marked": ("plain", "no_end", "", "XP592", "the end token <|im_end|> after the answer bears no loss"),
+    "another_end": ("plain", "good", 'eos="<|endoftext|>"', "XP592", "ends with <|im_end|>, and the end token is"),
+    "everything_marked": ("plain", "all", "", "XP597", "every token bears loss"),
+    "empty_thoughts": ("plain", "thoughts", "", "XP594", "an empty <think> block is learned"),
+    "begin_twice": ("plain", "begin", "", "XP593", "begins with <|endoftext|> twice"),
+    "answer_cut_away": ("long_question", "good", "", "XP595", "no answer is within seq = 64"),
+    "answer_cut": ("long_answer", "good", "", "XP596", "turn 1 (assistant) is cut in the middle"),
+    "call_dropped": ("call", "good", "", "XP598", "leaves out the tool call 'add' of turn 1 (assistant)"),
+    "reasoning_dropped": ("reasoning", "good", "", "XP598", "leaves out the reasoning 'One and one.' of turn 1"),
+    "template_without_marks": (
+        "plain",
+        "no_marks",
+        "",
+        "XP591",
+        "trl refuses the row: The chat template is not training-compatible",
+    ),
+}
+"""Row, template, more of `model`, the code that is found, and a part of its sentence."""
+
+
+def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any:
+    """The first row of a spec as the worker answers."""
+    folder = warm.place
+    put(folder, {f"{row}.jsonl": lines([{"messages": ROWS[row]}] * 8), f"{template}.jinja": TEMPLATES[template]})
+    chosen = "no_end" if template == "no_marks" else template  # check refuses a template without marks (XP506)
+    text = spec(
+        f'model(chat_template=file("{chosen}.jinja"){", " if model else ""}{model})', ANSWERS, data=f'"{row}.jsonl"'
+    ).replace('"tiny"', '"begun"')
+    put(folder, {f"{chosen}.jinja": TEMPLATES[chosen]})
+    bundle = warm.compiled(text, name)
+    if chosen != template:
+        place = next(
+            os.path.join(where, one) for where, _, names in os.walk(bundle) for one in names if one.endswith(".jinja")
+        )
+        with open(place, "w", encoding="utf-8") as handle:
+            handle.write(TEMPLATES[template])
+        with open(os.path.join(bundle, "bundle.toml"), "w", encoding="utf-8") as handle:
+            handle.write("")  # states no digests
+    out = os.path.join(folder, f"{name}.json")
+    done = warm.of(DEFAULT).run(bundle, folder, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py"))
+    assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
+    with open(out, encoding="utf-8") as handle:
+        return json.load(handle)["rows"][0]
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_found_in_one_sentence(warm: Warm, defect: str) -> None:
+    row, template, model, code, words = DEFECTS[defect]
+    found = previewed(warm, defect, row, template, model)["verdicts"]
+    assert code in {one["code"] for one in found}, found
+    assert any(words in one["message"] and "\n" not in one["message"] for one in found if one["code"] == code), found
+
+
+def test_a_good_row_has_no_verdict(warm: Warm) -> None:
+    found = previewed(warm, "nothing", "plain", "good", "")
+    assert found["verdicts"] == []
+    assert found["excluded"] is None
+    assert [turn["learned"] > 0 for turn in found["sequences"][0]["turns"]] == [False, True]
