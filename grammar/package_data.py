@@ -32,7 +32,7 @@ def read_sections(module: str, name: str) -> Mapping[str, str]:
 
 @cache
 def read_json(module: str, name: str) -> dict[str, Any]:
-    """A JSON file with a mapping."""
+    """Read a JSON file that contains an object."""
     import json
 
     found: dict[str, Any] = json.loads(read_text(module, name))

@@ -50,7 +50,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     """The program. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="launch.sh --stage", allow_abbrev=False)
     parser.add_argument("DIR", help="folder for the fetched files; several bundles can share it")
-    parser.add_argument("--wheels", action="store_true", help="fetch the packages, too, as wheels")
+    parser.add_argument("--wheels", action="store_true", help="also fetch the packages, as wheels")
     parser.add_argument("--missing", action="store_true", help="only report what DIR lacks")
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(list(words))

@@ -25,7 +25,7 @@ def test_bundle_is_as_kept(name):
     files, golden = decisions(bundle(name)), kept(name)
     assert sorted(files) == sorted(golden)
     for one, data in files.items():
-        assert data == golden[one], f"{one} differs; `make golden` writes it anew"
+        assert data == golden[one], f"{one} differs; `make golden` rewrites it"
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -11,7 +11,7 @@ from xpc.compiler.spec.resources import DataSource
 
 
 def available(source: DataSource) -> int | None:
-    """Rows of a source after `limit` and `take`; None if unknown."""
+    """The number of rows of a source after `limit` and `take`; None if unknown."""
     there, take = count(source), source.take
     if take is None:
         return there
@@ -40,9 +40,9 @@ def trained(spec: Spec) -> int | None:
 
 
 def drawn(spec: Spec) -> tuple[list[int], list[int]] | str | None:
-    """Rows of each source in a mixture with shares: trained on, and held out.
+    """For a mixture with shares, how many rows of each source are trained on, and how many are held out.
 
-    None if the rows of a source are unknown, or a source has no share; a text says why the mixture cannot be drawn.
+    None if the number of rows is unknown or a source has no share; a text says why the mixture cannot be drawn.
     """
     from xpc.runtime.core.errors import RunError
     from xpc.runtime.features.rows.share_counts import counts

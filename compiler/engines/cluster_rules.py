@@ -66,7 +66,9 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
         name = reason.rpartition(".")[2]
         value = {"save.every": "epoch", "save.full_state": "true", "save.resume": "auto"}[reason]
         yield Finding(
-            spec.place(again, "each restart is refused" if reason == "save.resume" else "each restart begins anew"),
+            spec.place(
+                again, "each restart is refused" if reason == "save.resume" else "each restart begins at step 0"
+            ),
             "a restarted run finds no checkpoint to continue from",
             f"write `{name} = {value}` in `save`, or leave `{again.rpartition('.')[2]}` out",
             (spec.label(reason, "the cause"),),
@@ -136,7 +138,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
             f"`{text[:60]}` cannot be passed to the submission",
-            "write complete options, each as a text, without those that other settings state",
+            "write complete options, each as a text, but not those that other settings write",
         )
 
 

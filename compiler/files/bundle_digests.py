@@ -1,6 +1,6 @@
-"""The digests of a bundle's files, for a comparison with another bundle.
+"""Compute the digests of a bundle's files, to compare it with another bundle.
 
-Every regular file counts, not only those in `bundle.toml`: a module that somebody adds to `trainer/` runs as well.
+All regular files are included, not only those in `bundle.toml`: a module that somebody adds to `trainer/` runs as well.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NOT_EXECUTABLE = " (not executable)"
 
 @mutable
 class BundleTree:
-    """The files below a folder: `digests` by name, in hex. `bytecode` are .pyc files of `__pycache__` folders.
+    """The files below a folder: `digests` by name, in hex. `bytecode` has the .pyc files of `__pycache__` folders.
 
-    `foreign` are folders without any file of the manifest, such as the output of a run; they are not read.
+    `foreign` has folders without any file of the manifest, such as the output of a run; they are not read.
     """
 
     folder: str
@@ -41,9 +41,10 @@ class BundleTree:
 
 
 def bundle_tree(folder: str, listed: Mapping[str, object], known: dict[tuple[int, int], str]) -> BundleTree:
-    """Read the files of a bundle; `listed` are the names in its manifest.
+    """Read the files of a bundle; `listed` has the names in its manifest.
 
-    `known` has digests by device and inode, for members of a sweep, which share most files. Raises UsageError.
+    `known` has digests by device and inode, because the members of a sweep share most of their files. Raises
+    UsageError.
     """
     digests: dict[str, str] = {}
     bytecode: dict[str, str] = {}
@@ -80,7 +81,7 @@ def bundle_tree(folder: str, listed: Mapping[str, object], known: dict[tuple[int
 
 
 def read_regular(path: str, limit: int = LARGEST) -> bytes:
-    """The bytes of a regular file, without following a link or waiting for a pipe. Raises UsageError."""
+    """The bytes of a regular file. Links are not followed, and pipes are not waited for. Raises UsageError."""
     try:
         return read(path, limit)
     except OSError as error:

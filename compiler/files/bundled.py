@@ -22,8 +22,8 @@ MANIFEST, SPEC = "bundle.toml", "spec.xp"
 class BundleWorkspace(Workspace):
     """The workspace of a bundle. `copies_of` maps the names of files in the spec to their copies in the bundle.
 
-    A file without a copy, such as a model's folder, is looked for below `data_root`, as at the run, and next to the
-    bundle or its sweep, where the spec was.
+    A file without a copy, such as a model's folder, is searched for below `data_root`, as in a run, and then next to
+    the bundle or its sweep, where the spec was.
     """
 
     copies_of: Mapping[str, str] = field(factory=dict)
@@ -49,7 +49,7 @@ class BundleWorkspace(Workspace):
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
-        """As for any workspace; for a copied file by the name that the spec gives it."""
+        """The same as for any workspace; a copied file is judged by the name that the spec gives it."""
         name = self.locate(written, base)[0]
         if name not in self.copies_of:
             return Workspace.outside_fault(self, written, base, endings)
@@ -73,9 +73,10 @@ def _folders_above(root: str) -> list[str]:
 
 
 def manifest(folder: str, brief: bool = False) -> dict[str, dict[str, str]] | None:
-    """The `bundle.toml` of a folder, or None if it is not one that the compiler wrote.
+    """The `bundle.toml` of a folder, or None if the compiler did not write one.
 
-    With `brief` its `files` lack the trainer's, and the assumed settings are not read: a sweep has a thousand of them.
+    With `brief`, its `files` lack those of the trainer and its assumed settings are not read, because a sweep has up to
+    a thousand manifests.
     """
     table = read_toml(os.path.join(folder, MANIFEST), _without_trainer if brief else str)
     if table is None:
@@ -102,7 +103,7 @@ def _leads_out(name: str) -> bool:
 
 
 def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: str = "") -> BundleWorkspace:
-    """The workspace of a bundle with this manifest. `data_root` is the first place for files without a copy."""
+    """The workspace of a bundle with this manifest. Files without a copy are first searched for below `data_root`."""
     copies = {}
     for name, digest in table["inputs"].items():
         own = bundle_name(name, digest.removeprefix("sha256:"))

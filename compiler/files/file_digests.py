@@ -1,4 +1,4 @@
-"""SHA-256 of files of any size: read once in a process, with a line of progress for those that take seconds."""
+"""Compute the SHA-256 of files of any size: each file once per process, with a line of progress if it takes seconds."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _known: dict[tuple[str, str], str] = {}
 
 
 def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = False) -> str | None:
-    """The digest in hex; None for something that cannot be read or is not a regular file.
+    """The digest in hex; None if the file cannot be read or is not a regular file.
 
-    `memory` keeps it. With `trusted` a digest in the memory is believed if size, times and inode are unchanged.
+    The digest is stored in `memory`. With `trusted`, a stored digest is used if the file's size, times and inode are
+    unchanged.
     """
     from xpc.compiler.files.file_memory import FileMemory
 

@@ -1,7 +1,7 @@
-"""List and read the files of a bundle that somebody else may have made: nothing is followed or waited for.
+"""List and read the files of a bundle that somebody else may have made, without following links or waiting for pipes.
 
-A bundle consists of folders and regular files. Links, pipes, devices and sockets are reported, and never opened. No
-file is larger than the data that the compiler copies, so larger ones are not read either.
+A bundle consists of folders and regular files. Links, pipes, devices and sockets are reported and never opened. The
+compiler copies no data above a size limit, so larger files are not read.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ BYTECODE = "__pycache__"
 
 @mutable
 class Tree:
-    """What lies below a folder, by names with `/`.
+    """What is below a folder, by names with `/`.
 
-    `files` are the regular files with their status, `folders` the empty folders, `bytecode` the `__pycache__` folders
-    that contain only bytecode, and `odd` a phrase for everything else: `is a link`.
+    `files` has the status of each regular file, `folders` the empty folders, `bytecode` the `__pycache__` folders that
+    contain only bytecode, and `odd` a phrase for everything else: `is a link`.
     """
 
     files: dict[str, os.stat_result] = field(factory=dict)
@@ -39,7 +39,9 @@ class Tree:
 
 
 def tree(folder: str) -> Tree:
-    """The contents of a folder, which itself may be named by a link. Raises OSError for one that cannot be listed."""
+    """The contents of a folder; the path of the folder itself may be a link. Raises OSError if the folder cannot be
+    listed.
+    """
     out = Tree()
     open_folders = [("", os.path.realpath(folder))]
     while open_folders:
@@ -65,7 +67,7 @@ def tree(folder: str) -> Tree:
 
 
 def is_bytecode(folder: str) -> bool:
-    """Whether a folder, which is no link, contains only bytecode that Python wrote during a run."""
+    """Whether a folder (not a link) contains only bytecode that Python wrote during a run."""
     if os.path.basename(folder) != BYTECODE or os.path.islink(folder):
         return False
     with os.scandir(folder) as inside:
@@ -73,7 +75,9 @@ def is_bytecode(folder: str) -> bool:
 
 
 def read(path: str, limit: int = LARGEST) -> bytes:
-    """The bytes of a regular file. Raises OSError with a sentence for a link, a device, or a file above the limit."""
+    """The bytes of a regular file. Raises OSError with a sentence for a link, a device, or a file above the
+    size limit.
+    """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with os.fdopen(os.open(path, flags), "rb") as handle:
         status = os.fstat(handle.fileno())
@@ -86,14 +90,14 @@ def read(path: str, limit: int = LARGEST) -> bytes:
 
 
 def parts(folder: str, name: str) -> Iterator[str]:
-    """The paths of a file's folders within a bundle, and its own."""
+    """The paths of a file's parent folders within a bundle, then the path of the file."""
     for part in name.split("/"):
         folder = os.path.join(folder, part)
         yield folder
 
 
 def read_inside(folder: str, name: str) -> bytes:
-    """A file of a bundle by its name there. Raises OSError if it, or a folder above it, is not what it should be."""
+    """Read a file of a bundle by its name in the bundle. Raises OSError if it is not a regular file or below a link."""
     if any(os.path.islink(path) for path in parts(folder, name)):
         raise OSError("it is a link")
     return read(os.path.join(folder, name))

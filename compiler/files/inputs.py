@@ -41,7 +41,7 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
 
 
 def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
-    """As `read_spec`, for a spec with these bytes at an absolute path, where no file need exist."""
+    """Like `read_spec`, for a spec with these bytes at an absolute path; no file needs to exist there."""
     folder = os.path.dirname(full)
     workspace = Workspace(folder)
     if os.path.basename(full) == "spec.xp" and os.path.exists(os.path.join(folder, "bundle.toml")):

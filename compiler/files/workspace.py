@@ -222,8 +222,9 @@ class Workspace:
         return sorted(found)
 
     def listed(self, written: str) -> list[str]:
-        """The names of the files in a folder and in the folders within it, without hidden ones; links to folders are
-        not followed."""
+        """The names of the files in a folder and its subfolders, without hidden files. Links to folders are
+        not followed.
+        """
         path, out = self.locate(written)[1], []
         for where, folders, names in os.walk(path):
             folders[:] = sorted(one for one in folders if not one.startswith((".", "checkpoint-", "global_step")))
@@ -300,7 +301,7 @@ def _shown(name: str) -> str:
 def read_toml(path: str, part: Callable[[str], str] = str) -> dict[str, Any] | None:
     """A TOML file of a bundle; None if it cannot be read, is not TOML, or is not a regular file.
 
-    `part` cuts the text before it is parsed.
+    `part` shortens the text before it is parsed.
     """
     import tomllib
 

@@ -156,7 +156,7 @@ def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
     """Warn for each key that a file contains twice with different values, of which YAML readers take the last."""
     for one in table.values():
         if one.earlier:
-            draft.warn(one, f"line {one.earlier} has it, too, with another value; the last counts")
+            draft.warn(one, f"line {one.earlier} has it as well, with another value; the last one is used")
         for part in (one, *(one.value if isinstance(one.value, list) else [])):
             _repeated(draft, part.mapping)
 

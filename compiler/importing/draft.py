@@ -67,10 +67,10 @@ class Written:
 
 @record
 class Source:
-    """A source of data: a reference or a quoted path, its columns, the part of its rows and the most rows.
+    """A source of data: a reference or a quoted path, its columns, the selected part of its rows, and its row limit.
 
-    `format`, `context` and `chat` are set where sources differ; `place` is the key that states the shape of its rows;
-    `share` is its part of a mixture, from 0 to 1.
+    `format`, `context` and `chat` are set if the sources differ in them; `place` is the imported key that states the
+    shape of the rows; `share` is the source's part of a mixture, from 0 to 1.
     """
 
     ref: str

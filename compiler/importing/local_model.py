@@ -48,7 +48,7 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
     known = registry.find_model(alias)
     draft.warn(
         None,
-        f"`{folder}` does not exist here: by its name, the architecture is taken to be that of "
+        f"`{folder}` does not exist here: by its name, the architecture is assumed to be that of "
         f"{alias if known is None else known.id}",
         "`model(config=file(...))` names the folder's own config.json, and `--model` another model",
     )

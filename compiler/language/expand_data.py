@@ -119,7 +119,7 @@ class DataBlocks(Collector):
         outer.blocks[title.name] = Evaluated(self.label(title.span), tuple(block.rows), block.items)
 
     def sources(self, body: list[Operand | Clause]) -> None:
-        """The contents of a block."""
+        """Expand the contents of a block."""
         self.weights = [_weight(node) for node in body if isinstance(node, Clause | Ref | Call | String)]
         for node in body:
             if isinstance(node, Setting):
@@ -174,7 +174,7 @@ class DataBlocks(Collector):
         self.out.rows.append(Row(head, self.label(head.span), tuple(items)))
 
     def share(self, part: Setting) -> str:
-        """The form for the weight of a mixture. Weights of all sources that are not 1 together are proportions."""
+        """Suggest the form for the weight of a source in a mixture. Weights that do not sum to 1 are proportions."""
         weight, known = _number(part), [one for one in self.weights if one is not None]
         if weight is None or weight <= 0:
             return "share = 50%"
@@ -184,14 +184,14 @@ class DataBlocks(Collector):
         return f"share = {percent:g}%"
 
     def taken(self, value: Value) -> str:
-        """The form for a part of a source's own rows, in another tool's words."""
+        """Suggest the form for a fraction of a source's own rows, written as in another tool."""
         typed = self.typed(value.span)
         name = "ratio" if "." in typed else ""
         return f"take = {self.advisor().share_of_rows(name, value, typed) or typed}"
 
 
 def _weight(node: Operand | Clause) -> float | None:
-    """The weight of a source in another tool's words, or None."""
+    """The weight of a source as another tool writes it, or None."""
     body = node.body if isinstance(node, Clause) else ()
     head = node.head if isinstance(node, Clause) else node
     parts = (*body, *(head.args if isinstance(head, Call) else ()))

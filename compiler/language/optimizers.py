@@ -39,7 +39,9 @@ FUSED = ("adalomo", "lomo")
 LAYERWISE = tuple(name for name in NAMES if name.endswith("_layerwise"))
 """Optimizers that step a parameter in a hook of its gradient."""
 RESTARTED = (*LAYERWISE, "adalomo", "grokadamw")
-"""Optimizers that start anew when a run resumes: GrokAdamW looks up saved states by tensors that no longer exist."""
+"""Optimizers that lose their states when a run resumes: GrokAdamW looks up saved states by tensors that no longer
+exist.
+"""
 UNSAVED = (*LAYERWISE, *FUSED)
 """Optimizers whose states are not in checkpoints. For a layerwise one transformers saves a LayerWiseDummyOptimizer,
 AdaLomo keeps its states outside of `state_dict`, and LOMO has none."""

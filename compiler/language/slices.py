@@ -48,7 +48,7 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
         )
     if value <= 0:
         return report(
-            "XP140", f"`{text[:40]}` of a split is no rows at all", label, help=f"write a positive part: {forms}"
+            "XP140", f"`{text[:40]}` of a split selects no rows", label, help=f"write a positive part: {forms}"
         )
     if share:
         near = f"{max(1, round(value))}%"
@@ -62,7 +62,7 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
         )
     if value == 1:
         help = f"write `[{split}:1]` for one row, or `[{split}]` for all of them"
-        return report("XP140", f"`{text[:40]}` may be a number of rows or a share of them", label, help=help)
+        return report("XP140", f"`{text[:40]}` may mean a number of rows or a share of them", label, help=help)
     if value < 1:
         near = f"{max(1, round(value * 100))}%"
         return _finding(

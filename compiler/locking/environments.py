@@ -67,8 +67,9 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
 
 
 def _run(words: list[str], folder: str) -> tuple[int, str, str]:
-    """The status, output and complaints of pip, which does not outlive this process. Raises OSError and
-    subprocess.SubprocessError."""
+    """The exit status, output and errors of pip, which is stopped if this process ends. Raises OSError and
+    subprocess.SubprocessError.
+    """
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
         process_group=0,

@@ -37,7 +37,7 @@ class _Redirects(HTTPRedirectHandler):
     """Follows redirects, but does not send the token to another host."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
-        """The next request."""
+        """The redirected request; raises if the redirect is not allowed."""
         if urlsplit(newurl).scheme not in ("http", "https"):
             raise HTTPError(newurl, code, "a redirect to another protocol", headers, fp)
         made = super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -141,7 +141,7 @@ class Hub:
         return data
 
     def _answer(self, path: str) -> bytes | BaseException:
-        """The body of an answer, at most a byte more than LARGEST; or the exception."""
+        """The body of an answer, cut at one byte more than LARGEST; or the exception that was raised."""
         try:
             with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:
                 data: bytes = answer.read(LARGEST + 1)
@@ -169,7 +169,7 @@ def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict
 
 
 def _is_name(value: object) -> bool:
-    """Whether a lock can contain it: a printable text."""
+    """Whether a lock can contain this name: a printable text."""
     return isinstance(value, str) and value.isprintable()
 
 

@@ -27,7 +27,7 @@ FORMAT = 1
 
 
 def sweep(members: Sequence[Member]) -> dict[str, bytes]:
-    """Every file of the folder by name, `sweep.toml` last. Equal specs and files give equal bytes."""
+    """All files of a sweep's folder by name, `sweep.toml` last. Equal specs and files give equal bytes."""
     first = members[0].spec
     assert first is not None  # a sweep with an error has no members
     out: dict[str, bytes] = {}
@@ -47,7 +47,7 @@ def sweep(members: Sequence[Member]) -> dict[str, bytes]:
 def top_files(
     first: Spec, members: Sequence[Member], digests: Sequence[str], pins: Mapping[str, str], source: str
 ) -> dict[str, bytes]:
-    """The files next to `members/`. `digests` are those of the members' bundle.toml, `source` that of the spec."""
+    """The files next to `members/`. `digests` has those of the members' bundle.toml, `source` is that of the spec."""
     specs = [one.spec for one in members if one.spec is not None]
     top = {"README.md": _readme(first, members).encode("utf-8", "surrogatepass"), **starters(specs, first.name, pins)}
     top["sweep.toml"] = sealed(_table(first, members, digests, top, source).encode("utf-8", "surrogatepass"))
@@ -146,7 +146,7 @@ def _readme(first: Spec, members: Sequence[Member]) -> str:
 
 
 def _findings(members: Sequence[Member]) -> list[str]:
-    """The findings of all members as list items, each once, with the names of the members if not all have it."""
+    """The findings of all members as list items, each once; names the members unless all have the finding."""
     names: dict[str, list[str]] = {}
     for member in members:
         for text in {finding(one) for one in (() if member.spec is None else member.spec.problems)}:

@@ -190,5 +190,5 @@ def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
             "XP884",
             f"{twins[0][0]} and {twins[0][1]} are the same run{more}",
             place,
-            help="leave out the value that means the same as another",
+            help="leave out one of the values that mean the same",
         )

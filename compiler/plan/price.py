@@ -12,7 +12,7 @@ EVERY = ""
 
 
 def prices(written: str) -> dict[str, float]:
-    """`2.5`, or `h100-80gb=2.5,a100-80gb=1.4`, by the name of the GPU. Raises ValueError with a sentence."""
+    """Parse `2.5`, or `h100-80gb=2.5,a100-80gb=1.4` into prices by GPU name. Raises ValueError with a sentence."""
     out: dict[str, float] = {}
     for part in written.split(","):
         name, equals, number = part.strip().rpartition("=")
@@ -26,5 +26,5 @@ def prices(written: str) -> dict[str, float]:
 
 
 def price_of(known: Mapping[str, float], gpu: str) -> float | None:
-    """The price of an hour of this GPU, if it is known."""
+    """The price of an hour of this GPU; None if unknown."""
     return known.get(gpu, known.get(EVERY))

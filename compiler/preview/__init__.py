@@ -1,1 +1,1 @@
-"""`xpc preview`: rows of a spec as its trainer gets them, and what is learned from them."""
+"""`xpc preview`: show the rows of a spec as its trainer gets them, and which of their tokens bear loss."""

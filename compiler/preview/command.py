@@ -1,4 +1,4 @@
-"""`xpc preview SPEC`: rows as the trainer gets them, what of them bears loss, and what is wrong with them."""
+"""`xpc preview SPEC`: show rows as the trainer gets them, which tokens bear loss, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EPILOG = (
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser(
         "xpc preview", description="Show rows as the trainer gets them, and what is learned from them.", epilog=EPILOG
     )
@@ -67,9 +67,11 @@ def _positive(word: str) -> int:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The printed text and the exit status. Raises UsageError and SpecError."""
+    """Return the text to print and the exit status. Raises UsageError and SpecError."""
     if options.file == "-":
-        raise UsageError("preview needs a spec in a file: its data and its model are looked for next to it")
+        raise UsageError(
+            "preview needs a spec in a file, because its data and model are searched for next to that file"
+        )
     if options.update and options.golden is None:
         raise UsageError("--update writes the golden file again, and needs --golden FILE")
     choice = next((one for one in ("longest", "cut", "order") if getattr(options, one)), "first")
@@ -89,7 +91,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _status(found: dict[str, Any], denied: bool) -> int:
-    """1 if a row has an error, or a warning while warnings are denied."""
+    """1 if a row has an error, or a warning with `--deny warnings`; otherwise 0."""
     wrong = {"error", "warning"} if denied else {"error"}
     return int(any(one["severity"] in wrong for row in found["rows"] for one in row["verdicts"]))
 

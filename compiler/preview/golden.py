@@ -1,4 +1,4 @@
-"""A preview that is kept in a file, so that a change of what is taught shows as a change of text."""
+"""Previews that are kept in files, so that a change in what the model learns shows up as a changed text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = 200
 
 
 def content(found: Mapping[str, Any]) -> str:
-    """The text of a golden file: every token with its id, and no version of a package."""
+    """The text of a golden file: every token with its id. It contains no version of a package."""
     begin, end, padding = (found["tokenizer"][one] for one in ("begin", "end", "padding"))
     head = [
         f"# xpc preview {visible(found['spec'])}, {found['method']}: written by `--golden`, compared as text.",
@@ -37,7 +37,9 @@ def _token(one: list[Any]) -> str:
 
 
 def compare(path: str, found: Mapping[str, Any], update: bool) -> tuple[str, bool]:
-    """What to print, and whether the file differs. A missing file is written. Raises UsageError."""
+    """Return what to print, and whether the file differs from the preview. A missing file is written. Raises
+    UsageError.
+    """
     new = content(found)
     if update or not os.path.lexists(path):
         try:

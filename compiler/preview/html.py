@@ -1,6 +1,6 @@
-"""A preview as one HTML page: the tokens that bear loss are marked, and a tap on a token shows its id.
+"""Show a preview as one HTML page: tokens that bear loss are highlighted, and a tap on a token shows its id.
 
-The page works from a file, loads nothing and needs no script.
+The page can be opened from disk, loads no other file and contains no script.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEGEND = (
 
 
 def page(found: Mapping[str, Any], spec: str) -> str:
-    """The page of a preview; `spec` is the path of the spec."""
+    """The HTML page of a preview; `spec` is the path of the spec."""
     style = read_text(__file__, "page.css")
     parts = [f"<h1>{_text(spec)}</h1>", f"<p class=verdict>{_text(summary(found))}</p>", LEGEND]
     for row in found["rows"]:
@@ -43,7 +43,7 @@ def _text(words: str) -> str:
 
 
 def _prose(content: str) -> str:
-    """A row's text with its line breaks."""
+    """The text of a row as HTML, with its line breaks."""
     return "<br>".join(escape(visible(line)) for line in content.split("\n"))
 
 

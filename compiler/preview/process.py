@@ -1,4 +1,4 @@
-"""Compile a spec into a temporary folder, and have the interpreter that trains prepare its rows."""
+"""Compile a spec into a temporary folder, and prepare its rows with the Python interpreter that trains."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class Request:
 
 
 def preview(path: str, request: Request, python: str | None = None) -> dict[str, Any]:
-    """The worker's answer for a spec, each verdict with its slug and severity. Raises UsageError and SpecError."""
+    """Return the worker's answer for a spec, in which each verdict has its slug and severity. Raises UsageError and
+    SpecError.
+    """
     files, spec = _compiled(path)
     name = os.path.basename(path)
     found = interpreter(spec, python)
@@ -84,7 +86,7 @@ def _note(sentence: str) -> None:
 
 
 def interpreter(spec: Spec, python: str | None) -> str:
-    """The interpreter with the training packages of a spec's target. Raises UsageError."""
+    """The Python interpreter that has the training packages of a spec's target. Raises UsageError."""
     stack = spec.stack
     pinned = stack.pins["trl"]
     own = _installed_here()
@@ -113,7 +115,7 @@ def _installed_here() -> str | None:
 
 
 def _ask(python: str, bundle: str, scratch: str, request: Request, beside: str) -> dict[str, Any]:
-    """The answer of the worker. Its progress is printed while it works."""
+    """Run the worker and return its answer. Its progress is printed while it works."""
     question = {
         "bundle": bundle, "scratch": scratch, "n": request.n, "row": request.row, "random": request.random,
         "choice": request.choice, "scan": request.scan, "trust_code": request.trust_code,

@@ -42,12 +42,12 @@ Token = Sequence["Any"]
 
 
 def as_json(found: Mapping[str, Any]) -> str:
-    """Everything that the worker found. JSON escapes control characters, which rows may contain."""
+    """Everything that the worker found, as JSON. JSON escapes control characters, which rows may contain."""
     return json.dumps(found, indent=1) + "\n"
 
 
 def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False, complete: bool = False) -> str:
-    """The rows for a terminal or a file; `complete` leaves nothing out of long texts."""
+    """The rows as text for a terminal or a file. With `complete` long texts are not shortened."""
     paint = Paint(color)
     lines: list[str] = []
     for row in found["rows"]:
@@ -61,7 +61,7 @@ def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False,
 
 
 def summary(found: Mapping[str, Any]) -> str:
-    """The number of rows and of findings."""
+    """One line with the number of rows and of findings."""
     rows = found["rows"]
     severities = [one["severity"] for row in rows for one in row["verdicts"]]
     counts = [(severities.count(word), word) for word in (ERROR, WARNING, NOTE)]
@@ -70,7 +70,7 @@ def summary(found: Mapping[str, Any]) -> str:
 
 
 def counts(found: Mapping[str, Any]) -> list[str]:
-    """The counts over many rows, one sentence a line."""
+    """The counts over many rows, one sentence per line."""
     many, lengths = found["rows"], found["quantiles"]
     out = [f"{many:,} rows, {found['tokens']:,} tokens"] if found["quantiles"] else [f"{many:,} rows"]
     if found["quantiles"]:
@@ -99,7 +99,7 @@ def title(row: Mapping[str, Any]) -> str:
 
 
 def counted(one: Mapping[str, Any], bears_loss: bool) -> str:
-    """The tokens of a sequence, those that bear loss, and those that are cut off."""
+    """How many tokens a sequence has, how many bear loss, and how many are cut off."""
     learned = sum(token[2] for token in one["tokens"])
     many = f"{len(one['tokens']):,} tokens" + (f", {learned:,} bear loss" if bears_loss else "")
     cut = len(one["cut"]["start"]) + len(one["cut"]["end"])
@@ -128,7 +128,7 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any], paint: Paint, tokens:
 
 
 def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
-    """The number of tokens that a chosen and a rejected answer begin with together; 0 for other rows."""
+    """How many first tokens a chosen and a rejected answer have in common; 0 for other rows."""
     if [one["name"] for one in sequences] != ["chosen", "rejected"]:
         return 0
     both = [[token[0] for token in one["tokens"]] for one in sequences]
@@ -136,7 +136,7 @@ def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
 
 
 def stretches(one: Mapping[str, Any]) -> Iterator[tuple[int, bool, list[Token]]]:
-    """The tokens of a sequence in stretches of one turn that bear loss, or do not: the turn, whether, the tokens."""
+    """Split a sequence wherever the turn changes, or whether tokens bear loss: (turn, bears loss, tokens)."""
     current: list[Token] = []
     for token in one["tokens"]:
         if current and (token[2], token[3]) != (current[0][2], current[0][3]):
@@ -174,7 +174,7 @@ def _turn(turn: Mapping[str, Any], bears_loss: bool) -> str:
 
 
 def shown_lines(content: str, complete: bool) -> list[str]:
-    """The lines of a text that is safe to print; each ends with the mark of its line break."""
+    """The lines of a text that is safe to print; each ends with the character that shows its line break."""
     if len(content) > SHOWN and not complete:
         half = SHOWN // 2
         between = f"... {len(content) - 2 * half:,} characters ..."
@@ -188,7 +188,7 @@ def shown_lines(content: str, complete: bool) -> list[str]:
 
 
 def _ids(part: Sequence[Token]) -> Iterator[str]:
-    """Each token's id and text, as many on a line as fit."""
+    """Lines with the id and text of each token, as many tokens as fit on a line."""
     line = ""
     for token in part:
         one = f"{token[0]} {visible(token[1]).replace(' ', SPACE) or '(part of a character)'}"

@@ -1,6 +1,6 @@
-"""The form of every field of a lock: `NAME==VERSION` packages, full commits, digests, counts.
+"""Check the form of every field of a lock: `NAME==VERSION` packages, full commits, digests, counts.
 
-A lock may come from anybody in a pull request, and pip reads a part of it as `constraints.txt`. Each function raises
+A pull request may contain a lock from anybody, and pip reads a part of it as `constraints.txt`. Each function raises
 ValueError with a sentence for a value of another form.
 """
 
@@ -25,14 +25,14 @@ LARGEST = 2**63 - 1
 
 
 def known(table: Mapping[str, Any], *keys: str) -> None:
-    """A table without other keys."""
+    """Check that a table has no other keys."""
     other = [key for key in table if key not in keys]
     if other:
         raise ValueError(f"has an unknown entry `{other[0][:40]}`")
 
 
 def text(table: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    """A printable text."""
+    """A printable text of the table."""
     value = table.get(key, default)
     if not isinstance(value, str) or not value.isprintable():
         raise ValueError(f"has a `{key}` that is not a text of one line")
@@ -40,7 +40,7 @@ def text(table: Mapping[str, Any], key: str, default: str | None = None) -> str:
 
 
 def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: str, default: str | None = None) -> str:
-    """A text of a form, or the default."""
+    """A text that matches `form`, or the default."""
     value = text(table, key, default)
     if value != default and form.fullmatch(value) is None:
         raise ValueError(f"has {key} = `{value[:60]}`, which is not {what}")
@@ -48,7 +48,7 @@ def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: st
 
 
 def commit(table: Mapping[str, Any]) -> str:
-    """The `revision` of a pin, and of its `asked` if that is a commit, too."""
+    """The `revision` of a pin, which must be a full commit; `asked` must have the same value if it is a commit."""
     value = text(table, "revision")
     if not pinned(value):
         raise ValueError(f"has the revision `{value[:60]}`, which is not a commit of 40 hexadecimal digits")
@@ -58,12 +58,12 @@ def commit(table: Mapping[str, Any]) -> str:
 
 
 def digests(table: Mapping[str, Any]) -> dict[str, str]:
-    """Names of files to their digests."""
+    """A table from names of files to their digests."""
     return {key: matching(table, key, DIGEST, "`sha256:` and 64 digits") for key in _names(table)}
 
 
 def counts(table: Mapping[str, Any]) -> dict[str, int]:
-    """Names of files or splits to numbers of rows."""
+    """A table from names of files or splits to numbers of rows."""
     for key in _names(table):
         if type(table[key]) is not int or not 0 <= table[key] <= LARGEST:
             raise ValueError(f"has a number of rows of `{key[:60]}` that is not one")
@@ -71,7 +71,7 @@ def counts(table: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _names(table: Mapping[str, Any]) -> list[str]:
-    """The keys, which are printable names."""
+    """The keys of a table, which must be printable names."""
     if not isinstance(table, dict) or not all(key.isprintable() for key in table):
         raise ValueError("has a name that is not a text of one line")
     return list(table)
@@ -86,7 +86,7 @@ def texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def config(table: Mapping[str, Any]) -> str:
-    """The text of a config.json, which is a JSON object; empty if there is none."""
+    """The text of a config.json, which must be a JSON object; empty if it is missing."""
     value = table.get("config", "")
     if not isinstance(value, str) or (value and not isinstance(json.loads(value), dict)):
         raise ValueError("has a `config` that is not a JSON object")
@@ -94,7 +94,9 @@ def config(table: Mapping[str, Any]) -> str:
 
 
 def packages(title: str, table: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What pip was asked for and what that resolves to: each package once, at the version that is asked for."""
+    """The requested packages, and those that they resolve to: each once, and a requested one at the requested
+    version.
+    """
     if REQUIREMENTS.fullmatch(title) is None:
         raise ValueError(f"has packages of `{title[:60]}`, which is not a requirements file")
     known(table, "asked", "resolved")
@@ -107,7 +109,7 @@ def packages(title: str, table: Mapping[str, Any]) -> tuple[tuple[str, ...], tup
 
 
 def _versions(title: str, lines: Sequence[str]) -> dict[str, str]:
-    """Versions by normalized name."""
+    """Versions by the normalized name of the package."""
     out: dict[str, str] = {}
     for line in lines:
         found = PACKAGE.fullmatch(line)

@@ -45,11 +45,11 @@ def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
 
 
 def _wrong(name: str, why: str) -> Diagnostic:
-    return report("XP114", why, Label(Source(name, ""), Span(0, 0)), help="`xpc lock` writes it anew")
+    return report("XP114", why, Label(Source(name, ""), Span(0, 0)), help="`xpc lock` rewrites it")
 
 
 def _lock(name: str, table: Mapping[str, Any], text: bytes) -> Lock:
-    """The lock of a table. Raises ValueError with a sentence for a field of another form."""
+    """Read the lock from its table. Raises ValueError with a sentence for a field of the wrong form."""
     fields.known(table, "lock", *KINDS, "files", "rows", "environment", "bundle")
     head, bundle = table["lock"], table.get("bundle", {})
     fields.known(head, "format", "xpc", "target")

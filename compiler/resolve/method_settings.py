@@ -161,7 +161,7 @@ class MethodCheck:
                 "XP107",
                 f"`{one.name[:80]}` names no function of a file",
                 label,
-                help='write `"rewards.py:tag_count"`: a file beside the spec and a function that it defines',
+                help='write `"rewards.py:tag_count"`: a file next to the spec, and a function in it',
             )
             return None
         base = label.source.name if self.loaded.kinds["method.rewards"] != SPEC else ""

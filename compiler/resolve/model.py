@@ -242,7 +242,7 @@ def _encoder_decoder(name: str, family: str, label: Label) -> Diagnostic:
 def _multimodal(name: str, why: str, label: Label) -> Diagnostic:
     return report(
         "XP130",
-        f"`{name[:80]}` {why}, and only models of text alone are trained here",
+        f"`{name[:80]}` {why}, but only text models are trained here",
         label,
         help="write a language model, such as `qwen2.5-3b`",
     )

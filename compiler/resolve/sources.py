@@ -177,7 +177,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
         return source, [
             report(
                 "XP111",
-                f"`{node.name[:80]}` is not in the registry: its rows are taken to be {in_words(usual)}",
+                f"`{node.name[:80]}` is not in the registry: its rows are assumed to be {in_words(usual)}",
                 label,
                 help=f"`data(format={METHODS[method].shapes[-1] if method == 'kto' else 'conversations'})` or the like "
                 "states another shape"
@@ -232,7 +232,7 @@ def _local(
         return source, [report("XP114", wrong, label, help="make the file readable")]
     if not whole:
         wrong = f"`{path[:80]}` is not a complete Parquet file: it does not begin and end with PAR1"
-        return source, [report("XP114", wrong, label, help="write the file anew, or name another")]
+        return source, [report("XP114", wrong, label, help="write the file again, or name another one")]
     columns = first_columns(path, head)
     if seen is not None:
         columns, source = seen[0], evolve(source, rows=seen[1])
@@ -261,7 +261,7 @@ def _shaped(
             listed = f"its columns are {', '.join(columns[:8])}" if columns else "no column can be read from it"
             problems.report(
                 "XP124",
-                f"the columns of `{source.name[:80]}` are of no known shape",
+                f"the columns of `{source.name[:80]}` match no known shape of rows",
                 source.label,
                 help=f"{listed}; {expected_columns(method, columns, source.label.typed * block.several)}",
             )

@@ -1,6 +1,7 @@
-"""The files of the local models of a run, with their digests: weights, tokenizers, adapters.
+"""Compute the digests of a run's local model files: weights, tokenizers, adapters.
 
-They are not copied into the bundle, so its manifest has the digests. `check` needs none: hashing takes minutes.
+Local models are not copied into the bundle, so its manifest has their digests. `xpc check` computes none, because
+hashing takes minutes.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.js
 def with_weights(
     spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None = None, trusted: bool = False
 ) -> CheckedSpec:
-    """The spec with the digests of its local models' files, by their names in the spec.
+    """The spec with the digests of its local models' files, by the names of the models in the spec.
 
-    `memory` keeps the digests, and with `trusted` those that it has are believed.
+    Digests are stored in `memory`; with `trusted`, stored digests are used without reading the file again.
     """
     found: dict[str, str] = {}
     for folder in local_models(spec):
@@ -38,14 +39,16 @@ def with_weights(
 
 
 def local_models(spec: CheckedSpec) -> list[str]:
-    """The folders of the model, the teacher and the continued adapter that are not the hub's, as the spec has them."""
+    """The folders of the local models as the spec writes them: the model, the teacher and the continued adapter, unless
+    they are on the hub.
+    """
     models = [spec.model.path, spec.teacher.path if spec.teacher else None]
     folders = [*models, spec.continued.path if spec.continued else None]
     return list(dict.fromkeys(one.rstrip("/") for one in folders if one))
 
 
 def model_files(folder: str, workspace: Workspace) -> list[str]:
-    """The files of a local model that a run reads; none if the folder is not here."""
+    """The files of a local model that a run reads; empty if the folder does not exist here."""
     if workspace.kind(folder) != "folder":
         return []
     listed = workspace.listed(folder)

@@ -29,10 +29,10 @@ class Group:
 
 @record
 class Comparison:
-    """Two operands compared. `new` and `gone` are members of one operand only, `same` are equal in both.
+    """The comparison of two operands. `new` and `gone` are members of only one operand, `same` are equal in both.
 
-    `renamed` are equal members with another name. `axes` are the swept settings of both with their numbers of values,
-    if they differ. `launchers` are files that start a sweep.
+    `renamed` are equal members with different names. `axes` are the swept settings of both operands with their numbers
+    of values, if they differ. `launchers` are files that start a sweep.
     """
 
     before: str
@@ -63,9 +63,9 @@ class Comparison:
 
 
 def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] | None = None) -> Comparison:
-    """Compare two operands that compile; `prices` are those of a GPU-hour by the name of the GPU.
+    """Compare two operands that compile; `prices` are prices of a GPU-hour by the GPU's name.
 
-    Raises DoesNotCompile for a member on disk that does not.
+    Raises DoesNotCompile if a member on disk does not compile.
     """
     counts = len(one.runs), len(other.runs)
     if not one.sweep and not other.sweep:
@@ -101,13 +101,13 @@ def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] |
 
 
 def _value_key(one: Run, other: Run) -> Iterator[object]:
-    """How two compiled members differ; nothing if they are equal."""
+    """What differs between two compiled members; empty if they are equal."""
     for found in changes(one.spec, other.spec):
         yield from _without_name(found, one.name)
 
 
 def _file_key(one: Run, other: Run) -> Iterator[object]:
-    """How the files of two members differ, line by line; nothing if they are equal."""
+    """What differs between the files of two members, line by line; empty if they are equal."""
     names = differing(one.digests, other.digests)
     if one.digests.get("spec.xp") != other.digests.get("spec.xp"):
         names.append("spec.xp")
@@ -133,7 +133,7 @@ def _launchers(one: Operand, other: Operand) -> Iterator[FileChange]:
 
 
 def _renamed(gone: Sequence[Run], new: Sequence[Run]) -> list[tuple[str, str]]:
-    """Members with the same values under another name: a sweep with another axis names its members anew."""
+    """Members with equal values under different names: adding an axis to a sweep renames its members."""
     if not gone or not new:
         return []
     known = {_identity(run): run for run in new}

@@ -41,14 +41,14 @@ SHOWN = 2
 
 @record
 class Difference:
-    """Two runs compared. `settings` are the changed settings that the author wrote, `follows` are changed derived
+    """The comparison of two runs. `settings` are changed settings that a spec states, `follows` are changed derived
     values and defaults.
 
-    `arguments` are keys of the emitted tables; `same_arguments` counts the unchanged ones. Between two `stacks`,
-    `renamed` arguments have another name and the same value; on one stack, `facts` are different facts for the
-    trainer's code. `new` and `gone` are findings. `runs_now` and `ran_before` are the programs executed next to the
-    trainer in one run only. `checkpoints` says whether those of the run before can be resumed, and `fixed` are errors
-    of the libraries that the other stack does not have.
+    `arguments` are changed keys of the emitted tables; `same_arguments` counts the unchanged keys. Between two
+    `stacks`, `renamed` arguments have another name and the same value; on one stack, `facts` are changed facts for the
+    trainer's code. `new` and `gone` are findings. `runs_now` and `ran_before` are programs that only one of the runs
+    starts next to its trainer. `checkpoints` says whether the new run can resume from checkpoints of the old one, and
+    `fixed` are errors of the libraries that the new stack does not have.
     """
 
     settings: tuple[Change, ...]
@@ -84,12 +84,12 @@ class Difference:
 
     @property
     def same(self) -> bool:
-        """Whether both are the same run."""
+        """Whether the two runs are equal."""
         return self.verdict == SAME
 
 
 def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> Difference:
-    """Everything that differs between two runs. `prices` are those of a GPU-hour, by the name of the GPU."""
+    """Find everything that differs between two runs. `prices` are prices of a GPU-hour by the GPU's name."""
     settings, derived = changes(one.spec, other.spec)
     before, after = (forecast(each.spec, prices) for each in (one, other))
     derived += follows(before, after)
@@ -118,7 +118,7 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
 
 
 def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
-    """Errors of the libraries on the stack before that this run no longer has."""
+    """Errors of the libraries that the new stack no longer has."""
     if one.stack is other.stack:
         return ()
     from xpc.compiler.rules.core.advisory_table import mended  # few changes move to another stack
@@ -199,7 +199,7 @@ def _only_in_either(before: Counter[str], after: Counter[str]) -> tuple[tuple[st
 
 
 def _headline(found: Difference, settings: str, memory: str) -> str:
-    """The first line: what changed, and what a reviewer must know about it. Empty only for the same run."""
+    """The first line: what changed, and what a reviewer must know about it. It is empty only for equal runs."""
     if found.verdict == SAME:
         return ""
     if found.verdict == CODE:
@@ -217,7 +217,7 @@ def _headline(found: Difference, settings: str, memory: str) -> str:
 
 
 def _others(found: Difference) -> str:
-    """The first line if no setting changed: a derived value, an emitted argument, or the contents of a file."""
+    """The first line if no setting changed: it names a derived value, an emitted argument, or a changed file."""
     changes = [*found.follows, *found.arguments, *found.renamed]
     lines = [_moved(each) for each in changes] or [each.line.replace("  ", " ") for each in found.files]
     more = len(lines) - SHOWN

@@ -30,7 +30,7 @@ MIB = 2**20
 
 @record
 class Quantity:
-    """One number of a run as a person and a program read it; `why` is its arithmetic."""
+    """One number of a run, formatted for people and as a value for programs; `why` is its arithmetic."""
 
     text: str
     value: Scalar
@@ -39,7 +39,7 @@ class Quantity:
 
 @record
 class Forecast:
-    """A run's consequences by name, with its plan and its length."""
+    """The consequences of one run by name, with its plan and its length."""
 
     plan: Plan
     length: RunLength
@@ -59,7 +59,7 @@ class Forecast:
 
 
 def forecast(spec: Spec, prices: Mapping[str, float] | None = None) -> Forecast:
-    """The consequences of one run."""
+    """Compute the consequences of one run."""
     planned = plan(spec)
     length = run_length(spec, planned.steps)
     found = dict(_quantities(spec, planned, length))
@@ -70,7 +70,7 @@ def forecast(spec: Spec, prices: Mapping[str, float] | None = None) -> Forecast:
 
 
 def follows(before: Forecast, after: Forecast) -> list[Change]:
-    """The quantities that differ."""
+    """The quantities that differ between two runs."""
     names = dict.fromkeys((*before.quantities, *after.quantities))
     out = [
         Change(name, was.text, now.text, now.why, (was.value, now.value))
@@ -137,7 +137,7 @@ def _quantities(spec: Spec, planned: Plan, length: RunLength) -> Iterator[tuple[
 
 
 def _completions(spec: Spec, length: RunLength) -> Iterator[tuple[str, Quantity]]:
-    """A step of an online method: its batch counts completions, several of one prompt where they are compared."""
+    """The prompts per step of an online method, and the updates that follow one generation of completions."""
     gbs = spec.integer("batch.gbs")
     group = int(spec.get("method.generations") or 1) if spec.method.grouped else 1
     prompts = gbs / group
@@ -220,7 +220,7 @@ def _count(value: int) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes as a person reads them: `46.0 GiB`, `12.3 MiB`."""
+    """A number of bytes for people: `46.0 GiB`, `12.3 MiB`."""
     return f"{value / GIB:,.1f} GiB" if value >= GIB / 10 else f"{value / MIB:,.1f} MiB"
 
 

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _broken(operands: Sequence[Operand], options: argparse.Namespace) -> tuple[str, int]:
-    """The answer if a side does not compile; its errors go to standard error."""
+    """Return the output for operands that do not compile; their errors go to standard error."""
     for operand in operands:
         show_rendered(render(operand.errors, "full"), sys.stderr)
     titles = [one.title for one in operands]

@@ -32,7 +32,7 @@ FOREIGN = "a folder that the compiler did not write; it is not compared"
 
 
 class DoesNotCompile(Exception):
-    """A member of a sweep's folder does not compile; `operand` has its errors."""
+    """Raised if a member of a sweep's folder does not compile; `operand` has its errors."""
 
     def __init__(self, operand: Operand) -> None:
         self.operand = operand
@@ -41,14 +41,14 @@ class DoesNotCompile(Exception):
 class Run:
     """One run of an operand. `name` is empty outside a sweep.
 
-    `tree` are its files if they are on disk. The spec of a sweep's member there is checked when it is first needed;
-    it may raise DoesNotCompile.
+    `tree` has its files, if they are on disk. For a sweep's member on disk, the spec is checked on the first access,
+    which may raise DoesNotCompile.
     """
 
     def __init__(
         self, name: str, checked: CheckedSpec | None, tree: BundleTree | None = None, unchanged: Collection[str] = ()
     ) -> None:
-        """`unchanged` are files on disk that are taken as compiled, because the spec is checked under another name."""
+        """`unchanged` are files that are used as they are on disk, because the spec is checked under another name."""
         self.name, self.checked, self.tree, self.unchanged = name, checked, tree, unchanged
 
     @cached_property
@@ -65,7 +65,7 @@ class Run:
 
     @cached_property
     def emitted(self) -> Mapping[str, bytes]:
-        """The files as they would be written, without the manifest."""
+        """The files that compiling would write, without the manifest."""
         from xpc.compiler.lower import emitted
         from xpc.compiler.lower.sweep import named
 
@@ -73,9 +73,9 @@ class Run:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """The digest of every file that a run may read, by name: those on disk, or as they would be written.
+        """The digest of every file that a run may read, by name: of the file on disk, or of what would be compiled.
 
-        Bytecode counts unless the program lets Python ignore it. Foreign folders are listed but not read.
+        Bytecode is included unless the program makes Python ignore it. Foreign folders are listed but not read.
         """
         if self.tree is None:
             return _digests(self.emitted)
@@ -87,7 +87,7 @@ class Run:
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """Files on disk whose digest in the manifest is another one."""
+        """Files on disk whose digest differs from the digest in the manifest."""
         if self.tree is None:
             return ()
         table = bundled.manifest(self.tree.folder)
@@ -96,7 +96,7 @@ class Run:
         return tuple(name for name in sorted(found) if found[name] != actual.get(name) and not is_prose(name))
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
-        """The bytes of those files that the run has."""
+        """The bytes of those named files that exist in this run."""
         names = list(names)
         if self.tree is None:
             return {name: self.emitted[name] for name in names if name in self.emitted}
@@ -111,9 +111,10 @@ def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
 
 @record
 class Operand:
-    """One argument of the command. `runs` is empty if there are `errors`. `axes` are the settings that a sweep
-    varies, with their values. `launchers` are the files of a sweep's folder next to its members, by digest; None if
-    they are not on disk."""
+    """One argument of the command. `runs` is empty if there are `errors`. `axes` are the settings that a sweep varies,
+    with their values. `launchers` maps the files next to a sweep's members to their digests; None if they are not on
+    disk.
+    """
 
     title: str
     runs: tuple[Run, ...]
@@ -123,7 +124,7 @@ class Operand:
     launchers: Mapping[str, str] | None = None
 
     def starters(self) -> Mapping[str, str]:
-        """The digests of the files that start a sweep: those on disk, or as they would be written."""
+        """The digests of the files that start a sweep: of the files on disk, or of what would be compiled."""
         from xpc.compiler.lower.sweep import starters
 
         if self.launchers is None:
@@ -156,7 +157,7 @@ def open_operand(written: str) -> Iterator[UncheckedOperand]:
 
 
 def _tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
-    """The files of a bundle. Raises UsageError if it is none."""
+    """The files of a bundle. Raises UsageError if the folder is not a bundle."""
     table = bundled.manifest(folder)
     if table is None:
         raise UsageError(f"{folder} is not a bundle: it has no bundle.toml of xpc")

@@ -36,7 +36,7 @@ POINTER = 4096
 
 @record
 class Repository:
-    """A work tree: its top folder and its git folder, both absolute and without symbolic links."""
+    """A work tree: its top folder and its git folder, both as absolute paths without symbolic links."""
 
     top: str
     folder: str
@@ -91,7 +91,7 @@ LINK = "120000"
 
 @mutable
 class Commit:
-    """The files of a commit, listed once and read when they are needed.
+    """The files of a commit. They are listed once, and read when they are needed.
 
     `files` maps each path from the top to its mode and the hash of its blob.
     """
@@ -116,7 +116,7 @@ class Commit:
         return [one for one in self.files if one.startswith(start) and ".." not in one.split("/")]
 
     def read(self, *paths: str) -> None:
-        """Get the contents of these files with one call of git."""
+        """Load the contents of these files with one call of git."""
         wanted = dict.fromkeys(self.files[one][1] for one in paths if one in self.files)
         missing = [one for one in wanted if one not in self.blobs]
         if not missing:
@@ -149,7 +149,7 @@ class Commit:
 
 
 def _entries(listed: bytes) -> Iterator[tuple[str, str]]:
-    """The facts and the path of each NUL-separated entry of git."""
+    """Each entry of git's NUL-separated output, split into the text before its tab and the path after it."""
     for one in listed.split(b"\0"):
         facts, tab, path = one.partition(b"\t")
         if tab:

@@ -1,4 +1,4 @@
-"""Whether a run resumes from the checkpoints of the run before, compared as the trainer does when it starts."""
+"""Whether a run can resume from the checkpoints of an earlier run, judged as the trainer does when it starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ FILES = ("accelerate.yaml", "deepspeed.json")
 
 
 def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
-    """One sentence about the checkpoints of the run with the tables `before`; empty if nothing changed for them."""
+    """A sentence on whether a run with the tables `after` can resume from checkpoints of a run with the tables
+    `before`; empty for equal tables.
+    """
     if before == after:
         return ""
     was, now = _settings(before), _settings(after)
@@ -29,7 +31,7 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
 
 
 def _settings(tables: Mapping[str, object]) -> dict[str, object]:
-    """The settings by the names that the trainer uses (runtime/core/same_run.py, `settings`)."""
+    """The settings under the names that the trainer uses (runtime/core/same_run.py, `settings`)."""
     out: dict[str, object] = {}
     for name, value in tables.items():
         file, _, key = name.partition(" ")

@@ -18,8 +18,9 @@ from xpc.grammar.record import field, mutable
 
 @mutable
 class RevisionWorkspace(Workspace):
-    """The folder of a spec in a commit. `mirror` is the temporary folder for the files of the commit, and `paths` maps
-    files from the top to where they are: there, or in the working tree."""
+    """The folder of a spec in a commit. `mirror` is a temporary folder for files of the commit, and `paths` maps paths
+    from the top to files in it or in the working tree.
+    """
 
     commit: Commit = field(kw_only=True)
     mirror: str = ""
@@ -53,9 +54,9 @@ class RevisionWorkspace(Workspace):
 
 @contextmanager
 def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Workspace]]]:
-    """A function that opens the specs of a commit: from a path to the bytes, the name and the workspace.
+    """A function that opens specs of a commit: it maps a path to the bytes, the name and the workspace.
 
-    They share one temporary folder. The function raises UsageError for a spec that is not in the commit.
+    All these specs share one temporary folder. The function raises UsageError for a spec that is not in the commit.
     """
     from tempfile import TemporaryDirectory
 

@@ -22,8 +22,9 @@ class RunLength:
     """The length of one run. `samples` counts all sequences trained on, `rows` those of one epoch; `epochs` is the
     budget.
 
-    Unknown quantities are None: the rows of most datasets, and the number of sequences after packing. `each` are the
-    completions of a prompt that are trained on, counted once for each iteration; a `group` is those of one prompt.
+    Unknown quantities are None: the rows of most datasets, and the number of sequences after packing. `each` is how
+    many completions of a prompt are trained on, counted once per iteration; `group` is how many completions one prompt
+    gets.
     """
 
     steps: int | None
@@ -86,7 +87,7 @@ class RunLength:
             yield f"{_times(other._pace() / self._pace())} the steps"
 
     def _prompts(self, other: RunLength) -> Iterator[str]:
-        """The change in prompts of a step."""
+        """The change in the prompts per step."""
         was, now = self.gbs / self.group, other.gbs / other.group
         if max(self.group, other.group) > 1 and was != now:
             yield f"{now:g} prompts a step instead of {was:g}"
@@ -109,12 +110,12 @@ class RunLength:
         return bool(self.epochs and other.epochs and self.data == other.data)
 
     def _pace(self) -> float:
-        """The steps up to a factor that both runs share: the rows, or with packing their tokens."""
+        """Steps per row (with packing, per token). Runs with the same rows can be compared by it."""
         return (self.epochs or 0) * self.each / self.gbs / (self.seq if self.packed else 1)
 
 
 def run_length(spec: Spec, planned: int | None = None) -> RunLength:
-    """The length of a run. `planned` are the steps of its plan, which also knows those of online methods."""
+    """The length of a run. `planned` is the number of steps in its plan, which is also known for online methods."""
     steps, written = total_steps(spec), spec.get("train.steps")
     steps = planned if steps is None else steps
     epochs = None if isinstance(written, int) else spec.real("train.epochs")

@@ -135,7 +135,7 @@ def _changes(found: Sequence[Change]) -> list[str]:
 
 
 def _folded(found: Sequence[Change]) -> list[str]:
-    """The changed arguments. Many keys of a file that exist in one run only become one line."""
+    """The changed arguments. If many keys of a file exist in only one run, they become one line."""
     by_file: dict[tuple[str, str], list[Change]] = {}
     for each in found:
         if ABSENT in (each.before, each.after):
@@ -173,7 +173,7 @@ def as_json(found: Comparison) -> str:
 
 
 def _value(value: object) -> object:
-    """A part of a comparison as JSON: a change has its values if it has them, else texts."""
+    """A part of a comparison as JSON: for a change, its values if it has any, otherwise its texts."""
     if isinstance(value, Change):
         before, after = value.values or (value.before, value.after)
         return {"name": value.name, "before": before, "after": after, "why": value.why}
@@ -183,7 +183,7 @@ def _value(value: object) -> object:
 
 
 def broken_as_json(titles: Sequence[str]) -> str:
-    """The answer for programs if a side does not compile."""
+    """The JSON output for operands that do not compile."""
     return json.dumps({"format": FORMAT, "verdict": "does not compile", "broken": list(titles)}, indent=2) + "\n"
 
 

@@ -16,7 +16,7 @@ PROSE = (*NOT_RUN, LIST, "bundle.toml")
 
 
 def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict[str, object]:
-    """Every value of accelerate.yaml and the JSON files: `trainer_args.json arguments.learning_rate` to 2e-05.
+    """Every value of accelerate.yaml and the JSON files by name: `trainer_args.json arguments.learning_rate` is 2e-05.
 
     Keys that begin with one of `without` are dropped.
 
@@ -36,7 +36,7 @@ def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict
 
 
 def is_table(name: str) -> bool:
-    """Whether a file of a bundle has keys and values."""
+    """Whether a file of a bundle consists of keys and values."""
     return "/" not in name and name.endswith(TABLES)
 
 

@@ -133,7 +133,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) -> tuple[str, int]:
-    """Compare a bundle with what a spec compiles to now."""
+    """Compare a bundle with the files that a spec compiles to now."""
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import compile_text
 
@@ -150,7 +150,7 @@ def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) 
 
 
 def _weights(path: str, spec: CheckedSpec, table: Table) -> Iterator[str]:
-    """A sentence for each file of a local model that is not the one that the bundle was compiled with."""
+    """A sentence for each file of a local model that has changed since the bundle was compiled."""
     stated = table.get("weights", {})
     for name in sorted({*stated, *spec.weights}):
         if name not in spec.weights:
@@ -163,7 +163,7 @@ def _weights(path: str, spec: CheckedSpec, table: Table) -> Iterator[str]:
 def _compared(
     folder: str, found: Tree, bundles: Sequence[tuple[str, Table]], options: argparse.Namespace
 ) -> tuple[str, int]:
-    """Every file with what the spec compiles to."""
+    """Compare every file with the file that the spec compiles to."""
     from xpc.compiler.files.file_memory import user_memory
 
     memory = user_memory()

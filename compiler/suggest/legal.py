@@ -94,7 +94,7 @@ def answer(wrong: Wrong) -> Diagnostic:
         place = " outside of its block" if "." in row.path else ""
         values = item.label.source.slice(node.span)
         form = f"sweep {{ {row.path if row.inner else row.name} = {values} }}"
-        return report(wrong.code, wrong.message, at, help=f"several values are several runs: write `{form}`{place}")
+        return report(wrong.code, wrong.message, at, help=f"several values make several runs: write `{form}`{place}")
     value = wrong.value or intended(row, item, node)
     part = item.node if row.kind.name == "reals" else node  # name the list, not its item
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
@@ -155,8 +155,7 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
 
 
 def _of_another_setting(row: Setting, name: str) -> str:
-    """The help for a name of another setting (`method lora`) or without an equivalent (`method ppo`), or an empty
-    text."""
+    """The help for a name of another setting (`method lora`) or without an equivalent (`method ppo`), or `""`."""
     advised = advice(f"{row.name} {name}", "")
     if advised is not None:
         return advised

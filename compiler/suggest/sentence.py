@@ -68,7 +68,7 @@ def named_by_value(unknown: UnknownName) -> str | None:
 
 
 def named_outside(unknown: UnknownName, clause: str) -> str | None:
-    """What to write for the model's name in a block of the model; else None."""
+    """What to write in a block of the model instead of the model's name, or None."""
     if clause == "model" and unknown.name in MODELS and unknown.typed:
         return f"write `train {_named(unknown, 'MODEL')} on DATA`: the first line names the model"
     return None

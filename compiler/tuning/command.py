@@ -137,7 +137,7 @@ def _condition(words: str) -> tuple[str, str, str]:
     if name != "verdict" and re.fullmatch(r"\d+(\.\d+)?", value) is None:
         raise UsageError(f"`--fail-if {words}`: {value} is not a number")
     if name == "verdict" and compared not in ("==", "!="):
-        raise UsageError(f"`--fail-if {words}`: a verdict is == or != another")
+        raise UsageError(f"`--fail-if {words}`: a verdict can only be compared with == or !=")
     return name, compared, value
 
 

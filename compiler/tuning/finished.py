@@ -29,7 +29,7 @@ def reading(spec: Spec, files: Mapping[str, bytes], out: str, source: str) -> Re
         return None
     summary = read_json(os.path.join(out, SUMMARY))
     if summary.get("bundle") != decisive_digest(files.get):
-        raise UsageError(f"the run in {out} is of another spec, or of another version of it")
+        raise UsageError(f"the run in {out} has another spec, or another version of this spec")
     logged = events(out)
     counted = [one for one in logged if one["step"] >= WARM]
     if len(counted) < 2:
@@ -40,7 +40,7 @@ def reading(spec: Spec, files: Mapping[str, bytes], out: str, source: str) -> Re
         if after["step"] > before["step"] and after["seconds"] > before["seconds"]
     ]
     if not each:
-        raise UsageError(f"{os.path.join(out, METRICS)} times no step")
+        raise UsageError(f"{os.path.join(out, METRICS)} has no step times")
     first, last = counted[0], counted[-1]
     tokens = None
     if last.get("tokens") and "tokens" in first:

@@ -65,7 +65,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.file == "-":
         raise UsageError("tune needs a spec in a file, not standard input")
     if options.calibration is not None and options.read is None and options.run is None:
-        raise UsageError("--calibration goes with --read DIR or --run OUT: there is nothing to put into it yet")
+        raise UsageError(
+            "--calibration goes with --read DIR or --run OUT: without them there is nothing to write into it"
+        )
     data, name, workspace = read_spec(options.file)
     workspace.hashes = True
     checked = check_text(data, name, workspace)
@@ -103,7 +105,9 @@ def _probes(spec: CheckedSpec, folder: str) -> list[Probe]:
         if isinstance(short, CheckedSpec):
             made.append(Probe(number, change, lower(short), out))
         elif not change.settings:
-            raise UsageError(f"{spec.name} makes no probe of {probes.STEPS} steps: {short[0].code} {short[0].message}")
+            raise UsageError(
+                f"{spec.name} cannot be probed for {probes.STEPS} steps: {short[0].code} {short[0].message}"
+            )
     return made
 
 

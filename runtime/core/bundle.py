@@ -71,7 +71,7 @@ def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
     try:
         world = int(environment.get("WORLD_SIZE", "1"))
     except ValueError as error:
-        raise RunError(f"WORLD_SIZE is {environment['WORLD_SIZE']!r}, and should be a number of processes") from error
+        raise RunError(f"WORLD_SIZE is {environment['WORLD_SIZE']!r}; it must be a number of processes") from error
     micro, accumulation, gbs, share = run["micro"], run["accumulation"], run["gbs"], run.get("context_parallel", 1)
     if world != run["world_size"]:
         groups = f"{world} / {share}" if share > 1 else str(world)

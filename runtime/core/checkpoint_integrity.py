@@ -40,7 +40,9 @@ def clear(output_dir: str) -> None:
 
 
 def final_files(output_dir: str) -> dict[str, Seal]:
-    """Sizes and digests of what a finished run leaves: weights, configuration, tokenizer, metrics. Raises OSError."""
+    """The sizes and digests of what a finished run leaves: weights, configuration, tokenizer, metrics. Raises
+    OSError.
+    """
     chosen = [name for name in names(output_dir) if not name.startswith(NOT_FINAL)]
     return dict(zip(chosen, _hashed(output_dir, chosen), strict=True))
 

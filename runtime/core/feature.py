@@ -72,7 +72,9 @@ class Feature:
         return []
 
     def check_first_row(self, bundle: "Bundle", source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
-        """In the preflight, once a source: findings about its first row, as the trainer will get it."""
+        """Called in the preflight once per source: return findings about its first row, in the form that the trainer
+        gets.
+        """
         return []
 
     def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Any) -> str:
@@ -148,8 +150,9 @@ class Feature:
         return convert
 
     def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
-        """Before the stored rows of a source lose the columns ``dropped`` and are converted by ``make``: the types of
-        their columns, or None for those that the values have."""
+        """Called before the stored rows of a source lose the columns ``dropped`` and are converted by ``make``: return
+        the types of their columns, or None to infer the types from the values.
+        """
         return None
 
     def source_mapped(self, bundle: "Bundle", source: Mapping[str, Any], rows: Any) -> Any:
@@ -212,9 +215,9 @@ class Feature:
         """After the trainer is made: change it. Raises RunError."""
 
     def made(self, bundle: "Bundle", trainer: Any) -> Iterable[tuple[str, object, object]]:
-        """After the trainer is made: what was made of the bundle, as rows of (what, stated, made).
+        """Called after the trainer is constructed: compare it with the bundle, as rows of (what, stated, made).
 
-        A row with two different values stops the run.
+        A row in which the two values differ stops the run.
         """
         return ()
 
@@ -255,7 +258,7 @@ class Feature:
         return None
 
     def finished_before(self, bundle: "Bundle") -> None:
-        """When a launch finds that an earlier one has finished this run, in one process. Raises RunError."""
+        """Called in one process when a launch finds that an earlier launch has finished this run. Raises RunError."""
 
     def run_ended(self, bundle: "Bundle", trainer: Any, stopped: bool) -> None:
         """At the very end, after everything is saved; ``stopped`` is true for a stop on request. Raises RunError."""

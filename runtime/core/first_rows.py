@@ -83,7 +83,7 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
 
 
 def _texts(row: Mapping[str, Any]) -> list[str]:
-    """The texts of a row without messages: its text, or its prompt with each answer."""
+    """The texts of a row that has no messages: its text, or its prompt joined with each answer."""
     prompt = row.get("text", row.get("prompt")) or ""
     answers = [row[name] for name in ("completion", "chosen", "rejected") if name in row]
     return [prompt + answer for answer in answers or [""]]

@@ -1,8 +1,8 @@
-"""Compare what the libraries made of a bundle with what it states: loaded weights, precision, batch, trained weights.
+"""Compare what the libraries built with what the bundle states: loaded weights, precision, batch, trained weights.
 
-A setting can be accepted and still have no effect: peft skips a target that matches nothing, transformers initializes
-a head that the checkpoint lacks, and accelerate reads its precision from the environment. ``check`` collects rows of
-(what, stated, made) here and from the features, before the first step.
+A setting can be accepted and still have no effect: peft skips a target that matches nothing, transformers initializes a
+head that the checkpoint lacks, and accelerate reads its precision from the environment. Before the first step,
+``check`` compares rows of (what, stated, made) from this module and from the features.
 """
 
 import os
@@ -29,9 +29,9 @@ PRECISION_VARIABLE = "ACCELERATE_MIXED_PRECISION"
 
 
 def loaded(model: Any, info: Mapping[str, Any], place: str, scores: bool = False) -> Any:
-    """The model that was loaded from ``place``. Raises RunError when weights were not in the checkpoint.
+    """Return the model that was loaded from ``place``. Raises RunError if the checkpoint lacks some of its weights.
 
-    ``info`` is transformers' loading info. With ``scores`` the head may be new: that of a reward model is trained.
+    ``info`` is transformers' loading info. With ``scores``, a new head is allowed, because a reward model trains it.
     """
     saved = next(iter(getattr(model.config, "architectures", None) or ()), "")
     if not scores and saved.endswith(OTHER_TASKS):
@@ -57,7 +57,7 @@ def trained(model: Any) -> set[str]:
 
 
 def check(bundle: "Bundle", trainer: Any, stated: set[str]) -> None:
-    """Compare the trainer with the bundle; ``stated`` are the trained weights of the model that it was given.
+    """Compare the trainer with the bundle; ``stated`` has the names of the weights that the model was to train.
 
     Raises RunError with both values of each difference.
     """

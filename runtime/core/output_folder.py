@@ -32,7 +32,9 @@ def check_unfinished(bundle: Bundle) -> None:
 
 
 def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
-    """Do what the launch that finished this run was killed before, and report. Returns the exit status."""
+    """Finish what the launch that finished this run did not get to before it was killed, and report. Returns the exit
+    status.
+    """
     try:
         for feature in () if only_report else bundle.features:
             feature.finished_before(bundle)

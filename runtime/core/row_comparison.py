@@ -1,7 +1,7 @@
-"""Compare rows with the text that the chat template makes of them: what a row has and its text lacks is not learned.
+"""Compare rows with the text that the chat template renders: what a row has and its text lacks is not learned.
 
-Each piece of a row gets a mark, and the marks are looked for in the rendered text. So a content such as "1" is found
-where it belongs, and not in another turn.
+Each piece of a row gets a marker, which is searched for in the rendered text. So a content such as "1" is found in its
+own turn, and not in another one.
 """
 
 import re
@@ -36,7 +36,7 @@ WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasonin
 
 
 class Loss(NamedTuple):
-    """A piece of a row that its rendered text lacks, or has in another form."""
+    """A piece of a row that its rendered text lacks or contains in another form."""
 
     kind: str
     """content, part (of a content that is a list), tool_call, argument, reasoning or tool."""
@@ -50,11 +50,13 @@ class Loss(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a spec's `omit` calls it."""
+        """What the setting `omit` calls this loss."""
         return NAMES.get(self.kind, "tools")
 
     def __str__(self) -> str:
-        """What the chat template does, such as: leaves out the tool call 'weather' of turn 1 (assistant)."""
+        """A phrase for what the chat template does, such as: leaves out the tool call 'weather' of turn 1
+        (assistant).
+        """
         does = "leaves out" if self.how == "missing" else "writes"
         of = "" if self.turn is None else f" of turn {self.turn} ({self.role})"
         how = "" if self.how == "missing" else f" {self.how}"
@@ -68,7 +70,9 @@ def check(
     conversations: Conversations,
     omit: Collection[str] = (),
 ) -> list[str]:
-    """Sentences on the losses that ``omit`` allows; ``rows`` are keyed by their number. Raises RunError for another."""
+    """Return sentences on the losses that ``omit`` allows; raises RunError for any other loss. ``rows`` are keyed by
+    their number.
+    """
     first: dict[str, tuple[int, Loss]] = {}
     counts: dict[str, int] = {}
     for number, row in rows.items():
@@ -94,25 +98,27 @@ def check(
 
 
 class Marks:
-    """The marks of a conversation, each with the loss that it shows."""
+    """The markers in a conversation, each with the loss that it reveals if it is missing."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, Loss]] = []
 
     def mark(self, loss: Loss) -> str:
-        """A new mark for the piece of ``loss``."""
+        """Make a new marker for the piece of ``loss``."""
         mark = f"zq{len(self.found)}qz"
         self.found.append((mark, loss))
         return mark
 
     def text(self, text: str, loss: Loss) -> str:
-        """The text with a mark after its first word, so that it begins and ends as before."""
+        """The text with a marker after its first word, so that its beginning and end stay the same."""
         first = re.match(r"\s*\S+", text)
         return f"{first[0]} {self.mark(loss)}{text[first.end() :]}" if first else text
 
 
 def losses(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations) -> list[Loss]:
-    """What a mapped row has and its rendered text lacks. Rows that the template refuses are reported elsewhere."""
+    """What a converted row contains and its rendered text lacks. Rows that the template refuses are reported
+    elsewhere.
+    """
     found: dict[Loss, None] = {}
     for messages in conversations(row):
         found |= dict.fromkeys(_of_conversation(messages, tokenizer))
@@ -138,20 +144,22 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
 
 
 def _form(kind: str, before: str) -> str:
-    """The wrong form of a piece that was written after the text ``before``, or an empty text."""
+    """The name of the wrong form of a piece that follows the text ``before``, or ``""``."""
     if kind == "argument" and before.endswith('\\"'):
         return "encoded twice"
     return "as Python text" if kind in PYTHON and PYTHON[kind].search(before) else ""
 
 
 def marked(messages: list[dict[str, Any]], marks: Marks) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Messages of a role and a text, with a mark in each text, and no arguments for the chat template."""
+    """Messages of only a role and a text, with a marker in each text, and no further arguments for the chat
+    template.
+    """
     turns = enumerate(messages)
     return [{**turn, "content": content(turn["content"], number, turn["role"], marks)} for number, turn in turns], {}
 
 
 def content(text: str, number: int, role: str, marks: Marks, kind: str = "content") -> str:
-    """A content with a mark; an answer's thoughts, which some templates take out of it, have their own."""
+    """A content with a marker. Thoughts in an answer get their own marker, because some templates remove them."""
     segments = THOUGHTS.split(text) if role == "assistant" else [text]
     out = []
     for index, segment in enumerate(segments):
@@ -162,8 +170,9 @@ def content(text: str, number: int, role: str, marks: Marks, kind: str = "conten
 
 
 def sampled_rows(part: Any) -> list[int]:
-    """The numbers of the mapped rows to compare: the first, others in equal distances, and the first with each role and
-    each kind of key. The latter are found without reading the rows one by one."""
+    """The numbers of the converted rows to compare: the first, others at equal distances, and the first with each role
+    and each kind of key. The latter are found without reading the rows one by one.
+    """
     import pyarrow
     import pyarrow.compute as compute
 

@@ -45,7 +45,7 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get.
 
-    These are all: the first message carries those that the chat template reads.
+    These are all stored columns: those that the chat template reads are stored in the first message.
     """
     return list(present)
 
@@ -68,7 +68,7 @@ def to_row(
 
 
 def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    """The messages, after the system prompt if they have none."""
+    """The messages, with the system prompt in front unless they already have one."""
     if system is None or messages[0]["role"] == "system":
         return list(messages)
     return [{"role": "system", "content": system}, *messages]

@@ -21,29 +21,29 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def test_reference_is_fresh():
-    assert read("docs", "reference.md") == reference(), "`make docs` writes it anew"
+    assert read("docs", "reference.md") == reference(), "`make docs` rewrites it"
 
 
 def test_evidence_is_fresh():
     with open(PATH, encoding="utf-8") as handle:
-        assert handle.read() == evidence(stated()), "`make docs` writes it anew"
+        assert handle.read() == evidence(stated()), "`make docs` rewrites it"
 
 
 @pytest.mark.slow
 def test_the_stacks_that_a_rule_holds_for_are_measured():
-    assert measured() == stated(), "`make docs` writes it anew"
+    assert measured() == stated(), "`make docs` rewrites it"
 
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_page_of_a_stack_is_fresh(name):
     page = read("docs", file_name(name))
-    assert page == stack_page(name), "`make docs` writes it anew"
-    assert f"]({file_name(name)})" in read("docs", "stacks.md"), "`make docs` writes it anew"
+    assert page == stack_page(name), "`make docs` rewrites it"
+    assert f"]({file_name(name)})" in read("docs", "stacks.md"), "`make docs` rewrites it"
     assert all(f"`{one}` | {version}" in page for one, version in stacks.load(name).pins.items())
 
 
 def test_rules_page_is_fresh():
-    assert read("docs", "rules.md") == rules_page(), "`make docs` writes it anew"
+    assert read("docs", "rules.md") == rules_page(), "`make docs` rewrites it"
 
 
 def test_picture_of_the_readme_is_what_the_tool_prints():

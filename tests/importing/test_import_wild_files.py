@@ -33,7 +33,7 @@ bf16: true
 def test_last_value_of_a_repeated_key_counts() -> None:
     found = imported(AXOLOTL + "learning_rate: 2e-5\nseed: 7\nseed: 7\n", *HARDWARE)
     assert found.arguments["learning_rate"] == 2e-5
-    said = [one for one in found.messages if "has it, too, with another value" in one]
+    said = [one for one in found.messages if "has it as well, with another value" in one]
     assert len(said) == 1
     assert "`learning_rate`" in said[0]
     assert "line 7" in said[0]

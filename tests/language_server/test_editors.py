@@ -39,7 +39,7 @@ def colours(line: str) -> dict[str, str]:
 
 def test_the_grammar_is_fresh():
     with open(PATH, encoding="utf-8") as handle:
-        assert handle.read() == grammar(), "`make docs` writes it anew"
+        assert handle.read() == grammar(), "`make docs` rewrites it"
 
 
 def test_words_are_coloured_by_their_kind():

@@ -60,7 +60,7 @@ def test_every_entry_of_the_tables_is_used() -> None:
 
 
 def test_the_page_of_recipes_is_fresh() -> None:
-    assert read("docs", "recipes.md") == page(), "`make docs` writes it anew"
+    assert read("docs", "recipes.md") == page(), "`make docs` rewrites it"
 
 
 def test_every_spec_of_the_folder_is_a_recipe() -> None:

@@ -34,9 +34,9 @@ def test_the_seat_is_read_from_the_environment() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"NODE_RANK": "-1"}, "NODE_RANK is '-1', and should be a number"),
+        ({"NODE_RANK": "-1"}, "NODE_RANK is '-1'; it must be a number"),
         ({"NODE_RANK": "٣"}, "should be a number"),
-        ({"MASTER_PORT": "70000"}, "a port is 1 to 65535"),
+        ({"MASTER_PORT": "70000"}, "a port is from 1 to 65535"),
         ({"MASTER_PORT": ""}, "MASTER_PORT is ''"),
         ({"MASTER_ADDR": ""}, "set MASTER_ADDR to the address of node 0"),
         ({"XPC_NODE_WAIT": "long"}, "XPC_NODE_WAIT is 'long'"),

@@ -142,7 +142,7 @@ def test_prompt_and_completion_are_renamed_and_the_context_is_appended() -> None
     row = {"instruction": "Add.", "input": "1 2", "output": "3"}
     assert prompts.to_row(alpaca, row, 0, system=None, text="text") == {"prompt": "Add.\n\n1 2", "completion": "3"}
     assert prompts.to_row(alpaca, {**row, "input": ""}, 0, system=None, text="text")["prompt"] == "Add."
-    with pytest.raises(RunError, match="x, row 3: the input is int, and should be text"):
+    with pytest.raises(RunError, match="x, row 3: the input is int; it must be text"):
         prompts.to_row(alpaca, {**row, "input": 1}, 3, system=None, text="text")
 
 

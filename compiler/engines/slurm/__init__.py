@@ -81,9 +81,9 @@ class Slurm(Engine):
         if len(shapes) > 1:
             yield report(
                 "XP887",
-                "the members need different machines, and a Slurm array has the same for all its tasks",
+                "the members need different machines, but a Slurm array has the same machines for all its tasks",
                 evolve(machines, text=f"{len(shapes)} kinds of machines"),
-                help="write one spec for each kind; with `extends` they share the rest",
+                help="write one spec for each kind of machine; the specs share the rest with `extends`",
             )
         elif len(members) > LARGEST_ARRAY:
             yield report(

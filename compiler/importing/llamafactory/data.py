@@ -62,7 +62,7 @@ ENDS = {"interleave_under": "stop", "interleave_over": "repeat"}
 
 
 def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
-    """Write the probabilities of interleaved data sets as shares; without probabilities they alternate."""
+    """Import the probabilities of interleaved datasets as shares; without probabilities the datasets alternate."""
     if mixed is None or mixed.empty or mixed.value == "concat":
         draft.note(mixed, "a bundle concatenates its sources")
         return  # probabilities are refused, as in LLaMA-Factory

@@ -14,7 +14,7 @@ MOST = 200_000
 
 
 def prepared(session: Session, source: Mapping[str, Any], number: int, stored: Any) -> dict[str, Any]:
-    """One row of a source: its readings and verdicts, or why the run leaves it out."""
+    """Prepare one row of a source: its sequences of tokens and verdicts, or the reason why the run drops it."""
     out: dict[str, Any] = {
         "source": session.core("rows").name(source), "row": number, "excluded": None, "sequences": [], "verdicts": [],
     }  # fmt: skip
@@ -30,7 +30,7 @@ def prepared(session: Session, source: Mapping[str, Any], number: int, stored: A
 
 @contextmanager
 def unchecked(session: Session) -> Iterator[None]:
-    """A context in which the run's comparison of rows with their text does not stop: it becomes verdicts."""
+    """A context in which lost pieces of a row do not raise RunError as they do in a run; they become verdicts."""
     comparison = session.core("row_comparison")
     real, comparison.check = comparison.check, lambda *_, **__: []
     try:
@@ -77,7 +77,7 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
 
 
 def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
-    """Why no sequence of a row is left, and the length that it needs, or 0."""
+    """The reason why a row is dropped, and the length that it needs (0 if length is not the reason)."""
     most = session.core("truncation").limit(session.bundle)
     longest = max(map(len, capture.full().values()), default=0)
     if most is not None and longest > most:
@@ -86,7 +86,7 @@ def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
 
 
 def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of a mixture of shapes with its own columns."""
+    """The row with its own columns; a mixture of shapes adds columns of other shapes."""
     if "kind" in row and any(one.get("kind") for one in session.bundle.data["sources"]):
         return dict(importlib.import_module("trainer.features.rows.kinds").own_columns(row))
     return dict(row)
@@ -95,7 +95,7 @@ def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
 def _shown(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[dict[str, Any], list[verdicts.Verdict]]:
-    """A sequence as JSON, and its findings."""
+    """A sequence as JSON, together with its findings."""
     texts = tokens.pieces(session.tokenizer, one.full)
     roles, contents, starts = _turns(session, trainer, one, row, at)
     turns = tokens.turns_of(texts, contents, starts)
@@ -123,7 +123,7 @@ def _shown(
 def _turns(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[list[str], list[str], list[str | None]]:
-    """The roles of a sequence's turns, their contents, and the text up to the end of each."""
+    """The roles and contents of a sequence's turns, and the rendered text up to the end of each turn."""
     talks = session.bundle.row_format().conversations(row)
     if talks:
         turns = talks[min(at, len(talks) - 1)]
@@ -139,7 +139,7 @@ def _turns(
 
 
 def every(session: Session, chosen: Sequence[tuple[Mapping[str, Any], Mapping[int, Any]]]) -> Iterator[dict[str, Any]]:
-    """The chosen rows of every source, prepared one by one."""
+    """Prepare the chosen rows of every source one by one."""
     for source, rows in chosen:
         for number, stored in rows.items():
             yield prepared(session, source, number, stored)

@@ -17,7 +17,7 @@ IGNORED = -100
 
 
 class TokenSequence:
-    """One sequence of tokens that the model reads: ids, which bear loss, and the ids before they were cut."""
+    """One sequence of tokens: the ids that the model reads, which of them bear loss, and the ids before truncation."""
 
     def __init__(self, name: str, ids: Sequence[int], learned: Sequence[bool], full: Sequence[int] | None) -> None:
         self.name, self.ids, self.learned = name, list(ids), list(learned)
@@ -36,7 +36,7 @@ class TokenSequence:
 
 
 class Capture:
-    """The rows after they are tokenized and before they are cut, seen in the constructor of trl's trainer."""
+    """Captures the rows inside the constructor of trl's trainer, after tokenization and before truncation."""
 
     tokenized: Any = None
 
@@ -55,7 +55,7 @@ class Capture:
             yield
 
     def full(self) -> dict[str, list[int]]:
-        """The tokens of each sequence of the only row, after its prompt; empty if the trainer does not tokenize."""
+        """The tokens of each sequence of the only row, with its prompt; empty if the trainer does not tokenize."""
         if self.tokenized is None or len(self.tokenized) == 0:
             return {}
         row, out = self.tokenized[0], dict[str, list[int]]()
@@ -68,7 +68,7 @@ class Capture:
 
 
 def sequences(session: Session, trainer: Any, capture: Capture, index: int = 0) -> list[TokenSequence]:
-    """The sequences of a prepared row, as the collator of the trainer gives them to the model."""
+    """The sequences of one prepared row, as the trainer's collator passes them to the model."""
     row = trainer.train_dataset[index]
     full = capture.full()
     if session.plan["method"]["generates"]:
@@ -94,7 +94,7 @@ CHOICES = ("chosen", "rejected")
 
 
 def _kept(ids: Any, mask: Any) -> tuple[list[int], list[int]]:
-    """The tokens where the attention mask is one, and their places."""
+    """The tokens whose attention mask is 1, and their positions."""
     places = [at for at, one in enumerate(mask.tolist()) if one]
     values = ids.tolist()
     return [values[at] for at in places], places
@@ -124,7 +124,7 @@ def _masked(name: str, batch: Any, at: int, full: Any) -> TokenSequence:
 
 
 def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
-    """The rows of a batch with labels. Packed documents follow one another, and position 0 begins each."""
+    """The sequences of a batch with labels. Packed documents follow one another; each begins at position 0."""
     import torch
 
     for at in range(len(batch["input_ids"])):
@@ -137,7 +137,7 @@ def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
 
 
 def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> list[TokenSequence]:
-    """dpo before trl 1.0, which cuts its pairs on their way into the model: the model's input is captured."""
+    """The sequences for dpo before trl 1.0, which truncates pairs during the forward pass: they are captured there."""
     import torch
 
     seen: list[tuple[Any, Any]] = []
@@ -165,7 +165,7 @@ def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> li
 
 
 def _prompts(session: Session, trainer: Any, row: Mapping[str, Any]) -> list[TokenSequence]:
-    """The prompt that an online method gives to generation, as the trainer's own step makes it."""
+    """The prompt from which an online method generates, as the trainer's own step prepares it."""
     import torch
 
     batch = trainer.data_collator([row])

@@ -1,4 +1,4 @@
-"""Prepare many rows at once, and count: lengths, cut and dropped rows, learned tokens, packed rows, steps."""
+"""Prepare many rows together, and count them: lengths, truncated and dropped rows, learned tokens, packs, steps."""
 
 import importlib
 import math
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 class Scan:
-    """All training rows, or the first ones of each source, prepared together by one trainer."""
+    """All training rows, or the first ones of each source, which one trainer prepares together."""
 
     def __init__(self, session: Session, rows: int | None, say: Say) -> None:
         self.session, self.capture, self.say = session, Capture(), say
@@ -42,7 +42,7 @@ class Scan:
 
     @contextmanager
     def _first_rows(self, rows: int | None) -> Iterator[None]:
-        """A context in which each source has only so many rows; with None the data is complete."""
+        """A context in which at most this many rows of each source are read; None reads all."""
         if rows is None:
             with self._numbered():
                 yield
@@ -76,7 +76,9 @@ class Scan:
 
     @contextmanager
     def _numbered(self) -> Iterator[None]:
-        """A context in which every converted row has its number, unless equal rows are to be found by all columns."""
+        """A context in which every converted row carries its number, except when duplicates are found by all
+        columns.
+        """
         if self.session.bundle.data.get("unique"):
             yield
             return
@@ -97,7 +99,7 @@ class Scan:
 
     @contextmanager
     def _packing(self) -> Iterator[None]:
-        """A context that notes which row each token of a packed sequence comes from."""
+        """A context that records which row each token of a packed sequence comes from."""
         module = importlib.import_module(
             next(one.__module__ for one in self.session.trainer_class().__mro__ if one.__module__.startswith("trl."))
         )
@@ -128,7 +130,7 @@ class Scan:
     # -- counts -------------------------------------------------------------------------------------------------------
 
     def lengths(self) -> list[int]:
-        """The tokens of each row before it is cut: those of its longest sequence with its prompt."""
+        """The length of each row before truncation: that of its longest sequence, with the prompt."""
         names = self.tokenized.column_names
         prompt = next((_lengths(self.tokenized, name) for name in PROMPTS if name in names), None)
         answers = [_lengths(self.tokenized, name) for name in (*_answer_columns(names),)]
@@ -139,20 +141,20 @@ class Scan:
         return longest if alone else [a + b for a, b in zip(prompt or (), longest, strict=True)]
 
     def numbers(self) -> list[int] | None:
-        """The number of each tokenized row, or None if the columns were lost on the way."""
+        """The number of each tokenized row, or None if the trainer dropped the column of numbers."""
         return list(self.tokenized[ROW]) if ROW in self.tokenized.column_names else None
 
     def place(self, number: int) -> tuple[Mapping[str, Any], int]:
-        """The source and the row of a number."""
+        """The source of the row with this number, and the row's index in that source."""
         return self.sources[number // SOURCES], number % SOURCES
 
     def label(self, number: int) -> str:
-        """A row in a list: its number, with its source if there are several."""
+        """The name of a row in a list: its number, and its source if there are several."""
         source, row = self.place(number)
         return str(row) if len(self.sources) == 1 else f"{self.session.core('rows').name(source)}:{row}"
 
     def counts(self) -> dict[str, Any]:
-        """The counts for people and for the memory of previews."""
+        """The counts that are shown and that the memory of previews keeps."""
         lengths = sorted(self.lengths())
         most = self.session.core("truncation").limit(self.session.bundle)
         out: dict[str, Any] = {"rows": self.given, "tokens": sum(lengths), "limit": most}
@@ -169,7 +171,7 @@ class Scan:
         return out
 
     def _tokens(self) -> tuple[int | None, int | None]:
-        """The tokens that the trainer keeps, and those that bear loss; None where trl decides later."""
+        """How many tokens the trainer keeps, and how many bear loss; None if trl decides it during training."""
         rows = _flat(self.prepared)
         names = rows.column_names
         if "input_ids" in names:
@@ -187,7 +189,7 @@ class Scan:
         return None, None
 
     def _steps(self) -> dict[str, Any]:
-        """Optimizer steps of an epoch and of the run, as transformers counts them."""
+        """The optimizer steps in an epoch and in the run, as transformers counts them."""
         args = self.trainer.args
         if not len(self.prepared):
             return {"epoch": 0, "run": 0}
@@ -202,11 +204,11 @@ class Scan:
     # -- chosen rows --------------------------------------------------------------------------------------------------
 
     def longest(self, many: int) -> list[int]:
-        """The numbers of the longest rows, the longest first."""
+        """The numbers of the longest rows, in descending order of length."""
         return self._sorted(lambda length: True)[:many]
 
     def cut(self, many: int) -> list[int]:
-        """The numbers of the first rows that are longer than the limit."""
+        """The numbers of the first rows that exceed the length limit."""
         most = self.session.core("truncation").limit(self.session.bundle)
         return [] if most is None else sorted(self._sorted(lambda length: length > most))[:many]
 
@@ -220,7 +222,7 @@ class Scan:
         return [number for length, number in both if wanted(length)]
 
     def order(self, steps: int) -> list[list[list[str]]]:
-        """The rows of the first steps: for each step its micro-batches, for each of them the rows, or packs of rows."""
+        """The rows of the first steps: for each step its micro-batches, and for each of these its rows or packs."""
         if not len(self.prepared):
             return []
         names = self._names()
@@ -238,7 +240,9 @@ class Scan:
         return out
 
     def _names(self) -> list[str]:
-        """What to call each prepared sequence: its row, or the rows that are packed into it, with their tokens."""
+        """The name of each prepared sequence: its row, or the rows that are packed in it with their numbers
+        of tokens.
+        """
         numbers = self.numbers()
         if self.packs is None:
             rows = _flat(self.prepared)
@@ -260,7 +264,7 @@ class Scan:
 
 
 class _Places:
-    """A data set whose rows are their own places."""
+    """A dataset in which each row is its own index."""
 
     def __init__(self, many: int) -> None:
         self.many = many
@@ -274,7 +278,7 @@ class _Places:
 
 @contextmanager
 def _progress(say: Say) -> Iterator[None]:
-    """A context in which the maps of the datasets library report how far they are."""
+    """A context that reports the progress of `Dataset.map`."""
     import time
 
     import datasets
@@ -312,7 +316,7 @@ def _answer_columns(names: Sequence[str]) -> Iterator[str]:
 
 
 def _flat(rows: Any) -> Any:
-    """The rows in their own order, so that columns of the table are columns of the rows."""
+    """The dataset with its rows in the order of its table, so that columns of the table can be read directly."""
     rows = rows.with_format(None)
     return rows.flatten_indices() if getattr(rows, "_indices", None) is not None else rows
 

@@ -91,7 +91,7 @@ class Session:
 
     @property
     def method(self) -> str:
-        """The training method by name."""
+        """The name of the training method."""
         return str(self.bundle.method)
 
     @property
@@ -123,11 +123,11 @@ class Session:
         return model.eval()
 
     def rows(self) -> tuple[Any, Any]:
-        """The training rows and evaluation rows in trl's format, by the bundle's own reader. Raises RunError."""
+        """The training rows and evaluation rows in trl's format, read by the bundle's own code. Raises RunError."""
         return self.core("data").build(self.bundle, self.tokenizer)  # type: ignore[no-any-return]
 
     def trainer(self, rows: Any) -> Any:
-        """trl's trainer over these rows, which its constructor tokenizes. Raises RunError and trl's errors."""
+        """Construct trl's trainer for these rows; its constructor tokenizes them. Raises RunError and trl's errors."""
         from transformers import set_seed
 
         arguments, trainers = self.core("arguments"), self.core("trainer")
@@ -141,7 +141,9 @@ class Session:
 
     @contextmanager
     def only(self, source: Mapping[str, Any], numbers: Sequence[int], stored: Any) -> Any:
-        """A context in which the data is these stored rows of one source, without shares, holdout or shuffling."""
+        """A context in which the data consists of these stored rows of one source, without shares, holdout or
+        shuffling.
+        """
         data = self.bundle.data
         kept = dict(data)
         data.update(sources=[{**source, "take": None, "limit": None, "slice": None}], holdout=None, shuffle=False)
@@ -158,14 +160,14 @@ class Session:
 
 
 def _concerns_rows(feature: Any) -> bool:
-    """Whether a feature of the runtime takes part in the preparation of rows."""
+    """Whether a feature of the runtime changes how rows are prepared."""
     parts = type(feature).__module__.split(".")
     return not (set(parts) & set(ELSEWHERE) or parts[-1] in MODELS)
 
 
 @contextmanager
 def _without_warnings() -> Any:
-    """A context without the libraries' warnings, which concern the tiny model and the missing GPU."""
+    """A context without the libraries' warnings about the tiny model and the missing GPU."""
     import warnings
 
     with warnings.catch_warnings():
@@ -174,7 +176,7 @@ def _without_warnings() -> Any:
 
 
 def _chosen_rows(base: Any) -> Any:
-    """The feature that hands out chosen rows, with their own numbers, instead of reading the source."""
+    """A feature that returns the chosen rows, with their own numbers, instead of reading the source."""
 
     class ChosenRows(base):  # type: ignore[misc]  # a class of the bundle
         """Replaces the reader of a source while rows are chosen."""
@@ -190,7 +192,7 @@ def _chosen_rows(base: Any) -> Any:
             return None if found is None else lambda *_: found
 
         def row_converter(self, bundle: Any, convert: Callable[..., Any]) -> Callable[..., Any]:
-            """Give the converter the row's number in its source, which its messages name."""
+            """Pass the converter each row's number in its source, which its error messages name."""
             numbers = self.numbers
             if numbers is None:
                 return convert
@@ -200,13 +202,13 @@ def _chosen_rows(base: Any) -> Any:
 
 
 def _stand_ins(base: Any) -> Any:
-    """The feature that gives trl's constructor what a preview does not load: rewards and the teacher."""
+    """A feature that gives trl's constructor stand-ins for rewards and the teacher, which a preview does not load."""
 
     class StandIns(base):  # type: ignore[misc]
         """Rewards that return 0, and a tiny teacher."""
 
         def trainer_options(self, bundle: Any, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-            """Add them to the constructor's arguments."""
+            """Add the stand-ins to the constructor's arguments."""
             plan = bundle.plan["method"]
             if plan["rewarded"]:
                 options["reward_funcs"] = [_no_reward for _ in plan["rewards"]]
@@ -223,7 +225,7 @@ def _no_reward(prompts: Sequence[Any], **_: Any) -> list[float]:
 
 
 def isolate() -> None:
-    """Remove what an outer launch left in the environment, and hide GPUs."""
+    """Remove environment variables that an outer launch left, and hide the GPUs."""
     for name in list(os.environ):
         if name.startswith(("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_")) or name in (
             "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK",

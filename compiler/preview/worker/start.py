@@ -1,7 +1,7 @@
-"""Prepare rows with the trainer of a bundle. Started as a file, in the interpreter that trains.
+"""Prepare rows with the trainer of a bundle. This file is run by the Python interpreter that trains.
 
-Reads a request as JSON from standard input, and writes lines of JSON: `progress` sentences, then `answer` or `error`.
-What the libraries print goes to standard error.
+It reads a request as JSON from standard input and writes lines of JSON: sentences under `progress`, then `answer` or
+`error`. What the libraries print goes to standard error.
 """
 
 import json
@@ -20,7 +20,7 @@ from . import session as sessions
 
 
 def main() -> int:
-    """The program. Exit status 0 with an answer or an error that is a sentence."""
+    """Handle one request. The exit status is 0 for an answer, and for an error that could be put in a sentence."""
     request = json.load(sys.stdin)
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
     os.dup2(2, 1)  # prints of the libraries must not mix with the answer

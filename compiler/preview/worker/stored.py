@@ -33,7 +33,9 @@ def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) -> dict[int, Any]:
-    """The stored rows with these numbers, each as a dataset of one row; those that the source has. Raises RunError."""
+    """The stored rows with these numbers, each as a dataset of one row; missing numbers are left out. Raises
+    RunError.
+    """
     import datasets
 
     wanted, found, at = sorted(set(numbers)), dict[int, Any](), 0
@@ -50,7 +52,7 @@ def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) ->
 
 
 def count(session: Session, source: Mapping[str, Any]) -> int:
-    """The rows of a source; of the hub at most `FIRST_OF_HUB` are counted."""
+    """The number of rows of a source; for a source on the hub at most `FIRST_OF_HUB` are counted."""
     total = 0
     for table in stream(session, source):
         total += len(table)
@@ -60,6 +62,6 @@ def count(session: Session, source: Mapping[str, Any]) -> int:
 
 
 def random_numbers(session: Session, source: Mapping[str, Any], many: int, seed: int) -> list[int]:
-    """The numbers of random rows, in ascending order."""
+    """Numbers of random rows, in ascending order."""
     total = count(session, source)
     return sorted(random.Random(seed).sample(range(total), min(many, total)))

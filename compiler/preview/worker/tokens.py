@@ -14,7 +14,7 @@ OPENING = -1
 
 
 def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """The text of each token. The tokens of one character share it: the first has it, and the others are empty."""
+    """The text of each token. Where several tokens form one character, the first has it and the others are empty."""
     out: list[str] = []
     names = tokenizer.convert_ids_to_tokens(list(ids))
     at = 0
@@ -43,8 +43,9 @@ def _decoded(tokenizer: Any, ids: Sequence[int], names: Sequence[str], at: int) 
 def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str | None]) -> list[int]:
     """The number of the turn that each token belongs to, or `OPENING`.
 
-    `texts` are those of the tokens, `contents` those of the turns. `starts` is the rendered conversation up to the end
-    of each turn, or None where the template refuses a part of the conversation; then the content is looked up.
+    `texts` are the texts of the tokens, `contents` the contents of the turns. `starts` has, for each turn, the rendered
+    conversation up to the end of that turn, or None where the template refuses this part; then the turn is found by its
+    content.
     """
     joined, ends, place = "".join(texts), list[int](), 0
     for content, start in zip(contents, starts, strict=True):
@@ -66,7 +67,9 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
 
 
 def _end_of(joined: str, start: str, place: int) -> int | None:
-    """The end of a rendered beginning in the text of the tokens, which may have a begin token before it."""
+    """Where a rendered part of a conversation ends in the joined text of the tokens, which may start with a
+    BOS token.
+    """
     if joined.startswith(start):
         return len(start)
     at = joined.find(start[:200])
@@ -84,7 +87,7 @@ def content_of(turn: Mapping[str, Any]) -> str:
 
 
 def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Any:
-    """The conversation rendered up to the end of each turn; None where the template refuses."""
+    """For each turn, the conversation rendered up to the end of that turn; None where the template refuses it."""
     tools = row.get("tools")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
     options = {**({"chat_template": template} if template else {}), **(row.get("chat_template_kwargs") or {})}

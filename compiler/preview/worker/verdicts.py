@@ -1,4 +1,4 @@
-"""What is wrong with a prepared row, one sentence each. `codes.toml` next to this folder explains the codes."""
+"""Findings about a prepared row, one sentence each. `compiler/language/codes.toml` explains their codes."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ LEARNS = ("answer", "chosen", "rejected", "text")
 
 
 def verdict(code: str, message: str, help: str = "") -> Verdict:
-    """One finding; the help may be empty."""
+    """Make a finding; the help may be empty."""
     return {"code": code, "message": message, "help": help}
 
 
 class Read:
-    """A sequence with its texts and turns, as the verdicts read it."""
+    """A sequence with the texts and turns of its tokens, for the checks of this module."""
 
     def __init__(
         self, session: Session, one: TokenSequence, texts: Sequence[str], turns: Sequence[int], roles: Sequence[str],
@@ -31,17 +31,17 @@ class Read:
 
     @property
     def kept_turns(self) -> list[int]:
-        """The turn of each token that is kept."""
+        """The turn of each token that is left after truncation."""
         return self.turns[self.one.head : self.one.head + len(self.one.ids)]
 
     @property
     def kept_texts(self) -> list[str]:
-        """The text of each token that is kept."""
+        """The text of each token that is left after truncation."""
         return self.texts[self.one.head : self.one.head + len(self.one.ids)]
 
     @property
     def last_answer(self) -> int | None:
-        """The number of the last turn of the assistant."""
+        """The index of the assistant's last turn."""
         return next((at for at in range(len(self.roles) - 1, -1, -1) if self.roles[at] in ANSWERING), None)
 
 
@@ -57,7 +57,7 @@ def of_sequence(read: Read) -> list[Verdict]:
 
 
 def _name(read: Read) -> str:
-    """The sequence in a sentence; a text is the row itself."""
+    """What to call the sequence in a sentence; a row that is plain text is called the row."""
     return {"text": "", "answer": " of the answer"}.get(read.one.name, f" of the {read.one.name} answer")
 
 
@@ -73,7 +73,7 @@ def _nothing(read: Read) -> Iterator[Verdict]:
 
 
 def _all_learned(read: Read) -> Iterator[Verdict]:
-    """A mask of ones, where the spec or the method learns from answers only."""
+    """Report that every token bears loss although the spec or the method learns only from answers."""
     stated = read.session.stated
     asked = stated.get("assistant_only_loss") or stated.get("completion_only_loss") or read.one.name != "text"
     if asked and read.answers and read.one.ids and all(read.one.learned):
@@ -86,7 +86,7 @@ def _all_learned(read: Read) -> Iterator[Verdict]:
 
 
 def _end(read: Read) -> Iterator[Verdict]:
-    """The end token after the last answer, unless that is cut off."""
+    """Report a missing end token after the last answer, unless the answer is truncated."""
     one, tokenizer = read.one, read.session.tokenizer
     end, last = tokenizer.eos_token_id, read.last_answer
     if one.cut or end is None or last is None or not any(one.learned):
@@ -155,7 +155,7 @@ def _cut(read: Read) -> Iterator[Verdict]:
 
 
 def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
-    """What the row has and its text has not, compared by the runtime."""
+    """Report what the row contains and its rendered text lacks; the runtime compares them."""
     comparison = session.core("row_comparison")
     if not session.tokenizer.chat_template:
         return []

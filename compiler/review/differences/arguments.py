@@ -1,4 +1,4 @@
-"""The emitted tables of two bundles, key by key."""
+"""Compare the tables that two bundles contain, key by key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ABSENT = "absent"
 def argument_changes(
     one: Spec, other: Spec, before: dict[str, object], after: dict[str, object]
 ) -> tuple[tuple[Change, ...], tuple[Change, ...], int]:
-    """Renamed arguments, arguments whose value differs, and the number of unchanged ones."""
+    """Return the renamed arguments, the arguments with changed values, and the number of unchanged arguments."""
     head = "trainer_args.json arguments."
     renamed: list[Change] = []
     why: dict[str, str] = {}
@@ -43,12 +43,12 @@ def argument_changes(
 
 
 def _exact(value: object) -> str:
-    """A value as JSON: 1, 1.0, true and "1" are four values."""
+    """A value as JSON, which keeps 1, 1.0, true and "1" apart."""
     return json.dumps(value, sort_keys=True)
 
 
 def _change(key: str, before: Mapping[str, object], after: Mapping[str, object], why: str = "") -> Change:
-    """The change of one key. Two values of different types that read the same are shown as JSON."""
+    """The change of one key. Values of different types that look the same are shown as JSON."""
     was, now = (as_text(table[key]) if key in table else ABSENT for table in (before, after))
     if was == now:
         was, now = (_exact(table[key]) if key in table else ABSENT for table in (before, after))
@@ -56,7 +56,7 @@ def _change(key: str, before: Mapping[str, object], after: Mapping[str, object],
 
 
 def _entries(key: str, before: object, after: object) -> list[Change]:
-    """The differences between two lists of records, key by key: a data source has seventeen keys."""
+    """The changes between two lists of records, key by key; a data source alone has seventeen keys."""
     lists = [each for each in (before, after) if isinstance(each, list) and all(isinstance(one, dict) for one in each)]
     if len(lists) < 2:
         return []
@@ -73,5 +73,5 @@ def _entries(key: str, before: object, after: object) -> list[Change]:
 
 
 def as_text(value: object) -> str:
-    """A value of a table as a person reads it."""
+    """A value of a table, formatted for people."""
     return value if isinstance(value, str) else "unset" if value is None else json.dumps(value)

@@ -1,4 +1,4 @@
-"""A changed value, and the part of it that a first line shows."""
+"""The change of a value, and how the first line of a comparison shortens it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ AROUND = 16
 
 @record
 class Change:
-    """A changed value; `why` is the arithmetic, or the origin of a value that is not written.
+    """A changed value. `why` is its arithmetic, or says where a value comes from that the spec does not state.
 
-    `values` are the two values for programs, if they are numbers, flags, texts or lists of them.
+    `values` are the old and the new value for programs, if they are numbers, flags, texts or lists of these.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Change:
 
 
 def scalar(value: object) -> Scalar:
-    """A value for programs: numbers stay numbers, counts become numbers, anything else a text."""
+    """A value for programs: numbers and counts become numbers, everything else becomes a text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Amount) and value.unit == "count":
@@ -47,7 +47,7 @@ def scalar(value: object) -> Scalar:
 
 
 def short(before: str, after: str) -> tuple[str, str]:
-    """Two different values, each cut to the part that differs: equal beginnings and ends become `...`."""
+    """Shorten two different values to the part in which they differ; equal beginnings and ends become `...`."""
     if len(before) <= WIDE and len(after) <= WIDE:
         return before, after
     start = _common(before, after)
@@ -62,6 +62,6 @@ def _common(one: str, other: str) -> int:
 
 
 def _cut(text: str, start: int, end: int) -> str:
-    """The characters from `start` to `end` and a little more, with `...` where something is missing."""
+    """The characters from `start` to `end` with a few around them, and `...` where text is left out."""
     end = min(len(text), end + AROUND, start + WIDE)
     return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"

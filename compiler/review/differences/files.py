@@ -1,4 +1,4 @@
-"""The files of two bundles, one by one: by digest, and by value where a file is a table or a list of packages."""
+"""Compare the files of two bundles: by digest, and by value if a file is a table or a list of packages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CONTENT = ("data/", "files/")
 
 @record
 class FileChange:
-    """A file of the bundle. `kind` is added, removed, changed, `not executable` or `executable`.
+    """A changed file of a bundle. `kind` is added, removed, changed, `not executable` or `executable`.
 
-    `added` and `removed` count its lines.
+    `added` and `removed` are numbers of lines.
     """
 
     name: str
@@ -29,25 +29,29 @@ class FileChange:
 
     @property
     def line(self) -> str:
-        """`launch.sh +1 -0`, or the file and what happened to it."""
+        """`launch.sh +1 -0`, or the name of the file and its kind of change."""
         return f"{self.name}  +{self.added} -{self.removed}" if self.kind == "changed" else f"{self.name}  {self.kind}"
 
 
 def is_prose(name: str) -> bool:
-    """Whether a file decides nothing: Markdown, the manifest, and the spec, whose values are compared."""
+    """Whether a file has no influence on the run: Markdown, the manifest, and the spec, whose values are compared
+    separately.
+    """
     return name in (MANIFEST, "spec.xp") or (name.endswith(".md") and not name.startswith(CONTENT))
 
 
 def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The names of the files whose digests differ, without prose. The list of digests counts if it alone differs."""
+    """The names of files with different digests, without prose. The list of digests is included only if no other file
+    differs.
+    """
     found = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) and not is_prose(name))
     return found if found == [LIST] else [name for name in found if name != LIST]
 
 
 def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], tables: Collection[str]) -> bool:
-    """Whether a file whose bytes differ changes the run. `tables` are the files of which a value differs.
+    """Whether a changed file changes the run. `tables` are the files in which a value differs.
 
-    Lists of packages are compared as packages, JSON by its values, YAML without its comments.
+    Lists of packages are compared by package, JSON by its values, and YAML without its comments.
     """
     if installs(name):
         return False
@@ -66,7 +70,7 @@ def file_changes(
     names: list[str], digests: tuple[Mapping[str, str], Mapping[str, str]], before: Mapping[str, bytes],
     after: Mapping[str, bytes],
 ) -> Iterator[FileChange]:  # fmt: skip
-    """A line for each of these files."""
+    """One line for each of these files."""
     for name in names:
         was, now = (one.get(name) for one in digests)
         if was is None or now is None:

@@ -1,4 +1,4 @@
-"""The packages that a bundle installs, by version: lines of requirements files, constraints and the lock."""
+"""The package versions that a bundle installs, from its requirements files, constraints and lock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def installs(name: str) -> bool:
 
 
 def package_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> tuple[Change, ...]:
-    """The packages whose version differs. A line that is not `NAME==VERSION` is compared as a text."""
+    """The packages with different versions. A line that is not `NAME==VERSION` is compared as text."""
     found: dict[tuple[str, str, str], list[str]] = {}
     before, after = (
         {LOCK if name.endswith(".lock") else name: data for name, data in files.items()} for files in (before, after)
@@ -58,7 +58,7 @@ def _entries(file: str, data: bytes | None) -> dict[str, str]:
 
 
 def _locked(data: bytes) -> Iterator[tuple[str, str]]:
-    """The packages and commits of a lock; its text, if it is damaged."""
+    """The packages and commits in a lock; the whole text if the lock is damaged."""
     try:
         table = tomllib.loads(data.decode())
         for environment, one in table.get("environment", {}).items():
@@ -73,12 +73,12 @@ def _locked(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _in(name: str, environment: str) -> str:
-    """A package by its name, with the requirements file if that is not the training's."""
+    """The name of a package; with the requirements file, unless it is that of the training environment."""
     return name if environment == "requirements.txt" else f"{name} for {environment}"
 
 
 def summary(found: tuple[Change, ...]) -> str:
-    """The packages in a first line: `torch 2.13.0 -> 2.4.0 and 3 other packages`."""
+    """A phrase for the first line: `torch 2.13.0 -> 2.4.0 and 3 other packages`."""
     named = ", ".join(f"{one.name} {one.before} -> {one.after}" for one in found[:SHOWN])
     more = len(found) - SHOWN
     return named if more <= 0 else f"{named} and {more} more package{'s' if more > 1 else ''}"

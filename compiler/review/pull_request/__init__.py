@@ -22,7 +22,7 @@ from xpc.compiler.review.pull_request.github import publish as publish
 
 
 def main(environment: Mapping[str, str], base: str) -> int:
-    """Compare and publish. Returns status 1 if an affected spec does not compile, 2 if git fails."""
+    """Compare the specs and publish the comment. Returns 1 if an affected spec does not compile, 2 if git fails."""
     try:
         found = list(entries(".", base, prices(environment["PRICE"]) if environment.get("PRICE") else None))
     except (UsageError, ValueError) as error:

@@ -1,6 +1,7 @@
-"""The checks of the Action and of the pre-commit hooks, for specs of a repository: formatting, then findings.
+"""The checks of the Action and of the pre-commit hooks for a repository's specs: formatting, then findings.
 
-With a base, only specs that the change touches or affects are checked, and a finding in a base names the runs.
+With a base, only specs that the change touches or affects are checked, and a finding in a base names the runs that it
+concerns.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NOTHING = "no spec to check"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("check", description=__doc__)
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help="a spec, a folder or a glob; changed files with --hook"
@@ -42,7 +43,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def check(arguments: Sequence[str]) -> int:
-    """Check and print. Returns the status as `xpc check` does."""
+    """Check the specs and print the findings. Returns the same exit status as `xpc check`."""
     options = parse(arguments)
     try:
         return _checked(options)
@@ -52,7 +53,7 @@ def check(arguments: Sequence[str]) -> int:
 
 
 def formatted(paths: Sequence[str]) -> int:
-    """Format the files that are not in a bundle. Returns the status as `xpc fmt` does."""
+    """Format the files that are outside bundles. Returns the same exit status as `xpc fmt`."""
     try:
         repository = find(".")
         if repository is None:
@@ -100,13 +101,13 @@ def _checked(options: argparse.Namespace) -> int:
 
 
 def _deleted(repository: Repository) -> set[str]:
-    """Files of HEAD that are no longer tracked; pre-commit does not pass them."""
+    """The files of HEAD that are no longer tracked; pre-commit does not pass deleted files."""
     head = repository.commit("HEAD")
     return set() if head is None else set(Commit.of(repository, head).files) - set(repository.index())
 
 
 def _selected(repository: Repository, specs: Specs, paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The `.xp` files and the specs among some paths: folders, globs and files, as the working directory sees them."""
+    """The `.xp` files and the specs that paths name: folders, globs and files, relative to the working directory."""
     files: dict[str, None] = {}
     for one in paths:
         if os.path.isdir(one):
@@ -131,7 +132,7 @@ def _from_here(repository: Repository, path: str) -> str:
 def _findings(
     repository: Repository, runs: Sequence[str], options: argparse.Namespace
 ) -> tuple[list[Diagnostic], bool]:
-    """Every finding once, with the runs that have it if it is in a base; and whether a spec has errors."""
+    """Return each finding once (in a base, with the runs that it concerns), and whether any spec has errors."""
     found: dict[tuple[object, ...], tuple[Diagnostic, list[str]]] = {}
     wrong = False
     for run in runs:
@@ -148,7 +149,7 @@ def _findings(
 
 
 def _naming(one: Diagnostic, paths: Sequence[str]) -> Diagnostic:
-    """The finding, with the runs that have it if it is in another file than theirs."""
+    """The finding; if it is in a base and not in the runs' own files, it names the runs."""
     here = "" if one.primary is None else os.path.normpath(one.primary.source.name)
     others = [path for path in paths if os.path.normpath(path) != here]
     if not here or not others:

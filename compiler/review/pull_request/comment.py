@@ -21,7 +21,7 @@ WORDS = {BROKEN: "broken", CHANGED: "changed", RENAMED: "renamed", NEW: "new", G
 
 
 def comment(found: Sequence[Entry], most: int = MOST) -> str:
-    """The text. The first line sums up the pull request; the last counts what did not fit."""
+    """The text of the comment. The first line sums up the pull request; the last says how much did not fit."""
     groups = _groups(found)
     parts = [f"{MARKER}\n**{_headline(found)}**\n"]
     short = [f"\n- {_line(group)}\n" for group in groups]  # without the texts, which have what space is left
@@ -43,7 +43,7 @@ def comment(found: Sequence[Entry], most: int = MOST) -> str:
 
 
 def _headline(found: Sequence[Entry]) -> str:
-    """`3 changed, 1 new, 1 gone, 1 renamed; +14.2 GPU-hours, +80 GiB`."""
+    """The first line: `3 changed, 1 new, 1 gone, 1 renamed; +14.2 GPU-hours, +80 GiB`."""
     if not found:
         return "No run changes."
     total = "; ".join(filter(None, [", ".join(_totals(found))]))
@@ -55,7 +55,7 @@ def _headline(found: Sequence[Entry]) -> str:
 
 
 def _totals(found: Sequence[Entry]) -> Iterator[str]:
-    """The change of all runs together, as far as both sides are known."""
+    """The total change over all runs, as far as the old and new values are known."""
     hours = sum(one.hours for one in found if one.hours is not None)
     if abs(hours) >= 0.05:
         yield f"{hours:+,.1f} GPU-hours"
@@ -68,7 +68,7 @@ def _totals(found: Sequence[Entry]) -> Iterator[str]:
 
 
 def _groups(found: Iterable[Entry]) -> list[list[Entry]]:
-    """The entries with one cause in a base together, the others alone; broken specs first."""
+    """Group the entries that have the same cause in a base; others stand alone. Broken specs come first."""
     groups: dict[object, list[Entry]] = {}
     for one in found:
         groups.setdefault((one.kind, one.cause) if one.cause else (one.kind, one.path), []).append(one)
@@ -84,7 +84,7 @@ def _line(group: Sequence[Entry]) -> str:
 
 
 def _part(group: Sequence[Entry]) -> str:
-    """A group's comparison, folded below its line. The fence is longer than any in the text."""
+    """A group's comparison, folded below its line. The code fence is longer than any fence in the text."""
     first = group[0]
     if not first.text and len(group) == 1:
         return f"\n- {_line(group)}\n"

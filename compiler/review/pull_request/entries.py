@@ -46,10 +46,10 @@ SUMMED = 1000
 
 @record
 class Entry:
-    """The change of one spec: a one-line summary and the full text. `broken` if it does not compile.
+    """The change of one spec: a one-line summary and the full text. `broken` means that it does not compile.
 
-    `cause` are the places in bases that the change comes from, if all of it does. `hours`, `disk` and `cost` are the
-    changes in GPU-hours, bytes and money; None if they are not known.
+    `cause` are the places in bases that explain the whole change; empty if something else changed as well. `hours`,
+    `disk` and `cost` are the changes in GPU-hours, bytes and money; None if unknown.
     """
 
     path: str
@@ -64,7 +64,7 @@ class Entry:
 
 
 def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[Entry]:
-    """Every spec that the changes since `base` touch or affect, and that is another run, new, gone or broken.
+    """Every spec that the changes since `base` touch or affect and that is new, gone, broken, or a different run.
 
     Raises UsageError.
     """
@@ -119,7 +119,7 @@ def changed_files(before: Commit, after: Commit) -> set[str]:
 
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
-    """The specs that read one of the changed files: themselves, a base, a lock, a template, rows."""
+    """The specs that read one of the changed files: the spec itself, a base, a lock, a template, or rows."""
     found = {*was.reading(changed), *now.reading(changed)}
     others = [path for path in changed if not path.endswith((".xp", ".lock"))]
     if others:
@@ -128,7 +128,7 @@ def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) 
 
 
 def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
-    """Whether checking a spec of the working tree asks for one of these files, or for a folder that contains it."""
+    """Whether checking a spec of the working tree reads one of these files, or a folder that contains one."""
     with open_operand(os.path.join(repository.top, path)) as one:
         one.check(one.name)
         if one.workspace is None:
@@ -139,7 +139,7 @@ def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
 
 
 def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[tuple[str, str]]:
-    """Gone specs and the new ones that have their text, or a similar one."""
+    """Pairs of a deleted spec and a new spec with the same or a similar text."""
     gone = [path for path in was.runs if path not in after.files][:PAIRED]
     new = [path for path in now.runs if path not in before.files][:PAIRED]
     after.read(*new)
@@ -167,18 +167,18 @@ def _text(commit: Commit, path: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """The line that names the model and the data."""
+    """The line of a spec that names the model and the data."""
     return next((line for line in text.splitlines() if line.lstrip().startswith("train ")), "")
 
 
 class _Comparer:
-    """Compares specs of the merge base, which `opened` reads, with those of the working tree."""
+    """Compares specs at the merge base, which `opened` reads, with specs of the working tree."""
 
     def __init__(self, repository: Repository, opened: Opened, prices: Prices, start: str) -> None:
         self.repository, self.opened, self.prices, self.start = repository, opened, prices, start
 
     def shown(self, path: str) -> str:
-        """A path as the folder that is compared sees it."""
+        """The path relative to the compared folder."""
         return path.removeprefix(self.start)
 
     def before(self, path: str) -> Operand:
@@ -187,12 +187,12 @@ class _Comparer:
         return UncheckedOperand(path, data, name, workspace, "").check(name)
 
     def after(self, path: str, name: str = "") -> Operand:
-        """The spec in the working tree, checked under the name of the one before."""
+        """The spec in the working tree, checked under the name that it had at the merge base."""
         with open_operand(os.path.join(self.repository.top, path)) as one:
             return evolve(one, title=path).check(name or one.name)
 
     def compared(self, old: str, new: str, shown: set[tuple[str, ...]]) -> Iterator[Entry]:
-        """The entry of a spec that exists on both sides, if its run differs or it was renamed."""
+        """The entry of a spec that exists at both commits, if its run differs or it was renamed."""
         now = self.after(new, os.path.basename(old) if old != new else "")
         if not now.runs:
             yield Entry(self.shown(new), "does not compile", render(now.errors, "full"), True, BROKEN)
@@ -232,13 +232,13 @@ class _Comparer:
         return Entry(self.shown(path), "deleted", "", False, GONE, (), *_totals(self._forecasts(was), []))
 
     def _forecasts(self, operand: Operand) -> list[Forecast]:
-        """The consequences of each run; empty if it does not compile, or if a sweep has too many."""
+        """The consequences of each run; empty if the operand does not compile or a sweep has too many runs."""
         runs = operand.runs if len(operand.runs) <= SUMMED else ()
         return [forecast(one.spec, self.prices) for one in runs]
 
 
 def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None, float | None, float | None]:
-    """The changes in GPU-hours, bytes on disk and cost; None where a side is not known."""
+    """The changes in GPU-hours, bytes on disk and cost; None if the old or the new value is unknown."""
 
     def change(name: str) -> float | None:
         sides = [[one.number(name) for one in side] for side in (before, after)]
@@ -251,7 +251,7 @@ def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None
 
 
 def _row(was: Operand, now: Operand, before: list[Forecast], after: list[Forecast]) -> str:
-    """The line of a spec whose settings change as those of another: its own consequences."""
+    """The line of a spec whose settings change in the same way as another's; only its consequences are listed."""
     parts = [verdict_change(before[0].plan, after[0].plan)] if before and after else []
     hours = _totals(before, after)[0]
     if hours is not None and abs(hours) >= 0.05:
@@ -269,7 +269,7 @@ def _warnings(operand: Operand) -> Counter[str]:
 
 
 def _summary(operand: Operand, planned: list[Forecast]) -> str:
-    """A new spec: `qwen2.5-3b on alpaca, 8 x h100-80gb, 54.1 GiB (fits), 12.3 hours, 98.1 GPU-hours`."""
+    """The summary of a new spec: `qwen2.5-3b on alpaca, 8 x h100-80gb, 54.1 GiB (fits), 12.3 hours, 98.1 GPU-hours`."""
     spec = operand.runs[0].spec
     data = ", ".join(dict.fromkeys(one.name for one in spec.data))
     parts = [f"{spec.model.location} on {data}", _hardware(spec)]
@@ -295,7 +295,7 @@ def _hardware(spec: Spec) -> str:
 
 
 def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
-    """The places of the changed settings, if all of them are in bases: `base/house.xp:16 weight_decay 0 -> 0.1`.
+    """The places of the changed settings, if all are in bases: `base/house.xp:16 weight_decay 0 -> 0.1`.
 
     Empty if something changes in the spec itself, in its data, or in a sweep.
     """
@@ -313,7 +313,7 @@ def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
 
 
 def _place(path: str, change: Change, one: Spec, other: Spec) -> str | None:
-    """The base and the line of a change; None if it is in the spec itself."""
+    """The base and line of a change; None if the change is in the spec itself."""
     for spec in (other, one):
         found = {str(name): value for name, value in spec.values.items()}.get(change.name)
         label = None if found is None else found.origin.label

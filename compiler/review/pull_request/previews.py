@@ -1,4 +1,4 @@
-"""Committed golden previews (`xpc preview --golden`) of two commits, compared as text. Nothing is run."""
+"""Compare the committed golden previews (`xpc preview --golden`) of two commits as text. No code is run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGEST = 4 * 2**20
 
 
 def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple[str, str, str]]:
-    """Path, line and text of each golden preview below the folder `start` that differs."""
+    """The path, line and text of each differing golden preview below the folder `start`."""
     paths = [{one for one in side.files if one.startswith(start) and one.endswith(ENDING)} for side in (before, after)]
     before.read(*paths[0])
     after.read(*paths[1])

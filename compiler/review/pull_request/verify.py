@@ -1,4 +1,4 @@
-"""Verify the bundles and sweeps that contain changed files, as pre-commit passes them."""
+"""Verify the bundles and sweeps that contain the changed files which pre-commit passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xpc.compiler.review import verify as command
 
 
 def verify(paths: Sequence[str]) -> int:
-    """Verify and print. Returns the status as `xpc verify` does."""
+    """Verify them and print the result. Returns the same exit status as `xpc verify`."""
     status = 0
     for folder in dict.fromkeys(_folders(paths)):
         try:

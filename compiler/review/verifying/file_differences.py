@@ -16,7 +16,9 @@ SPECIAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 
 
 def differences(folder: str, found: Tree, expected: Mapping[str, bytes]) -> Iterator[str]:
-    """A sentence for each file that differs, is missing or is foreign. Prose, which repeats the others, comes last."""
+    """A sentence for each file that differs, is missing, or does not belong to the bundle. Prose files, which repeat
+    other files, come last.
+    """
     parents = {name[:at] for name in expected for at, c in enumerate(name) if c == "/"}
     foreign = [*found.files, *(one for one in found.folders if one not in parents)]
     cache: dict[tuple[int, int], bytes] = {}
@@ -56,7 +58,7 @@ def _compared(
 
 
 def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
-    """Differences in what git and archives keep of a mode, and rights that nobody should have."""
+    """Differences in the parts of a mode that git and archives preserve, and permissions that nobody should have."""
     if bool(mode & stat.S_IXUSR) is not runs:
         yield f"{path} {'is not' if runs else 'is'} executable; the compiler {'makes it so' if runs else 'does not'}"
     elif mode & (SPECIAL | stat.S_IWOTH):
@@ -64,7 +66,7 @@ def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
 
 
 def first_difference(on_disk: bytes, made: bytes) -> str:
-    """The number of the first different line, its text on disk, and the text that the spec compiles to."""
+    """The number of the first line that differs, its text on disk, and the text that the spec compiles to."""
     texts = [one.decode("utf-8", "surrogateescape").split("\n") for one in (on_disk, made)]
     length = min(map(len, texts))
     at = next((number for number in range(length) if texts[0][number] != texts[1][number]), length)

@@ -1,4 +1,6 @@
-"""Compile a bundle's own spec again: the expected bytes of each of its files, `bundle.toml` and `sweep.toml` too."""
+"""Compile a bundle's own spec again to get the expected bytes of each file, including `bundle.toml` and
+`sweep.toml`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def recompiled(
 ) -> tuple[CheckedSpec, dict[str, bytes]] | str:
     """The spec of a bundle with this manifest and the files that it compiles to, or the message of its first error.
 
-    `memory` and `trusted` are those of `recheck`.
+    `memory` and `trusted` are passed to `recheck`.
     """
     spec = recheck(folder, table, memory, trusted)
     if isinstance(spec, str):
@@ -56,7 +58,7 @@ def recompiled(
 def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False) -> CheckedSpec | str:
     """The bundle's spec, checked again under its original name; or the message of its first error.
 
-    The files of local models are hashed; with `trusted`, what `memory` knows about unchanged ones is believed.
+    The files of local models are hashed. With `trusted`, digests in `memory` are used for unchanged files.
     """
     try:
         data = read_inside(folder, bundled.SPEC)
@@ -78,7 +80,7 @@ def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted
 
 
 def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str, str]:
-    """The digests of the files that were read, and those of the bases, which a bundle does not have."""
+    """The digests of the files that were read, and of the bases, which a bundle does not contain."""
     bases = {
         name: digest.removeprefix("sha256:")
         for name, digest in stated.items()
@@ -88,7 +90,7 @@ def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str
 
 
 def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
-    """The spec with settings attributed to their bases again, as the comments in the bundle's spec.xp say."""
+    """The spec with the bases restored as the origin of settings, as the comments in the bundle's spec.xp name them."""
     notes = {one.number: one.note.removeprefix(LENGTH) for one in lines(text)}
     bases = {number: Source(note, text) for number, note in notes.items() if note.endswith(".xp")}
 
@@ -107,7 +109,9 @@ def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
 
 
 def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[str, bytes]]]) -> dict[str, bytes] | str:
-    """The files next to `members/` by name, from the members in the order of sweep.toml; or what is wrong there."""
+    """The expected files next to `members/` by name, for members in the order of sweep.toml; or a sentence with the
+    error.
+    """
     table = read_toml(os.path.join(folder, "sweep.toml"))
     try:
         assert table is not None
@@ -138,7 +142,7 @@ def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[st
 
 
 def _agrees(member: Member) -> bool:
-    """Whether a member's name and its output folder have its settings, as far as these have one spelling."""
+    """Whether a member's name and output folder agree with its settings, where these have only one spelling."""
     spec = member.spec
     if spec is None or not spec.text("save").endswith("/" + member.name):
         return False

@@ -1,7 +1,8 @@
 """Compare the files of a finished run with the digests in its summary.json, and the summary with its metrics.
 
-The summary ends in `seal`, the digest of its text without that line, and its `files` are sizes and digests: a digest is
-the SHA-256 of the SHA-256 of each part of 64 MiB, as checkpoints have it (runtime/core/checkpoint_integrity.py).
+In the summary, `seal` is the digest of its own text without that line, and `files` has a size and a digest for each
+file. The digest is the SHA-256 of the SHA-256 digests of the file's parts of 64 MiB, as for checkpoints
+(runtime/core/checkpoint_integrity.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SHOWN = 5
 
 
 def differences(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each edited, missing or added file of a run, and for an edited summary."""
+    """A sentence for each edited, missing or added file of a run, and one if the summary was edited."""
     files = summary.get("files")
     if not isinstance(files, dict):
         if any(os.path.lexists(os.path.join(out, name)) for name in (METRICS, "model.safetensors", "xpc_run.json")):
@@ -64,7 +65,7 @@ def _is_inside(name: str) -> bool:
 
 
 def _seal(path: str) -> list[object] | None:
-    """Size and digest of a regular file, or None."""
+    """The size and digest of a regular file, or None."""
     total = sha256()
     try:
         handle = open(path, "rb", opener=lambda one, flags: os.open(one, flags | os.O_NONBLOCK | os.O_NOFOLLOW))  # noqa: SIM115
@@ -84,7 +85,7 @@ def _seal(path: str) -> list[object] | None:
 
 
 def _disagreements(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
-    """What the summary states and metrics.jsonl does not."""
+    """A sentence for each statement of the summary that metrics.jsonl contradicts."""
     events = []
     try:
         for line in read(os.path.join(out, METRICS), LARGEST).split(b"\n"):

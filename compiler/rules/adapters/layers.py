@@ -149,7 +149,7 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
         every = ", ".join((*targets, other))
         yield Finding(
             spec.place("lora.targets", f"`{there[0]}` and `{other}` are one parameter"),
-            f"an adapter on `{there[0]}` needs one on `{other}` too",
+            f"an adapter on `{there[0]}` needs another on `{other}`",
             write(f"targets = [{every}]"),
             (spec.model.label,),
         )

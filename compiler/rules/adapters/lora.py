@@ -32,7 +32,7 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
     if spec.bits == 4 and spec.weights_sharded and precision != "fp32" and dtype != precision:
         yield Finding(
             spec.place("model.dtype", f"the packed weights are stored as {dtype}"),
-            f"{spec.text('strategy')} casts what it shards to {precision}, packed weights too",
+            f"{spec.text('strategy')} casts what it shards to {precision}, including packed weights",
             write(f"dtype = {precision}"),
             (spec.label("precision"), spec.label("strategy")),
         )
@@ -159,7 +159,7 @@ def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
     if spec.flag("method.sync_reference"):
         yield Finding(
             spec.place("method.sync_reference", "no copy to move"),
-            "adapters have no copy of the reference that could move",
+            "with adapters there is no copy of the reference to update",
             "leave `sync_reference` out, or train all weights",
             (spec.label("lora") or spec.label("qlora"),),
         )

@@ -36,7 +36,7 @@ def other_tokens(spec: Spec) -> Iterator[Finding]:
         if other is not None:
             yield Finding(
                 one.label,
-                f"`{one.name}` contains {other.shape}, and the loss is taken over completions",
+                f"`{one.name}` contains {other.shape}, but the loss is computed over completions",
                 "evaluate on prompts and completions, or write `method sft(completion_only=false)`",
                 (spec.data[0].label,),
             )

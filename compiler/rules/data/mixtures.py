@@ -30,7 +30,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
 
     Without it: LLaMA-Factory and `interleave_datasets` raise ValueError for probabilities that are not 1 together.
 
-    Source: datasets 5.2 and 5.0 `interleave_datasets`; the runtime's `share_counts.py`; executed.
+    Source: datasets 5.2 and 5.0 `interleave_datasets`; the runtime's `share_counts.py`; confirmed by running it.
     """
     yield from _without_effect(spec)
     if not spec.by_share:
@@ -42,7 +42,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
         missing, rest = without[0], (1 - total) / len(without)
         yield Finding(
             missing.label,
-            f"`{missing.name[:80]}` has no share of the mixture, and `{stated[0].name[:80]}` has one",
+            f"`{missing.name[:80]}` has no share of the mixture, but `{stated[0].name[:80]}` has one",
             f"`share = {_percent(rest)}` is left for it: all shares are 100% together"
             if rest > TOLERANCE
             else "give each source a `share`, 100% together",
@@ -55,7 +55,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
         scaled = ", ".join(_percent((one.share or 0.0) / total) for one in stated)
         yield Finding(
             last.share_label or last.label,
-            f"the shares of the mixture are {_percent(total)} together, and not 100%",
+            f"the shares of the mixture are {_percent(total)} together, not 100%",
             f"write `share = {_percent(rest)}` here, or {scaled} for the same proportions"
             if rest > TOLERANCE
             else f"write {scaled} for the same proportions",
@@ -74,7 +74,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
 
 
 def _without_effect(spec: Spec) -> Iterator[Finding]:
-    """A share in an evaluation set, and `exhausted` in a mixture without shares."""
+    """Report a share in an evaluation set, and `exhausted` in a mixture without shares."""
     trained = {id(one.share_label) for one in spec.data}
     for source in spec.sources:
         if source.share_label is not None and id(source.share_label) not in trained:
@@ -143,7 +143,7 @@ def named_twice(spec: Spec) -> Iterator[Finding]:
     Without it: nothing is reported. Of 16 rows that were named twice with `holdout=8`, 6 of the 8 held-out rows were
     trained on.
 
-    Source: the runtime's `mixture.py`; executed.
+    Source: the runtime's `mixture.py`; confirmed by running it.
     """
     for number, source in enumerate(spec.data):
         first = next((one for one in spec.data[:number] if overlap(one, source) and read_alike(one, source)), None)

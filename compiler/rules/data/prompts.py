@@ -153,7 +153,7 @@ def system_column_of_texts(spec: Spec) -> Iterator[Finding]:
     if rows.all_texts(spec.data):
         yield Finding(
             spec.place("data.system_column", "never used"),
-            "there are system prompts, and no row is a conversation",
+            "there are system prompts, but no row is a conversation",
             "write `chat`, which turns a prompt and its answer into a conversation, or leave `system_column` out",
             (spec.data[0].label,),
         )

@@ -61,6 +61,6 @@ def without_turns(spec: Spec) -> Iterator[Finding]:
     if path is not None and spec.data and rows.all_texts(spec.data):
         yield Finding(
             spec.place(path, "never used"),
-            "there are names of speakers, and no row is a conversation",
+            "there are names of speakers, but no row is a conversation",
             f"leave `{path.rpartition('.')[2]}` out",
         )

@@ -148,6 +148,6 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
         if any(name in ("image", "images") for name in source.found or ()):
             yield Finding(
                 source.label,
-                f"`{source.name[:80]}` has images, and only text is trained on",
+                f"`{source.name[:80]}` has images, but only text is trained on",
                 "leave the images out of the data, or name other data",
             )

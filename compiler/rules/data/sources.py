@@ -58,7 +58,7 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
         if spec.written(path) and never:
             yield Finding(
                 spec.place(path, "never read"),
-                f"`{path[5:]}` is set, and evaluation is off",
+                f"`{path[5:]}` is set, but evaluation is off",
                 "write `eval(every=epoch)`",
             )
 
@@ -108,7 +108,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
 
         yield Finding(
             spec.model.label,
-            f"{spec.model.name} ships no chat template, and the data is conversations",
+            f"{spec.model.name} ships no chat template, but the data consists of conversations",
             template_advice(spec),
             (source.label,),
         )
@@ -278,22 +278,23 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
 
 
 def overlap(one: DataSource, other: DataSource) -> bool:
-    """Whether two sources have the same rows: a file or a copy of it, also in a folder, or parts of one split.
+    """Whether two sources share rows: the same file or a copy of it (possibly in a folder), or parts of one split.
 
-    Parts of a split are its first rows, so that any two of them overlap. A `take` of both selects by the same seed.
+    Each part of a split begins with its first row, so any two parts overlap. If both have `take`, they select by the
+    same seed.
     """
     return not _stored(one).isdisjoint(_stored(other))
 
 
 def _stored(source: DataSource) -> set[str]:
-    """The files of a source by their digests, or by their paths if they are not here, or the split of a dataset."""
+    """What identifies the rows of a source: its files by digest (or by path if they are not here), or its split."""
     if source.id is not None:
         return {f"{source.id.lower()} {source.config} {source.split}"}
     return {part.sha256 or normpath(part.path or "") for part in source.of_split(source.split)}
 
 
 def read_alike(one: DataSource, other: DataSource) -> bool:
-    """Whether the same rows of two sources become the same training rows."""
+    """Whether a row that both sources contain becomes the same training row."""
     return (one.kind, one.columns, one.context, one.wording) == (
         other.kind,
         other.columns,

@@ -68,7 +68,7 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
     if spec.get("data.system") is not None and rows.all_texts(spec.data):
         yield Finding(
             spec.place("data.system", "never used"),
-            "there is a system prompt, and no row is a conversation",
+            "there is a system prompt, but no row is a conversation",
             "leave `system` out",
             (spec.data[0].label,),
         )
@@ -88,7 +88,7 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
     if written and rows.all_texts(spec.data):
         yield Finding(
             spec.place("model.chat_template", "saved with the tokenizer, not trained with"),
-            "there is a chat template, and no row is a conversation",
+            "there is a chat template, but no row is a conversation",
             "leave `chat_template` out",
             (spec.data[0].label,),
         )

@@ -236,7 +236,7 @@ def nothing_pushed(spec: Spec) -> Iterator[Finding]:
     if spec.extra_value("trl", name) is True and not spec.flag("save.hub"):
         yield Finding(
             spec.extra_place("trl", name, "never read"),
-            f"`{name}` is set, and nothing is pushed to the hub",
+            f"`{name}` is set, but nothing is pushed to the hub",
             f"write `hub`, or leave `{name}` out",
             replace=f"{name} = false",
         )

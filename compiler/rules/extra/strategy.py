@@ -69,7 +69,7 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
     if spec.extra_value("trl", "auto_find_batch_size") is True and spec.zero_stage == 3:
         yield Finding(
             spec.extra_place("trl", "auto_find_batch_size"),
-            "zero3 cannot look for a micro-batch that fits",
+            "zero3 cannot search for a micro-batch that fits",
             write("auto_find_batch_size = false", ", and `micro` in `batch`"),
             (spec.label("strategy", "the strategy"),),
         )

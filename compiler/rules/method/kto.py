@@ -22,7 +22,7 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError, after the data is tokenized.
 
-    Source: `kto_trainer.py` of both targets; executed.
+    Source: `kto_trainer.py` of both targets; confirmed by running it.
     """
     if spec.integer("batch.micro") == 1 and spec.losses == ("kto",):
         gbs, world = spec.integer("batch.gbs"), spec.hardware.world
@@ -44,7 +44,7 @@ def kto_order(spec: Spec) -> Iterator[Finding]:
 
     Without it: ValueError in the trainer's constructor, after the data is tokenized.
 
-    Source: trl 1.16 `kto_trainer.py`; executed.
+    Source: trl 1.16 `kto_trainer.py`; confirmed by running it.
     """
     strategy = spec.extra_value("trl", "train_sampling_strategy")
     if spec.losses == ("kto",) and strategy not in (None, "sequential"):

@@ -187,7 +187,7 @@ def sync_without_reference(spec: Spec) -> Iterator[Finding]:
     if spec.flag("method.sync_reference") and spec.get("method.beta") == 0:
         yield Finding(
             spec.place("method.sync_reference", "no reference is kept"),
-            "`sync_reference` has no reference to move: `beta` is 0",
+            "`sync_reference` has no reference to update: `beta` is 0",
             "write `beta = 0.04`, or leave `sync_reference` out",
             (spec.label("method.beta", "no KL term"),),
         )

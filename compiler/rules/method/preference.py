@@ -339,7 +339,7 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     if twice and counted and spec.flag("memory.checkpointing") and spec.flag(path):
         yield Finding(
             spec.place(path, "delivers each gradient twice"),
-            f"{spec.text('strategy')} accepts a gradient only once a step",
+            f"{spec.text('strategy')} accepts a gradient only once per step",
             write("reentrant = false"),
             (spec.label("strategy", "the strategy"),),
         )

@@ -55,7 +55,7 @@ def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
     if spec.reentrant_after_generation and spec.flag("memory.checkpointing") and not spec.flag(path):
         yield Finding(
             spec.place(path, "only until the first completions"),
-            f"{spec.stack.name} recomputes in the reentrant way after it has generated",
+            f"{spec.stack.name} uses reentrant recomputation after generating",
             write("reentrant = true", ", or `memory(checkpointing=false)`"),
             (spec.label("method", "generates completions"),),
         )

@@ -29,7 +29,7 @@ def trained_head(spec: Spec) -> Iterator[Finding]:
     Without it: transformers logs "newly initialized: lm_head.weight" and trains. The runtime stops such a run once the
     model is loaded.
 
-    Source: transformers 5.23 and 4.52 `modeling_utils.py` (`missing_keys`); executed
+    Source: transformers 5.23 and 4.52 `modeling_utils.py` (`missing_keys`); confirmed by running it
     (`tests/proof/training/test_train_as_stated.py`).
     """
     if not spec.method.scores:
@@ -46,7 +46,7 @@ def _finding(model: Model, place: Label, spec: Spec) -> Iterator[Finding]:
     if other or without:
         yield Finding(
             place,
-            f"`{model.name[:80]}` was saved as {saved[:60]}, which has {'another head' if other else 'no head'}: "
+            f"`{model.name[:80]}` was saved as {saved[:60]}, which has {'another head' if other else 'no head'}; "
             f"{spec.text('method')} needs a trained language model",
             "name a model whose `architectures` end with ForCausalLM"
             + ("; a classifier is trained further as a reward model" if other and model is spec.model else ""),
@@ -54,6 +54,6 @@ def _finding(model: Model, place: Label, spec: Spec) -> Iterator[Finding]:
 
 
 def _tied(model: Model) -> bool:
-    """Whether the head is the embeddings, so that nothing is missing without it."""
+    """Whether the output head shares the weights of the embeddings, so that a checkpoint without it is complete."""
     facts = model.facts
     return facts.tied if facts is not None else model.config.get("tie_word_embeddings") is True

@@ -28,7 +28,7 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
         return
     place = spec.place("memory.checkpointing.selective")
     if spec.lora and spec.zero_stage == 3:
-        related = spec.label("strategy", "recomputes in the reentrant way with adapters")
+        related = spec.label("strategy", "uses reentrant recomputation with adapters")
         message = "`selective` cannot be used with adapters under zero3"
         yield Finding(place, message, "write `strategy zero2`", (related,))
     elif spec.flag("memory.checkpointing.reentrant"):
@@ -80,8 +80,8 @@ def other_attention(spec: Spec) -> Iterator[Finding]:
 @rule("XP572", "frozen-layers-recomputed-under-zero3")
 def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO-3 before DeepSpeed 0.19, partly frozen layers (layers with adapters, or layers where `freeze` trains
-    some modules) must be recomputed in the reentrant way. The reward trainer of trl 0.18 runs the model twice, so with
-    modules trained by `freeze` it cannot recompute at all.
+    some modules) must be recomputed with the reentrant kind of checkpointing. The reward trainer of trl 0.18 runs the
+    model twice, so with modules trained by `freeze` it cannot recompute at all.
 
     Why it is bad: the other way compares what it recomputes with what it saved, and finds weights gathered in one and
     not in the other. Layers that are completely trained or completely frozen do not differ.

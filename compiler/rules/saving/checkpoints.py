@@ -45,7 +45,7 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
 def resume_without_state(spec: Spec) -> Iterator[Finding]:
     """A run that can resume should save its full state.
 
-    Why it is bad: from weights alone, a resumed run starts its optimizer, schedule and random numbers anew.
+    Why it is bad: from weights alone, a resumed run restarts its optimizer, schedule and random numbers.
 
     Without it: nothing is reported (in one run Adam's step counter was 2 instead of 4).
 
@@ -54,7 +54,7 @@ def resume_without_state(spec: Spec) -> Iterator[Finding]:
     if not spec.flag("save.full_state") and spec.get("save.resume") == "auto" and spec.amount("save.every") != NEVER:
         yield Finding(
             spec.place("save.full_state", "only weights are saved"),
-            "a run resumed from weights alone starts its optimizer and schedule anew",
+            "a run that resumes from weights alone restarts its optimizer and schedule",
             "write `resume = never`",
         )
 

@@ -54,7 +54,7 @@ def repository_by_folder(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("save.hub", "the token decides the account"),
             f"no repository is named: the run pushes to `{name}`",
-            f'write `hub = "{name}"`, or `hub = "me/{name}"` to name the account too',
+            f'write `hub = "{name}"`, or `hub = "me/{name}"` to name the account as well',
             (spec.label("save", "the folder's name"),),
         )
 
@@ -73,7 +73,7 @@ def pushed_in_public(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("save.hub"),
             "a new repository is public",
-            "write `hub(private)`, or `hub(private=false)` if it may be",
+            "write `hub(private)`, or `hub(private=false)` if it may be public",
         )
 
 

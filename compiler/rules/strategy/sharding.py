@@ -55,7 +55,7 @@ def not_loaded(spec: Spec) -> Iterator[Finding]:
     """gemma 3 cannot be loaded under ZeRO-3 by transformers 4.57.
 
     Why it is bad: the embedding has a buffer that no checkpoint contains, so all of it counts as missing and is
-    initialized anew, though each process has only a shard of it.
+    initialized again, although each process has only a shard of it.
 
     Without it: IndexError while the model is loaded.
 

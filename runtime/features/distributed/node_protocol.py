@@ -49,10 +49,10 @@ def read_seat(nodes: int, environ: Mapping[str, str]) -> Seat | None:
     for name, standard in (("NODE_RANK", ""), ("MASTER_PORT", ""), ("XPC_NODE_WAIT", str(WAIT))):
         text = environ.get(name) or standard
         if not (text.isascii() and text.isdigit()):
-            raise RunError(f"{name} is {text!r}, and should be a number")
+            raise RunError(f"{name} is {text!r}; it must be a number")
         numbers[name] = int(text)
     if not 0 < numbers["MASTER_PORT"] < 65536:
-        raise RunError(f"MASTER_PORT is {numbers['MASTER_PORT']}, and a port is 1 to 65535")
+        raise RunError(f"MASTER_PORT is {numbers['MASTER_PORT']}; a port is from 1 to 65535")
     address = environ.get("MASTER_ADDR", "")
     if not address:
         raise RunError(f"this run has {nodes} nodes: set MASTER_ADDR to the address of node 0")
@@ -253,7 +253,7 @@ def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
                 return bool(question["passed"])
             line.send({GREETING: 1, **answers[str(question.get("ask"))](question)})
     except TimeoutError as error:
-        raise RunError(f"node 0 connected, and sent nothing for {seat.wait + ANSWER:.0f} s") from error
+        raise RunError(f"node 0 connected, but sent nothing for {seat.wait + ANSWER:.0f} s") from error
     except ConnectionAbortedError as error:
         raise RunError(f"what listens on {seat.address}:{seat.port} is not node 0 of this run: {error}") from error
     except OSError as error:

@@ -1,7 +1,7 @@
 """Call reward functions: once with a first row before the model is loaded, then in each step.
 
-What is wrong becomes one sentence: the row, the function, what it returned, and what trl expects. trl's own errors are
-tracebacks after the model is loaded and the first completions are generated (``GRPOTrainer._calculate_rewards``).
+Errors become one sentence with the row, the function, what it returned, and what trl expects. trl raises its own errors
+only after the model is loaded and the first completions are generated (``GRPOTrainer._calculate_rewards``).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ FROM_TRAINING = ("wandb.init", "trackio.init", "process group has not been initi
 
 
 class TooSlow(BaseException):
-    """The time limit of a call is over. Not an Exception, which the function itself might catch."""
+    """Raised when a call exceeds its time limit. It is not an Exception, which the function itself might catch."""
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -37,10 +37,10 @@ def name_of(function: Callable[..., Any]) -> str:
 def arguments(
     given: Sequence[str], row: Mapping[str, Any], generations: int, tokenizer: Any
 ) -> tuple[dict[str, Any], int]:
-    """The keyword arguments of trl's call for one group of completions, and the size of the group.
+    """The keyword arguments that trl passes for one group of completions, and the size of the group.
 
-    ``given`` are the trainer's own arguments on this stack, ``row`` is a row as the trainer gets it. The first answer
-    is empty, the others are made up.
+    ``given`` are the trainer's own arguments on this stack, ``row`` is a row as the trainer gets it. The first
+    completion is empty, the others are made up.
     """
     from transformers import TrainerState
 
@@ -59,7 +59,7 @@ def arguments(
 
 
 def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: int, row: str) -> str | None:
-    """Call the function once. Returns what is wrong with it or its result in one sentence, or None."""
+    """Call the function once. Returns a sentence about what is wrong with it or with its result, or None."""
     where = f"called with {row} and {size} answers, the first of them empty"
     try:
         with _limit(SECONDS):
@@ -78,7 +78,9 @@ def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: in
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for trl's trainer. It raises RunError, with the prompt, where trl would raise something else."""
+    """The function as passed to trl's trainer. It raises RunError, with the prompt, where trl would raise another
+    exception.
+    """
 
     def judged(call: Callable[[], Any], given: Mapping[str, Any]) -> Any:
         size = len(given["completions"])
@@ -118,7 +120,7 @@ def _result(returned: Any, failed: Exception | None) -> Any:
 
 
 def _local(why: str) -> RunError:
-    """An error of this process alone: it reports the error."""
+    """A RunError that occurs in this process only, so that this process reports it."""
     error = RunError(why)
     error.local = True  # type: ignore[attr-defined]
     return error
@@ -133,7 +135,7 @@ def _raised(function: Callable[..., Any], error: BaseException, where: str) -> s
 
 
 def _values(returned: Any) -> list[Any] | None:
-    """The values that the function returned, None for something else than values in an order."""
+    """The values that the function returned; None if they are not in an ordered container."""
     if isinstance(returned, str | bytes | Mapping | set):
         return None
     try:
@@ -173,10 +175,10 @@ def _described(value: Any) -> str:
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """Raise TooSlow here after some seconds.
+    """Raise TooSlow in this thread after some seconds.
 
-    The signal is not SIGALRM, which math_verify uses for its own limits. Only the main thread can handle signals; in
-    another one there is no limit.
+    The signal is not SIGALRM, which math_verify uses for its own limits. Only the main thread can handle signals; other
+    threads have no limit.
     """
     main = threading.main_thread()
     if threading.current_thread() is not main:

@@ -45,7 +45,7 @@ class Rewards(Feature):
         return [one for one in found if one]
 
     def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
-        """Call each function once with this row: its result, an exception, and its time are what training will meet."""
+        """Call each function once with this row, to report its result or exception and the time that it takes."""
         try:
             loaded = _loaded(bundle)
         except RunError:  # reported by before_rows
@@ -232,7 +232,7 @@ def functions(bundle: Bundle) -> list[Function]:
     RunError.
     """
     if not bundle.plan["method"]["rewards"]:
-        raise RunError(f"{bundle.method} needs a reward function, and this bundle has none")
+        raise RunError(f"{bundle.method} needs a reward function, but this bundle has none")
     return [_function(bundle, reward) for reward in bundle.plan["method"]["rewards"]]
 
 

@@ -46,7 +46,7 @@ class Adapters(Feature):
             keep_scores(trainer.model, trainer.args)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
-        """The modules that got an adapter, its shape and dtype, and the trained weights."""
+        """Compare the adapted modules, their shape and dtype, and the trained weights with the bundle."""
         plan = bundle.lora
         assert plan is not None
         return built(plan, trainer.model)
@@ -127,13 +127,13 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
 
 
 def _matches(name: str, places: Iterable[str]) -> bool:
-    """Whether a target is one of these full names or the end of one; `a.*.b` is `b` anywhere inside `a`."""
+    """Whether a target is a full name among these or the end of one; `a.*.b` matches `b` anywhere inside `a`."""
     pattern = re.compile(rf"(?:.*\.)?{re.escape(name).replace(re.escape('.*.'), r'[.](?:.*[.])?')}")
     return any(pattern.fullmatch(one) for one in places)
 
 
 def _weights(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, object]]:
-    """Rows about trained weights: only adapters and complete modules are trained, in the stated dtype."""
+    """Compare the trained weights: only adapters and complete modules are trained, in the stated dtype."""
     prefixes = (f".{model.base_model.prefix}", f".modules_to_save.{ADAPTER}.")
     for name, weight in model.named_parameters():
         own = f".{ADAPTER}" in name and any(one in name for one in prefixes)

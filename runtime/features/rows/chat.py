@@ -50,7 +50,7 @@ def string(value: Any, where: str, what: str) -> str:
     """The value, which must be a text. Raises RunError otherwise."""
     if not isinstance(value, str):
         kind = "null" if value is None else type(value).__name__
-        raise RunError(f"{where}: the {what} is {kind}, and should be text")
+        raise RunError(f"{where}: the {what} is {kind}; it must be text")
     return value
 
 

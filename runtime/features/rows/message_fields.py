@@ -1,7 +1,7 @@
-"""Messages with more than a role and a text: parts, tool calls, reasoning; and the tools of a row.
+"""Messages with more than a role and a text (parts, tool calls, reasoning), and the tools of a row.
 
-trl gets every message as texts, so that all rows of a run have one type: its role, its content, and under ``FIELDS``
-its other keys as JSON. `Renderer` gives the chat template the message with its keys again.
+trl gets three texts for each message, so that all rows have one type: role, content, and the other keys as JSON under
+``FIELDS``. `Renderer` gives the chat template the message with its original keys.
 """
 
 import json
@@ -20,7 +20,7 @@ TRAINED = ("weight", "train", "train_turn", "loss")
 
 
 class MessageFields(Feature):
-    """Messages with other keys than a role and a text."""
+    """Handles messages that have keys other than a role and a text."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Give the chat template every message in the forms that it reads."""
@@ -68,7 +68,7 @@ def _read(
     index: int,
     **how: Any,
 ) -> dict[str, Any]:
-    """trl's row; its first message carries the columns that the chat template reads."""
+    """Convert a row to trl's form; its first message carries the columns that the chat template reads."""
     where = f"{name(source)}, row {index}"
     paths = [str(source["path"]), *(one["path"] for one in source.get("files") or ())]
     if source["id"] is not None or any(one.endswith(".parquet") for one in paths):
@@ -102,22 +102,23 @@ def untrained(turn: Mapping[str, Any]) -> bool:
 
 
 def _packed(value: Any, where: str) -> Any:
-    """A column with its messages packed; other values unchanged."""
+    """The column with its messages packed; a column without messages is unchanged."""
     if isinstance(value, list):
         return [_packed(turn, where) if isinstance(turn, dict) else turn for turn in value]
     return packed(value, where) if isinstance(value, dict) and ("role" in value or "from" in value) else value
 
 
 def _without_nulls(value: Any) -> Any:
-    """A column without the null keys below its messages: a Parquet file has each key that another row has."""
+    """The column without null keys in its messages: in a Parquet file, each message has every key that any row has."""
     if isinstance(value, list):
         return [_without_nulls(turn) if isinstance(turn, dict) else turn for turn in value]
     return {key: without_nulls(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A message with its other keys as JSON. Parts of a content are joined, and kept for templates that read them.
-    Raises RunError for a part that is not text."""
+    """A message with its other keys as JSON. The parts of a content are joined; the list of parts is kept for templates
+    that read it. Raises RunError for a part that is not text.
+    """
     names = ("from", "value") if "from" in turn else ("role", "content")
     message = {key: turn[key] for key in names if key in turn}
     fields = {key: value for key, value in turn.items() if key not in names and value is not None}
@@ -135,7 +136,7 @@ def _text(part: Any, where: str) -> str:
     if isinstance(part, dict) and part.get("type") in (None, "text") and isinstance(part.get("text"), str):
         return str(part["text"])
     kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-    raise RunError(f"{where}: a message has a part of the type {str(kind)[:40]!r}, and only text is trained on")
+    raise RunError(f"{where}: a message has a part of the type {str(kind)[:40]!r}, but only text is trained on")
 
 
 def without_nulls(value: Any) -> Any:
@@ -157,7 +158,7 @@ def carried_by_first(made: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[s
 
 
 def unpacked(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The messages with their own keys, and what the first carries for all of them."""
+    """The messages with their own keys, and the columns that the first message carries for the whole row."""
     turns = [
         {key: one for key, one in {**turn, **json.loads(turn.get(FIELDS) or "{}")}.items() if key != FIELDS}
         for turn in messages
@@ -167,7 +168,7 @@ def unpacked(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]
 
 
 class Forms(NamedTuple):
-    """The forms that a chat template reads."""
+    """The forms of a message that a chat template reads."""
 
     parts: bool
     """A content may be a list of parts."""
@@ -182,7 +183,9 @@ FOUND: dict[str, Forms] = {}
 
 
 class Renderer:
-    """Replaces ``apply_chat_template`` of a tokenizer: every message in the forms that the chat template reads."""
+    """Replaces ``apply_chat_template`` of a tokenizer: passes every message in the forms that the chat
+    template reads.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -237,7 +240,7 @@ class Renderer:
     def marked(
         self, messages: Sequence[Mapping[str, Any]], marks: Marks
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The messages with marks in their pieces, and the arguments of the chat template, for `row_comparison`."""
+        """The messages with markers in their pieces, and the arguments of the chat template, for `row_comparison`."""
         turns, carried = unpacked(messages)
         marked = [_turn(turn, number, marks) for number, turn in enumerate(turns)]
         tools = carried.get("tools")
@@ -279,7 +282,7 @@ def _call(call: Any, forms: Forms) -> Any:
 
 
 def forms_of(render: Callable[..., str]) -> Forms:
-    """The forms that a template reads; ``render`` gives the text of a conversation."""
+    """Find the forms that a template reads; ``render`` returns the text of a conversation."""
     question = {"role": "user", "content": "?"}
     parts = _rendered(render, [{"role": "user", "content": [{"type": "text", "text": "zqz"}]}])
     found = []
@@ -314,7 +317,7 @@ def _with_mark(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, 
 
 
 def _turn(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, Any]:
-    """The turn with marks in its pieces."""
+    """The turn with a marker in each piece."""
     role, out = str(turn.get("role")), dict(turn)
     text = turn.get("content")
     if isinstance(text, str):
@@ -330,7 +333,7 @@ def _turn(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, Any]:
 
 
 def _marked_call(call: Any, number: int, marks: Marks) -> Any:
-    """A tool call with marks in its name and its arguments."""
+    """A tool call with markers in its name and its arguments."""
     if not isinstance(call, dict):
         return call
     if isinstance(call.get("function"), dict):
@@ -348,7 +351,7 @@ def _marked_call(call: Any, number: int, marks: Marks) -> Any:
 
 
 def _arguments(value: Any, path: str, number: int, marks: Marks) -> Any:
-    """The arguments with a mark in place of each value."""
+    """The arguments with each value replaced by a marker."""
     if isinstance(value, dict) and value:
         return {key: _arguments(one, f"{path}.{key}", number, marks) for key, one in value.items()}
     if isinstance(value, list) and value:
@@ -357,7 +360,7 @@ def _arguments(value: Any, path: str, number: int, marks: Marks) -> Any:
 
 
 def _tool(tool: Any, marks: Marks) -> Any:
-    """A tool with marks in its name and its description."""
+    """A tool with markers in its name and its description."""
     if not isinstance(tool, dict):
         return tool
     if isinstance(tool.get("function"), dict):

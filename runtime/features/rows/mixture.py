@@ -37,7 +37,7 @@ class Mixture(Feature):
 
 
 def build(bundle: Bundle, parts: list[Any], load: Load, mix: Callable[..., tuple[Any, Any]]) -> tuple[Any, Any]:
-    """The training set from the converted rows of its sources, and the evaluation set."""
+    """Return the training set, made from the converted rows of its sources, and the evaluation set."""
     data = bundle.data
     filtered = repeated if data.get("unique") else None
     train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"], filtered)
@@ -82,7 +82,7 @@ def mix(
 
 
 def joined(parts: list[Any]) -> Any:
-    """The rows of all parts, in their order. Raises RunError for parts with columns of different kinds."""
+    """Concatenate the rows of all parts in order. Raises RunError if their columns have different types."""
     if len(parts) == 1:
         return parts[0]
     import datasets
@@ -95,7 +95,7 @@ def joined(parts: list[Any]) -> Any:
 
 
 def _one_type(parts: list[Any]) -> list[Any]:
-    """The parts with messages of one type: where only some have `FIELDS`, those of the others get the key."""
+    """Parts whose messages have one type: if only some parts have `FIELDS`, the messages of the others get the key."""
     wide: dict[str, Any] = {}
     for part in parts:
         turns = {name: getattr(kind, "feature", None) for name, kind in part.features.items()}
@@ -152,7 +152,7 @@ def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> A
 def repeated(rows: Any, seen: set[bytes] | None = None) -> Any:
     """The rows without duplicates (equal in every kept column); prints how many are dropped.
 
-    ``seen`` are digests of the rows of other sources, to which those of these rows are added.
+    ``seen`` has the digests of the rows of other sources; the digests of these rows are added to it.
     """
     seen = set() if seen is None else seen
     kept: list[int] = []

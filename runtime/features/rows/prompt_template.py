@@ -39,7 +39,7 @@ def _read(
     if column is not None:
         value = row.get(column)
         if value is not None and not isinstance(value, str):
-            raise RunError(f"{where}: the {column} is {type(value).__name__}, and should be text")
+            raise RunError(f"{where}: the {column} is {type(value).__name__}; it must be text")
         system = value or system
     return to_row(source, row, index, system=system, **how)
 

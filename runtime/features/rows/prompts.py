@@ -126,7 +126,7 @@ def _turn(value: Any, role: str) -> Any:
 def _with_context(source: Mapping[str, Any], prompt: Any, context: Any, where: str) -> Any:
     """The prompt with the context column, in a published format or after an empty line."""
     if context is not None and not isinstance(context, str):
-        raise RunError(f"{where}: the {source['context']} is {type(context).__name__}, and should be text")
+        raise RunError(f"{where}: the {source['context']} is {type(context).__name__}; it must be text")
     if source.get("wording") == "alpaca":
         query = string(prompt, where, "instruction")
         return (
@@ -194,7 +194,7 @@ def split_prompt(chosen: Any, rejected: Any) -> tuple[Any, Any, Any]:
 def _unpaired(values: Mapping[str, Any], where: str, system: str | None) -> dict[str, Any]:
     label = values["label"]
     if label not in (True, False) or isinstance(label, float):
-        raise RunError(f"{where}: the label is {label!r}, and should be true or false")
+        raise RunError(f"{where}: the label is {label!r}; it must be true or false")
     completion = values["completion"]
     if "prompt" not in values:
         *query, answer = _turns(completion, where)

@@ -1,4 +1,5 @@
-"""How many rows of each source a mixture with shares has. Standard library only: the compiler uses it, too.
+"""Compute how many rows of each source a mixture with shares has. Standard library only, because the compiler uses this
+module.
 
 Two sources of 700 and 5,000 rows with shares of 70 % and 30 % give 700 and 300 rows with ``stop``, which ends with the
 first source that has no more rows, and 11,667 and 5,000 with ``repeat``, which uses every row at least once.
@@ -19,9 +20,10 @@ def counts(
     exhausted: str,
     holdout: Mapping[str, Any] | None,
 ) -> tuple[list[int], list[int]]:
-    """The rows of each source to train on, and those held out before, from the ``rows`` that each named source has.
+    """For each source, how many rows are trained on and how many are held out; ``rows`` has the size of each named
+    source.
 
-    The held-out rows have the shares of the mixture; a fraction is one of the mixture without repeated rows. Raises
+    The held-out rows are divided by the same shares; a fraction is one of the mixture without repeated rows. Raises
     RunError for a source that has too few rows.
     """
     parts = [Fraction(share).limit_denominator(10**6) for share in shares]
@@ -46,7 +48,7 @@ def counts(
 
 
 def _divided(total: int, parts: Sequence[Fraction]) -> list[int]:
-    """``total`` divided in these parts; the largest remainders are rounded up."""
+    """Divide ``total`` by these parts; the parts with the largest remainders are rounded up."""
     exact = [total * part for part in parts]
     out = [floor(one) for one in exact]
     order = sorted(range(len(parts)), key=lambda number: out[number] - exact[number])

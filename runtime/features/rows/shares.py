@@ -31,11 +31,11 @@ def mix(
     *,
     exhausted: str,
 ) -> tuple[Any, Any]:
-    """The rows to train on, and the held-out rows: see ``share_counts.counts`` for their numbers.
+    """Draw the training rows and the held-out rows; ``share_counts.counts`` computes their numbers.
 
-    ``take`` and ``limit`` select rows of a source, and ``filtered`` drops repeated ones, before rows are held out and
-    drawn. Rows are drawn in the order of the source, shuffled with the seed; a source that is used up begins again.
-    Without ``shuffle`` the sources alternate by their shares. Raises RunError.
+    First, ``take`` and ``limit`` select rows of a source, and ``filtered`` drops repeated rows. Then rows are held out
+    and drawn, in the order of the source, shuffled with the seed. A source that has no more rows starts again. Without
+    ``shuffle`` the sources alternate by their shares. Raises RunError.
     """
     import numpy
 

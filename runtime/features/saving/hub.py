@@ -117,12 +117,14 @@ class Hub(Feature):
             trainer.hub_model_id, trainer.publisher = bundle.repository, Publisher(bundle)
 
     def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Record that the final model is to be pushed: this process may be killed before the push has ended."""
+        """Record that the final model has to be pushed, because this process may be killed before the push
+        has ended.
+        """
         if trainer.publisher is not None:
             Path(bundle.output_dir, PENDING).touch()
 
     def finished_before(self, bundle: Bundle) -> None:
-        """Push what the launch that finished this run did not push, on node 0. Raises RunError."""
+        """On node 0, push what the launch that finished this run did not push. Raises RunError."""
         pending = os.path.exists(os.path.join(bundle.output_dir, PENDING))
         if pushes(bundle) and pending and os.environ.get("NODE_RANK", "0") == "0":
             self.output_folder_locked(bundle)
