@@ -146,7 +146,7 @@ class _Checker:
             return
         if "\n" in self.file.source.slice(Span(start, block.statements[0].span.start)):
             return
-        # Most texts are right: what only errors need is loaded when there is one.
+        # Most texts have no errors, so modules that only errors need are loaded on demand.
         from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 
         self._written = end
@@ -205,7 +205,7 @@ class _Checker:
             self._error(codes.RESERVED_WORD, span, f"`{word}` is a word of the language and names nothing else", remedy)
         if isinstance(operand, Call):
             for argument in operand.args:
-                # Values between the parentheses are free: only names of settings and calls are looked at.
+                # Values in parentheses can be anything: only the names of settings and calls are checked.
                 if isinstance(argument, (Setting, Call)):
                     self._operand(argument)
         elif isinstance(operand, Setting) and isinstance(operand.value, Call):

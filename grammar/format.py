@@ -155,7 +155,7 @@ class _Formatter:
             return self._followed(lines, done, following)
         lines.append(line + " {")
         if block is None:
-            # A comment that stood behind the line stays behind the line that the clause begins with.
+            # A comment at the end of the old line moves to the end of the clause's first line.
             done = self._followed(lines, last.span.end, following)
         else:
             first = block.statements[0].span.start if block.statements else done

@@ -57,7 +57,7 @@ def parse(text: str) -> Node:
 def _token(text: str, at: int, actions: dict[str, int]) -> Node:
     """The next token. A word counts as a keyword only where the parser accepts that keyword, otherwise as a name."""
     found = _match(text, at)
-    assert found is not None  # all of the pattern may be left out
+    assert found is not None  # every part of the pattern is optional
     kind, at = found.lastgroup, found.end()
     if kind is None:
         return Node("", at, at + 1, text[at]) if at < len(text) else Node(END, at, at)
@@ -83,7 +83,7 @@ def _reduce(states: list[int], values: list[Node], number: int) -> None:
             parts.append(part)
         elif parts:
             parts += part.parts
-        else:  # a list of the text, which grows by one at each step, is not copied at each step
+        else:  # a list that grows by one item per step is not copied in each step
             parts = part.parts
     start = taken[0].start if taken else 0
     values.append(Node(kind, start, taken[-1].end if taken else start, parts=parts))

@@ -67,7 +67,7 @@ class Lifter:
         self.diagnostics.append(Diagnostic(code.code, code.slug, ERROR, message, label, help=remedy, edits=edits))
 
     def _span(self, node: Node) -> Span:
-        # The scan closes open blocks behind the end of the text.
+        # The scanner adds closing braces after the end of the text for blocks that are open.
         return Span(node.start, node.end) if node.end <= self._end else Span(min(node.start, self._end), self._end)
 
     def _is_broken(self, span: Span) -> bool:
@@ -88,7 +88,7 @@ class Lifter:
         head, *operands = (child for child in node.parts if child is not block)
         values = tuple(self._operand(child) for child in operands)
         lifted = None if block is None else self._block(block)
-        # Lark's alternatives for a head are those three.
+        # Lark has three alternatives for a clause's head.
         return Clause(span, self._value(head), values, lifted)  # type: ignore[arg-type]
 
     def _block(self, node: Node) -> Block:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """The most likely candidate for `name`, or None."""
-    from difflib import SequenceMatcher  # costs 5 ms; only misspelt specs pay
+    from difflib import SequenceMatcher  # takes 5 ms; needed only for a misspelt spec
 
     name = name[:80]
     plain = _plain(name)

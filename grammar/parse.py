@@ -15,7 +15,8 @@ from xpc.grammar.tree import File
 
 MAX_SIZE = 262_144
 MAX_ERRORS = 20
-# Each error costs another parse up to it. This many characters in all keep the worst file under a few seconds.
+# After each error, the text is parsed again up to the error. This limit on all parsed characters keeps the worst file
+# under a few seconds.
 _MAX_WORK = MAX_SIZE
 
 
@@ -74,7 +75,7 @@ def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list
         try:
             return tree_of(text), dropped, found
         except UnexpectedToken as error:
-            # Most texts are right: what only errors need is loaded when there is one.
+            # Most texts have no errors, so modules that only errors need are loaded on demand.
             from xpc.grammar.messages import explain
 
             failure = explain(source, text, error)

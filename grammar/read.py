@@ -12,7 +12,7 @@ from xpc.grammar.diagnostic import ERROR, NOTE, Diagnostic, Label
 from xpc.grammar.source import Source, Span
 
 REPLACEMENT = "\ufffd"
-# Everything of Unicode category Cc but tab and newline, the two line separators, and the bidirectional controls.
+# Unicode category Cc except tab and newline, the two line separators, and the bidirectional controls.
 _HIDDEN = re.compile(
     "[\udc80-\udcff]+|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )

@@ -83,7 +83,7 @@ def evolve(value: _T, **changes: Any) -> _T:
         raise TypeError(f"{type(value).__name__} has no {', '.join(sorted(changes.keys() - known.keys()))}")
     copy = object.__new__(type(value))
     of = value.__dict__
-    copy.__dict__.update({name: of[name] for name in known}, **changes)  # what is computed from them is not copied
+    copy.__dict__.update({name: of[name] for name in known}, **changes)  # cached values are not copied
     return copy
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_DEPTH = 64
-# More than is ever shown: a text of brackets alone should not cost a diagnostic each.
+# More than is ever shown: a text of only brackets must not produce a diagnostic for each.
 _MOST = 100
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*("?)|#[^\n]*|[{}\[\]()]')
@@ -128,7 +128,7 @@ class _Scanner:
     def _close(self, mark: str, start: int) -> None:
         depth = len(self.open) - 1
         while depth >= 0 and self.text[self.open[depth]] != _PARTNER[mark]:
-            # A `]` or `)` closes nothing across the `{` of a block.
+            # A `]` or `)` does not close a bracket that was opened before the `{` of a block.
             depth = -1 if mark != "}" and self.text[self.open[depth]] == "{" else depth - 1
         if depth < 0:
             edit = Edit(Span(start, start + 1), "")
@@ -158,7 +158,7 @@ class _Scanner:
         )
         if lines:
             return
-        # What follows the bracket on its line cannot be understood, but a block that opens or closes there stays.
+        # The rest of the bracket's line cannot be understood, but blocks that open or close there are kept.
         stop = line_bounds(self.text, start, start)[1]
         braces = (self.text.find(each, start + 1, stop) for each in "{}")
         stop = min((brace for brace in braces if brace >= 0), default=stop)

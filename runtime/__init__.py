@@ -5,7 +5,7 @@ import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036  # the modules below need it
     sys.exit(f"error: Python 3.11 or later is needed, and {sys.executable} is {sys.version.split()[0]}")
-if "." not in __name__:  # in a bundle, whose bytecode may be of another source: it is neither read nor written
+if "." not in __name__:  # in a bundle, bytecode may come from other source code, so none is read or written
     from importlib.machinery import FileFinder, SourceFileLoader
 
     class _Source(SourceFileLoader):

@@ -45,7 +45,7 @@ def main() -> int:
     """The program."""
     request = json.load(sys.stdin)
     output = os.dup(1)
-    os.dup2(2, 1)  # prints of imported libraries must not mix with the answer
+    os.dup2(2, 1)  # what imported libraries print must not mix with the answer
     entries = list(inspect(request["pins"], request["optional"]))
     with os.fdopen(output, "w", encoding="utf-8") as out:
         json.dump([dict(zip(("what", "state", "says"), one, strict=True)) for one in entries], out)

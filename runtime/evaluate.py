@@ -41,7 +41,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         _installed(plan["harness"])
         _trained(bundle)
         if plan["allow_code_execution"]:
-            os.environ["HF_ALLOW_CODE_EVAL"] = "1"  # required by the metric code_eval (package evaluate)
+            os.environ["HF_ALLOW_CODE_EVAL"] = "1"  # the metric code_eval of package evaluate requires it
         _evaluate(bundle, plan)
     except RunError as error:
         return stop(error)
@@ -121,7 +121,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
             out.append(task["name"])
             continue
         path = bundle.inside(task["file"])
-        verified_folder(bundle, os.path.dirname(task["file"]))  # its Python files are executed
+        verified_folder(bundle, os.path.dirname(task["file"]))  # its Python files will be run
         config = lm_eval_harness.task(path)
         given = config.get("dataset_kwargs") or {}
         if "data_files" in given:

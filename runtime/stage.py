@@ -62,14 +62,14 @@ def main(folder: str, words: Sequence[str]) -> int:
             return stop(findings(missing)) if missing else 0
         if options.check:
             return _check(bundle, place)
-        os.environ.pop("XPC_STAGED", None)  # rows are read from the hub here
+        os.environ.pop("XPC_STAGED", None)  # here rows must be read from the hub
         _stage(bundle, place, options.wheels)
     except RunError as error:
         return stop(error)
     except KeyboardInterrupt:
         say("stopped; the same command continues")
         return 130
-    # Another process reads it as the run will, offline: the libraries read these variables at their import.
+    # Another process reads the stage offline, as the run will: the libraries read these variables at their import.
     check = [sys.executable, os.path.abspath(__file__), place, "--check"]
     offline = {"XPC_STAGED": place, "HF_HUB_CACHE": os.path.join(place, "hub"), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(check, env={**os.environ, **offline}, check=False).returncode
@@ -147,7 +147,7 @@ def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
     try:
         os.makedirs(place, exist_ok=True)
         with open(os.path.join(place, "staged.lock"), "a", encoding="utf-8") as lock:
-            with suppress(OSError):  # no locks on this file system
+            with suppress(OSError):  # this file system has no locks
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if wheels:
                 _wheels(bundle, os.path.join(place, "wheels"))
@@ -164,7 +164,7 @@ def _fetch(bundle: Bundle, place: str) -> None:
             done = _model(place, bundle, need["model"]) if "model" in need else _rows(place, bundle, name, **need)
         except RunError:
             raise
-        except Exception as error:  # the client's own, and those of the network library under it
+        except Exception as error:  # exceptions of huggingface_hub and of its network library
             raise RunError(f"cannot fetch {name}: {first_line(error)}") from error
         size = sum(done["files"].values()) / 2**20
         say(f"{name}: commit {done['commit']}, {len(done['files'])} files, {size:,.1f} MiB")

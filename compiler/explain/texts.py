@@ -81,7 +81,7 @@ def _of_source(row: Setting) -> str:
 
     # A separate prompt column can be one turn of a conversation, or text that the completion continues.
     ref = "alpaca" if row.name in ("context", "chat") else "smoltalk"
-    rest = ", capybara(share=30%)" if row.name == "share" else ""  # every source of a mixture has its share
+    rest = ", capybara(share=30%)" if row.name == "share" else ""  # in a mixture every source has a share
     return (
         f"{row.name} of a source: {row.doc}\n  takes    {row.kind.phrase}\n"
         f"  example  data talk {{ {ref}({typed(row, None)}){rest} }}\n"

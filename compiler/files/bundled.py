@@ -109,7 +109,8 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: st
         own = bundle_name(name, digest.removeprefix("sha256:"))
         held = [one for one, other in table["files"].items() if other == digest and one.startswith(("files/", "data/"))]
         held.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
-        if held and not any(os.path.islink(path) for path in parts(folder, held[0])):  # a bundle may be anybody's
+        # anybody may have written the bundle
+        if held and not any(os.path.islink(path) for path in parts(folder, held[0])):
             copies[name] = held[0]
     named, allowed = table["bundle"]["spec"], bool(table["bundle"].get("allow_oom"))
     lock = f"{named}.lock"

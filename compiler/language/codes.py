@@ -1,4 +1,6 @@
-"""Codes of `resolve` and `xpc preview`: slug and severity. `codes.toml` explains them; rules carry their own texts."""
+"""Codes of `resolve` and `xpc preview` with slug and severity. `codes.toml` explains these; rules explain theirs in
+their docstrings.
+"""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Hub:
         found: list[bytes | BaseException] = []
         thread = Thread(target=lambda: found.append(self._answer(path)), daemon=True)
         thread.start()
-        thread.join(DEADLINE)  # the timeout of a socket begins again with each byte
+        thread.join(DEADLINE)  # a socket's timeout restarts with each byte
         try:
             if not found:
                 raise OSError(f"no complete answer within {DEADLINE:.0f} seconds")
@@ -145,7 +145,7 @@ class Hub:
         try:
             with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:
                 data: bytes = answer.read(LARGEST + 1)
-                if len(data) <= LARGEST and answer.length:  # `read` with a size reports no early end
+                if len(data) <= LARGEST and answer.length:  # `read` with a size does not report an early end
                     raise IncompleteRead(data, answer.length)
                 return data
         except BaseException as error:

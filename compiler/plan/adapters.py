@@ -30,14 +30,16 @@ def of_token(load: Load) -> float:
         return 0.0
     facts, out = load.facts, 0.0
     if tuned.dropout and tuned.kind != "oft":
-        # The mask, a byte an element, and the dropout's output; under autocast each site keeps its own input anyway.
+        # The mask, one byte per element, and the dropout's output. Under autocast each site keeps its input in any
+        # case.
         out += sum(one.inputs for one in tuned.linear) * (1.0 if load.amp else 1.0 + load.element)
     if tuned.kind == "dora" and not load.mode.startswith("dora"):
-        # The magnitudes scale the outputs of the layer and of its matrices, and both are kept (tuners/lora/dora.py).
+        # The magnitudes scale the outputs of the layer and of its matrices; both outputs are kept
+        # (tuners/lora/dora.py).
         given = 4.0 if load.widened else load.element
         out += sum(one.outputs for one in tuned.linear) * (given + load.element)
     if tuned.bits == 8:
-        # The inputs of attention's output are kept anyway, and without autocast those of modules with an adapter.
+        # Inputs of attention's output layer are kept in any case; without autocast, also inputs of adapted modules.
         again = facts.hidden if load.amp else 0
         mlp = facts.hidden + facts.intermediate if load.amp or tuned.sites != "all" else 0
         out += (again + mlp) * _of_an_input(load)
@@ -93,7 +95,7 @@ def in_forward(load: Load) -> float:
     cast = 2 if load.amp else 0
     each = tuned.element
     sizes = (one.inputs**2 * (each + cast) + one.inputs * one.outputs * (4 * each + cast) for one in tuned.linear)
-    return float(max(sizes, default=0))  # of targets that the model lacks, which another rule refuses
+    return float(max(sizes, default=0))  # the model may lack a target; another rule refuses that
 
 
 def in_backward(load: Load) -> float:

@@ -98,7 +98,7 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
-            kind = frozenset(tier)  # only the mildest of a kind
+            kind = frozenset(tier)  # keep only the mildest change of each kind
             if kind not in found and sum(map(len, found.values())) < most:
                 ways = [one for one in _ways(spec, judge, now, tier, wanted, assumed) if legal(_decided(one))]
                 if ways:
@@ -192,8 +192,8 @@ def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assu
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
         left, best = _written_micros(base, base.integer("batch.micro")), None
-        middle = 0  # the unchanged micro-batch, which may need no accumulation and so no accumulated gradients
-        while left:  # the largest that has the verdict; a smaller one that accumulates never needs more
+        middle = 0  # start with the unchanged micro-batch: without accumulation it stores no gradients between passes
+        while left:  # find the largest that fits by bisection: a smaller micro-batch never needs more memory
             tried = as_typed(spec, judge, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
             held = tried.plan.verdict in (FITS, wanted)
             best = tried if held else best
@@ -227,7 +227,7 @@ def tiers(spec: Spec) -> Iterator[Settings]:
         for name in dict.fromkeys((strategy, "zero3" if spread < 3 else strategy)):
             if spec.integer("batch.gbs") % (spec.replicas * times) == 0:
                 more: dict[Path, object] = {"nodes": spec.hardware.nodes * times}
-                if not spec.written("batch.gbs"):  # it would follow from the number of GPUs
+                if not spec.written("batch.gbs"):  # an unwritten batch would change with the number of GPUs
                     more["batch.gbs"] = spec.integer("batch.gbs")
                 yield more if name == strategy else {"strategy": name, **more}
 

@@ -193,7 +193,7 @@ def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | 
     left = _open_micros(spec, settings) if "batch.micro" in silent else []
     open_ = bool(left)
     left = left or [spec.integer("batch.micro")]
-    best, middle = None, len(left) - 1  # without accumulation first: it needs no accumulated gradients
+    best, middle = None, len(left) - 1  # start without accumulation, which stores no gradients between passes
     while left:
         own: Settings = {**settings, "batch.micro": left[middle]} if open_ else settings
         way = _fits(changed(spec, own), own)
@@ -231,7 +231,7 @@ def _held(spec: Spec) -> tuple[Load, float] | None:
 def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
     """The settings that a way decides, each with its own calculation and that of the alternatives."""
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
-    assert gpu is not None  # the memory of a CPU is not planned
+    assert gpu is not None  # the memory of CPUs is not planned
     values: dict[Path, tuple[object, str]] = {}
     mine = best.settings.get("strategy", usual)
     if mine != usual:

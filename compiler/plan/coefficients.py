@@ -26,7 +26,7 @@ def table_of(stack: str) -> str:
 
 @cache
 def _text(stack: str) -> str:
-    if not os.path.exists(table_of(stack)):  # nothing was measured with its libraries yet
+    if not os.path.exists(table_of(stack)):  # no measurements exist for its libraries
         return '{\n "families": {\n },\n "versions": {\n }\n}'
     with open(table_of(stack), encoding="utf-8") as handle:
         return handle.read()

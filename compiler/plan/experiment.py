@@ -106,7 +106,7 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         hours = Span(*(steps * seconds / 3600 for seconds in real.seconds))
     elif fast is not None and steps is not None:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
-        # Shorter rows take less time; how much is not known without their lengths.
+        # Shorter rows take less time, but the lengths are not known here.
         hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
     out = Plan(
         spec, capacity, UNKNOWN, None if isinstance(held, str) else held, steps, tokens, full,
@@ -150,7 +150,7 @@ def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
         return None, f"the number of rows{pieces} is not known: `--rows N` states it"
     if spec.method.generates and spec.method.grouped:
         rows *= spec.get("method.generations") or 1  # a batch counts completions
-        rows *= spec.get("method.iterations") or 1  # and trains on each so many times (trl, RepeatSampler)
+        rows *= spec.get("method.iterations") or 1  # each prompt is trained on this many times (trl, RepeatSampler)
     if spec.flag("batch.packing"):
         if given.tokens is None:
             return None, "the number of packed rows is not known: `--tokens N` states the average length of a row"

@@ -55,11 +55,11 @@ def load_of(spec: Spec) -> Load | str:
         if spec.bits:
             widened = tables_dtype(spec) == "fp32"
             embeds = facts.vocab * facts.hidden * (1 if facts.tied else 2)
-            whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # no linear layers, and not packed
+            whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # stacked experts are not packed
             packed, size = facts.params - embeds - whole, packed_bytes(spec.bits, spec.flag("lora.double_quant"))
             stored = ((embeds + whole) * (4 if widened else 2) + packed * size) / facts.params
     elif half and engine == "fsdp":
-        stored = 4.0  # accelerate upcasts what is trained under mixed precision (accelerator.py, fsdp_utils.py)
+        stored = 4.0  # accelerate upcasts trained weights under mixed precision (accelerator.py, fsdp_utils.py)
     layers, exact = facts.layers, True
     if spec.flag("freeze") and not spec.lora:
         from xpc.compiler.plan.frozen import trained_part  # few specs freeze
@@ -101,7 +101,7 @@ def load_of(spec: Spec) -> Load | str:
 
 def _adapters(spec: Spec, element: float) -> Adapters:
     facts = spec.model.facts
-    assert facts is not None  # the caller has checked it
+    assert facts is not None  # checked by the caller
     rank, oft = spec.get("lora.rank"), spec.flag("oft")
     linear, merged = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     sites = {one.site for one in linear}
@@ -151,7 +151,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     `tokens` are the tokens of an optimizer step, `row` those of one row before packing; without them, rows count with
     their maximal length.
     """
-    from xpc.compiler.plan.time import Work, speed  # the table of speeds is not loaded where the batch is written
+    from xpc.compiler.plan.time import Work, speed  # needed only if the spec leaves the batch open
 
     gpu, facts = spec.hardware.gpu, load.facts
     assert gpu is not None  # a load has one
@@ -161,7 +161,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     peak = {"fp32": gpu.fp32_tflops, "bf16": gpu.bf16_tflops, "fp16": gpu.fp16_tflops}.get(precision) or gpu.fp16_tflops
     sequences = spec.integer("batch.gbs") * spec.method.sequences
     length = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
-    # Flash attention knows where packed rows begin, and computes each separately.
+    # Flash attention knows where packed rows begin and computes each row separately.
     attended = (
         min(length, row) if row is not None and spec.flag("batch.packing") and load.attention == "flash" else length
     )
@@ -177,7 +177,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     kinds = ["deepspeed"] * (load.engine == "deepspeed") + ["quantized"] * bool(spec.bits)
     kinds += ["experts"] * bool(facts.experts)
     if row is not None and row < row_tokens(spec) and not spec.flag("batch.packing"):
-        kinds.append("lengths")  # lengths of rows differ, and the GPU with the longest makes the others wait
+        kinds.append("lengths")  # the GPU with the longest rows makes the other GPUs wait
     return speed(done, gpu.capability[0], precision, kind + (" fused" if spec.flag("memory.liger") else ""), kinds)
 
 

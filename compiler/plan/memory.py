@@ -18,16 +18,16 @@ from xpc.compiler.plan.load import Load
 from xpc.grammar.record import record
 
 HEADS: Mapping[str, tuple[int, int]] = {
-    # bytes of logits and loss for each token and vocabulary entry, at the peak: computed in half precision, in fp32
-    "kept": (14, 16),  # logits, their fp32 copy's log-softmax, two gradients; the model's outputs are kept
-    "freed": (12, 12),  # the same with the outputs freed
+    # peak bytes of logits and loss per token and vocabulary entry: (in half precision, in fp32)
+    "kept": (14, 16),  # logits, log-softmax of an fp32 copy, two gradients; the model's outputs are kept
+    "freed": (12, 12),  # as "kept", but the model's outputs are freed
     "shifted": (16, 16),  # transformers before 4.45: fp32 logits that are kept, log-softmax, two gradients
     "half": (8, 16),  # logits, shifted copy, log-softmax and gradient in the logits' own dtype (no fp32 copy)
     "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own dtype, chunk by chunk
     "half_in_place": (6, 12),  # logits, shifted copy and its scattered gradient, in the logits' own dtype
     "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
-    "divergence": (22, 44),  # both models' logits, scaled, their log-softmax, divergence and gradients (trl 0.24)
-    "mixture": (36, 72),  # the same of a mixture of the two, with a beta between 0 and 1
+    "divergence": (22, 44),  # of both models: scaled logits, log-softmax; the divergence and gradients (trl 0.24)
+    "mixture": (36, 72),  # as "divergence", for a mixture of both models (beta between 0 and 1)
     "fused": (0, 0),  # a head that computes logits chunk by chunk: see `_fused`
     "trl_fused": (0, 0),
 }
@@ -103,12 +103,12 @@ def memory(load: Load) -> Memory | str:
 def _layer(load: Load, attention: str) -> float | str:
     """Bytes that a layer keeps per token with this kind of attention, or a sentence that says what is not known."""
     trained, precision = load.mode.split("/")
-    precision = "amp" if precision in ("amp32", "wide") else precision  # attention was measured in full training
+    precision = "amp" if precision in ("amp32", "wide") else precision  # attention was measured with full training only
     found = _row(load, load.mode, attention)
     if found is not None:
         return saved(found, load.facts, load.length, load.rank)
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
-        return _layer(load, "sdpa")  # not measured separately: it keeps as much as torch's fused kernel without a mask
+        return _layer(load, "sdpa")  # not measured separately; keeps as much as torch's fused kernel without a mask
     # Adapters were measured with one kind of attention; the difference to the others is that of full training.
     for measured in ("sdpa", "eager"):
         tuned, before = _row(load, load.mode, measured), _row(load, f"full/{precision}", measured)
@@ -176,9 +176,10 @@ def _states(load: Load) -> States:
     temporary = trained * load.temporary / spread[1]
     if load.engine == "deepspeed":
         # An fp32 copy of the weights, and the gradient in fp32 while it is applied: DeepSpeed 0.19.8, stage_1_and_2.py
-        # (single_partition_of_fp32_groups) and stage3.py (fp32_partitioned_groups_flat); of fp32 weights, too.
+        # (single_partition_of_fp32_groups) and stage3.py (fp32_partitioned_groups_flat); the same holds for fp32
+        # weights.
         master = trained * 4.0 / spread[1]
-        # ... by stage 3 for one sub-group after the other (stage3.py, _prepare_fp32_grad_for_sub_group).
+        # Stage 3 does this for one sub-group after the other (stage3.py, _prepare_fp32_grad_for_sub_group).
         held = trained / spread[1]
         temporary += 0.0 if load.offload else 4.0 * (min(held, SUB_GROUP) if load.stage == 3 else held)
         communication = 2.0 * load.element * facts.hidden**2  # two buckets of reduce_bucket_size, which "auto" is h^2
@@ -211,12 +212,12 @@ def _casts(load: Load) -> float:
     """Half-precision copies of fp32 weights, which autocast caches until the end of the forward pass (torch 2.13)."""
     tuned = load.adapters
     own = tuned.params * 2.0 if tuned is not None and load.amp and tuned.element == 4 else 0.0
-    if load.widened and load.amp:  # the head's, which its backward pass reads
+    if load.widened and load.amp:  # the head's fp32 weights, which its backward pass reads
         return own + float(load.facts.vocab * load.facts.hidden * load.element)
     if not load.amp or load.engine != "none" or load.weight != 4:
         return own
     if tuned is not None and load.checkpointing:
-        return own + load.facts.layer_params * 2.0  # of frozen weights autocast caches none
+        return own + load.facts.layer_params * 2.0  # autocast does not cache frozen weights
     return own + load.facts.params * 2.0
 
 
@@ -240,7 +241,7 @@ def _logits(load: Load) -> float:
     half, full = HEADS[load.loss]
     if load.loss in ("fused", "trl_fused"):
         return _fused(load)
-    # A loss over two models has the logits of both, and a gradient, for prompts as well.
+    # A loss over two models keeps the logits of both and a gradient, also for the tokens of prompts.
     prompts = 3 * load.element * (load.tokens - tokens) if load.loss in ("divergence", "mixture") else 0
     return float(facts.vocab * (tokens * (half if load.element == 2 else full) + prompts) + 4 * tokens * facts.hidden)
 
@@ -296,9 +297,10 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         kept, again = layers * layer, 0.0
     working = _working(load, layer)
     if load.checkpointing and load.engine == "fsdp" and adapted and load.shard > 1:
-        working *= 2  # FSDP1 keeps the working sets of two layers of adapters: measured, a100_80gb_liger.csv
+        working *= 2  # FSDP1 keeps the working sets of two layers of adapters, as measured in a100_80gb_liger.csv
     casts, logits = _casts(load), _logits(load)
-    # Memory of adapters that does not depend on tokens: of every kept layer, of the computed one, and of one backwards.
+    # Adapter memory that does not depend on tokens: per kept layer, for the layer in the forward pass, in the backward
+    # pass.
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)

@@ -145,7 +145,7 @@ def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequ
     known = table()
     kind = f"{generation}/{'fp32' if precision == 'fp32' else 'fp8' if precision == 'fp8' else 'half'}"
     weights = known["weights"].get(kind)
-    if weights is None or not (work.params and work.hidden):  # a config.json may say 0
+    if weights is None or not (work.params and work.hidden):  # a config.json may state 0
         return None
     if kind == "7/fp32":
         return Speed(1 / seconds(work, weights), *ONE_RUN, "one published run on V100")

@@ -65,7 +65,7 @@ def find_gpu(name: str) -> Gpu | None:
     if row is None:
         if not any(map(str.isdigit, name)) or len(name) > 60:
             return None
-        from xpc.compiler.registry.provider_names import certain  # not a name of the tables
+        from xpc.compiler.registry.provider_names import certain  # the name is not in the tables
 
         alias = certain(name)
         row = None if alias is None else _row(_table("gpus"), alias)

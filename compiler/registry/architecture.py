@@ -11,7 +11,7 @@ from xpc.compiler.registry.types import Decoder, ModelFacts
 from xpc.compiler.registry.windows import window, windowed
 from xpc.grammar.record import evolve, fields, record
 
-# Keys for a decoder of another shape than Llama's: the generic form must not guess them.
+# Keys of decoders that differ from Llama: the generic form must not be used for them.
 _FOREIGN_KEYS = (
     "kv_lora_rank", "num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size", "state_size",
     "ssm_cfg", "mamba_d_state", "conv_kernel", "linear_num_key_heads", "layer_types", "vision_config", "text_config",
@@ -185,7 +185,7 @@ def _qwen3_moe(c: Config) -> _Shape:
     step = c.integer("decoder_sparse_step", default=1)
     listed = c.values.get("mlp_only_layers")
     only = {n for n in listed if isinstance(n, int) and 0 <= n < s.layers} if isinstance(listed, list) else set()
-    sparse = s.layers // step - sum(1 for n in only if (n + 1) % step == 0)  # every step-th layer, except listed ones
+    sparse = s.layers // step - sum(1 for n in only if (n + 1) % step == 0)  # every step-th layer except listed ones
     plain = s.layers - (sparse if experts else 0)
     return _experts(s, without, c.integer("num_experts_per_tok", default=8), experts, plain, dense)
 

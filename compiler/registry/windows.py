@@ -32,7 +32,7 @@ def windowed(config: Mapping[str, object]) -> bool:
     if model_type in LATE:
         layers, full = config.get("num_hidden_layers"), config.get("max_window_layers", 28)
         return isinstance(layers, int) and isinstance(full, int) and layers > full
-    if model_type == "smollm3":  # its layers without rotary positions slide: every fourth
+    if model_type == "smollm3":  # every fourth layer has no rotary positions, and has a sliding window
         layers, every = config.get("num_hidden_layers"), config.get("no_rope_layer_interval", 4)
         return isinstance(layers, int) and isinstance(every, int) and layers >= every
     return True

@@ -45,7 +45,7 @@ def _where(at: Place) -> dict[str, object]:
 
 
 def _data(text: str) -> str:
-    # Line ends become escapes of the command; what remains unprintable is spelled out as in the other formats.
+    # Line ends are escaped as the command requires; other unprintable characters are spelled out as in all formats.
     return visible(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 

@@ -58,7 +58,7 @@ def cells(line: str) -> tuple[str, list[int]]:
             width = len(piece)
         else:
             piece = c
-            # Enclosing and non-spacing marks take no column of their own.
+            # Enclosing and non-spacing marks have no width.
             width = 0 if category(c) in ("Mn", "Me") else 2 if east_asian_width(c) in ("W", "F") else 1
         shown.append(piece)
         at += width

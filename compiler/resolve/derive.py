@@ -281,7 +281,7 @@ class Derivation(OpenSpec):
             return gbs
         unit = world * (accum or 1)
         if self._trains().grouped:
-            unit = lcm(unit, self.integer("method.generations") or 1)  # a step holds whole groups of completions
+            unit = lcm(unit, self.integer("method.generations") or 1)  # a step contains complete groups of completions
         gbs = max(1, round(DEFAULT_GBS / unit)) * unit
         why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
         self.set("batch.gbs", gbs, why, DEFAULT)

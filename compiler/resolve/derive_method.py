@@ -86,7 +86,7 @@ def own_defaults(of: OpenSpec, method: str) -> None:
 
 def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> object:
     if row.path in ("method.steps_per_generation", "method.rewards"):
-        return None  # the first follows the accumulation, the second has no default
+        return None  # `steps_per_generation` follows the accumulation, `iterations` has no default
     value = base.get(next((name for name in row.args if name in base), ""))
     if row.path == "method.teacher_dtype":
         return of.get("model.dtype") or BY_PATH["model.dtype"].default

@@ -89,7 +89,7 @@ class Sets:
         item = block.items.get(path)
         value = None if item is None else convert(BY_PATH[path], item)
         if isinstance(value, Wrong):
-            from xpc.compiler.suggest.legal import answer  # only a wrong spec pays for it
+            from xpc.compiler.suggest.legal import answer  # needed only for a wrong spec
 
             self.problems.append(answer(value))
             return None

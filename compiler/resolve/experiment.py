@@ -96,7 +96,7 @@ class _Resolver:
             self.bundled.update(copies(lock, self.workspace.reads))
         evaluated: tuple[EvalSet, ...] = ()
         if "eval.data" in self.values:
-            from xpc.compiler.resolve.evaluation_sets import Sets  # few specs name rows of their own to evaluate on
+            from xpc.compiler.resolve.evaluation_sets import Sets  # few specs have separate evaluation sets
 
             evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
         extra = extra_values(self.loaded.extra, stack, text_of(self.values, "method") or "sft", self.problems)
@@ -125,7 +125,7 @@ class _Resolver:
         def choose(values: Mapping[Path, Value], silent: Sequence[Path]) -> Choice | None:
             if wrong or hardware.gpu is None or not silent:
                 return None
-            from xpc.compiler.plan.choice import chosen  # a spec that leaves nothing open does not pay for it
+            from xpc.compiler.plan.choice import chosen  # needed only if a spec leaves a setting open
 
             return chosen(complete(values), silent, self.judge)
 
@@ -145,7 +145,7 @@ class _Resolver:
         for path, item in self.loaded.items.items():
             row = schema.BY_PATH[path]
             if row.pending and self._head_is_pending(row):
-                continue  # the clause's head is refused already, with the reason
+                continue  # the clause's head has already been refused with a reason
             if row.pending:
                 if not any(
                     path != other and path.startswith(other + ".")
@@ -157,11 +157,11 @@ class _Resolver:
                 continue
             value = convert(row, item)
             if isinstance(value, Wrong):
-                from xpc.compiler.suggest.legal import answer  # loaded only for a wrong spec
+                from xpc.compiler.suggest.legal import answer  # needed only for a wrong spec
 
                 self.problems.append(answer(value))
                 if isinstance(item.node, Ref) and (path, item.node.name) in schema.CHOICE_PENDING:
-                    # Kept, so that no rule reports the default, which is not in the spec.
+                    # The wrong value is kept: rules must not report the default, which is not in the spec.
                     self.values[row.path] = Value(item.node.name, Origin(self.loaded.kinds[path], item.label))
             else:
                 self.values[row.path] = Value(value, Origin(self.loaded.kinds[path], item.label))
@@ -220,14 +220,14 @@ class _Resolver:
                 if path in INLINE:
                     del self.values[path]
                 else:
-                    self.values[path] = Value("", value.origin)  # it is written: no rule may report it as missing
+                    self.values[path] = Value("", value.origin)  # the spec states it: no rule may report it as missing
                 continue
             try:
                 text = read.data.decode("utf-8-sig")
             except UnicodeDecodeError:
                 self.problems.report("XP114", f"`{read.name}` is not UTF-8 text", value.origin.label)
                 continue
-            if path in INLINE:  # it stands in the bundle's spec.xp, as if it had been written in the spec
+            if path in INLINE:  # the bundle's spec.xp contains it like a setting that the spec states
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:
                     wrong = f"`{read.name}` holds U+{ord(text[span.start]):04X}, which cannot be seen"
@@ -302,7 +302,7 @@ class _Resolver:
             return Hardware(None, count, nodes)
         gpu = registry.find_gpu(name.name)
         if gpu is None:
-            from xpc.compiler.suggest.registry_names import unknown_gpu  # loaded only for a wrong spec
+            from xpc.compiler.suggest.registry_names import unknown_gpu  # needed only for a wrong spec
 
             self.problems.append(unknown_gpu(name, label))
             gpu = registry.find_gpu(DEFAULT_GPU)
@@ -329,13 +329,13 @@ class _Resolver:
         node = loaded.train.data
         label = Label(loaded.train_source, node.span)
         rows = [Row(node, label)]
-        explained = False  # whether another finding says why nothing is known of the header's data
+        explained = False  # whether another finding explains why the header's data is unknown
         if loaded.data_name is not None:
             title = loaded.data_name.typed
             named = isinstance(node, Ref) and node.name == title
             replaced = loaded.train_source is loaded.file.source and loaded.data_name.source is not loaded.train_source
             if title != "data" and not named and replaced:
-                pass  # a child's header names other data than its base
+                pass  # the child's header may name other data than its base
             elif title != "data" and not named:
                 written = loaded.train_source.slice(node.span)
                 self.problems.report(
@@ -370,7 +370,7 @@ class _Resolver:
         for row in rows:
             source, problems = find_source(row, block)
             if "data.prompt_template" in self.values and context is None and source.wording is None:
-                source = evolve(source, context=None)  # the template says where it goes
+                source = evolve(source, context=None)  # the prompt template already places the context
             sources.append(source)
             if rows is not loaded.rows and explained:
                 problems = [one for one in problems if one.code != "XP110"]

@@ -30,7 +30,7 @@ def extra_values(
 def _value(escape: str, path: str, item: Item, stack: Stack, method: str, problems: Problems) -> Value | None:
     owning = extras.owner(escape, path, method)
     if owning is not None or path not in extras.legal_names(stack, escape, method):
-        from xpc.compiler.suggest import extra_names  # only a wrong spec pays for it
+        from xpc.compiler.suggest import extra_names  # needed only for a wrong spec
 
         found = extra_names.owned(item, path, owning) if owning else None
         thought = len(problems) < extra_names.MOST
@@ -48,7 +48,7 @@ def _value(escape: str, path: str, item: Item, stack: Stack, method: str, proble
         return None
     expected = extras.wrong_value(stack, escape, path, value, method)
     if expected is not None:
-        from xpc.compiler.suggest.extra_names import wrong_kind  # only a wrong spec pays for it
+        from xpc.compiler.suggest.extra_names import wrong_kind  # needed only for a wrong spec
 
         problems.append(wrong_kind(escape, path, item, expected))
         return None

@@ -65,7 +65,7 @@ class MethodCheck:
             if not row.methods or method in row.methods or self.values[path].value is False:
                 continue
             if place is None and "method" in self.loaded.items:
-                del self.values[path]  # the method's name is misspelt, which is reported
+                del self.values[path]  # the misspelt name of the method has been reported
                 continue
             owners = ", ".join(row.methods)
             instead = f"leave `{row.name}` out"
@@ -104,7 +104,7 @@ class MethodCheck:
         return [(node, item) for node in nodes]
 
     def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "") -> None:
-        from xpc.compiler.suggest.no_equivalent import advice, no_such_choice  # only a wrong spec pays for it
+        from xpc.compiler.suggest.no_equivalent import advice, no_such_choice  # needed only for a wrong spec
 
         why = no_such_choice(BY_PATH[path].name, name)
         advised = advice(f"{BY_PATH[path].name} {name}", "")
@@ -123,7 +123,7 @@ class MethodCheck:
         written = value.value
         assert isinstance(written, tuple)
         if not known:
-            return  # the target has no such argument: XP601 says so
+            return  # XP601 reports that the target has no such argument
         for one, (node, item) in zip(written, self._nodes("method.loss"), strict=True):
             if one.name not in known:
                 self._unknown("method.loss", _place(item, node), one.name, known)
@@ -148,7 +148,7 @@ class MethodCheck:
             elif ":" in one.name or "/" in one.name or one.name.endswith(".py"):
                 out.append(self._function(one, label) or one)
             else:
-                out.append(one)  # kept, so that no rule reports a missing reward
+                out.append(one)  # the wrong reward is kept: no rule must report it as missing
                 more = ', or name a function of a file: `"rewards.py:' + one.name[:40] + '"`'
                 self._unknown("method.rewards", label, one.name, list(REWARDS), more)
         self.values["method.rewards"] = Value(tuple(out), value.origin)

@@ -95,7 +95,7 @@ def find_model(
             label, entry.id, None, revision, facts or entry, known or "registry", chat, config=config_json
         ), problems  # fmt: skip
     if "/" not in node.name:
-        from xpc.compiler.suggest.registry_names import unknown_model  # only a wrong spec pays for it
+        from xpc.compiler.suggest.registry_names import unknown_model  # needed only for a wrong spec
 
         problems.append(unknown_model(node, label))
     elif (path := unquoted(node.name, label, "XP108", "XP109", workspace)) is not None:

@@ -13,7 +13,7 @@ def unquoted(name: str, label: Label, code: str, note: str, workspace: Workspace
     kind = workspace.kind(name)
     if not kind and not name.lower().endswith((*DATA_FORMATS, ".safetensors", ".gguf")):
         return None
-    from xpc.compiler.suggest.registry_names import unquoted as finding  # only a wrong spec pays for it
+    from xpc.compiler.suggest.registry_names import unquoted as finding  # needed only for a wrong spec
 
     return finding(name, label, note if kind == "folder" else code, kind)
 

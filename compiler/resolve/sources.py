@@ -55,7 +55,7 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     for item in row.items:
         value = convert(SOURCE_SETTINGS[item.path], item)
         if isinstance(value, Wrong):
-            from xpc.compiler.suggest.legal import answer  # only a wrong spec pays for it
+            from xpc.compiler.suggest.legal import answer  # needed only for a wrong spec
 
             problems.append(answer(value))
         elif item.path in settings:
@@ -85,7 +85,7 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     if named is not None and prompt is not None and apart and prompt not in named:
         named = (prompt, *named)
     source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else block.context)
-    problems += wrong if all(one.code != "XP124" for one in more) else []  # of no known shape, which is reported once
+    problems += wrong if all(one.code != "XP124" for one in more) else []  # an unknown shape of rows is reported once
     if isinstance(take, Amount):
         source = evolve(source, take=take)
     share = settings.get("share")
@@ -185,7 +185,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
                 else f"`data(format={usual})` states it",
             )
         ]
-    from xpc.compiler.suggest.registry_names import unknown_dataset  # only a wrong spec pays for it
+    from xpc.compiler.suggest.registry_names import unknown_dataset  # needed only for a wrong spec
 
     return source, [unknown_dataset(node, label)]
 
@@ -256,7 +256,7 @@ def _shaped(
         if found is None and set(ALPACA) <= set(columns):
             source = evolve(source, shape="prompt_completion", columns=ALPACA, context=INPUT)
         elif found is None:
-            from xpc.compiler.suggest.likely_columns import expected_columns  # only a wrong spec pays for it
+            from xpc.compiler.suggest.likely_columns import expected_columns  # needed only for a wrong spec
 
             listed = f"its columns are {', '.join(columns[:8])}" if columns else "no column can be read from it"
             problems.report(

@@ -227,7 +227,7 @@ class _Reader(Reporter):
                          f"write `[{typed}]`", f"[{typed}]")  # fmt: skip
             return None
         if not node.value.items:
-            from xpc.compiler.suggest.example import example  # loaded only for a wrong sweep
+            from xpc.compiler.suggest.example import example  # needed only for a wrong sweep
 
             row = schema.BY_PATH.get(path)
             form = f"[{'qwen2.5-3b' if row is None else example(row)}]"
@@ -265,7 +265,7 @@ class _Reader(Reporter):
         return None
 
     def unknown(self, name: Name) -> None:
-        from xpc.compiler.suggest.meaning import meaning  # loaded only for a misspelt sweep
+        from xpc.compiler.suggest.meaning import meaning  # needed only for a misspelt sweep
 
         rows = [row.path for row in schema.TABLE if row.name == name.text]
         if name.text in schema.SOURCE_SETTINGS and not rows:
@@ -313,7 +313,7 @@ class _Reader(Reporter):
         for one, item in found.items.items():
             value = None if schema.BY_PATH[one].pending else convert(schema.BY_PATH[one], item)
             if isinstance(value, Wrong):
-                from xpc.compiler.suggest.legal import answer  # loaded only for a wrong sweep
+                from xpc.compiler.suggest.legal import answer  # needed only for a wrong sweep
 
                 problems.append(answer(value))
             shown.append((one, self.shown(schema.BY_PATH[one], item, value)))

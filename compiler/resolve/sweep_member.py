@@ -42,8 +42,6 @@ def keep_apart(values: dict[Path, Value], member: str) -> None:
         stated = Origin(hub.origin.kind, hub.origin.label, "one branch for each member")
         values.setdefault("save.hub.revision", Value(plain_name(member), stated))
         repository = values["save.hub.name"]
-        if repository.origin.kind not in (
-            SPEC,
-            BASE,
-        ):  # the last part of `save` as the spec has it
+        # an unwritten repository is named after the folder in the spec's own `save`
+        if repository.origin.kind not in (SPEC, BASE):
             values["save.hub.name"] = evolve(repository, origin=stated)

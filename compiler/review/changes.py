@@ -84,7 +84,7 @@ def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] |
             else:
                 same.append(name)
     groups = [(names, before[names[0]], after[names[0]]) for names in differing_members.values()]
-    if same and not stored:  # equal settings; the packages of their lock and their findings may still differ
+    if same and not stored:  # equal settings, but the locked packages and the findings may differ
         groups.append((same, before[same[0]], after[same[0]]))
     changed = tuple(Group(tuple(names), _compare_members(was, now, prices)) for names, was, now in groups)
     gone, new = (

@@ -121,7 +121,7 @@ def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
     """Errors of the libraries that the new stack no longer has."""
     if one.stack is other.stack:
         return ()
-    from xpc.compiler.rules.core.advisory_table import mended  # few changes move to another stack
+    from xpc.compiler.rules.core.advisory_table import mended  # needed only if the stack changes
 
     return tuple(f"{each.effect} ({', '.join(each.threads)})" for each in mended(other, one.stack, other.stack))
 
@@ -140,7 +140,7 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before), _scalar(after)))
         (settings if stated else follows).append(change)
-    if READING.isdisjoint(each.name for each in settings):  # the source's own settings changed
+    if READING.isdisjoint(each.name for each in settings):  # the settings of the source itself changed
         return [*settings, *read], follows
     return settings, [*read, *follows]
 

@@ -85,7 +85,7 @@ def _same(name: str, stated: object, seen: object) -> bool:
         return os.path.basename(str(stated)) == os.path.basename(str(seen))
     if name == "report_to":
         return _trackers(stated) == _trackers(seen)
-    if isinstance(stated, dict) and isinstance(seen, dict):  # the class may add defaults
+    if isinstance(stated, dict) and isinstance(seen, dict):  # the library's class may add defaults
         return all(key in seen and _same(key, value, seen[key]) for key, value in stated.items())
     if isinstance(stated, list) and len(stated) == 1 and not isinstance(seen, list):  # trl unpacks a list of one loss
         return _same(name, stated[0], seen)

@@ -152,7 +152,7 @@ def open_operand(written: str) -> Iterator[UncheckedOperand]:
         raise UsageError(f"{written} is not a bundle: it has no {bundled.SPEC}")
     data, _, space = read_spec(os.path.join(written, bundled.SPEC))
     table = bundled.manifest(written)
-    assert table is not None  # the tree was read with it
+    assert table is not None  # the tree was read with this table
     yield UncheckedOperand(written, data, table["bundle"]["spec"], space, written, tree)
 
 

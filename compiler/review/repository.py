@@ -49,7 +49,7 @@ class Repository:
         The subcommand must not run filters, textconv or an external diff; `cat-file` does not.
         """
         import shutil
-        import subprocess  # most comparisons need no git
+        import subprocess  # needed only for commits
 
         folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
         path = os.pathsep.join(one for one in folders if os.path.isabs(one))  # `.` may be a folder of the pull request

@@ -40,7 +40,7 @@ class Trace:
                     spec = evolve(spec, hardware=_machines(spec, path))
                 files = emitted(CheckedSpec.of(spec, self.spec.problems, self.spec.silenced))
             except (AssertionError, AttributeError, KeyError, LookupError, TypeError, ValueError):
-                continue  # this value needs other settings, too
+                continue  # this value also needs other settings
             out.update(dict.fromkeys(self._different(files)))
         return list({**out, **dict.fromkeys(self._table_arguments(path))})
 

@@ -139,7 +139,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     data, name, workspace = read_spec(options.file)
-    workspace.hashes = workspace.allow_oom = True  # `check` says whether it may run
+    workspace.hashes = workspace.allow_oom = True  # `xpc check` decides whether the run is allowed
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return render(located(checked.problems, options.file), "full"), 1

@@ -82,7 +82,7 @@ def of_path(values: Mapping[Path, Value], path: Path) -> Value | None:
     """The value of a setting with its origin, or None. Raises KeyError if `path` is not a setting."""
     found = values.get(path)
     if found is None:
-        BY_PATH[path]  # a misspelt path is a mistake, not a setting without a value
+        BY_PATH[path]  # raises KeyError for a misspelt path
     return found
 
 
@@ -209,7 +209,7 @@ class Spec:
     def extra_place(self, escape: str, name: str, text: str = "") -> Label:
         """The place of a name in an `extra` block. Raises KeyError if it is not written."""
         label = self.extra[escape][name].origin.label
-        assert label is not None  # an extra is always written
+        assert label is not None  # `extra` settings are always stated in the spec
         return evolve(label, text=text)
 
     @property

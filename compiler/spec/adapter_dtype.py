@@ -19,7 +19,7 @@ def adapter_dtype(spec: Spec) -> str | None:
         return spec.text("model.dtype") if own and spec.zero_stage == 3 else "fp32"
     if spec.weights_sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
         return None
-    narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))  # otherwise the run makes them float32 again
+    narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))  # otherwise the run makes adapters float32
     narrow = narrow and not (spec.flag("lora.dora") and spec.sharded_by_fsdp)
     return "bf16" if narrow and spec.get("method") in methods else "fp32"
 

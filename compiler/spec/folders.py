@@ -30,7 +30,7 @@ KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"
 """The formats, by their reader."""
 
 
-@lru_cache(maxsize=64)  # every rule on rows asks
+@lru_cache(maxsize=64)  # every rule about rows calls it
 def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
     """The files of a folder that belong to a split, sorted. `names` are relative to the folder."""
     names = tuple(sorted(names))

@@ -64,7 +64,7 @@ class Family:
     packing: Literal["exact", "unaware", "stateful", "kernel"]
 
 
-@entity  # one instance for each name; its repr would print the table
+@entity  # one instance per name; the generated repr would print the whole table
 class Stack:
     """A supported stack. Configuration classes are named by their dotted path, such as `trl.SFTConfig`."""
 

@@ -52,7 +52,7 @@ def is_file(task: str) -> bool:
 
 def nearest_task(name: str) -> str | None:
     """The most similar task. Pairs of letters preselect a few of the many names."""
-    from difflib import SequenceMatcher  # only a misspelt spec pays for it
+    from difflib import SequenceMatcher  # needed only for a misspelt spec
     from heapq import nsmallest
 
     pairs = _letter_pairs(name)
@@ -63,7 +63,7 @@ def nearest_task(name: str) -> str | None:
     near = [one for _, _, one in nsmallest(40, ranked)]
     swapped = [one for one in near if sorted(one) == sorted(name)]
     alike = [(SequenceMatcher(None, one, name[:80]).ratio(), one) for one in near]
-    best = max(alike, key=lambda each: each[0])  # the first of equal ones
+    best = max(alike, key=lambda each: each[0])  # the first of several equal ones
     return swapped[0] if swapped else best[1] if best[0] >= 0.75 else None
 
 

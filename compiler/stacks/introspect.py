@@ -24,7 +24,8 @@ from typing import Any
 BASE = "transformers.TrainingArguments"
 READ = ("accelerate", "deepspeed", "torch", "transformers", "trl")  # the packages that the table is read from
 
-# Fields whose effective value is the machine's: the clock and the host name, the logging level of the process, the
+# Fields whose effective value comes from the machine: the clock and the host name, the logging level of the process,
+# the
 # launcher's environment; and `report_to` where unset means every integration that is installed (transformers 4).
 MACHINE = frozenset({"disable_tqdm", "local_rank", "logging_dir"})
 
@@ -41,7 +42,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
             "schedulers": _schedulers(),
             "families": _load("introspect_families.families")(),
             "carrying": _load("introspect_families.carrying")(),
-            # Beside this script; the compiler's own tree is not installed where this runs.
+            # Next to this script; the compiler's own tree is not installed where this runs.
             "accelerate": _load("introspect_launch.accelerate")(),
             "deepspeed": _load("introspect_launch.deepspeed")(),
         }
@@ -68,7 +69,7 @@ def _load(path: str) -> Any:
 
 def _fields(cls: Any) -> dict[str, Any]:
     """Every init field: its type, declared default, effective default, choices, and whether it is deprecated."""
-    # On a CPU: once with the CPU requested (precision stays the class's own choice), once as on a GPU machine.
+    # On a CPU: once with the CPU requested (the class then chooses the precision), and once as on a GPU machine.
     asked, asked_warnings = _construct(cls, use_cpu=True)
     plain, _ = _construct(cls, bf16=False)
     hints = typing.get_type_hints(cls)
@@ -198,7 +199,7 @@ def _schedulers() -> dict[str, Any]:
             and parameter.kind is not inspect.Parameter.VAR_KEYWORD
         }
         functions[name] = lambda *_, **received: received
-        try:  # get_scheduler hands kwargs on for some schedules and drops them for others
+        try:  # get_scheduler passes kwargs to some schedules and drops them for others
             received = optimization.get_scheduler(name, None, 1, 10, dict.fromkeys(given, 0))
         finally:
             functions[name] = function

@@ -198,7 +198,7 @@ def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, An
     if name in KNOWN:
         return dict(KNOWN[name])
     default = defaults.get(name)
-    if not isinstance(default, bool | int | float | str) or name == "datastates_ckpt":  # a block that is switched off
+    if not isinstance(default, bool | int | float | str) or name == "datastates_ckpt":  # this block is switched off
         return None
     record = {"type": type(default).__name__, "default": default}
     choices = getattr(config, f"{name.upper()}_SUPPORTED", None)

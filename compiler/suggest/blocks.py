@@ -186,7 +186,7 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
     """
     out: list[tuple[str | None, str]] = []
     clause = None if letters(block.name) in EVERYTHING else _clause(block.name)
-    clause = None if clause == "launch" else clause  # most of its settings need an engine
+    clause = None if clause == "launch" else clause  # most settings of `launch` need an engine
     remaining: list[tuple[str, str]] = []
     for name, typed in block.settings:
         row = schema.BY_PATH.get(clause or "")

@@ -164,7 +164,7 @@ def _near(name: str, known: frozenset[str]) -> str | None:
 def _edit(item: Item, name: str, near: str | None) -> Edit | None:
     """The edit that writes the nearest name, if both names are in the same block."""
     text, start = item.label.source.text, item.label.span.start
-    for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):  # the surrounding blocks supply the parts before
+    for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):  # outer blocks supply the preceding parts
         if near is not None and near.startswith(name[:at]) and text.startswith(name[at:], start):
             return Edit(Span(start, start + len(name) - at), near[at:])
     return None

@@ -203,7 +203,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if typed != one.letters and one.path in schema.BY_PATH and schema.BY_PATH[one.path].pending:
                 continue  # never suggest what cannot be written
             if number and (not inside or name_words.isdisjoint(one.words)):
-                continue  # with the clause's name: only its settings, by a word of the name
+                continue  # if the clause is named, suggest only its settings, by one word of their names
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             if like < SAME and not exact:
                 typo = _letter_likeness(typed, one.letters)
@@ -286,7 +286,7 @@ def _other_names() -> tuple[tuple[str, Known], ...]:
 @cache
 def _matcher(one: str) -> SequenceMatcher[str]:
     """A matcher prepared for one name, which is the expensive half of a comparison."""
-    from difflib import SequenceMatcher  # costs 5 ms; only misspelt specs pay
+    from difflib import SequenceMatcher  # takes 5 ms; needed only for a misspelt spec
 
     return SequenceMatcher(None, "", one, autojunk=False)
 

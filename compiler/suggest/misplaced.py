@@ -103,7 +103,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
         return _suggest_guess(unknown, clause, message, together)
     rows = [row for row in schema.TABLE if row.name == name and row.path not in NEVER_LEGAL]
     no_equivalent = _without_equivalent(message, f"{clause} {name}")
-    if no_equivalent is not None and (clause == "save" or not rows):  # elsewhere `format` is that of rows
+    if no_equivalent is not None and (clause == "save" or not rows):  # in other clauses `format` means the form of rows
         return no_equivalent
     if unknown.node is not None and f"{clause}.{name}s" in schema.BY_PATH and f"{clause}.{name}" not in schema.BY_PATH:
         return _suggest_guess(unknown, clause, message, Meaning(f"{clause}.{name}s", own=True))
@@ -132,7 +132,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     if rows[0].path.startswith("train."):
         return Suggestion("XP102", message, help=f"write `for {value_of(rows[0], unknown)} {name}` in the first line")
     home, forms = rows[0].path.partition(".")[0], [written(row, unknown) for row in rows]
-    if home == clause and len(rows) == 1:  # of a block inside of this one
+    if home == clause and len(rows) == 1:  # a setting of a nested block
         return _suggested(unknown, message, written(rows[0], unknown), inside=True)
     where = f"it belongs to `{home}`: " if len(rows) == 1 else ""
     intended = (rows[0].path,) if len(rows) == 1 else ()
@@ -170,7 +170,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         if found is not None:
             return found
     if guess is None or not exact or not guess.own:
-        files = name.startswith(("fsdp_", "zero_", "stage3_"))  # keys that only accelerate or DeepSpeed can mean
+        files = name.startswith(("fsdp_", "zero_", "stage3_"))  # keys that only accelerate or DeepSpeed have
         own = files and (guess is None or guess.path == "strategy")
         found = _without_equivalent(message, name) or (_passed_on(unknown, message) if own or not exact else None)
         found = found or (None if exact else _excluded(message, name))
@@ -192,7 +192,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         if other is not None and (guess is None or other[1] > guess.likeness):
             return _near_other_name(unknown, message, other[0])
     methods = methods_with(name)
-    if methods and (not exact or (guess is not None and guess.path == "method")):  # `dapo` is grpo's, as a loss
+    if methods and (not exact or (guess is not None and guess.path == "method")):  # `dapo` is a loss of grpo
         form = f"loss={name}"
         return Suggestion("XP101", message, help=f"write `{form}`, which `method` {', '.join(methods[:3])} reads")
     if guess is None:
@@ -287,7 +287,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         and unknown.name not in (row.name, *row.args)
     ):
         help = "write `assistant_only` for rows of conversations, or `completion_only` for a prompt and its completion"
-        return Suggestion("XP101", message, help=help)  # the rows are read later
+        return Suggestion("XP101", message, help=help)  # the rows are read in a later step
     if value is None and unknown.node is not None and row.kind is not BLOCK and not row.pending:
         named = named_by_value(unknown)
         if named is not None:
@@ -299,7 +299,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         )  # `prompt_data org/name` is not a column
     if row.path in schema.ADAPTERS and value == "true" and (unknown.typed or "").strip('"') in schema.ADAPTERS:
         return _suggested(unknown, message, (unknown.typed or "").strip('"'), (unknown.typed or "").strip('"'))
-    if guess.path == clause:  # its value is on the clause's line
+    if guess.path == clause:  # the value is on the clause's line
         return _suggested(unknown, message, f"{row.name} {value or example(row)}", inside=True)
     if clause is None and row.methods and "sft" not in row.methods and not row.path.startswith("method.rewards"):
         form, readers = typed(row, value), ", ".join(row.methods[:3])
@@ -315,7 +315,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
             return _suggested(unknown, message, row.name, row.name, replaces_value=False)
     alone = bool(value) and value == guess.value and row.bare and value in row.choices
     form = value if alone and value else typed(row, value)
-    inside = clause is not None and row.path.startswith(f"{clause}.")  # of a block inside of this one
+    inside = clause is not None and row.path.startswith(f"{clause}.")  # a setting of a nested block
     invented = unknown.node is None and row.kind is not FLAG and not guess.value and guess.likeness < SAME
     return _suggested(unknown, message, form, None if row.pending or invented else form, inside)
 

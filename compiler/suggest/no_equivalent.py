@@ -29,7 +29,7 @@ def advice(name: str, typed: str) -> str | None:
     """What to write for a name that corresponds to no single setting, or None."""
     help = _table("instead").get(_letters(name))
     if help is None or ("{value}" in help and typed.lower() in ("true", "false") and own_reason(name) is not None):
-        return None  # a switch has its own reason
+        return None  # switches are explained elsewhere
     value = typed.strip('"') or "..."
     try:
         share = f"{float(value) * 100:g}%" if 0 < float(value) < 1 else value

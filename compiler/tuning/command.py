@@ -100,10 +100,10 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, p
     """The run of a spec, or the members of its sweep; empty if the spec does not compile, which is reported."""
     if hardware is not None:
         data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"
-    workspace.allow_oom = True  # a plan of a run that does not fit is wanted, too
+    workspace.allow_oom = True  # runs that do not fit are planned as well
     checked = check_text(data, name, workspace)
     if checked.members:
-        from xpc.compiler.lower.sweep import named  # most specs are one run
+        from xpc.compiler.lower.sweep import named  # needed only for a sweep
 
         return [named(one.spec, one.name) for one in checked.members if one.spec is not None]
     if checked.spec is not None:

@@ -83,7 +83,7 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
     for path, value in short.items():
         if path in spec.values or path == "train.steps":
             values[path] = Value(value, Origin(SPEC))
-    for path, each in values.items():  # the bundle's own spec states all values, so they count as written
+    for path, each in values.items():  # the spec in the bundle states all values, so each counts as stated
         if each.origin.kind == SPEC and each.origin.label is None:
             values[path] = Value(each.value, Origin(SPEC, spec.model.label))
     ordered = {row.path: values[row.path] for row in TABLE if row.path in values}

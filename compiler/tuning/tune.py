@@ -149,7 +149,7 @@ def _read(
     options: argparse.Namespace, spec: CheckedSpec, found: Sequence[Probe], workspace: Workspace
 ) -> tuple[list[str], int]:
     """The table of measurements, and the best change."""
-    # A probe's reading belongs to the run with that change.
+    # A probe is a measurement of the run with that probe's change.
     readings = {
         one.number: reading(one.change.plan.spec, one.files, one.out, f"probe {one.number} of {spec.name}")
         for one in found
@@ -203,7 +203,7 @@ def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) ->
     after = text
     places = {path: spec.values[path].origin.label for path in change.settings if path in spec.values}
     inside = {path: label.span.start for path, label in places.items() if label and label.source is spec.source}
-    # The last place first, so that earlier places do not move; then settings that are not written yet.
+    # Replace from the end, so that earlier positions stay valid; then add the settings that the text lacks.
     for path in sorted(change.settings, key=lambda one: -inside.get(one, -1)):
         clause, dot, name = path.partition(".")
         named = (spec.adapter if clause in ADAPTERS else clause) + dot + name

@@ -69,7 +69,7 @@ def check_state(bundle: Bundle, args: Any) -> None:
     actual = str(getattr(state.distributed_type, "value", state.distributed_type))
     expected = run["distributed_type"]
     if actual == "MULTI_GPU" and expected == "FSDP" and os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
-        actual = "FSDP"  # PartialState knows the processes only; AcceleratorState turns this into FSDP.
+        actual = "FSDP"  # PartialState knows only the processes; AcceleratorState sets FSDP later.
     if state.num_processes != run["world_size"] or args.world_size != run["world_size"]:
         raise RunError(f"accelerate sees {state.num_processes} process(es), and this bundle is for {run['world_size']}")
     if actual != expected:

@@ -212,7 +212,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
 
 def _has_fields(source: "Source") -> bool:
     """Whether messages of a source may have other keys than a role and a text."""
-    if source["shape"] == "conversations":  # those of a file may have any
+    if source["shape"] == "conversations":  # messages in a file may have any keys
         return source["id"] is None or "tools" in (source["columns"] or ())
     return source["shape"] != "text"
 

@@ -73,7 +73,7 @@ class FaultTolerant(TrainerHooks):
         resume_log(self, kept["from"])
         if kept["from"] < self.state.global_step:
             losses = torch.tensor(kept["losses"], dtype=torch.float32)
-            same = len(losses) == self.args.world_size  # what is logged is the mean over the processes
+            same = len(losses) == self.args.world_size  # the logged value is the mean over the processes
             self.carried = losses[self.args.process_index] if same else losses.mean()
         for key, values in kept["metrics"].items():
             metrics_since(self)[key].extend(values)

@@ -14,7 +14,7 @@ from .rows import FORMAT, RowFormat
 from .token_counts import TokenCounts
 
 if TYPE_CHECKING:
-    from .payload import Payload, Source  # types alone: a bundle has no such module
+    from .payload import Payload, Source  # types only; a bundle does not contain this module
 
 
 class Feature:
@@ -280,7 +280,7 @@ class Bundle:
         self.config = plan["config"]
         self.method = plan["method"]["name"]
         self.lora = plan.get("lora")
-        self.repository: str | None = None  # its full name on the hub, once the run has created it
+        self.repository: str | None = None  # the repository's full name on the hub, set when the run has created it
         self.arguments = plan["arguments"]
         self.model = plan["model"]
         self.tokenizer = plan["tokenizer"]

@@ -39,7 +39,7 @@ def devices(bundle: Bundle) -> list[str]:
             )
         elif memory < gpu["memory_gib"] * 0.97:
             found.append(f"GPU {index} has {memory:.1f} GiB, and the plan counts on {gpu['memory_gib']} GiB")
-        elif os.environ.get("WORLD_SIZE", "1") == "1":  # not in each process: it leaves a CUDA context on every GPU
+        elif os.environ.get("WORLD_SIZE", "1") == "1":  # in each process it would leave a CUDA context on every GPU
             found += _free(index, gpu["memory_gib"])
     return found
 

@@ -111,7 +111,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """Write one event and print its line. A failed write ends the run, because the event would be lost."""
         if logs and "loss" in logs:
-            self.trainer.window = None  # the mean of the next log begins here
+            self.trainer.window = None  # the next logged mean starts here
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
         now = time.monotonic()
@@ -193,7 +193,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
         text = json.dumps(facts, indent=2, allow_nan=False, default=str)
         seal = sha256(text.encode()).hexdigest()
         with open(target + ".part", "w", encoding="utf-8") as handle:
-            handle.write(f'{text[:-2]},\n  "seal": "sha256:{seal}"\n}}\n')  # the digest of the text without it
+            handle.write(f'{text[:-2]},\n  "seal": "sha256:{seal}"\n}}\n')  # the digest of the text without the seal
         os.replace(target + ".part", target)
     loss = f"{losses[0]:.4f} -> {losses[-1]:.4f}" if losses else "no loss was logged"
     base = f"  (adapters; their base is {facts['adapter_of']})" if facts["adapter_of"] else ""

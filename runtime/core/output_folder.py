@@ -56,8 +56,8 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         if not (os.path.isfile(path) or os.path.isdir(path) or os.path.islink(path)):  # opening a pipe would wait
             raise RunError(f"{path} is neither a file nor a folder; remove it")
     if not present or (present == [MARKER] and not _lines(folder)):
-        return None, []  # the second case: killed before its marker was complete, the first thing that a run writes
-    if present == [MARKER] and difference(bundle) is not None:  # refused before its first step: nothing is lost
+        return None, []  # second case: killed while it wrote the marker, which is the first file of a run
+    if present == [MARKER] and difference(bundle) is not None:  # refused before its first step, so nothing is lost
         _check_unlocked(folder)
         return None, ["no complete checkpoint to resume from: starting from the beginning"]
     if run["resume"] != "auto":
@@ -148,7 +148,7 @@ def _lock(handle: IO[str], patience: float = 0) -> bool:
             if time.monotonic() >= until:
                 return False
             time.sleep(0.1)
-        except OSError:  # no locks here (some network file systems)
+        except OSError:  # this file system has no locks (some network file systems)
             return True
 
 

@@ -187,7 +187,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     trainer.card = bundle.inside("model_card.md")
     for feature in bundle.features:
         feature.before_training(bundle, trainer)
-    for printer in (PrinterCallback, ProgressCallback):  # the reporter's lines replace theirs
+    for printer in (PrinterCallback, ProgressCallback):  # the reporter prints its own lines instead
         trainer.remove_callback(printer)
     left, strategy = len(rows) - losses.left_out, bundle.run["distributed_type"]
     processes = "one process" if strategy == "NO" else f"world size {args.world_size}, {strategy}"

@@ -69,7 +69,8 @@ def _lines(text: str) -> dict[str, str]:
 def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
     """The differing settings, as the end of a sentence; "" if the run can resume."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
-    names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]  # an older bundle wrote more
+    # older bundles wrote more settings
+    names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]
     divided = DIVIDED.intersection(names)
     why = _refusal(was, now, division) if divided else None
     if divided and not why:

@@ -68,7 +68,7 @@ def load(engine: Any, model: Any, *files: Any) -> None:
     for key, value in shards[0][states]["state"].get(0, {}).items():
         of_all = [[group[key] for _, group in sorted(one[states]["state"].items())] for one in shards]
         for state, one in zip(made, cut(of_all) if getattr(value, "ndim", 0) else [value] * len(empty), strict=True):
-            state[key] = one.clone() if hasattr(one, "clone") else one  # a step is counted for each
+            state[key] = one.clone() if hasattr(one, "clone") else one  # the step is counted separately for each shard
     owners = getattr(optimizer, "sub_group_to_group_id", None) or range(len(empty))
     kinds = [
         {**kind, "params": [group for group in range(len(empty)) if owners[group] == number]}

@@ -23,7 +23,7 @@ def load_at(commits: Mapping[str, str]) -> None:
     try:
         import kernels
     except ImportError:
-        return  # flash-attn itself is installed, or the preflight has reported it
+        return  # flash-attn is installed, or the preflight has reported that it is missing
     from transformers.integrations import hub_kernels
 
     load = kernels.get_kernel

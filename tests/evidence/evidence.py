@@ -35,12 +35,12 @@ PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.jso
 MOST = 8
 """The most lines of each spec that an example shows; a longer difference is not shown."""
 STAGES = {
-    "launch": "in `accelerate launch`",
+    "launch": "during `accelerate launch`",
     "config": "when the trainer's configuration is built",
     "deepspeed": "when DeepSpeed reads its configuration",
     "load": "when the model is loaded",
     "init": "when the trainer is built",
-    "train": "in training",
+    "train": "during training",
     "save": "when the model is saved",
 }
 

@@ -116,7 +116,7 @@ def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> l
         rejected, accepted = examples()[one.code]
         marked = [f"- {line}" for line in rejected] + [f"+ {line}" for line in accepted]
         lines += [
-            "**Example:** the lines with `-` are rejected; with the lines with `+` instead, the spec is accepted.",
+            "**Example:** a spec with the lines marked `-` is rejected; with those marked `+` instead, it is accepted.",
             "",
             "```diff",
             *marked,
@@ -125,7 +125,8 @@ def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> l
         ]
     lines += [f"**{SOURCE.strip()}** {source}", ""] if lead else []
     if rows:
-        lines += [f"On {', '.join(holds[one.code])}. Rows of the table of conditions, with their proofs:", ""]
+        stacks = ", ".join(holds[one.code])
+        lines += [f"Applies on {stacks}. The rule covers these conditions, each listed with a proof of its effect:", ""]
         lines += [f"- {fate.row} ({cell(fate.name)}): {proof_of(fate, one.code)}" for fate in rows] + [""]
     return lines
 

@@ -65,7 +65,7 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
     """Import the probabilities of interleaved datasets as shares; without probabilities the datasets alternate."""
     if mixed is None or mixed.empty or mixed.value == "concat":
         draft.note(mixed, "a bundle concatenates its sources")
-        return  # probabilities are refused, as in LLaMA-Factory
+        return  # probabilities are refused here, as in LLaMA-Factory
     end = ENDS.get(str(text(mixed)))
     if end is None:
         draft.error(mixed, "a mixture stops with its first source, or repeats rows", "write `mix_strategy: concat`")

@@ -26,7 +26,7 @@ class TokenSequence:
         self.head = 0
         if self.full[:many] != self.ids:
             self.head = len(self.full) - many if self.full[-many:] == self.ids else -1
-        if self.head < 0:  # the trainer changed the tokens, too
+        if self.head < 0:  # the trainer also changed tokens, so positions cannot be compared
             self.full, self.head = self.ids, 0
 
     @property

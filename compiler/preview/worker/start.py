@@ -23,7 +23,7 @@ def main() -> int:
     """Handle one request. The exit status is 0 for an answer, and for an error that could be put in a sentence."""
     request = json.load(sys.stdin)
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
-    os.dup2(2, 1)  # prints of the libraries must not mix with the answer
+    os.dup2(2, 1)  # what the libraries print must not mix with the answer
 
     def send(kind: str, value: Any) -> None:
         output.write(json.dumps({kind: value}) + "\n")

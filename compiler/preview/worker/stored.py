@@ -22,7 +22,7 @@ def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
         readers = (feature.source_reader(bundle, source) for feature in session.chosen.others)
         read = next((one for one in readers if one is not None), sources._of_hub)
         rows = read(bundle, source, source["split"], True)
-        for name in ("decode",):  # images and audio stay bytes
+        for name in ("decode",):  # images and audio are not decoded
             if hasattr(rows, name):
                 rows = getattr(rows, name)(False)
         yield from rows.with_format("arrow").iter(BATCH)

@@ -120,7 +120,7 @@ def _selected(repository: Repository, specs: Specs, paths: Iterable[str]) -> tup
             inside = repository.inside(path)
             if inside in specs.files:
                 files[inside] = None
-            elif not glob.has_magic(one):  # a pattern may match other files, too
+            elif not glob.has_magic(one):  # a pattern may also match other files
                 raise UsageError(f"{one} is not a spec")
     return list(files), [one for one in files if one in specs.runs]
 

@@ -24,7 +24,7 @@ def comment(found: Sequence[Entry], most: int = MOST) -> str:
     """The text of the comment. The first line sums up the pull request; the last says how much did not fit."""
     groups = _groups(found)
     parts = [f"{MARKER}\n**{_headline(found)}**\n"]
-    short = [f"\n- {_line(group)}\n" for group in groups]  # without the texts, which have what space is left
+    short = [f"\n- {_line(group)}\n" for group in groups]  # the summaries alone; texts get the remaining space
     length, omitted = len(parts[0]), 0
     left = sum(map(len, short))
     for group, line in zip(groups, short, strict=True):

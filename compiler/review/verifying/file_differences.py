@@ -72,7 +72,7 @@ def first_difference(on_disk: bytes, made: bytes) -> str:
     at = next((number for number in range(length) if texts[0][number] != texts[1][number]), length)
     texts = [[*one, ""] for one in texts]  # one may end where the other goes on
     here, recompiled = (_line(one[at]) for one in texts)
-    if here == recompiled and texts[0][at] != texts[1][at]:  # they differ in spaces, or after what is shown
+    if here == recompiled and texts[0][at] != texts[1][at]:  # they differ only in spaces, or after the shown part
         here, recompiled = (repr(one[at][:SHOWN]) for one in texts)
     return f"{at + 1}: {here}, but the spec compiles to {recompiled}"
 

@@ -48,7 +48,7 @@ def recompiled(
         return spec
     files = lower(spec)
     stated = table["bundle"].get("spec_digest")
-    if stated is not None and DIGEST.fullmatch(stated):  # that of a text that the bundle does not have
+    if stated is not None and DIGEST.fullmatch(stated):  # the digest of a base, which the bundle does not contain
         above = files[bundled.MANIFEST].rpartition(b"# The lines above: ")[0]
         line = f'spec_digest = "{stated}"'.encode()
         files[bundled.MANIFEST] = sealed(re.sub(rb'^spec_digest = "[^"]*"', line, above, count=1, flags=re.MULTILINE))

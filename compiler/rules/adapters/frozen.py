@@ -153,7 +153,7 @@ def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
     for one in spec.names("freeze.except_parameters"):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about syntax that a later Python may read differently
+                warnings.simplefilter("ignore")  # ignore warnings about syntax that a later Python may read differently
                 re.compile(one)
             wrong = "a range of rows" if re.search(r"\[\d*:\d*\]$", one) else ""
         except (re.error, OverflowError, RecursionError) as error:

@@ -162,7 +162,7 @@ def _strings(values: Iterable[object]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for path, text in ((INDEX, index), (TABLE, table)):  # the table imports what imports the index
+    for path, text in ((INDEX, index), (TABLE, table)):  # the table imports modules that import the index
         with open(path, "w", encoding="utf-8") as handle:
             handle.write(text())
         print(f"wrote {os.path.relpath(path)}")

@@ -135,7 +135,7 @@ def _rows(source: DataSource, used: int, held: int) -> str:
 @rule("XP542", "source-named-twice", "note")
 def named_twice(spec: Spec) -> Iterator[Finding]:
     """Two sources should not have the same rows: one file under two names, a folder and a file in it, or two parts of
-    one split, which both begin with its first row. It is a warning with a holdout and with `unique`.
+    one split, which both begin with its first row. The note becomes a warning if the spec has a holdout or `unique`.
 
     Why it is bad: rows that are held out are also trained on. Without a holdout, each row is trained on twice in an
     epoch, unless `unique` drops the second copy.

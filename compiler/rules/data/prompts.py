@@ -133,7 +133,7 @@ def system_column(spec: Spec) -> Iterator[Finding]:
     name = spec.get("data.system_column")
     each = [_missing_column([source], (name,) if isinstance(name, str) else ()) for source in spec.files]
     missing = next((one for one in each if one is not None), None)
-    if missing is not None and (None not in each or not spec.mixes_shapes):  # one source of a mixture may lack it
+    if missing is not None and (None not in each or not spec.mixes_shapes):  # a source of a mixture may lack the column
         yield _not_there(*missing, spec.place("data.system_column", "not there"))
 
 

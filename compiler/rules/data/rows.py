@@ -125,7 +125,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
     nothing, rest = held == 0, (holdout.unit == "share" and holdout.value >= 1) or (total and held >= total)
     if nothing or rest:
         certain = total is None or all(source.path is not None for source in spec.data)
-        certain = certain or (holdout.unit == "share" and holdout.value >= 1)  # however many rows the hub has today
+        certain = certain or (holdout.unit == "share" and holdout.value >= 1)  # true for any number of rows on the hub
         yield Finding(
             spec.place("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
             "the holdout has no rows" if nothing else "the holdout leaves nothing to train on",

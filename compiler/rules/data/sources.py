@@ -79,7 +79,7 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
     for source in spec.sources:
         if source.shape in legal:
             continue
-        from xpc.compiler.suggest.likely_columns import advice  # only a wrong spec pays for it
+        from xpc.compiler.suggest.likely_columns import advice  # needed only for a wrong spec
 
         yield Finding(
             source.label,
@@ -104,7 +104,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
         return
     source = next((one for one in spec.sources if one.shape in CONVERSATIONS or one.chat), None)
     if source is not None:
-        from xpc.compiler.rules.core.chat_tokens import template_advice  # only a wrong spec pays for it
+        from xpc.compiler.rules.core.chat_tokens import template_advice  # needed only for a wrong spec
 
         yield Finding(
             spec.model.label,

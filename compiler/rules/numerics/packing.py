@@ -327,7 +327,7 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
     if spec.flag("batch.packing") or spec.get("method") != "sft":
-        return  # a preference is two sequences
+        return  # a preference pair is two sequences
     if spec.flag("batch.padding_free") and spec.integer("batch.micro") == 1:
         yield Finding(
             spec.place("batch.padding_free"),

@@ -56,7 +56,8 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
 
     Without it: nothing is reported; Adagrad raises TypeError.
 
-    Source: accelerate 1.15 and 1.4 `utils/deepspeed.py` `map_pytorch_optim_to_deepspeed`, `accelerator.py`; confirmed by running it.
+    Source: accelerate 1.15 and 1.4 `utils/deepspeed.py` `map_pytorch_optim_to_deepspeed`, `accelerator.py`;
+    confirmed by running it.
     """
     name = spec.text("optimizer")
     if not spec.zero_stage or name in CPU_OPTIMIZERS:

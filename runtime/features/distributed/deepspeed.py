@@ -55,7 +55,8 @@ class DeepSpeed(Feature):
     def libraries_imported(self, bundle: Bundle) -> None:
         """Filter torch's warnings about DeepSpeed's own calls, by the module of the caller.
 
-        The second module covers two collectives that DeepSpeed 0.16 to 0.19 calls by their old names.
+        DeepSpeed 0.16 to 0.19 calls two collectives by deprecated names; torch attributes these warnings to
+        `c10d_logger`.
         """
         for module in (r"deepspeed\.", r"torch\.distributed\.c10d_logger"):
             warnings.filterwarnings("ignore", category=FutureWarning, module=module)
@@ -114,6 +115,6 @@ def _toolkit() -> list[str]:
             from deepspeed.ops.op_builder.builder import assert_no_cuda_mismatch
 
             assert_no_cuda_mismatch("optimizer")
-    except Exception as error:  # DeepSpeed's two, and those of a broken compiler
+    except Exception as error:  # two exceptions of DeepSpeed, and those of a broken compiler
         return [f"there is no CUDA toolkit for that ({first_line(error)}): set CUDA_HOME to one"]
     return []

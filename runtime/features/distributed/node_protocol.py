@@ -129,7 +129,7 @@ def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node],
         try:
             hello = line.read(HELLO)
             one = Node(int(hello["rank"]), dict(hello["facts"]), [str(text) for text in hello["found"]], line)
-            dict(one.facts["files"]), dict(one.facts["versions"])  # another program's line lacks them
+            dict(one.facts["files"]), dict(one.facts["versions"])  # a line from another program lacks these keys
             host = str(one.facts["host"])
             if one.facts.get("token") == mine.facts["token"]:  # this node itself
                 line.close()

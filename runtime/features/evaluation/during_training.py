@@ -114,7 +114,7 @@ def random_states() -> tuple[Any, Any, Any, Any]:
     """The random states of Python, numpy, torch and this process's GPU."""
     import torch
 
-    numpy = sys.modules["numpy"]  # transformers' own: no bundle pins it
+    numpy = sys.modules["numpy"]  # transformers depends on numpy; no bundle pins it
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
     return random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
 

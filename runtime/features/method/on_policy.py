@@ -105,7 +105,7 @@ class OnPolicyTrainer:
         """Change settings once, after the constructor."""
         self.share, self.lmbda = float(self.args.lmbda), -1.0  # disables trl's own generation
         self.data_collator = Prompts(tokenizer, self.share < 1)
-        self.model_accepts_loss_kwargs = True  # the loss is divided by the tokens of the step
+        self.model_accepts_loss_kwargs = True  # makes transformers divide the loss by the tokens of the step
         self.generation_config.use_cache = True
         ends = self.generation_config.eos_token_id
         self.ends = ends if isinstance(ends, list) else [ends]
@@ -141,7 +141,7 @@ class OnPolicyTrainer:
             self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
             tokens = sum((batch["labels"] != IGNORED).sum() for batch in self.written)
             self.tokens = self.accelerator.gather(tokens).sum()
-        inputs.update(self.written.pop(0))  # in place: transformers counts the batch's operations afterwards
+        inputs.update(self.written.pop(0))  # in place, because transformers counts operations of the batch later
         return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
 
     def prediction_step(self, model: Any, inputs: Any, *rest: Any, **kwargs: Any) -> Any:

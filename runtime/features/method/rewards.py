@@ -282,7 +282,7 @@ def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     if module is None:
         module = ModuleType(f"rewards_{sha256(code).hexdigest()[:12]}")
         module.__file__ = path
-        sys.modules[module.__name__] = module  # classes of the file need it
+        sys.modules[module.__name__] = module  # classes defined in the file need this entry
         try:
             exec(compile(code, path, "exec"), module.__dict__)
         except Exception as error:  # the file may raise anything

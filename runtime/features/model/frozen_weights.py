@@ -60,7 +60,7 @@ def freeze(bundle: Bundle, model: Any) -> None:
     for weight in weights:
         weight.requires_grad_(id(weight) in trained)
     if _reentrant(bundle):
-        model.enable_input_require_grads()  # else recomputed layers after frozen embeddings get no gradient
+        model.enable_input_require_grads()  # otherwise recomputed layers after frozen embeddings get no gradient
     size = sum(_size(weight) for weight in weights)
     say(f"{sum(_size(weight) for weight in weights if weight.requires_grad):,} of {size:,} weights are trained")
 

@@ -86,7 +86,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
         return model
 
     def prepared(model: Any, accelerator: Any) -> Any:
-        restore(model, kept)  # before the reference log-probabilities shard the model
+        restore(model, kept)  # must run before computing the reference log-probabilities, which shards the model
         return prepare(model, accelerator)
 
     with replaced(module, {"get_peft_model": remembered, "prepare_deepspeed": prepared}):

@@ -66,7 +66,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
     if source["shape"] != "prompt":
         margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])
         return [one for one in rows.dropped(source, present, method) if one != "margin" or not margin]
-    used = (source["columns"] or ())[1:] or present  # the first is the prompt
+    used = (source["columns"] or ())[1:] or present  # the first column is the prompt
     prompt = columns(source, present)["prompt"]
     return [one for one in present if one not in used or one == prompt or one in ("prompt", *RESERVED)]
 

@@ -83,7 +83,7 @@ class Hub(Feature):
         api = HfApi()
         try:
             who = api.whoami()
-        except Exception as error:  # the client's own, and those of the network library under it
+        except Exception as error:  # exceptions of huggingface_hub and of its network library
             return [_unanswered(repo, error)]
         full = repo if "/" in repo else f"{who['name']}/{repo}"
         refused = _may_not(who, full)
@@ -106,7 +106,7 @@ class Hub(Feature):
             bundle.repository = created.repo_id
             if revision is not None:
                 branch(api, created.repo_id, revision)
-        except Exception as error:  # the client's own, and those of the network library under it
+        except Exception as error:  # exceptions of huggingface_hub and of its network library
             raise RunError(f"cannot create {repo} on the hub: {_line(error)}") from error
         say(f"pushing to {created}" + (f", branch {revision}" if revision else ""))
 
@@ -247,7 +247,7 @@ class Publisher:
     def leave(self) -> None:
         """End without the remaining pushes; the next start pushes the staged checkpoints."""
         self.thread.shutdown(wait=False, cancel_futures=True)
-        if any(job.running() for job in self.jobs):  # the interpreter would wait for it
+        if any(job.running() for job in self.jobs):  # the interpreter would wait for this thread at exit
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(signals.REQUEUE)
@@ -311,7 +311,7 @@ class Publisher:
             self.api.upload_folder(
                 repo_id=self.repository, folder_path=folder, revision=to, commit_message=message, **more
             )
-        except Exception as error:  # the client's own, and those of the network library under it
+        except Exception as error:  # exceptions of huggingface_hub and of its network library
             self.failed.append(f"{what} to {self.repository}, branch {where}: {_line(error)}")
             say(f"not pushed: {self.failed[-1]}")
         else:
