@@ -81,7 +81,7 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     checkpoint, so each must be able to read it. For one node a missing volume is only a warning, or nothing if the hub
     keeps the model. A local model or data file that is not in the bundle must also be in such a folder, or in an image.
 
-    Why it is bad: what the run wrote is deleted with the machine, and no node sees another node's files.
+    Why it is bad: the files of the run are deleted with the machine, and no node sees another node's files.
 
     Without it: the nodes find no common checkpoint. In a test, two nodes without a shared folder stop.
 
@@ -120,10 +120,10 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
     """`extra_args` of SkyPilot and Ray must be complete options (`--use-spot`, `--infra=aws`) of the command that
     submits the run, without characters that a shell interprets. README.md of the bundle prints that command.
 
-    Why it is bad: options that the command or the file already has, or that change the number of nodes or GPUs, would
-    make it another job.
+    Why it is bad: an option that the command or the job file already has, or that changes the number of nodes or GPUs,
+    would make a different job.
 
-    Without it: the submission gets the option twice, or the job another shape.
+    Without it: the option is given twice, or the job gets other resources than the spec states.
 
     Source: skypilot 0.14.1 `sky jobs launch --help`, ray 2.60 `ray job submit --help`; read, not run.
     """

@@ -82,7 +82,7 @@ def _fields(cls: Any) -> dict[str, Any]:
             declared = field.default_factory()
         record: dict[str, Any] = {"type": _type_text(hints[field.name]), "default": _plain(declared)}
         effective = _plain(getattr(asked if field.name == "bf16" else plain, field.name))
-        if effective == "out":  # output_dir itself, and run_name where it follows output_dir
+        if effective == "out":  # output_dir, and run_name if it is derived from output_dir
             effective = _plain(declared)
         elif field.name in MACHINE or (field.name == "report_to" and declared is None):
             record["machine"] = True

@@ -18,7 +18,7 @@ def folder(spec: Spec) -> Iterator[Finding]:
     every node. A relative path would be inside the copy of the bundle that Ray makes for the workers, and an address
     such as `s3://mine` is not a folder.
 
-    Why it is bad: Ray deletes that copy some time after the job, with all checkpoints.
+    Why it is bad: Ray deletes each node's copy of the bundle some time after the job, with all checkpoints in it.
 
     Without it: each node writes to its own copy, the nodes find no common checkpoint, and everything is deleted with
     the job.

@@ -77,7 +77,7 @@ def image_name(spec: Spec) -> Iterator[Finding]:
     """An image must be a name with an optional host before it and an optional tag or digest after it; `docker:` is
     added automatically.
 
-    Why it is bad: the run never starts, on a cluster that is paid for.
+    Why it is bad: the run never starts, but the cluster has to be paid for.
 
     Without it: the cluster is rented, and then cannot pull the image.
 

@@ -126,8 +126,8 @@ def limit(seconds: int) -> str:
 
 
 def lead(spec: Spec, seconds: int) -> int:
-    """The seconds before the time limit at which the run gets the signal to stop: enough for a step and a checkpoint.
+    """How many seconds before the time limit the run gets the signal to stop: enough for a step and a checkpoint.
 
-    At most half of the time, and at least a minute, the resolution of Slurm's clock.
+    The result is at most half of the time limit, and at least one minute, because Slurm counts in minutes.
     """
     return max(SHORTEST, min(grace(spec), seconds // 2, 65535))

@@ -29,7 +29,8 @@ def names(spec: Spec) -> Iterator[Finding]:
     """Names of partitions, accounts, QOS and constraints cannot contain characters that end an option: they are written
     into `#SBATCH` lines, which sbatch splits into words itself, before any shell runs.
 
-    Why it is bad: a space ends the option, `#` ends the line, and a quote includes what follows.
+    Why it is bad: in an `#SBATCH` line a space ends the option, `#` ends the line, and a quote includes the text after
+    it.
 
     Without it: sbatch refuses the job, or reads an option that the spec does not state.
 

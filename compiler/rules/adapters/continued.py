@@ -81,8 +81,8 @@ def another_base(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an adapter is a difference to the weights of its base; on other weights it is noise.
 
-    Without it: if the shapes differ, the run fails after the model is loaded. If they are equal, training continues,
-    from a model that writes nonsense.
+    Without it: if the shapes differ, the run fails after the model is loaded. If they are equal, training continues
+    from a model that generates nonsense.
 
     Source: peft 0.21 `peft_model.py` (the base is never compared); confirmed by running it.
     """
@@ -145,8 +145,8 @@ def reference_without(spec: Spec) -> Iterator[Finding]:
     """Before trl 1, a method with a reference model compares with the base without any adapter, not with the adapter
     that training continues from. trl 1.16 compares with a frozen copy of the adapter, and so does the run.
 
-    Why it is bad: training starts at a distance from its reference, and is pulled back to the model before the adapter
-    was trained.
+    Why it is bad: the reference is the model without the adapter. So training starts at a distance from the reference,
+    and is pulled back to it.
 
     Without it: nothing is reported by TRL, LLaMA-Factory or axolotl, which all do this.
 

@@ -133,7 +133,7 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
     """The gate and up projections of an expert must be adapted together, because they are one parameter in transformers
     5.
 
-    Why it is bad: the run cannot start with only one of the two.
+    Why it is bad: the run cannot start if only one of the two projections is adapted.
 
     Without it: ValueError in the trainer's constructor, after the data is tokenized.
 

@@ -93,8 +93,8 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a module that does not exist gets no adapter.
 
-    Without it: if none of them exists, peft raises an exception after the model is loaded; if only some are missing,
-    they silently get no adapter.
+    Without it: if none of the modules exists, peft raises an exception after the model is loaded; if only some are
+    missing, nothing is reported.
 
     Source: peft 0.21 `tuners_utils.py`; confirmed by running it.
     """
@@ -130,7 +130,7 @@ def no_effect(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run trains nothing.
 
-    Without it: silently, the gradients are 0, and the saved adapter is the initial one.
+    Without it: nothing is reported: the gradients are 0, and the saved adapter is the initial one.
 
     Source: peft 0.21 `tuners/lora/layer.py`; confirmed by running it.
     """
@@ -170,7 +170,7 @@ def rank_above_width(spec: Spec) -> Iterator[Finding]:
     """The rank of an adapter should not exceed the model's width; above it the adapter has more weights than the layer
     that it adapts.
 
-    Why it is bad: the product of its two matrices has no higher rank than the layer's.
+    Why it is bad: the product of an adapter's two matrices cannot have a higher rank than the layer's own matrix.
 
     Without it: an adapter of any rank trains.
 

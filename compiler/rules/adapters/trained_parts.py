@@ -56,7 +56,7 @@ def within_without_names(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `within` cannot restrict `all-linear`.
 
-    Without it: the pattern has no name, and ValueError is raised once the model is loaded.
+    Without it: the pattern gets no name, and ValueError is raised once the model is loaded.
 
     Source: peft 0.19 and 0.15 `tuners/tuners_utils.py` (`check_target_module_exists`); read, not run.
     """
@@ -182,8 +182,8 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
     Why it is bad: if the adapter is merged on trl-0.18 and the model saved, one of the two weights is lost. The
     adapter's own folder loads correctly.
 
-    Without it: a warning of PEFT. transformers 4.52 trusts the configuration, by which the two are tied; 5.23 compares
-    the weights.
+    Without it: a warning of PEFT. transformers 4.52 trusts the configuration, which says that the two weights are tied;
+    5.23 compares the weights.
 
     Source: peft 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
@@ -233,7 +233,7 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the second rate is ignored.
 
-    Without it: both silently train with a single rate.
+    Without it: layerwise optimizers and Adagrad silently train with a single rate.
 
     Source: transformers 5.23 `trainer_optimizer.py` (`LayerWiseDummyOptimizer`); lomo-optim 0.1.1; confirmed by running
     it.

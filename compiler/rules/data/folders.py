@@ -31,7 +31,7 @@ def split_not_there(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run could read the rows of another split.
 
-    Without it: if a file is called `test` and none is called `train`, the run trains on the test rows or ends with
+    Without it: if a file is called `test` but none is called `train`, the run trains on the test rows, or ends with
     `Unknown split`.
 
     Source: datasets 5.2 and 5.0 `data_files.py` (`_get_data_files_patterns`); confirmed by running it.

@@ -88,7 +88,7 @@ def leaderboard(spec: Spec) -> Iterator[Finding]:
 def withdrawn(spec: Spec) -> Iterator[Finding]:
     """`leaderboard_math_hard` reads a copy of data that the host of its authors withdrew.
 
-    Why it is bad: the copy may differ from the original or be gone.
+    Why it is bad: a copy of withdrawn data may differ from the original, or disappear.
 
     Without it: the harness ends with the loader's exception when the copy is gone.
 
@@ -109,8 +109,8 @@ def scores(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the results would be chance.
 
-    Without it: the harness loads it as a language model with a new head of random weights. Only transformers' list of
-    missing weights shows it.
+    Without it: the harness loads the reward model as a language model with a new head of random weights. Only
+    transformers' list of missing weights shows this.
 
     Source: lm-eval 0.4.13 `models/huggingface.py` (AutoModelForCausalLM); read, not run.
     """

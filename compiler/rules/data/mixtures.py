@@ -26,9 +26,9 @@ def shares(spec: Spec) -> Iterator[Finding]:
     """Either every source of the training data has a `share` or none has one, and the shares are 100% together. Each
     source needs enough rows for its share and for the holdout. `exhausted` says how such a mixture ends.
 
-    Why it is bad: the rows of a source without a share, or of a sum that is not 100%, could mean several mixtures.
+    Why it is bad: if a source has no share, or the shares do not sum to 100%, the mixture is ambiguous.
 
-    Without it: LLaMA-Factory and `interleave_datasets` raise ValueError for probabilities that are not 1 together.
+    Without it: LLaMA-Factory and `interleave_datasets` raise ValueError for probabilities that do not sum to 1.
 
     Source: datasets 5.2 and 5.0 `interleave_datasets`; the runtime's `share_counts.py`; confirmed by running it.
     """

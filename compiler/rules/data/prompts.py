@@ -81,7 +81,7 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
 def template_of_no_column(spec: Spec) -> Iterator[Finding]:
     """A prompt template must use at least one column of the row, in two braces.
 
-    Why it is bad: without a column every row gets the same prompt.
+    Why it is bad: a template that uses no column of the row gives every row the same prompt.
 
     Without it: the run silently trains on the literal text of a template with `{question}` instead of `{{ question }}`.
 

@@ -118,7 +118,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
 def training_on_test(spec: Spec) -> Iterator[Finding]:
     """Training should not read a split called test.
 
-    Why it is bad: others evaluate on that split, so training on it spoils the comparison.
+    Why it is bad: others evaluate on the test split, so training on it spoils the comparison.
 
     Without it: nothing checks the names of splits.
 
@@ -135,7 +135,7 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
     """The parts of a mixture must have one shape, except for sft, whose rows are tokenized before they are joined.
     Conversations in either form count as one shape: the runtime maps from/value to messages.
 
-    Why it is bad: the parts are concatenated, and rows of another shape lack the columns.
+    Why it is bad: the rows of all sources are concatenated, and rows of another shape lack columns.
 
     Without it: the joined rows have None in the columns of the other shape, and the trainer raises AttributeError
     ("'NoneType' object has no attribute 'endswith'").

@@ -128,7 +128,7 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
 def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
     """Each row should have an answer or a text to learn from; if no row has one, this is an error.
 
-    Why it is bad: a row without one teaches the model to write nothing, or does not count in the loss.
+    Why it is bad: a row without an answer teaches the model to write nothing, or does not count in the loss.
 
     Without it: the run silently trains on only the end token of an empty answer, and trains on the user's words in a
     conversation without the assistant.
@@ -205,7 +205,7 @@ def nothing_to_prefer(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: two equal answers leave nothing to prefer.
 
-    Without it: such a pair silently has a margin of 0, whatever the model writes, and no gradient.
+    Without it: a pair of equal answers silently has a margin of 0, whatever the model writes, and no gradient.
 
     Source: the losses of `dpo_trainer.py` and `reward_trainer.py`; confirmed by running it.
     """

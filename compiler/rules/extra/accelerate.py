@@ -76,7 +76,7 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
     """Some switches of FSDP1 are not read by FSDP2. `forward_prefetch` is an error under FSDP2, because the prefetching
     would not happen; the others are a warning, because FSDP2 does the same anyway.
 
-    Why it is bad: the run does not do what the key states.
+    Why it is bad: the run does not do what the setting states.
 
     Without it: accelerate.yaml's keys are read for version 1 only. Given to the plugin directly, `forward_prefetch` is
     a ValueError and the others cause warnings.

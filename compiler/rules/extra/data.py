@@ -74,7 +74,7 @@ def order_decided_twice(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the two settings ask for different orders of the rows.
 
-    Without it: the name in `extra` would silently win, and any unknown name would mean random.
+    Without it: the strategy named in `extra` silently takes precedence, and an unknown name means random order.
 
     Source: transformers 5.23 `trainer.py` (`_get_train_sampler`); confirmed by running it.
     """
@@ -165,7 +165,7 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the system prompt and the question are lost instead of the end of the answer.
 
-    Without it: the rows are cut. trl 1.16 deprecates the option, and 2.0 removes it (FutureWarning).
+    Without it: the rows are cut. trl 1.16 deprecates the option, and trl 2.0 removes it (FutureWarning).
 
     Source: trl 1.16 `sft_config.py`; confirmed by running it.
     """
@@ -184,7 +184,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
     separate loss that includes neither. Label smoothing itself is deprecated in trl 1.16. trl 0.18 has neither `dft`
     nor the balancing loss, trl 0.24 has `dft`.
 
-    Why it is bad: one of the two settings is lost.
+    Why it is bad: label smoothing or the other loss term is lost.
 
     Without it: with `dft`, the labels are silently not smoothed; with a router's loss, that loss is silently not added.
     Label smoothing itself costs a second forward pass in every step (FutureWarning).
@@ -247,7 +247,7 @@ def nan_hidden(spec: Spec) -> Iterator[Finding]:
     """Losses that are NaN or infinite should be logged as they are; bundles state `logging_nan_inf_filter = false`, and
     the libraries' own default is true.
 
-    Why it is bad: with the filter the curve looks healthy while the weights are lost.
+    Why it is bad: with the filter for NaN, the logged curve looks healthy although the weights are lost.
 
     Without it: the mean of the losses so far replaces each NaN in the log.
 

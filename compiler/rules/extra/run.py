@@ -168,7 +168,7 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run uses another value than the spec states.
 
-    Without it: kto's and orpo's trainers report it in the log, distillation's does not.
+    Without it: the trainers of kto and orpo report this in the log; that of distillation does not.
 
     Source: the trainers in `keeps_columns` of a stack, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and trl
     0.24 `gkd_trainer.py`; confirmed by running it for kto and orpo.
@@ -188,9 +188,10 @@ def long_answers(spec: Spec) -> Iterator[Finding]:
     """`ld_alpha` cannot be used on trl 0.18, which counts the tokens that it keeps from the start of the row, prompt
     included. trl 1.16 counts from the answer.
 
-    Why it is bad: rows whose prompt is as long as the shorter answer teach nothing, and others less than they should.
+    Why it is bad: nothing is learned from rows whose prompt is as long as the shorter answer, and too little from other
+    rows.
 
-    Without it: silently, the gradients are 0 for any `ld_alpha`.
+    Without it: nothing is reported: these gradients are 0 for any `ld_alpha`.
 
     Source: trl 0.18 `dpo_trainer.py` `concatenated_forward` (`position_ids`, which begin at the prompt); confirmed by
     running it.

@@ -77,7 +77,8 @@ def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a row with only a prompt has no completion to learn from.
 
-    Without it: the first such batch raises KeyError for `messages`, or trains on an empty completion whose loss is nan.
+    Without it: the first such batch raises KeyError for `messages`, or trains on an empty completion, with a loss of
+    nan.
 
     Source: trl 0.18 `gkd_trainer.py` (`training_step`), `trainer/utils.py` (`DataCollatorForChatML`); confirmed by
     running it.
@@ -97,7 +98,8 @@ def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
 def no_share(spec: Spec) -> Iterator[Finding]:
     """`lmbda` must be 1 on trl 1.16, which learns only from completions that the student has just generated.
 
-    Why it is bad: the setting asks for a mixture of completions that this trainer does not have.
+    Why it is bad: another `lmbda` mixes completions of the student with those of the data, which this trainer cannot
+    do.
 
     Without it: building the arguments raises TypeError, an unexpected argument.
 
@@ -136,7 +138,7 @@ def not_gathered(spec: Spec) -> Iterator[Finding]:
     """A student cannot be trained under FSDP on trl 0.18, whose trainer generates with the weights that each process
     has. It gathers the weights under ZeRO-3, and trl 1.16 gathers them under both.
 
-    Why it is bad: FSDP leaves each process only a piece of the weights, and a piece cannot generate.
+    Why it is bad: FSDP leaves each process only a piece of the weights, which cannot generate.
 
     Without it: the first completion raises RuntimeError about the shape of a weight.
 
@@ -196,8 +198,8 @@ def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
 def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
     """A student with adapters cannot be trained under ZeRO-3 before deepspeed 0.19.
 
-    Why it is bad: the student generates during training, and these versions then miss modules in the order of modules
-    that they have recorded.
+    Why it is bad: these versions record the order in which modules run. When the student generates during training,
+    modules are missing from that order.
 
     Without it: IndexError "pop from an empty deque" in the first step.
 

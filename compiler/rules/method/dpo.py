@@ -42,9 +42,9 @@ def flattened(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: flattening puts all pairs of a micro-batch into one row, so the counts of single rows are lost.
 
-    Without it: nothing is reported for the first three: `ipo` divides by the tokens of the complete micro-batch, and
-    `sft` and `rpo`, the likelihood of the chosen answer, include the rejected answer. `use_weighting` raises
-    RuntimeError in the first step.
+    Without it: `use_weighting` raises RuntimeError in the first step. The other losses are silently wrong: `ipo`
+    divides by the tokens of the complete micro-batch, and `sft` and `rpo`, the likelihood of the chosen answer, include
+    the rejected answer.
 
     Source: trl 0.18 and 0.24 `dpo_trainer.py` `concatenated_forward`; confirmed by running it.
     """

@@ -17,8 +17,8 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
     """kto needs at least two rows in a micro-batch, whatever the accumulation; `apo_zero_unpaired` has no KL term and
     needs only one.
 
-    Why it is bad: kto estimates its KL term from the completions of the other rows of the micro-batch, and a single row
-    has no others.
+    Why it is bad: kto estimates its KL term from the completions of the other rows in the micro-batch. In a micro-batch
+    of one row there are none.
 
     Without it: ValueError, after the data is tokenized.
 
@@ -61,7 +61,7 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
     """kto's `desirable` and `undesirable` weights should balance the number of good and bad answers, by equation 8 of
     the paper. The labels of local files are counted.
 
-    Why it is bad: where good and bad answers are not equally many, one of the weights has to make up for it.
+    Why it is bad: if the numbers of good and bad answers differ, the weights have to compensate for the difference.
 
     Without it: a warning, after the data is tokenized.
 

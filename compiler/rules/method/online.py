@@ -197,7 +197,7 @@ def sync_without_reference(spec: Spec) -> Iterator[Finding]:
 def unknown_name(spec: Spec) -> Iterator[Finding]:
     """Arguments of grpo that accept any text need a value that the trainer knows.
 
-    Why it is bad: the arguments are built with any text, so a misspelling costs the start of the run.
+    Why it is bad: the arguments are built with any text, so a misspelled name is only found after the run has started.
 
     Without it: ValueError in the first step, after the first completions are generated and rewarded.
 
@@ -249,7 +249,7 @@ def correction(spec: Spec) -> Iterator[Finding]:
     """The lower bound of the correction for vLLM's probabilities must be below the upper bound.
     `vllm_importance_sampling_clip_max` is 3 unless it is set.
 
-    Why it is bad: the correction clips its ratio between the two bounds; one of them is enough.
+    Why it is bad: the correction clips its ratio to the two bounds; a single bound is enough.
 
     Without it: building the arguments raises ValueError for bounds that cross.
 
@@ -315,7 +315,8 @@ def completions_repo(spec: Spec) -> Iterator[Finding]:
 def auto_batch(spec: Spec) -> Iterator[Finding]:
     """`auto_find_batch_size` cannot be used with grpo and rloo.
 
-    Why it is bad: it halves the micro-batch when memory runs out, and a round then no longer contains complete groups.
+    Why it is bad: `auto_find_batch_size` halves the micro-batch when memory runs out, and a round of generation then no
+    longer contains complete groups.
 
     Without it: trl 1.16 raises ValueError when the arguments are built; trl 0.18 trains until memory runs out and then
     silently compares completions of different prompts.

@@ -28,10 +28,11 @@ def _method_is(spec: Spec, *names: str) -> bool:
 def divergence(spec: Spec) -> Iterator[Finding]:
     """`f_divergence_type` other than reverse KL needs a dpo loss that has an f-divergence.
 
-    Why it is bad: an f-divergence changes the difference of the two answers' scores, which the other losses do not
-    compute with it.
+    Why it is bad: an f-divergence changes how the scores of the two answers are compared. The other losses do not use
+    this comparison.
 
-    Without it: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently computes the loss without it.
+    Without it: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently computes the loss without the
+    divergence.
 
     Source: `dpo_trainer.py` of both; confirmed by running it.
     """
@@ -191,7 +192,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
     """`sync_reference` cannot be combined with `precompute`.
 
-    Why it is bad: a reference whose log-probabilities are computed before training cannot move with the model.
+    Why it is bad: a reference whose log-probabilities are computed before training cannot be updated with the model.
 
     Without it: ValueError in the trainer's constructor, after the data is tokenized.
 
@@ -238,8 +239,8 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
     weights for AVX512-BF16 when the model stops training, and ZeRO-3 has changed their type.
 
     Without it: trl 0.18 raises ValueError in the trainer's constructor, after the data is tokenized. With 4 bits on a
-    CPU, layers with a bias raise RuntimeError ("a view of a leaf Variable") at once, and others AssertionError when
-    they are saved.
+    CPU, layers with a bias raise RuntimeError ("a view of a leaf Variable") at once, and other layers raise
+    AssertionError when they are saved.
 
     Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`; bitsandbytes 0.50 `nn/modules.py` `Linear4bit`; confirmed by
     running it.
@@ -290,8 +291,8 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
     Why it is bad: grouping reads the length of `input_ids`, which prepared pairs do not have because they contain two
     answers.
 
-    Without it: ValueError when training begins, after the data is tokenized. kto before trl 1 groups rows only in
-    evaluation, and raises at the first one.
+    Without it: ValueError when training begins, after the data is tokenized. Before trl 1, kto groups rows only in
+    evaluation, so the error comes at the first evaluation.
 
     Source: transformers 5.23, 4.57.6 and 4.52.3 `trainer_pt_utils.LengthGroupedSampler`, 4.57.6 and 4.52.3
     `Trainer._get_eval_sampler`; confirmed by running it for dpo, orpo, reward and kto.

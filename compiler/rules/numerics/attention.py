@@ -26,8 +26,8 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
     """Flash attention needs a GPU of compute capability 8.0 or later and fp16 or bf16; flash3 does not run on
     Blackwell.
 
-    Why it is bad: the kernels do not exist elsewhere. FlashAttention-3 has kernels for Ampere, Ada and Hopper
-    (capability 8.x and 9.x).
+    Why it is bad: other GPUs and dtypes have no kernels for flash attention. FlashAttention-3 has kernels for Ampere,
+    Ada and Hopper (capability 8.x and 9.x).
 
     Without it: transformers does not check the capability for flash2, and the kernel refuses at the first forward pass;
     in fp32 transformers only warns first. flash3 on Blackwell ends with "no kernel image" or an invalid argument.
@@ -97,7 +97,7 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
 def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
     """Flex attention cannot train on a CPU.
 
-    Why it is bad: it has no backward pass there.
+    Why it is bad: flex attention has no backward pass on a CPU.
 
     Without it: NotImplementedError at the first step.
 

@@ -169,7 +169,7 @@ WITH_FLOOR = ("cosine", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
     """`min_lr` needs a schedule with a final or lowest learning rate, and must be below the peak.
 
-    Why it is bad: the other schedules do not accept the argument.
+    Why it is bad: schedules without a final rate do not accept the argument.
 
     Without it: TypeError inside `train()`, after the model is loaded and the data tokenized; ValueError for a
     polynomial whose end is not below the peak.

@@ -137,7 +137,8 @@ def compile_switched_on(spec: Spec) -> Iterator[Finding]:
 def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
     """CUDA graphs need rows of one length, which only packing by cutting a stream (`wrapped`) gives.
 
-    Why it is bad: a graph is recorded for one shape, and every other length records another.
+    Why it is bad: a CUDA graph is recorded for one shape of the batch, so every other length of rows records another
+    graph.
 
     Without it: trl 1.16 and 0.18 pad to the longest row or flatten, so lengths change and graphs are recorded again.
 

@@ -37,9 +37,9 @@ def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
 def fused_dpo(spec: Spec) -> Iterator[Finding]:
     """dpo's fused loss on trl 0.24 can be used only where it computes the same as the normal loss.
 
-    Why it is bad: it calls the decoder directly and bypasses the wrapper of the model. DDP sees no forward pass and
-    never averages the gradients, so two processes train two models and one is saved; ZeRO-3 and FSDP have not gathered
-    the weights of the head.
+    Why it is bad: the fused loss calls the decoder directly and bypasses the wrapper of the model. DDP sees no forward
+    pass and never averages the gradients, so two processes train two models and one is saved; ZeRO-3 and FSDP have not
+    gathered the weights of the head.
 
     Without it: nothing is reported for most cases. A precomputed reference is not read, so the model is compared with
     itself and the loss stays at log 2; label smoothing, an f-divergence, `rpo_alpha` and `use_weighting` are ignored;
@@ -82,8 +82,8 @@ def fused_kto(spec: Spec) -> Iterator[Finding]:
     """kto's fused loss on trl 0.18 can be used only where it runs: loss `kto`, no adapters, no precomputed reference,
     and neither ZeRO-3 nor a wrapper on several processes. grpo's fused loss goes through the wrapper.
 
-    Why it is bad: it takes the decoder and the output head out of the model and calls them directly, so DDP's wrapper
-    lacks these parts and ZeRO-3 has not gathered the head's weights.
+    Why it is bad: the fused loss takes the decoder and the output head out of the model and calls them directly, so
+    DDP's wrapper lacks these parts and ZeRO-3 has not gathered the head's weights.
 
     Without it: AttributeError or RuntimeError at the first step; for adapters, a precomputed reference and other
     losses, ValueError in the trainer's constructor.

@@ -54,8 +54,8 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: Triton, in which Liger's kernels are written, is not tested on older GPUs.
 
-    Without it: Triton's compiler still generates code for 6.0 of Liger's norm, rotary embedding and gated MLP, in fp32
-    and fp16; torch refuses Triton there altogether.
+    Without it: Triton's compiler still generates code for capability 6.0 for Liger's norm, rotary embedding and gated
+    MLP, in fp32 and fp16; torch refuses Triton there altogether.
 
     Source: Triton 3.9, liger-kernel 0.8.5; confirmed by running it for the target, without the GPU.
     """
@@ -74,8 +74,8 @@ def liger_of_scores(spec: Spec) -> Iterator[Finding]:
     """`liger` cannot be used with a reward model on trl 0.18. On trl 1.16 the runtime applies only Liger's kernels for
     layers.
 
-    Why it is bad: trl 0.18 lets Liger replace the forward pass by a language model's, with its fused loss, which a
-    model that gives scores does not have.
+    Why it is bad: trl 0.18 lets Liger replace the model's forward pass by that of a language model with a fused loss,
+    which needs an output head. A model that gives scores has none.
 
     Without it: AttributeError, "'Qwen2ForSequenceClassification' object has no attribute 'lm_head'", at the first step.
 
@@ -115,7 +115,7 @@ def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
     """GaLore's 8-bit AdamW and AdaLomo need a GPU. The optimizers of bitsandbytes 0.50 run on a CPU, including the
     paged ones.
 
-    Why it is bad: these two keep their states on a GPU, whatever device the model is on.
+    Why it is bad: GaLore's 8-bit AdamW and AdaLomo keep their states on a GPU, whatever device the model is on.
 
     Without it: AssertionError, "Torch not compiled with CUDA enabled", at the first step.
 

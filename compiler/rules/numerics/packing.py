@@ -165,7 +165,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
     """`packing(isolate=flash)` needs a packing strategy that records where documents end. `wrapped` does not, nor does
     any strategy of trl-0.18; `wrapped` without `isolate` gives only a warning (XP312).
 
-    Why it is bad: the kernel is called for the complete row, so every document attends to those before it.
+    Why it is bad: the kernel is called for the complete row, so every document attends to the documents before it.
 
     Without it: nothing is reported.
 
@@ -210,8 +210,8 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
 def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
     """`packing.eval` needs `packing`, or `padding_free` where that keeps documents apart.
 
-    Why it is bad: positions are passed on by the collator of packed training, which is missing here, so documents of
-    the evaluation attend to each other with every attention, flash included.
+    Why it is bad: only the collator of packed training passes positions on. Without it, the packed documents of the
+    evaluation attend to each other with every kind of attention, including flash.
 
     Without it: nothing is reported; in one run the loss of an evaluation was 6.9352 instead of 6.9291.
 
@@ -255,7 +255,7 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
 def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     """`padding_free` needs flash attention or an exact mask.
 
-    Why it is bad: it flattens a micro-batch into one row, so rows must be kept apart as for packing.
+    Why it is bad: `padding_free` flattens a micro-batch into one row, so rows must be kept apart as for packing.
 
     Without it: trl 0.18 logs a warning, and rows attend to each other.
 

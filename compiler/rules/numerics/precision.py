@@ -70,7 +70,7 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
 def bf16_positions(spec: Spec) -> Iterator[Finding]:
     """The first Falcon models (falcon-rw) need a GPU of compute capability 8.0 or later.
 
-    Why it is bad: they use ALiBi, whose slopes transformers multiplies in bf16 whatever the precision.
+    Why it is bad: these models use ALiBi, whose slopes transformers multiplies in bf16 whatever the precision.
 
     Without it: nothing is reported.
 
@@ -112,7 +112,7 @@ def tf32_before_ampere(spec: Spec) -> Iterator[Finding]:
 def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
     """fp16 mixed precision does not work on a CPU.
 
-    Why it is bad: it does nothing there, with neither autocast nor a loss scaler.
+    Why it is bad: on a CPU, fp16 mixed precision has no effect: there is neither autocast nor a loss scaler.
 
     Without it: nothing is reported, and the run trains in fp32.
 

@@ -17,8 +17,8 @@ WHEN = any_of(enabled("memory.checkpointing.selective"), chosen("strategy", "zer
 def selective_reentrant(spec: Spec) -> Iterator[Finding]:
     """Selective checkpointing cannot be reentrant.
 
-    Why it is bad: it chooses by hooks what is not recomputed, and only the newer, non-reentrant implementation has
-    these hooks. TRL also turns reentrant for adapters under ZeRO-3.
+    Why it is bad: selective checkpointing uses hooks to choose what is not recomputed, and only the newer,
+    non-reentrant implementation has these hooks. TRL also turns reentrant for adapters under ZeRO-3.
 
     Without it: ValueError when the trainer is built.
 
@@ -40,9 +40,9 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
 def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
     """Selective checkpointing needs trl 1.16, the only stack that keeps the output of attention.
 
-    Why it is bad: the other stacks recompute everything.
+    Why it is bad: the stacks with trl 0.18 and 0.24 recompute everything.
 
-    Without it: trl 0.24 and 0.18 pass the word on to torch, which passes it to each layer, where it is ignored.
+    Without it: trl 0.24 and 0.18 pass the setting on to torch, which passes it to each layer, where it is ignored.
 
     Source: trl 1.16 `models/selective_activation_checkpointing.py`, torch 2.13 `utils/checkpoint.py`; confirmed by
     running it with trl 0.24.
@@ -60,8 +60,8 @@ def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
 def other_attention(spec: Spec) -> Iterator[Finding]:
     """Selective checkpointing needs sdpa or flash attention.
 
-    Why it is bad: what is kept is selected by the names of torch's own attention and of flash attention's kernels, and
-    eager and flex have neither, so nothing is kept.
+    Why it is bad: the outputs to keep are selected by the names of kernels of torch's own attention and of flash
+    attention. Eager and flex attention have no such kernels, so nothing is kept.
 
     Without it: nothing is reported.
 
@@ -83,8 +83,8 @@ def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
     some modules) must be recomputed with the reentrant kind of checkpointing. The reward trainer of trl 0.18 runs the
     model twice, so with modules trained by `freeze` it cannot recompute at all.
 
-    Why it is bad: the other way compares what it recomputes with what it saved, and finds weights gathered in one and
-    not in the other. Layers that are completely trained or completely frozen do not differ.
+    Why it is bad: non-reentrant checkpointing compares recomputed tensors with saved ones, and finds weights that are
+    gathered in only one of them. Layers that are completely trained or completely frozen do not differ.
 
     Without it: CheckpointError in the first step.
 

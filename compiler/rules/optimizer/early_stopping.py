@@ -17,7 +17,7 @@ WHEN = has_value("eval.patience")
 def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
     """`patience` needs evaluations.
 
-    Why it is bad: a run ends early when its evaluations stop improving, so it needs some.
+    Why it is bad: a run ends early when its evaluations stop improving, so it needs evaluations.
 
     Without it: AssertionError of transformers' EarlyStoppingCallback when training begins, after the data is tokenized.
 

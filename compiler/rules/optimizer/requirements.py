@@ -137,7 +137,7 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
     """Layerwise optimizers and LOMO need one process and no accumulation (LOMO also runs on several processes that
     shard weights by FSDP).
 
-    Why it is bad: they step inside the backward pass, with the gradient of one micro-batch on one process.
+    Why it is bad: these optimizers step inside the backward pass, with the gradient of one micro-batch on one process.
 
     Without it: with accumulation, layerwise optimizers raise ValueError in train(), and LOMO silently steps after every
     micro-batch. With several processes, layerwise optimizers raise NotImplementedError, and LOMO under ddp updates each
@@ -227,7 +227,7 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
     Why it is bad: these optimizers project large matrices to a low rank to save memory for their states, and adapters
     have a low rank already.
 
-    Without it: nothing fails and nothing is saved.
+    Without it: nothing is reported, and no memory is saved.
 
     Source: galore-torch 1.0 `galore_projector.py`; confirmed by running it.
     """
@@ -250,7 +250,7 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
     Why it is bad: these optimizers warm up themselves, in steps, so a share needs a known number of steps.
 
     Without it: transformers 5.23 passes the fraction on as a number of steps and the first step is taken with the rate
-    divided by it (3 % gives 33 times the peak); 4.52 passes 0, no warm-up.
+    divided by it (3 % gives 33 times the peak); 4.52 passes 0, so there is no warm-up.
 
     Source: transformers `trainer_optimizer.py`; schedulefree 1.4.1 `adamw_schedulefree.py`; confirmed by running it.
     """
@@ -270,7 +270,7 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the optimizer warms up itself, and another schedule warms up the same rate again.
 
-    Without it: both warm-ups apply to the learning rate.
+    Without it: the warm-up of the optimizer and that of the schedule both apply to the learning rate.
 
     Source: schedulefree 1.4.1 `adamw_schedulefree.py`; transformers 5.23 and 4.52 `optimization.py`.
     """
@@ -288,9 +288,9 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
 def moments_anew(spec: Spec) -> Iterator[Finding]:
     """Layerwise optimizers, AdaLomo and GrokAdamW cannot resume from checkpoints.
 
-    Why it is bad: a resumed run starts without their moments. A layerwise optimizer steps in hooks, and transformers
-    saves its placeholder, `LayerWiseDummyOptimizer`, whose state is empty; AdaLomo's states are not in its
-    `state_dict`, and GrokAdamW looks up those of a checkpoint by tensors that no longer exist.
+    Why it is bad: a resumed run starts without the moments of these optimizers. A layerwise optimizer steps in hooks,
+    and transformers saves its placeholder, `LayerWiseDummyOptimizer`, whose state is empty; AdaLomo's states are not in
+    its `state_dict`, and GrokAdamW looks up states of a checkpoint by tensors that no longer exist.
 
     Without it: nothing is reported.
 

@@ -106,7 +106,7 @@ def _reaches(setting: str, stack: Stack) -> bool:
 def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
     """reduce_lr_on_plateau and greedy need evaluations.
 
-    Why it is bad: they step with the metric of an evaluation, so without one the rate never changes.
+    Why it is bad: these schedules step with the metric of an evaluation, so without evaluations the rate never changes.
 
     Without it: building the arguments raises ValueError.
 
@@ -151,10 +151,10 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
 def factor(spec: Spec) -> Iterator[Finding]:
     """`factor`, by which the rate is multiplied, must lie between 0 and 1, both excluded.
 
-    Why it is bad: 1 changes nothing, and 0 leaves no learning rate.
+    Why it is bad: a factor of 1 does not change the learning rate, and a factor of 0 sets it to 0.
 
-    Without it: 1 raises ValueError, after the model is loaded and the data tokenized; with 0, greedy divides by it when
-    the metric improves.
+    Without it: a factor of 1 raises ValueError, after the model is loaded and the data tokenized; with a factor of 0,
+    greedy divides by 0 when the metric improves.
 
     Source: torch 2.13 `ReduceLROnPlateau`; transformers 5.23 `optimization.GreedyLR`; confirmed by running it.
     """
@@ -172,8 +172,8 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
     """The polynomial schedule under ZeRO needs `optimizer adamw`, which DeepSpeed creates and passes to the schedule
     unwrapped.
 
-    Why it is bad: the schedule reads its peak from the optimizer, and DeepSpeed's wrapper of other optimizers does not
-    have it. deepspeed 0.16.8 does.
+    Why it is bad: the schedule reads its peak from the optimizer, and in DeepSpeed 0.19 the wrapper of other optimizers
+    does not have it; in DeepSpeed 0.16.8 it does.
 
     Without it: AttributeError ('defaults') in train(), after the data is tokenized.
 

@@ -63,7 +63,7 @@ def resume_without_state(spec: Spec) -> Iterator[Finding]:
 def keep_without_saving(spec: Spec) -> Iterator[Finding]:
     """`keep` needs checkpoints.
 
-    Why it is bad: it limits the number of checkpoints, and none is written.
+    Why it is bad: `keep` limits the number of checkpoints, but none are written.
 
     Without it: nothing is reported; the argument is accepted and never read.
 
@@ -106,7 +106,7 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a stopped run cannot resume from pickled weights.
 
-    Without it: a run under ddp that is stopped starts again from the beginning.
+    Without it: a run under ddp that is stopped has to start again from the beginning.
 
     Source: transformers 4.52.3 `Trainer._save`; the runtime's `checkpoints.missing`; confirmed by running it.
     """
@@ -149,7 +149,7 @@ def save_place(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a run writes gigabytes into `save`, deletes old checkpoints there and leaves it readable for others.
     A spec may come from somebody else, and `../../.ssh` contains keys.
 
-    Without it: the folder is made, and everything that can be written is written.
+    Without it: the run creates the folder, and writes everywhere that its permissions allow.
 
     Source: Filesystem Hierarchy Standard 3.0; runtime/core/bundle.py `output_dir`.
     """
@@ -186,8 +186,8 @@ def merge_of_parts(spec: Spec) -> Iterator[Finding]:
     """`merge` needs all weights in one process, in the dtype in which they were loaded: not ZeRO-3 or FSDP, and not a
     quantized base.
 
-    Why it is bad: under ZeRO-3 and FSDP no process has all weights, and a base that is merged and quantized again to 4
-    or 8 bits is not the model that was trained.
+    Why it is bad: under ZeRO-3 and FSDP no process has all weights, and a base of 4 or 8 bits has to be quantized again
+    after merging, which gives a different model from the trained one.
 
     Without it: RuntimeError for shapes that differ, or silently other logits.
 

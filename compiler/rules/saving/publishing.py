@@ -42,7 +42,7 @@ def folder_no_repository(spec: Spec) -> Iterator[Finding]:
 def repository_by_folder(spec: Spec) -> Iterator[Finding]:
     """`hub` should name a repository.
 
-    Why it is bad: without one, the run pushes to a repository of the token's account that is called like the output
+    Why it is bad: without a name, the run pushes to a repository of the token's account that is called like the output
     folder.
 
     Without it: nothing is reported.

@@ -35,7 +35,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
     that it names are searched, comments included, for the formats of secrets; rows of data are not searched, and a
     digest or a commit is not a secret.
 
-    Why it is bad: a bundle is made to be shown: everybody on the machine can read its files, and the run's arguments
+    Why it is bad: a bundle is meant to be shared: everybody on the machine can read its files, and the run's arguments
     are sent to trackers and model cards.
 
     Without it: nothing is reported.
@@ -69,7 +69,7 @@ def like_a_key(spec: Spec) -> Iterator[Finding]:
     """The name and the project of a run should not be 40 hexadecimal digits. Revisions are not checked.
 
     Why it is bad: 40 hexadecimal digits are the older format of a Weights & Biases key, and of a commit; as a name they
-    are more likely the key, and everybody who sees the run sees it.
+    are more likely the key, and everybody who can see the run can see its name.
 
     Without it: nothing is reported.
 
@@ -92,9 +92,10 @@ def pickle_unpinned(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a pickle is a program. torch runs it with only the instructions that weights need (`weights_only`),
     which has had holes (CVE-2025-32434), while safetensors has no instructions. A commit keeps the file that was
-    inspected; a branch can be another file tomorrow.
+    inspected; a branch may contain another file tomorrow.
 
-    Without it: nothing is reported; transformers reads what it finds, and asks a service to convert it.
+    Without it: nothing is reported; transformers loads pickled weights if it finds them, and asks a service to convert
+    them.
 
     Source: transformers 5.23 and 4.52.3 `modeling_utils.py` (`_get_resolved_checkpoint_files`), huggingface_hub guide
     "Download files" (a commit is the complete hash).

@@ -35,7 +35,7 @@ def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
 def trackio_project(spec: Spec) -> Iterator[Finding]:
     """trackio needs a project.
 
-    Why it is bad: the runs of everybody who names no project are mixed in one.
+    Why it is bad: the runs of everybody who names no project are mixed in one default project.
 
     Without it: every run goes to trackio's project `huggingface`.
 
@@ -53,7 +53,7 @@ def trackio_project(spec: Spec) -> Iterator[Finding]:
 def name_without_tracker(spec: Spec) -> Iterator[Finding]:
     """The name and the project of a run need a tracker.
 
-    Why it is bad: they are sent only to trackers.
+    Why it is bad: the name and the project are sent only to trackers.
 
     Without it: nothing is reported; `run_name` and `project` are read only by the callbacks of trackers.
 

@@ -27,8 +27,8 @@ ULYSSES_ATTENTION = ("sdpa", "flash2", "flash3")
 def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
     """`context_parallel` needs FSDP2 or ZeRO, and a target that has it.
 
-    Why it is bad: ranks share a sequence on FSDP2's device mesh, which accelerate 1.15 has and accelerate 1.4 has not,
-    or in DeepSpeed's groups, which accelerate makes since 1.12.
+    Why it is bad: ranks share a sequence on FSDP2's device mesh, which accelerate 1.4 does not have, or in DeepSpeed's
+    groups, which accelerate makes since 1.12.
 
     Without it: with another strategy `accelerate launch` starts all processes, and each raises ValueError.
 
@@ -138,8 +138,9 @@ def attention(spec: Spec) -> Iterator[Finding]:
 def packing(spec: Spec) -> Iterator[Finding]:
     """Context parallelism cannot be combined with `packing` or `padding_free`.
 
-    Why it is bad: it drops the attention mask, which keeps packed documents apart. Under ZeRO the positions remain, but
-    sdpa does not read them, and whether flash attention keeps documents apart by them was not tested.
+    Why it is bad: context parallelism drops the attention mask, which keeps packed documents apart. Under ZeRO the
+    positions remain, but sdpa does not read them, and whether flash attention keeps documents apart by them was not
+    tested.
 
     Without it: TRL refuses `packing` when the trainer is built, after the model is loaded; it does not check
     `padding_free`, whose rows silently attend to each other.
@@ -213,8 +214,8 @@ def padding(spec: Spec) -> Iterator[Finding]:
     Why it is bad: ring attention exchanges pieces of one length, and each rank needs two of them for the same amount of
     work.
 
-    Without it: a multiple of the ranks alone gives the first rank the early tokens, which attend to little; any other
-    number gives pieces of different lengths, which cannot be exchanged.
+    Without it: a length that is only a multiple of the ranks gives the first rank the early tokens, which attend to
+    little; any other number gives pieces of different lengths, which cannot be exchanged.
 
     Source: torch 2.13 `_context_parallel/_load_balancer.py`, `_attention.py`; confirmed by running it: pieces of 17 and
     16 tokens.
@@ -275,7 +276,7 @@ def _can_share_heads(heads: int, keys: int, size: int) -> bool:
 def loss(spec: Spec) -> Iterator[Finding]:
     """Context parallelism under ZeRO needs the model's own loss, without smoothing.
 
-    Why it is bad: DeepSpeed computes the loss from the pieces of a sequence, and has no other one.
+    Why it is bad: with split sequences, DeepSpeed has only one loss, which it computes from the pieces of a sequence.
 
     Without it: TRL raises ValueError after the model is loaded.
 
@@ -298,8 +299,8 @@ def mean(spec: Spec) -> Iterator[Finding]:
     """With context parallelism under ZeRO and several micro-batches in a step, the spec should write
     `batch(mean=local_tokens)`.
 
-    Why it is bad: the loss of a step is the mean of its micro-batches' means and not of its tokens, so tokens of short
-    rows weigh more; transformers counts no tokens of a step there.
+    Why it is bad: the loss of a step is the mean of its micro-batches' means, not the mean over its tokens, so tokens
+    of short rows weigh more; with `context_parallel`, transformers does not count the tokens of a step.
 
     Without it: nothing is reported.
 

@@ -16,9 +16,9 @@ FASTEST = 2000
 def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
     """From torch 2.11 on, a GPU of compute capability 7.0 (V100) needs torch's CUDA 12.6 wheels.
 
-    Why it is bad: the other wheels have no kernels for it.
+    Why it is bad: the wheels for other CUDA versions have no kernels for this GPU.
 
-    Without it: the default wheels install and then fail with "no kernel image is available".
+    Without it: the default wheels can be installed, but then fail with "no kernel image is available".
 
     Source: torch release notes.
     """
@@ -37,7 +37,8 @@ def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
     """FSDP, and the groups of processes that share a sequence, need `accelerate launch` and cannot be started by
     torchrun.
 
-    Why it is bad: they are described in accelerate.yaml, which torchrun does not read, so the run would be plain DDP.
+    Why it is bad: FSDP and such groups are described in accelerate.yaml, which torchrun does not read, so the run would
+    use plain DDP.
 
     Without it: the runtime stops the run, after every process has loaded torch.
 
@@ -59,7 +60,8 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the other processes wait for process 0, for at most `nccl_timeout`.
 
-    Without it: the waiting processes end with a timeout of the collective, after all of that work.
+    Without it: the waiting processes end with a timeout of the collective operation, after process 0 has done all its
+    work.
 
     Source: transformers 5.23 `ddp_timeout`, trl 1.16 `sft_trainer.py` (`main_process_first`); confirmed by running it:
     550 rows a second.
@@ -82,7 +84,8 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
 def rendezvous_of_one_node(spec: Spec) -> Iterator[Finding]:
     """`rendezvous` needs several nodes.
 
-    Why it is bad: it says how the launchers of several nodes find each other, so it changes nothing on one node.
+    Why it is bad: `rendezvous` says how the launchers of several nodes find each other, so it changes nothing on one
+    node.
 
     Without it: accelerate sets the endpoint only for several machines.
 

@@ -103,7 +103,7 @@ def beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run does not fit the GPU.
 
-    Without it: OutOfMemoryError, at the latest when the longest rows come.
+    Without it: OutOfMemoryError, at the latest in the step with the longest rows.
 
     Source: docs/plan-accuracy.md.
     """
@@ -118,10 +118,10 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
     """The predicted memory should be at most 80 % of the GPU's memory. Families without measured coefficients
     are not predicted.
 
-    Why it is bad: if lengths vary, the allocator reserves more memory than is in use: of 40 public runs that ran out of
-    memory, none was predicted at or below 80 %.
+    Why it is bad: if lengths vary, the allocator reserves more memory than is in use. For 40 public runs that ran out
+    of memory, the prediction was always above 80 %.
 
-    Without it: such a run may end after hours, when the longest rows come together.
+    Without it: a run that barely fits may run out of memory after hours, when the longest rows come together.
 
     Source: docs/plan-accuracy.md, `xpc plan`.
     """

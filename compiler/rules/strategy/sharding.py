@@ -25,7 +25,7 @@ FSDP_ONLY = ("reshard", "state_dict")
 def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
     """FSDP's own activation checkpointing must stay off; `memory { checkpointing }` is the setting on every strategy.
 
-    Why it is bad: together with the trainer's checkpointing it recomputes twice, or is refused.
+    Why it is bad: together with the trainer's checkpointing, FSDP's own checkpointing recomputes twice, or is refused.
 
     Without it: ValueError after the model is loaded, because TRL turns its own checkpointing on by default.
 
@@ -119,7 +119,7 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect.
 
-    Without it: the other library ignores it.
+    Without it: a library that does not implement the strategy ignores the setting.
 
     Source: deepspeed 0.19.8 `runtime/zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin`.
     """
@@ -155,7 +155,7 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
     """bitsandbytes' optimizers cannot be used under FSDP2, nor under FSDP1 with offloaded parameters. These are all
     8-bit and paged ones, and also 32-bit Lion, which transformers takes from bitsandbytes.
 
-    Why it is bad: they cannot step sharded tensors, and they have no kernels for a CPU.
+    Why it is bad: bitsandbytes' optimizers cannot step sharded tensors, and have no kernels for a CPU.
 
     Without it: NotImplementedError at the first step under FSDP2.
 
@@ -275,7 +275,7 @@ def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
 def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
     """Sharded checkpoints need `full_state`.
 
-    Why it is bad: they contain weights and states together, and weights alone cannot be saved in this form.
+    Why it is bad: sharded checkpoints contain weights and states together; this format cannot store weights alone.
 
     Without it: ValueError after the model is loaded.
 
