@@ -149,10 +149,11 @@ def _torchrun(spec: Spec, multi: bool) -> str:
 
 
 def _rendezvous_timeout(spec: Spec) -> str:
-    """Options that set how long the launchers wait for each other. By default torch waits 15 minutes (launcher/api.py),
-    c10d ten.
+    """Options for how long the launchers wait for each other. By default torch waits 15 minutes (launcher/api.py), or
+    ten with c10d.
 
-    c10d would find the host of its store by the machine's name, which may not resolve, so `is_host` names the host.
+    `is_host` tells a node whether it hosts the c10d store. Otherwise c10d finds out by the machine's name, which may
+    not resolve.
     """
     if spec.text("launch.rendezvous") == "c10d":
         return '--rdzv_conf "is_host=$is_host,join_timeout=$wait"'

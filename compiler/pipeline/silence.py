@@ -101,7 +101,7 @@ def _of_an_error(silence: Silence, finding: Diagnostic) -> Diagnostic:
     if finding.severity != ERROR:
         return report(
             "XP901",
-            f"{finding.code} is meant for the reviewer of the spec, and a comment in the spec cannot silence it",
+            f"{finding.code} is meant for the reviewer of the spec, so a comment in the spec cannot silence it",
             Label(silence.label.source, silence.codes[finding.code]),
             help="do what the warning says, and delete the silence",
         )

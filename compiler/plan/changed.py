@@ -1,4 +1,4 @@
-"""A copy of a spec with other values of some settings."""
+"""Make a copy of a spec in which some settings have other values."""
 
 from __future__ import annotations
 

@@ -220,7 +220,9 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dic
     except (TypeError, ValueError, ArithmeticError) as error:
         return _no_facts(label, f"`{name}` has a value that cannot be used ({error})", "")
     if facts is None:
-        note = report("XP109", f"`{name}`: {why}", label, help="write `micro`: without sizes it cannot be planned")
+        note = report(
+            "XP109", f"`{name}`: {why}", label, help="write `micro`: without the model's sizes xpc cannot choose it"
+        )
         return None, config, [note]
     if isinstance(facts, str):
         return _no_facts(label, f"`{name}`: {facts}", "give a model's complete config.json")

@@ -195,7 +195,7 @@ def _only_in_either(before: Counter[str], after: Counter[str]) -> tuple[tuple[st
     return tuple((before - after).elements()), tuple((after - before).elements())
 
 
-# -- the first line --------------------------------------------------------------------------------------------------
+# The first line of a comparison
 
 
 def _headline(found: Difference, settings: str, memory: str) -> str:

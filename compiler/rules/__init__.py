@@ -16,7 +16,7 @@ CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "sch
 
 @cache
 def rules(module: str) -> list[Rule]:
-    """The rules of a module. Importing the module takes the time."""
+    """The rules of a module. Importing the module takes most of the time, so it is done only when needed."""
     return [one for one in vars(import_module(f"xpc.compiler.{module}")).values() if isinstance(one, Rule)]
 
 

@@ -6,7 +6,8 @@ from xpc.compiler.spec import Spec
 
 
 def adapter_dtype(spec: Spec) -> str | None:
-    """The dtype of the adapters' weights: float32, except for what the stack does in bf16 and under ZeRO-3.
+    """The dtype of the adapters' weights. It is float32, except where the stack changes it in bf16 runs and under
+    ZeRO-3.
 
     None if TRL before 1 decides at the launch, from the device of the packed weights (sharded 4-bit weights). TRL 1.16
     trains adapters over a quantized base in bfloat16 in every precision; the runtime allows that only in bf16. ZeRO-3

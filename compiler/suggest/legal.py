@@ -222,7 +222,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
 
 
 def legal(row: Setting, item: Item, node: Value | None) -> str:
-    """What is legal, in words; with an example if the value is of another kind."""
+    """A phrase for the legal values of a setting; it has an example if the given value is of another kind."""
     typed = "" if node is None else item.label.source.slice(node.span)
     if isinstance(node, Number):
         words = expected(row, row.name, typed)

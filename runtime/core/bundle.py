@@ -50,7 +50,7 @@ def read(folder: str, features: Sequence[Feature]) -> Bundle:
     for name in plan["trainer"]["unused"]:
         value = _at(plan, name)
         if value and value not in ("no", "none", ["none"]):
-            raise RunError(f"trainer_args.json sets {name}, and trainer/ has no module for it: compile the spec again")
+            raise RunError(f"trainer_args.json sets {name}, but trainer/ has no module for it: compile the spec again")
     return Bundle(folder, plan, _digest(folder), _pins(os.path.join(folder, "requirements.txt")), features)
 
 

@@ -25,7 +25,9 @@ EXCLUDED = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_p
 
 
 class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
-    """Metrics file and progress lines, on rank 0. Each trainer_state.json stores tokens and seconds of all starts."""
+    """Writes the metrics file and prints progress lines, on rank 0. Each trainer_state.json stores the tokens and
+    seconds of all starts so far.
+    """
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle

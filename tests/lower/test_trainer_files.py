@@ -251,7 +251,7 @@ def test_a_setting_that_needs_a_module_which_is_not_there_is_one_sentence(
     plan[section][name] = value
     (tmp_path / "trainer_args.json").write_text(json.dumps(plan))
     with pytest.raises(
-        RunError, match=f"sets {section}.{name}, and trainer/ has no module for it: compile the spec again"
+        RunError, match=f"sets {section}.{name}, but trainer/ has no module for it: compile the spec again"
     ):
         bundles.read(str(tmp_path), ())
 

@@ -31,7 +31,7 @@ export NODE_RANK="$SKYPILOT_NODE_RANK" MASTER_ADDR="${{SKYPILOT_NODE_IPS%%[!0-9A
 
 
 def files(spec: Spec, pin: str) -> dict[str, str]:
-    """The file by name."""
+    """`{"sky.yaml": text}`, the SkyPilot task."""
     nodes = spec.hardware.nodes
     again = "and preemptions restart it." if requeues(spec) else "does not restart it; preemptions do."
     comment = COMMENT.format(

@@ -62,7 +62,8 @@ class Session:
         for name in DROPPED:
             arguments.pop(name, None)
         arguments |= {"output_dir": self.scratch, "use_cpu": True, "report_to": [], "disable_tqdm": True}
-        # One process takes the rows that all processes take together, so that steps and generation batches stay.
+        # The only process takes the rows of all processes, so that steps and generation batches are the same as in the
+        # run.
         arguments["per_device_train_batch_size"] = run["micro"] * self.world
         for name in ("dataset_num_proc", "dataloader_num_workers"):
             if arguments.get(name):

@@ -113,7 +113,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.place("freeze.layer_modules", f"a layer of {family} has {parts}"),
                 f"no layer of {family} has a module `{one}`",
-                "leave it out, or name one of those",
+                f"leave it out, or name one of {parts}",
             )
     others = spec.names("freeze.except_modules") if family in MODULES and known and not known.experts else ()
     reported = [*absent(spec, others), *(HEADS if spec.method.scores else ())]
@@ -123,7 +123,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.place("freeze.except_modules", f"outside of its layers {family} has {', '.join(legal)}"),
                 f"{family} has no weights in `{one[:60]}` outside of its layers",
-                "leave it out, or name one of those; `layer_modules` names modules inside the layers",
+                f"leave it out, or name one of {', '.join(legal)}; `layer_modules` names modules inside the layers",
             )
     for path in NAMED if spec.text("method") == "reward" else ():
         for one in spec.names(path):

@@ -86,7 +86,7 @@ def leaderboard(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP523", "data-withdrawn", "warning")
 def withdrawn(spec: Spec) -> Iterator[Finding]:
-    """`leaderboard_math_hard` reads a copy of data that the host of its authors withdrew.
+    """The data of `leaderboard_math_hard` was withdrawn by its host; the task reads a copy of it.
 
     Why it is bad: a copy of withdrawn data may differ from the original, or disappear.
 

@@ -111,7 +111,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
             if taken > there or taken == 0:
                 yield Finding(
                     source.label,
-                    f"`take` asks for {taken:,} of {there:,} rows",
+                    f"`take` asks for {taken:,} rows, but there are only {there:,}",
                     f"leave `take` out, or take {there:,} at most",
                     severity=None if source.path is not None else "warning",
                 )

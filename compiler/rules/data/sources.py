@@ -256,7 +256,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
                 name, other = f"`{source.name[:80]}`", f"`{same.name[:80]}`"
                 yield Finding(
                     one.label,
-                    f"{name} is evaluated on and trained on"
+                    f"{name} is used for both training and evaluation"
                     if name == other
                     else f"{name} is evaluated on, and rows of it are trained on in {other}",
                     "name other rows, or write `data(holdout=5%)` instead",
@@ -270,7 +270,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
         if overlap(evolve(source, split=split), source):
             yield Finding(
                 spec.place("eval.split", "trained on"),
-                f"`{split}` is evaluated on and trained on",
+                f"`{split}` is used for both training and evaluation",
                 "name another split, or write `data(holdout=5%)`",
                 (source.label,),
             )

@@ -254,7 +254,7 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
     if spec.zero_stage and spec.on_cpu and is_on(spec, "aio.use_gds"):
         yield Finding(
             spec.extra_place("deepspeed", "aio.use_gds", "reads a disk into a GPU"),
-            "there is no GPU to read a disk into",
+            "an offload to a disk needs a GPU, which reads the data",
             write("aio.use_gds = false"),
             (spec.label("hardware", "the hardware"),),
         )

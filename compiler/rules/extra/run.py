@@ -191,7 +191,7 @@ def long_answers(spec: Spec) -> Iterator[Finding]:
     Why it is bad: nothing is learned from rows whose prompt is as long as the shorter answer, and too little from other
     rows.
 
-    Without it: nothing is reported: these gradients are 0 for any `ld_alpha`.
+    Without it: nothing is reported: the gradients of such rows are 0 for any `ld_alpha`.
 
     Source: trl 0.18 `dpo_trainer.py` `concatenated_forward` (`position_ids`, which begin at the prompt); confirmed by
     running it.

@@ -113,7 +113,7 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
             written = spec.label("method.label_smoothing", text)
             yield Finding(
                 written or spec.place("method.loss", text),
-                f"`{name}` with a label smoothing of {value:g}",
+                f"`{name}` cannot be used with a label smoothing of {value:g}",
                 f"write `label_smoothing = {better:g}`" + ("" if written else " in `method`"),
                 (spec.label("method.loss", "the loss") if written else None,),
                 replace=f"label_smoothing = {better:g}" if written else None,

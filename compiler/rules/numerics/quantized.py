@@ -26,8 +26,8 @@ def _packed(spec: Spec) -> str | None:
 
 @rule("XP450", "quantized-weights-trained")
 def quantized_trained(spec: Spec) -> Iterator[Finding]:
-    """A model that is quantized already can be trained only through adapters. The config.json of a local model is read,
-    or one that is given.
+    """A model that is quantized already can be trained only through adapters. The compiler reads the config.json of a
+    local model, or the one that `config` names.
 
     Why it is bad: packed weights have no gradient.
 

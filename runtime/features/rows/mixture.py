@@ -73,7 +73,7 @@ def mix(
         return rows, None
     size = int(holdout["rows"]) if "rows" in holdout else float(holdout["fraction"])
     if isinstance(size, int) and size >= len(rows):
-        raise RunError(f"the holdout asks for {size} rows, and the data has {len(rows)}")
+        raise RunError(f"the holdout asks for {size} rows, but the data has only {len(rows)}")
     try:
         split = rows.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
     except ValueError as error:  # too small a share leaves one side empty
@@ -120,7 +120,7 @@ def _take(part: Any, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -
         return part
     count = int(take["rows"]) if "rows" in take else int(len(part) * take["fraction"])
     if count > len(part):
-        raise RunError(f"a part of the mixture takes {count} rows, and has {len(part)}")
+        raise RunError(f"a part of the mixture takes {count} rows, but has only {len(part)}")
     return (part.shuffle(seed=seed) if shuffle else part).select(range(count))
 
 
