@@ -254,7 +254,7 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
     if spec.zero_stage and spec.on_cpu and is_on(spec, "aio.use_gds"):
         yield Finding(
             spec.extra_place("deepspeed", "aio.use_gds", "reads a disk into a GPU"),
-            "an offload to a disk needs a GPU, which reads the data",
+            "`aio.use_gds` needs a GPU",
             write("aio.use_gds = false"),
             (spec.label("hardware", "the hardware"),),
         )
