@@ -25,7 +25,7 @@ def trained(spec: Spec) -> int | None:
     if spec.get("data.long") == "chunk":
         return None
     if spec.by_share:
-        found = drawn(spec)
+        found = rows_by_share(spec)
         return sum(found[0]) if isinstance(found, tuple) else None
     rows = 0
     for source in spec.data:
@@ -39,7 +39,7 @@ def trained(spec: Spec) -> int | None:
     return max(0, rows)
 
 
-def drawn(spec: Spec) -> tuple[list[int], list[int]] | str | None:
+def rows_by_share(spec: Spec) -> tuple[list[int], list[int]] | str | None:
     """For a mixture with shares, how many rows of each source are trained on, and how many are held out.
 
     None if the number of rows is unknown or a source has no share; a text says why the mixture cannot be drawn.

@@ -138,6 +138,8 @@ TextPath = Literal[
     "lora.within",
     "lora.from",
     "data.exhausted",
+    "data.documents",
+    "data.long",
     "data.format",
     "data.system_column",
     "data.prompt",

@@ -19,8 +19,8 @@
 #
 {variables}#
 # Exit status: 0 trained, now or before; 1 an error, with a message; 2 wrong usage; 75 stopped on request (a signal or
-# Ctrl-C) after saving; 130 Ctrl-C twice; 76, 128 and more: a process, or something that it needs, was lost. After 75, 76,
-# 128 and more the same command resumes.
+# Ctrl-C) after saving; 130 Ctrl-C twice; 76, 128 and more: a process, or something that it needs, was lost. After 75,
+# 76, 128 and more the same command resumes.
 #: stage
 
 if [ "$only_stage" = true ]; then

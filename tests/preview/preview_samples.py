@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from xpc.compiler.stacks import DEFAULT
+
 ROWS = 8
 """Rows of the runs whose batches are compared."""
 
@@ -31,7 +33,7 @@ ANSWER = (("<assistant>", 0, 1), ("An apple.  ", 1, 1), ("<end>", 1, 1))
 def found(*rows: Any, **others: Any) -> dict[str, Any]:
     """The answer of the worker with these rows."""
     return {
-        "spec": "run.xp", "method": "sft", "target": "trl-1.16", "bears_loss": True, "counts": None, "order": None,
+        "spec": "run.xp", "method": "sft", "target": DEFAULT, "bears_loss": True, "counts": None, "order": None,
         "tokenizer": {"model": "tiny", "begin": [None, None], "end": [2, "<end>"], "padding": [0, "<pad>"]},
         "rows": list(rows), **others,
     }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.data.row_counts import available, drawn
+from xpc.compiler.data.row_counts import available, rows_by_share
 from xpc.compiler.rules.core.conditions import mixture
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.data.sources import overlap, read_alike
@@ -63,7 +63,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
             replace=f"share = {_percent(rest)}" if rest > TOLERANCE else None,
         )
         return
-    found = drawn(spec)
+    found = rows_by_share(spec)
     if isinstance(found, str):
         yield Finding(
             last.share_label or last.label,
@@ -102,7 +102,7 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `share_counts.py`, which both use.
     """
-    found, place = drawn(spec), spec.data[0].share_label
+    found, place = rows_by_share(spec), spec.data[0].share_label
     if place is None or isinstance(found, str) or not all(one.share for one in spec.data):
         return
     if found is None:

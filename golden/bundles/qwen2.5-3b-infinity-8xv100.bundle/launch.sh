@@ -22,8 +22,8 @@
 #   PYTORCH_ALLOC_CONF   settings of torch's GPU allocator (expandable_segments:True)
 #
 # Exit status: 0 trained, now or before; 1 an error, with a message; 2 wrong usage; 75 stopped on request (a signal or
-# Ctrl-C) after saving; 130 Ctrl-C twice; 76, 128 and more: a process, or something that it needs, was lost. After 75, 76,
-# 128 and more the same command resumes.
+# Ctrl-C) after saving; 130 Ctrl-C twice; 76, 128 and more: a process, or something that it needs, was lost. After 75,
+# 76, 128 and more the same command resumes.
 if [ -z "${BASH_VERSION:-}" ]; then
   echo "launch.sh: this is a script for bash: bash launch.sh" >&2
   exit 2
@@ -60,6 +60,11 @@ if [ "$only_stage" = true ]; then
   exec "$python" "$here/stage.py" "${@:2}"
 fi
 
+# The launcher below gives the ranks; those of the shell that starts this script belong to something else. With
+# PYTHONOPTIMIZE, libraries fail that use their docstrings.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME
+unset TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS PYTHONOPTIMIZE
+
 number() {
   case "$2" in
     *[!0-9]* | "")
@@ -68,6 +73,9 @@ number() {
       ;;
   esac
 }
+if [ -n "${OMP_NUM_THREADS:-}" ]; then
+  number OMP_NUM_THREADS "$OMP_NUM_THREADS"
+fi
 
 # How often a run is restarted from its newest checkpoint after a process died. A run that reports an error is not.
 export XPC_RETRIES="${XPC_RETRIES:-3}"
@@ -75,6 +83,10 @@ number XPC_RETRIES "$XPC_RETRIES"
 
 port=${MASTER_PORT:-0}
 number MASTER_PORT "$port"
+if [ "${#port}" -gt 9 ] || [ "$port" -gt 65535 ]; then
+  printf 'launch.sh: MASTER_PORT must be at most 65535, not %q\n' "$port" >&2
+  exit 2
+fi
 
 # Growing segments leave fewer gaps in a GPU's memory if the rows have many lengths.
 if [ -z "${PYTORCH_ALLOC_CONF:-}${PYTORCH_CUDA_ALLOC_CONF:-}" ]; then

@@ -95,7 +95,7 @@ def texts(found: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("target", STACKS)
 def test_calls_and_reasoning_are_in_the_batches_of_every_method(warm: Warm, tmp_path: Path, target: str) -> None:
     rows = {"sft": "calls", "dpo": "pairs", "orpo": "pairs", "reward": "pairs", "kto": "judged"}
-    cut = ("dpo", "orpo", "kto") if target != "trl-1.16" else ()  # their prompts have 512 tokens by default
+    cut = ("dpo", "orpo", "kto") if target != DEFAULT else ()  # their prompts have 512 tokens by default
     found = taught(
         warm, target, "methods",
         *(
