@@ -64,8 +64,10 @@ class ContinuedAdapter(Feature):
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
         """The adapter that the reference has."""
-        copies = REFERENCE in trainer.model.peft_config
-        yield "the reference", *("the adapter" if one else "the base" for one in (is_reference(bundle), copies))
+        stated, made = (
+            "adapter" if one else "base" for one in (is_reference(bundle), REFERENCE in trainer.model.peft_config)
+        )
+        yield "the reference", stated, made
 
 
 def is_reference(bundle: Bundle) -> bool:

@@ -13,7 +13,7 @@ from method_runs import Warm
 from stacks import REPOSITORY
 from tiny_runs import lines, spec
 
-from xpc.compiler.stacks import STACKS, load
+from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
 
