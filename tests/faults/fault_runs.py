@@ -46,13 +46,17 @@ def text(
 
 
 class Going:
-    """A run that was started. ``pids`` are those whose ends are waited for: its processes, by rank, or its launcher."""
+    """A run that ``begin`` starts. ``pids`` are those whose ends are waited for: processes by rank, or the launcher.
 
-    def __init__(self, runs: Runs, pids: list[int], cwd: str, said: str, launched: bool = False) -> None:
-        self.runs, self.pids, self.cwd, self.said, self.launched = runs, pids, cwd, said, launched
+    The checkpoints of its folder are noted before it starts, because it deletes some of them at once.
+    """
+
+    def __init__(self, runs: Runs, begin: Callable[[], list[int]], cwd: str, said: str, launched: bool = False) -> None:
+        self.runs, self.cwd, self.said, self.launched = runs, cwd, said, launched
         self.out = os.path.join(cwd, "out")
         self.children: list[int] = []
         self.before, self.sound = checkpoints(self.out), sound(self.out)
+        self.pids = begin()
         self.damaged: set[str] = set()
         """Checkpoints that the test has done something to."""
 
@@ -198,7 +202,7 @@ class Runs:
         said = os.path.join(self.place, f"said-{os.getpid()}-{self.count}")
         job = {"cwd": cwd, "words": words, "world": world or 1, "program": program, "said": said,
                "environ": {"XPC_SAID": said, **environ}}  # fmt: skip
-        going = Going(self, self.ask({"start": job})["pids"], cwd, said, not world)
+        going = Going(self, lambda: list(self.ask({"start": job})["pids"]), cwd, said, not world)
         while not all(os.path.exists(f"{said}.err.{rank}") for rank in range(len(going.pids))):
             time.sleep(0.001)
         return going

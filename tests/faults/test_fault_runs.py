@@ -1,0 +1,25 @@
+"""What the tests note of a disturbed run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+pytestmark = pytest.mark.slow  # the import of the runs loads the launchers' support
+
+
+def test_checkpoints_are_noted_before_the_run_starts(tmp_path: Path) -> None:
+    """Five of 67 tests failed on a busy machine, because a run deleted a checkpoint while the test read it."""
+    from fault_runs import Going
+
+    checkpoint = tmp_path / "out" / "checkpoint-3"
+    checkpoint.mkdir(parents=True)
+
+    def begin() -> list[int]:
+        checkpoint.rmdir()
+        return [7]
+
+    going = Going(cast(Any, None), begin, str(tmp_path), str(tmp_path / "said"))
+    assert (going.before, going.sound, going.pids) == (["checkpoint-3"], [], [7])
