@@ -45,6 +45,7 @@ TABLES = st.dictionaries(
 @given(TABLES)
 def test_what_is_written_reads_back(table: dict[str, Any]):
     assert yaml.safe_load(document(table, "a comment\nof two lines")) == table
+    assert "\\U00010000" in document({"first above 16 bits": "\U00010000"}, "")
 
 
 def test_a_script_stands_as_it_is():

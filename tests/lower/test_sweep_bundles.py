@@ -282,3 +282,9 @@ def test_an_array_of_slurm_has_a_task_a_member():
         own = of_member(files, name)["job.sbatch"].decode()
         assert "--array" not in own
         assert f"#SBATCH --job-name=t-{name.replace('=', '-')}\n" in own
+
+
+def test_a_swept_model_is_a_value_of_its_members():
+    files = compiled(spec() + swept("model = [qwen2.5-3b, qwen2.5-0.5b]"))
+    members = tomllib.loads(files["sweep.toml"].decode())["member"]
+    assert [one["settings"] for one in members] == [{"model": "Qwen/Qwen2.5-3B"}, {"model": "Qwen/Qwen2.5-0.5B"}]
