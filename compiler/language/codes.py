@@ -51,6 +51,8 @@ CODES: dict[str, tuple[str, str]] = {
     "XP886": ("members-on-one-branch", "error"),
     "XP887": ("array-of-several-shapes", "error"),
     "XP590": ("data-from-a-hidden-folder", "warning"),
+    "XP588": ("reward-fails", "error"),
+    "XP589": ("own-answer-not-rewarded", "warning"),
     "XP591": ("nothing-learned", "warning"),
     "XP592": ("end-not-learned", "warning"),
     "XP593": ("begin-token-twice", "warning"),

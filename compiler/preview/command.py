@@ -40,6 +40,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--rows", type=_rows, metavar="N|all", help="count over the first N rows of each source, or over all of them")
     add("-n", type=_positive, default=3, metavar="N", help="rows of each source (default: 3)")
     add("--tokens", action="store_true", help="print each token with its id")
+    add("--rewards", action="store_true", help="call the reward functions with the rows; they are code")
     add("--html", metavar="FILE", help="write the rows as a page, too")
     add("--golden", metavar="FILE", help="compare with this file; it is written if it does not exist")
     add("--update", action="store_true", help="write the golden file again")
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         raise UsageError("--update writes the golden file again, and needs --golden FILE")
     choice = next((one for one in ("longest", "cut", "order") if getattr(options, one)), "first")
     scan = options.rows or ("all" if choice != "first" else None)
-    request = Request(options.n, options.row, options.random, choice, scan, options.trust_code)
+    request = Request(options.n, options.row, options.random, choice, scan, options.rewards, options.trust_code)
     found = preview(options.file, request, options.python)
     if options.html is not None:
         _write(options.html, found, options.file)

@@ -60,6 +60,9 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
         yield from _sequence(one)
     if common := common_tokens(row["sequences"]):
         yield f"<p class=soft>chosen and rejected share their first {common:,} tokens</p>"
+    for one in row.get("rewards", ()):
+        values = ", ".join(f"{answer} {value}" for answer, value in one["values"].items())
+        yield f"<p>reward <b>{_text(one['name'])}</b>: {_text(values or 'no values')}</p>"
     yield "</section>"
 
 

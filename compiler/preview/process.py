@@ -34,8 +34,8 @@ class Request:
     """The rows to prepare: the first `n` of each source, `row` alone, or `n` random ones with a seed.
 
     `choice` is `first`, or what needs many rows: `longest`, `cut` or `order`. `scan` says which rows are prepared
-    together and counted: so many of each source, `all`, or None for no counts. `trust_code` allows the tokenizer's own
-    code.
+    together and counted: so many of each source, `all`, or None for no counts. `rewards` calls the reward functions,
+    `trust_code` allows the tokenizer's own code.
     """
 
     n: int = 3
@@ -43,6 +43,7 @@ class Request:
     random: int | None = None
     choice: str = "first"
     scan: str | None = None
+    rewards: bool = False
     trust_code: bool = False
 
 
@@ -118,7 +119,7 @@ def _ask(python: str, bundle: str, scratch: str, request: Request, beside: str) 
     """Run the worker and return its answer. Its progress is printed while it works."""
     question = {
         "bundle": bundle, "scratch": scratch, "n": request.n, "row": request.row, "random": request.random,
-        "choice": request.choice, "scan": request.scan, "trust_code": request.trust_code,
+        "choice": request.choice, "scan": request.scan, "rewards": request.rewards, "trust_code": request.trust_code,
     }  # fmt: skip
     environ = {**os.environ, "XPC_DATA_ROOT": os.environ.get("XPC_DATA_ROOT") or beside}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
@@ -135,7 +136,7 @@ def _ask(python: str, bundle: str, scratch: str, request: Request, beside: str) 
             try:
                 process.stdin.write(json.dumps(question))
                 process.stdin.close()
-                message = _last_message(process.stdout)
+                message = _last_message(process.stdout, bundle)
             except BrokenPipeError:
                 message = {}
             except KeyboardInterrupt:
@@ -150,11 +151,12 @@ def _ask(python: str, bundle: str, scratch: str, request: Request, beside: str) 
         raise UsageError(f"{python} failed (status {process.returncode}): {lines[-1] if lines else 'no output'}")
 
 
-def _last_message(lines: Any) -> dict[str, Any]:
+def _last_message(lines: Any, bundle: str) -> dict[str, Any]:
+    """The last message; files of the temporary bundle are named as in the bundle."""
     message: dict[str, Any] = {}
     for line in lines:
         try:
-            message = json.loads(line)
+            message = json.loads(line.replace(json.dumps(bundle + os.sep)[1:-1], ""))
         except ValueError:
             continue
         if "progress" in message:

@@ -120,6 +120,12 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any], paint: Paint, tokens:
         yield from _sequence(one, found["bears_loss"], paint, tokens, complete)
     if common := common_tokens(sequences):
         yield f"  chosen and rejected share their first {common:,} tokens"
+    for one in row.get("rewards", ()):
+        values = ", ".join(
+            f"{answer} {'None' if value is None else f'{value:g}'}" for answer, value in one["values"].items()
+        )
+        spread = "" if one["spread"] is None else f"; spread {one['spread']:g}"
+        yield f"  reward {visible(one['name'])}: {visible(values or 'no values')}{spread}"
     for one in row["verdicts"]:
         name = paint.severity(one["severity"], f"{one['severity']} {one['code']} {one['slug']}")
         yield f"  {name}: {visible(one['message'], LONGEST)}"

@@ -19,7 +19,7 @@ def main(folder: str, out: str, many: int, only_rows: bool = False) -> int:
 
     session.isolate()
     opened = session.Session(folder, tempfile.mkdtemp(), False)
-    request = {"row": None, "random": None, "n": many, "scan": None, "choice": "first"}
+    request = {"row": None, "random": None, "n": many, "scan": None, "choice": "first", "rewards": only_rows}
     answer = start._answer(opened, request, print)
     if not only_rows:
         answer["order"] = start._answer(opened, {**request, "n": 2, "scan": "all", "choice": "order"}, print)["order"]

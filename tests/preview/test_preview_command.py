@@ -13,7 +13,7 @@ from xpc.compiler.files.inputs import SpecError, UsageError
 from xpc.compiler.language.codes import CODES, explanation
 from xpc.compiler.preview import command, process
 
-VERDICTS = [f"XP{number}" for number in range(591, 600)]
+VERDICTS = ["XP588", "XP589", *(f"XP{number}" for number in range(591, 600))]
 
 
 def run(tmp_path: object, *arguments: str, text: str = "") -> tuple[str, int]:
@@ -65,7 +65,7 @@ def test_an_interpreter_that_fails_is_reported(tmp_path: object) -> None:
 @pytest.mark.parametrize("code", VERDICTS)
 def test_every_verdict_is_explained(code: str) -> None:
     assert CODES[code][1] in ("error", "warning")
-    assert explanation(code).startswith("`xpc preview` found")
+    assert explanation(code).startswith(("`xpc preview` found", "`xpc preview --rewards` found"))
 
 
 def test_preview_is_a_command() -> None:

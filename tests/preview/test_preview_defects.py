@@ -89,8 +89,13 @@ def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any
             handle.write(TEMPLATES[template])
         with open(os.path.join(bundle, "bundle.toml"), "w", encoding="utf-8") as handle:
             handle.write("")  # states no digests
-    out = os.path.join(folder, f"{name}.json")
-    done = warm.of(DEFAULT).run(bundle, folder, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py"))
+    return first_row(warm, bundle, name)
+
+
+def first_row(warm: Warm, bundle: str, name: str) -> Any:
+    """The first row of a bundle, with its rewards called."""
+    out = os.path.join(warm.place, f"{name}.json")
+    done = warm.of(DEFAULT).run(bundle, warm.place, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py"))
     assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
     with open(out, encoding="utf-8") as handle:
         return json.load(handle)["rows"][0]
@@ -109,3 +114,36 @@ def test_a_good_row_has_no_verdict(warm: Warm) -> None:
     assert found["verdicts"] == []
     assert found["excluded"] is None
     assert [turn["learned"] > 0 for turn in found["sequences"][0]["turns"]] == [False, True]
+
+
+JUDGES = """\
+def broken(completions, **columns):
+    return [1 / 0 for _ in completions]
+
+
+def short(completions, **columns):
+    return [0.5]
+"""
+
+
+@pytest.mark.parametrize(
+    ("reward", "solution", "code", "words"),
+    [
+        ("accuracy", "$4$", "", ""),
+        ("accuracy", "no number", "XP589", "gives None to the row's own `solution`"),
+        ('"judges.py:broken"', "$4$", "XP588", "raised ZeroDivisionError: division by zero in line 2 of"),
+        ('"judges.py:short"', "$4$", "XP588", "the reward short returned 1 value"),
+    ],
+)
+def test_rewards_are_called_with_the_row(warm: Warm, reward: str, solution: str, code: str, words: str) -> None:
+    row = {"prompt": "What is 2+2?", "solution": solution}
+    put(warm.place, {"judged_prompts.jsonl": lines([row] * 8), "judges.py": JUDGES})
+    name = f"reward-{reward.strip(chr(34))}-{len(solution)}".replace(":", "-")
+    method = f"method grpo(rewards=[{reward}], generations=4, max_completion=12)"
+    text = spec(method, data='"judged_prompts.jsonl"', sizes="gbs=8 micro=4")
+    found = first_row(warm, warm.compiled(text, name), name)
+    assert [one["code"] for one in found["verdicts"]] == ([code] if code else [])
+    assert words in "".join(one["message"] for one in found["verdicts"])
+    if reward == "accuracy" and not code:
+        assert found["rewards"][0]["values"] == {"empty": 0, "made-up": 0, "solution": 0, "boxed solution": 1}
+        assert found["rewards"][0]["spread"] == 1

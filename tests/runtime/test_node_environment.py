@@ -35,7 +35,7 @@ def test_the_seat_is_read_from_the_environment() -> None:
     ("changes", "words"),
     [
         ({"NODE_RANK": "-1"}, "NODE_RANK is '-1'; it must be a number"),
-        ({"NODE_RANK": "٣"}, "should be a number"),
+        ({"NODE_RANK": "٣"}, "must be a number"),
         ({"MASTER_PORT": "70000"}, "a port is from 1 to 65535"),
         ({"MASTER_PORT": ""}, "MASTER_PORT is ''"),
         ({"MASTER_ADDR": ""}, "set MASTER_ADDR to the address of node 0"),

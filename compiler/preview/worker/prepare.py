@@ -13,8 +13,13 @@ MOST = 200_000
 """Characters of a stored row that are shown at most."""
 
 
-def prepared(session: Session, source: Mapping[str, Any], number: int, stored: Any) -> dict[str, Any]:
-    """Prepare one row of a source: its sequences of tokens and verdicts, or the reason why the run drops it."""
+def prepared(
+    session: Session, source: Mapping[str, Any], number: int, stored: Any, rewards: bool = False
+) -> dict[str, Any]:
+    """Prepare one row of a source: its sequences of tokens and verdicts, or the reason why the run drops it.
+
+    With `rewards` the reward functions are called.
+    """
     out: dict[str, Any] = {
         "source": session.core("rows").name(source), "row": number, "excluded": None, "sequences": [], "verdicts": [],
     }  # fmt: skip
@@ -25,6 +30,11 @@ def prepared(session: Session, source: Mapping[str, Any], number: int, stored: A
             return {**out, "excluded": str(error)}
         for at in range(len(rows)):
             _describe(session, out, rows.select([at]), rows[at])
+            if rewards and session.plan["method"]["rewarded"]:
+                from .rewards import judged
+
+                out["rewards"], found = judged(session, rows[at], f"row {number} of {out['source']}")
+                out["verdicts"] += found
     return out
 
 
@@ -138,8 +148,10 @@ def _turns(
     return ["prompt" if one.name == "prompt" else "text"], [text], [text]
 
 
-def every(session: Session, chosen: Sequence[tuple[Mapping[str, Any], Mapping[int, Any]]]) -> Iterator[dict[str, Any]]:
+def every(
+    session: Session, chosen: Sequence[tuple[Mapping[str, Any], Mapping[int, Any]]], rewards: bool = False
+) -> Iterator[dict[str, Any]]:
     """Prepare the chosen rows of every source one by one."""
     for source, rows in chosen:
         for number, stored in rows.items():
-            yield prepared(session, source, number, stored)
+            yield prepared(session, source, number, stored, rewards)

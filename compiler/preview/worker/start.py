@@ -72,9 +72,10 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
     if scan is None and not any(rows for _, rows in chosen):
         which = "no rows" if request["row"] is None else f"no row {request['row']:,} (rows are numbered from 0)"
         raise session.errors(f"the data has {which}")
+    rows = list(prepare.every(session, chosen, request["rewards"]))
     return {
         "method": session.method, "target": session.bundle.target, "bears_loss": session.bears_loss,
-        "tokenizer": _facts(session), "rows": list(prepare.every(session, chosen)), "counts": counts, "order": order,
+        "tokenizer": _facts(session), "rows": rows, "counts": counts, "order": order,
     }  # fmt: skip
 
 

@@ -1,0 +1,101 @@
+"""Call the reward functions of a run with a row, as trl does: on an empty answer, a made-up one, and the row's own."""
+
+import asyncio
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction, signature
+from typing import Any
+
+from .session import Session
+from .verdicts import Verdict, verdict
+
+EMPTY, MADE_UP, BOXED = "empty", "made-up", "boxed"
+"""Names of the answers; the row's own is given as it is, and boxed, as math_verify reads it."""
+
+
+def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[dict[str, Any]], list[Verdict]]:
+    """The values of each reward by answer, and the findings; ``name`` is the row's in messages. Raises RunError."""
+    loaded = importlib.import_module("trainer.features.method.rewards").functions(session.bundle)
+    out, found = [], list[Verdict]()
+    for function in loaded:
+        values, why = _values(session, function, row, name)
+        title = _calls().name_of(function)
+        numbers = [one for one in values.values() if one is not None]
+        spread = max(numbers) - min(numbers) if numbers else None
+        out.append({"name": title, "values": values, "spread": spread})
+        found += [verdict("XP588", why)] if why is not None else _own(title, values)
+    return out, found
+
+
+def _calls() -> Any:
+    return importlib.import_module("trainer.features.method.reward_calls")
+
+
+def _values(
+    session: Session, function: Callable[..., Any], row: Mapping[str, Any], name: str
+) -> tuple[dict[str, float | None], str | None]:
+    """The value of each answer, and what is wrong with the function."""
+    column = next((one for one in _parameters(function) if isinstance(row.get(one), str) and one != "prompt"), None)
+    answers = [EMPTY, MADE_UP, *([column, f"{BOXED} {column}"] if column else [])]
+    given, size = _calls().arguments(session.bundle.stack["reward_given"], row, len(answers), session.tokenizer)
+    if column:
+        text, tokenizer = row[column], session.tokenizer
+        talks = isinstance(row["prompt"], list)
+        for place, one in ((-2, text), (-1, f"\\boxed{{{text.strip().strip('$')}}}")):
+            given["completions"][place] = [{"role": "assistant", "content": one}] if talks else one
+            ids = tokenizer(one, add_special_tokens=False)["input_ids"]
+            given["completion_ids"][place] = [*ids, tokenizer.eos_token_id]
+    recorded = _Recorded(function)
+    why = _calls().first_call(recorded, given, size, name)
+    if why is not None or recorded.values is None:
+        return {}, why
+    return {answer: _number(one) for answer, one in zip(answers, recorded.values, strict=True)}, None
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    try:
+        return list(signature(function).parameters)
+    except (TypeError, ValueError):  # a builtin without a signature
+        return []
+
+
+class _Recorded:
+    """A reward function that keeps the values that it returns. Messages find the function's own name and code on it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.values: list[Any] | None = None
+        self.__name__ = _calls().name_of(function)
+        self.__code__ = getattr(function, "__code__", None)
+
+    def __call__(self, **given: Any) -> Any:
+        returned = self.function(**given)
+        if iscoroutinefunction(self.function):
+            returned = asyncio.run(returned)
+        self.values = _calls()._values(returned)
+        return returned if self.values is None else self.values
+
+
+def _number(one: Any) -> float | None:
+    value = None if one is None else float(one)
+    return None if value is None or math.isnan(value) else value
+
+
+def _own(name: str, values: Mapping[str, float | None]) -> list[Verdict]:
+    """A reward that does not prefer the row's own answer to an empty one."""
+    column = next((one for one in values if one not in (EMPTY, MADE_UP)), None)
+    if column is None:
+        return []
+    empty = values[EMPTY]
+    given = [one for answer, one in values.items() if answer not in (EMPTY, MADE_UP)]
+    own = max((one for one in given if one is not None), default=None)
+    help = f"look at the column `{column}` of the row, and at the form that the reward expects"
+    if own is None:
+        return [
+            verdict("XP589", f"the reward {name} gives None to the row's own `{column}`: no answer is rewarded", help)
+        ]
+    if empty is not None and own <= empty:
+        what = f"the reward {name} gives the row's own `{column}` {own:g}, and an empty answer {empty:g}"
+        return [verdict("XP589", what, help)]
+    return []
