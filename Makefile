@@ -127,6 +127,13 @@ coefficients: $(VENV)/ready $(OTHERS:=/ready) ## measure what autograd keeps in 
 		PYTHONPATH=tests/plan:$(MYPY_ROOT) $$env/bin/python tests/plan/write_coefficients.py $$stack $(FAMILIES) || exit 1; \
 	done
 
+.PHONY: modules
+modules: $(VENV)/ready $(OTHERS:=/ready) ## write the modules of each family and what adapters they can have, with the libraries of each stack (STACKS=trl-0.24 for some)
+	for stack in $(STACKS); do \
+		env=$(VENV)$${stack#trl}; [ $$stack = $(DEFAULT) ] && env=$(VENV); \
+		$$env/bin/python tests/stacks/write_modules.py $$stack || exit 1; \
+	done
+
 format: $(VENV)/ready ## format the sources
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

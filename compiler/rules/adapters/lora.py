@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.registry.linear_layers import HEADS
+from xpc.compiler.rules.adapters.layers import READ_BY_THE_KERNEL, STATE_SPACES
 from xpc.compiler.rules.core.conditions import adapters
-from xpc.compiler.rules.core.modules import MODULES, heads
+from xpc.compiler.rules.core.modules import EMBEDDINGS
 from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks.fused_experts import names
+from xpc.compiler.stacks.modules import LORA, OFT, ends, last_names, modules, paths
 
 WHEN = adapters
 
@@ -89,37 +93,53 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP455", "adapter-without-a-module")
 def no_module(spec: Spec) -> Iterator[Finding]:
-    """`targets` must name modules that the model has. xpc knows the modules of dense families.
+    """`targets` must name modules that the model has and that can have an adapter. They are known for every family of
+    the registry on each stack. The experts of a mixture are named as PEFT converts them, such as `gate_proj`.
 
     Why it is bad: a module that does not exist gets no adapter.
 
     Without it: if none of the modules exists, peft raises an exception after the model is loaded; if only some are
-    missing, nothing is reported.
+    missing, peft leaves them out, and the runtime stops the run before its first step.
 
-    Source: peft 0.21 `tuners_utils.py`; confirmed by running it.
+    Source: peft 0.21 `tuners_utils.py`, `utils/transformers_weight_conversion.py`; confirmed by running it on every
+    family (`tests/stacks/write_modules.py`).
     """
-    facts = spec.model.facts
-    known = MODULES.get(facts.model_type) if facts is not None else None
-    targets = spec.names("lora.targets")
-    if known is None or facts is None or facts.experts or not targets:
+    family, targets = spec.model.model_type, spec.names("lora.targets")
+    known = modules(spec.stack.name, family) if targets else {}
+    if not known:
         return
-    missing = [one for one in targets if one.rpartition(".")[2] not in (*known, *heads(spec, facts.model_type))]
+    legal = paths(known, OFT if spec.flag("oft") else LORA)
+    if spec.method.scores:
+        legal = tuple(path for path in legal if path not in HEADS)
+    missing = [one for one in targets if not (ends(one, legal) or _has_its_own_rule(spec, one, known))]
     if not missing:
         return
-    legal = [name for name in known if not name.startswith(("embed", "word", "wte", "wpe"))]
-    gone = set(missing)
-    kept = [one for one in targets if one not in gone]
-    every = not kept
+    kept = [one for one in targets if one not in missing]
+    better = f"targets = [{', '.join(kept)}]" if kept and not _half(spec, kept) else "targets = all-linear"
+    known_names = [name for name in last_names(legal) if name not in (*EMBEDDINGS, *HEADS)]
     yield Finding(
-        spec.place("lora.targets", f"{facts.model_type} has {', '.join(legal)}"),
+        spec.place("lora.targets", f"{family} has {', '.join(known_names)}"),
         f"{spec.model.name} has no module `{missing[0][:60]}`"
         if len(missing) == 1
         else f"{spec.model.name} has no modules {', '.join(f'`{one[:60]}`' for one in missing[:4])}",
-        "write `targets = all-linear`" if every else f"write `targets = [{', '.join(kept)}]`",
+        f"write `{better}`",
         (spec.model.label,),
-        replace="targets = all-linear" if every else f"targets = [{', '.join(kept)}]",
-        severity=None if every else "warning",
+        replace=better,
     )
+
+
+def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool:
+    """Whether XP462 or XP465 refuses the target with a better reason."""
+    family, last = spec.model.model_type, target.rpartition(".")[2]
+    if spec.flag("oft"):
+        return (family in CONVOLUTIONS or last in EMBEDDINGS) and ends(target, paths(known, LORA))
+    return family in STATE_SPACES and last in READ_BY_THE_KERNEL
+
+
+def _half(spec: Spec, targets: list[str]) -> bool:
+    """Whether the targets have one half of a pair of experts that is one parameter (XP461)."""
+    pair = names(spec.stack, spec.model.model_type)[:2]
+    return not spec.flag("oft") and len({one.rpartition(".")[2] for one in targets} & {*pair}) == 1
 
 
 @rule("XP456", "adapter-of-no-effect")

@@ -1,19 +1,20 @@
-"""Modules, parameters, rotations and rates that an adapter or `freeze` trains (XP464 to XP469, XP475, XP795)."""
+"""Modules, parameters, rotations and rates that an adapter or `freeze` trains (XP464 to XP469, XP475, XP499, XP795)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.schema import path_of
-from xpc.compiler.language.setting import FlagPath, NamesPath
+from xpc.compiler.language.setting import FlagPath, IntegerPath, NamesPath
 from xpc.compiler.registry.linear_layers import HEADS, TABLES
 from xpc.compiler.rules.core.conditions import any_of, enabled, written
 from xpc.compiler.rules.core.modules import EMBEDDINGS, MODULES, container_names, heads, is_container_path
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
 from xpc.compiler.spec import Spec
-from xpc.compiler.stacks.fused_experts import FAMILIES
+from xpc.compiler.stacks.fused_experts import FAMILIES, adapter_layers
 
 WHEN = any_of(
     enabled("freeze", "oft"),
@@ -133,6 +134,41 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
             write("targets = all-linear"),
             (spec.label("target", "the target"),),
         )
+
+
+@rule("XP499", "rotation-that-does-not-divide", reads=("lora.targets",))
+def blocks_divide(spec: Spec) -> Iterator[Finding]:
+    """OFT's `block_size` (or `rank`, the number of blocks) must divide the inputs of every layer that it rotates.
+
+    Why it is bad: PEFT rotates blocks of another size than the spec, the README and adapter_config.json state.
+
+    Without it: a warning of PEFT ("Invalid `oft_block_size` (24)! Adjusted to (16)"), and the runtime stops the run
+    before its first step.
+
+    Source: peft 0.21 and 0.17 `tuners/oft/layer.py` (`adjust_oft_parameters`); confirmed by running it.
+    """
+    facts = spec.model.facts
+    if not spec.flag("oft") or facts is None:
+        return
+    path: IntegerPath = "lora.block_size" if spec.get("lora.rank") is None else "lora.rank"
+    size = spec.get(path)
+    layers, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
+    wrong = [one for one in layers if size and one.inputs % size]
+    if not size or not wrong:
+        return
+    every = gcd(*(one.inputs for one in layers))
+    divisors = [one for one in range(2, every + 1) if every % one == 0]
+    below = max((one for one in divisors if one < size), default=None)
+    above = min((one for one in divisors if one > size), default=None)
+    legal = [one for one in (below, above) if one is not None] or [1]
+    name = path.rpartition(".")[2]
+    others = f", or `{name} = {legal[1]}`" if len(legal) > 1 else ""
+    yield Finding(
+        spec.place(path, f"`{wrong[0].name}` has {wrong[0].inputs:,} inputs"),
+        f"{size} does not divide the {wrong[0].inputs:,} inputs of `{wrong[0].name}`",
+        write(f"{name} = {legal[0]}", others) if spec.written(path) else f"write `oft({name} = {legal[0]})`{others}",
+        (spec.model.label,),
+    )
 
 
 @rule("XP466", "whole-module-that-is-none")

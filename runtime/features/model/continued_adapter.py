@@ -64,10 +64,8 @@ class ContinuedAdapter(Feature):
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
         """The adapter that the reference has."""
-        stated, made = (
-            "adapter" if one else "base" for one in (is_reference(bundle), REFERENCE in trainer.model.peft_config)
-        )
-        yield "the reference", stated, made
+        names = {True: "the adapter", False: "the base"}
+        yield "the reference", names[is_reference(bundle)], names[REFERENCE in trainer.model.peft_config]
 
 
 def is_reference(bundle: Bundle) -> bool:
