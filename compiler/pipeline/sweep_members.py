@@ -39,6 +39,7 @@ def members(
 ) -> tuple[list[Member], list[Diagnostic]]:
     """Every member, checked, and all findings of the sweep. `relevant` drops notes that an error makes meaningless."""
     rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
+    rows = rows[: workspace.most_members or None]
     names = _names(rows)
     answers: dict[tuple[str, str, int], Read | str] = {}
     by_comment = any("xpc:" in one.source.text for one in loaded.files)
