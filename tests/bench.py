@@ -109,6 +109,18 @@ def in_process() -> None:
             assert files is not None
             write(files, os.path.join(folder, "sweep.bundle"))
 
+    def verify_sweep(members: int) -> None:
+        from xpc.compiler.review import verify
+
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "sweep.bundle")
+            files, _ = compile_text(sweep(members), "sweep.xp", Workspace(ROOT))
+            assert files is not None
+            write(files, out)
+            start = time.process_time()
+            assert verify.run(verify.parse([out]))[1] == 0
+            print(f"verify of a sweep of {members} members alone: {time.process_time() - start:.1f} s (10 for 1000)")
+
     def diff_sweeps(members: int) -> None:
         from xpc.compiler.review.diff import parse, run
 
@@ -149,6 +161,7 @@ def in_process() -> None:
         ("{} plans of the seed", plans, (1000,), 1.0),
         ("{} searches for what is fastest", searches, (100,), 1.0),
         ("write a sweep of {} members", compile_sweep, (100, 1000), 20.0),
+        ("write and verify a sweep of {} members", verify_sweep, (100, 1000), 20.0),
         ("diff of two sweeps of {} members", diff_sweeps, (100, 1000), 5.0),
     ):
         for size in sizes:

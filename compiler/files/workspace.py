@@ -62,8 +62,8 @@ class Workspace:
     bundle `copies` is always read. One that is too large to copy is read only if `hashes` is set, for its digest.
     `lock` is the name of the spec's lock, which need not exist, and `pins` its contents. For the spec of a bundle,
     `named` is the file that it was compiled from. With `allow_oom`, a run that does not fit its GPUs is a note, not an
-    error. The members of a sweep share `answers`, so that each file is read once for all members; each member has its
-    own `reads`.
+    error. At most `most_members` of a sweep are checked; 0 means all. The members of a sweep share `answers`, so that
+    each file is read once for all members; each member has its own `reads`.
     """
 
     root: str
@@ -77,6 +77,7 @@ class Workspace:
     allow_oom: bool = False
     named: str = ""
     answers: dict[tuple[str, str, int], Read | str] | None = None
+    most_members: int = 0
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
         """The name and the path of a file that the file `base` names; both names are relative to the root."""

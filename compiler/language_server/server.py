@@ -37,6 +37,8 @@ SORTS = {
     "model": types.CompletionItemKind.Module, "dataset": types.CompletionItemKind.File,
     "gpu": types.CompletionItemKind.Unit,
 }  # fmt: skip
+MEMBERS = 64
+"""Members of a sweep that are checked while somebody types; `xpc check` checks all, at some milliseconds each."""
 SEVERITIES = {ERROR: types.DiagnosticSeverity.Error, WARNING: types.DiagnosticSeverity.Warning}
 
 
@@ -46,9 +48,9 @@ def path_of(document: TextDocument) -> str:
 
 
 def checked(document: TextDocument) -> Checked:
-    """The document as `xpc check` would check it, including unsaved changes."""
+    """The document as `xpc check` would check it, including unsaved changes; of a sweep only the first members."""
     data, name, workspace = open_spec(path_of(document), as_bytes(document.source))
-    workspace.memory, workspace.copies = user_memory(), False
+    workspace.memory, workspace.copies, workspace.most_members = user_memory(), False, MEMBERS
     return check_text(data, name, workspace)
 
 

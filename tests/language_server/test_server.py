@@ -217,3 +217,16 @@ async def test_locks_and_specs_of_bundles_are_read_as_by_check(client: LanguageC
     uri = await opened(client, inside, (inside / "spec.xp").read_text())
     assert not [one for one in client.diagnostics[uri] if one.severity == types.DiagnosticSeverity.Error]
     assert any("out/mine" in one.message for one in client.diagnostics[uri])
+
+
+def test_of_a_large_sweep_only_the_first_members_are_checked(tmp_path):
+    """Counted, not timed: an editor asks after each key, and `xpc check` takes milliseconds for each member."""
+    from types import SimpleNamespace
+
+    from xpc.compiler.language_server import server
+
+    values = ", ".join(map(str, range(1, 101)))
+    text = "xpc 1\ntrain qwen2.5-3b on infinity-instruct\nhardware 8 x h100-80gb\n"
+    text += f"sweep {{\n  seed = [{values}]\n  lr = [{', '.join(f'{n}e-6' for n in range(1, 101))}]\n}}\n"
+    document = SimpleNamespace(uri=f"file://{tmp_path}/x.xp", source=text)
+    assert len(server.checked(document).members) == server.MEMBERS
