@@ -16,6 +16,7 @@ MEMBER = "MEMBER"
 """Replaces a member's own name in folders and run names, so that members can be compared."""
 LISTS = ("members.txt", "sweep.toml")
 """Files of a sweep's folder that repeat the members, which are compared themselves."""
+DIGEST = re.compile(rb"[0-9a-f]{64}")
 COMMENT = re.compile(r"  # .*$", re.M)
 
 
@@ -119,9 +120,17 @@ def _file_key(one: Run, other: Run) -> Iterator[object]:
         if name not in before or name not in after:
             yield name, name in before, name in after, *marks
             continue
-        own = one.name.encode(), MEMBER.encode()
-        was, now = (Counter(files[name].replace(*own).split(b"\n")) for files in (before, after))
+        was, now = (Counter(_lines(run, files[name])) for run, files in ((one, before), (other, after)))
         yield name, frozenset((was - now).items()), frozenset((now - was).items()), *marks
+
+
+def _lines(run: Run, data: bytes) -> list[bytes]:
+    """The lines of a member's file without its own name and the digests of its files, which are others in each."""
+    text = data.replace(run.name.encode(), MEMBER.encode())
+    if DIGEST.search(text) is not None:
+        names = {digest.encode(): name.encode() for name, digest in run.digests.items()}
+        text = DIGEST.sub(lambda found: names.get(found[0], found[0]), text)
+    return text.split(b"\n")
 
 
 def _launchers(one: Operand, other: Operand) -> Iterator[FileChange]:

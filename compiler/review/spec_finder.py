@@ -1,8 +1,8 @@
 """The specs of a repository: the tracked `.xp` files that describe a run, with the bases that each reads.
 
 A file describes a run if it, or a base that it extends, has a `train` sentence. A file whose bases cannot be followed
-counts, too, and so does one with a syntax error that no other file extends: their errors must be reported. Files of
-bundles do not count, nor do symbolic links, which may lead out of the repository.
+counts, too, and so does one with a syntax error that no other file extends: their errors must be reported. The
+`spec.xp` of a bundle does not count, nor do symbolic links, which may lead out of the repository.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from xpc.compiler.files.bundle import MANIFESTS
 from xpc.compiler.files.bundle_digests import read_regular
+from xpc.compiler.files.bundled import MANIFEST, SPEC
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
 from xpc.compiler.review.repository import LINK, Commit, Repository
 from xpc.grammar.record import mutable, record
@@ -65,7 +65,7 @@ def specs_of_work_tree(repository: Repository, more: Iterable[str] = ()) -> Spec
 
 
 def _specs(modes: Mapping[str, str], read: Callable[[str], bytes | None]) -> Specs:
-    bundles = {os.path.dirname(path) for path in modes if os.path.basename(path) in MANIFESTS}
+    bundles = {os.path.dirname(path) for path in modes if os.path.basename(path) == MANIFEST}
     names = sorted(path for path in modes if path.endswith(".xp") and not _in_bundle(path, bundles))
     links = tuple(path for path in names if modes[path] == LINK)
     files = {path: _parsed(read(path), path) for path in names if modes[path] != LINK}
@@ -83,11 +83,12 @@ def _specs(modes: Mapping[str, str], read: Callable[[str], bytes | None]) -> Spe
 
 
 def _in_bundle(path: str, bundles: set[str]) -> bool:
-    """Whether a file is in a bundle: below a folder with a manifest, or with a bundle's default name."""
-    folders = path.split("/")[:-1]
-    if any(one.endswith(BUNDLE) for one in folders):
-        return True
-    return any("/".join(folders[:length]) in bundles for length in range(1, len(folders) + 1))
+    """Whether a file is the spec of a bundle: its folder has a manifest, or is below one with a bundle's default name.
+
+    Other `.xp` files there count as specs: a manifest that somebody adds to a folder of specs must not hide them.
+    """
+    folder, _, name = path.rpartition("/")
+    return name == SPEC and (folder in bundles or any(one.endswith(BUNDLE) for one in folder.split("/")))
 
 
 def _bases(path: str, files: Mapping[str, _File]) -> tuple[str, ...]:

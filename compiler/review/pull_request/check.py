@@ -137,7 +137,12 @@ def _findings(
     wrong = False
     for run in runs:
         path = _from_here(repository, run)
-        data, name, workspace = read_spec(path)
+        try:
+            data, name, workspace = read_spec(path)
+        except UsageError as error:  # the others are checked all the same
+            show(f"xpc: {error}", sys.stderr)
+            wrong = True
+            continue
         workspace.allow_oom = workspace.allow_oom or options.allow_oom
         checked = check_text(data, name, workspace)
         wrong = wrong or any(one.severity == ERROR for one in checked.problems)

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from xpc.compiler.render.visible import visible
 from xpc.compiler.review.consequences import size
 from xpc.compiler.review.pull_request.entries import BROKEN, CHANGED, GONE, NEW, RENAMED, Entry
 from xpc.compiler.review.pull_request.github import MARKER
@@ -99,7 +100,7 @@ def _part(group: Sequence[Entry]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text on one line with markup and @mentions escaped."""
-    line = " ".join(text.split())
+    """Text on one line with everything unprintable, markup and @mentions escaped."""
+    line = visible(" ".join(text.split()))
     line = line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
     return "".join(f"&#{ord(one)};" if one in "@*_`[]()!#~|\\:" else html.escape(one) for one in line)

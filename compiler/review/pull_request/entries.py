@@ -83,20 +83,25 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
         for path in affected(repository, was, now, changed):
             if path in renamed.values() or not path.startswith(start):
                 continue
-            if path not in now.runs:
-                there = path in after.files
-                line = "no longer describes a run: it has no `train`" if there else "deleted"
-                new = next((one for old, one in renamed.items() if old == path), None)
-                if new is None:
-                    yield evolve(found.gone(path), line=line)
+            try:
+                if path not in was.runs:
+                    yield found.new(path)
+                elif path in now.runs:
+                    yield from found.compared(path, path, shown)
+                elif path in renamed:
+                    yield from found.compared(path, renamed[path], shown)
                 else:
-                    yield from found.compared(path, new, shown)
-            elif path not in was.runs:
-                yield found.new(path)
-            else:
-                yield from found.compared(path, path, shown)
+                    yield evolve(found.gone(path), line=_why_gone(path, after, now))
+            except UsageError as error:  # the others are compared all the same
+                yield Entry(found.shown(path), f"cannot be compared: {error}", "", True, BROKEN)
         for path, line, text in preview_changes(before, after, start):
             yield Entry(found.shown(path), line, text)
+
+
+def _why_gone(path: str, after: Commit, now: Specs) -> str:
+    if path in now.links:
+        return "is a symbolic link now, and is not checked"
+    return "no longer describes a run: it has no `train`" if path in after.files else "deleted"
 
 
 def fork_and_head(repository: Repository, base: str) -> tuple[Commit, Commit]:
@@ -119,8 +124,8 @@ def changed_files(before: Commit, after: Commit) -> set[str]:
 
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
-    """The specs that read one of the changed files: the spec itself, a base, a lock, a template, or rows."""
-    found = {*was.reading(changed), *now.reading(changed)}
+    """The specs that read a changed file (themselves, a base, a lock, a template, rows), and those new or gone."""
+    found = {*was.reading(changed), *now.reading(changed), *(was.runs.keys() ^ now.runs.keys())}
     others = [path for path in changed if not path.endswith((".xp", ".lock"))]
     if others:
         found.update(path for path in now.runs if path not in found and _reads(repository, path, others))
