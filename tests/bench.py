@@ -131,6 +131,41 @@ def in_process() -> None:
                     handle.write(sweep(members).replace(old.encode() or b"\0", b"gbs = 264"))
             assert run(parse(paths))[1] == 0
 
+    def diff_folders(members: int) -> None:
+        """The comparison alone, of sweeps on disk, where every byte of every member is compared."""
+        from xpc.compiler.review.diff import parse, run
+
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, name) for name in ("before", "after")]
+            for path, old in zip(paths, (b"\0", b"gbs = 528"), strict=True):
+                files, _ = compile_text(sweep(members).replace(old, b"gbs = 264"), "sweep.xp", Workspace(ROOT))
+                assert files is not None
+                write(files, path)
+            start = time.process_time()
+            assert run(parse(paths))[1] == 0
+            print(f"{f'  of which the diff of {members} on disk':34} {time.process_time() - start:7.2f} {5.0:7.1f}")
+
+    def comment_on(count: int) -> None:
+        """The comment on a pull request that changes a base of every spec."""
+        from xpc.compiler.review.pull_request import comment, entries
+
+        house = "xpc 1\n\nprecision bf16\nhardware 1 x h100-80gb\nbatch { gbs = 16, micro = 4, seq = 512 }\n"
+        run = 'xpc 1\n\nextends "house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca for 1 epochs\n\nsave "out/{}"\n'
+        with tempfile.TemporaryDirectory() as folder:
+            git = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+            subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+            for number, text in enumerate((house, house.replace("gbs = 16", "gbs = 32"))):
+                with open(os.path.join(folder, "house.xp"), "w", encoding="utf-8") as handle:
+                    handle.write(text)
+                for spec in range(count) if not number else ():
+                    with open(os.path.join(folder, f"{spec}.xp"), "w", encoding="utf-8") as handle:
+                        handle.write(run.format(spec))
+                subprocess.run([*git, "add", "-A"], check=True)
+                subprocess.run([*git, "commit", "-qm", str(number)], check=True)
+            found = list(entries(folder, "HEAD~1"))
+            assert len(found) == count
+            assert comment(found)
+
     def plans(count: int) -> None:
         from xpc.compiler.plan.experiment import plan
 
@@ -163,6 +198,8 @@ def in_process() -> None:
         ("write a sweep of {} members", compile_sweep, (100, 1000), 20.0),
         ("write and verify a sweep of {} members", verify_sweep, (100, 1000), 20.0),
         ("diff of two sweeps of {} members", diff_sweeps, (100, 1000), 5.0),
+        ("write and diff two sweeps of {}", diff_folders, (100, 1000), 45.0),
+        ("comment over {} changed specs", comment_on, (100, 500), 10.0),
     ):
         for size in sizes:
             print(

@@ -6,9 +6,11 @@ All regular files are included, not only those in `bundle.toml`: a module that s
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 
+from xpc.compiler.files.bundled import MANIFEST, manifest
 from xpc.compiler.files.digest import sha256
 from xpc.compiler.files.folder_contents import LARGEST, read, tree
 from xpc.compiler.files.inputs import UsageError
@@ -18,6 +20,9 @@ TOTAL = 4 * 2**30
 """Most bytes of all files of a bundle."""
 MOST = 20_000
 """Most files of a bundle; a data folder has at most 10,000."""
+ENTRY = re.compile(rb'"([A-Za-z0-9_][A-Za-z0-9._/=,@-]*)" = "(sha256:[0-9a-f]{64})"')
+TEXTS = re.compile(rb"\"\"\"|\'\'\'")
+"""Marks of texts over several lines, in which a line may look like a table."""
 PROGRAMS = frozenset({"launch.sh", "evaluate.sh"})
 NOT_EXECUTABLE = " (not executable)"
 """Ends the digest of a script that lacks its executable bit."""
@@ -27,25 +32,26 @@ NOT_EXECUTABLE = " (not executable)"
 class BundleTree:
     """The files below a folder: `digests` by name, in hex. `bytecode` has the .pyc files of `__pycache__` folders.
 
-    `foreign` has folders without any file of the manifest, such as the output of a run; they are not read.
+    `foreign` are folders without any file of the manifest, such as the output of a run; they are not read. `listed` are
+    the digests in the manifest.
     """
 
     folder: str
     digests: Mapping[str, str]
     bytecode: Mapping[str, str]
     foreign: tuple[str, ...]
+    listed: Mapping[str, str]
 
     def read(self, name: str) -> bytes:
         """The bytes of one file. Raises UsageError."""
         return read_regular(os.path.join(self.folder, name))
 
 
-def bundle_tree(folder: str, listed: Mapping[str, object], known: dict[tuple[int, int], str]) -> BundleTree:
-    """Read the files of a bundle; `listed` has the names in its manifest.
-
-    `known` has digests by device and inode, because the members of a sweep share most of their files. Raises
-    UsageError.
+def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
+    """Read the files of a bundle. `known` has digests by device and inode, for members of a sweep, which share most
+    files. Raises UsageError if the folder is no bundle, or has a file that is not read.
     """
+    listed = _listed(folder)
     digests: dict[str, str] = {}
     bytecode: dict[str, str] = {}
     own = {name.partition("/")[0] for name in listed if "/" in name}
@@ -77,7 +83,32 @@ def bundle_tree(folder: str, listed: Mapping[str, object], known: dict[tuple[int
             digest += NOT_EXECUTABLE
         cached = name.split("/")[-2:-1] == ["__pycache__"]
         (bytecode if cached else digests)[name] = digest
-    return BundleTree(folder, digests, bytecode, tuple(sorted(f"{one}/" for one in foreign)))
+    return BundleTree(folder, digests, bytecode, tuple(sorted(f"{one}/" for one in foreign)), listed)
+
+
+def _listed(folder: str) -> Mapping[str, str]:
+    """The digests in the manifest of a bundle. Raises UsageError if there is none.
+
+    A manifest as the compiler writes it is not parsed as TOML, which takes milliseconds: a sweep may have 10,000.
+    """
+    if not os.path.islink(path := os.path.join(folder, MANIFEST)) and os.path.isfile(path):
+        above, table, entries = read_regular(path).partition(b"\n[files]\n")
+        lines = entries.split(b"\n# The lines above: ")[0].split(b"\n")
+        found = [ENTRY.fullmatch(line) for line in lines]
+        plain = [(one[1].decode(), one[2].decode()) for one in found if one is not None]
+        if table and len(plain) == len(lines) and b"\n[bundle]\n" in above and not TEXTS.search(above):
+            return dict(plain)
+    whole = manifest(folder)
+    if whole is None:
+        raise UsageError(f"{folder} is not a bundle: it has no {MANIFEST} of xpc")
+    return whole["files"]
+
+
+def files_at_top(folder: str) -> dict[str, str]:
+    """The digests of the files in a folder, without those below it. Raises UsageError for one that is not regular."""
+    with os.scandir(folder) as entries:
+        names = sorted(one.name for one in entries if not one.is_dir(follow_symlinks=False))
+    return {name: sha256(read_regular(os.path.join(folder, name))).hexdigest() for name in names}
 
 
 def read_regular(path: str, limit: int = LARGEST) -> bytes:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from xpc.compiler.engines.pin import LIST
 from xpc.compiler.files import bundled
-from xpc.compiler.files.bundle_digests import BundleTree, bundle_tree, read_regular
+from xpc.compiler.files.bundle_digests import BundleTree, bundle_tree, files_at_top, read_regular
 from xpc.compiler.files.digest import shared_digest
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.files.workspace import read_toml
@@ -90,8 +90,7 @@ class Run:
         """Files on disk whose digest differs from the digest in the manifest."""
         if self.tree is None:
             return ()
-        table = bundled.manifest(self.tree.folder)
-        found = {} if table is None else table["files"]
+        found = self.tree.listed
         actual = {name: f"sha256:{digest.partition(' ')[0]}" for name, digest in self.tree.digests.items()}
         return tuple(name for name in sorted(found) if found[name] != actual.get(name) and not is_prose(name))
 
@@ -147,21 +146,14 @@ def open_operand(written: str) -> Iterator[UncheckedOperand]:
     if os.path.isfile(os.path.join(written, "sweep.toml")):
         yield UncheckedOperand(written, b"", "", None, written)
         return
-    tree = _tree(written, {})
+    tree = bundle_tree(written, {})
     if bundled.SPEC not in tree.digests:
         raise UsageError(f"{written} is not a bundle: it has no {bundled.SPEC}")
     data, _, space = read_spec(os.path.join(written, bundled.SPEC))
     table = bundled.manifest(written)
-    assert table is not None  # the tree was read with this table
-    yield UncheckedOperand(written, data, table["bundle"]["spec"], space, written, tree)
-
-
-def _tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
-    """The files of a bundle. Raises UsageError if the folder is not a bundle."""
-    table = bundled.manifest(folder)
     if table is None:
-        raise UsageError(f"{folder} is not a bundle: it has no bundle.toml of xpc")
-    return bundle_tree(folder, table["files"], known)
+        raise UsageError(f"{written} is not a bundle: it has no bundle.toml of xpc")
+    yield UncheckedOperand(written, data, table["bundle"]["spec"], space, written, tree)
 
 
 @record
@@ -220,11 +212,10 @@ def _members(folder: str) -> Operand:
         path = os.path.join(folder, "members", name)
         if os.path.islink(path):
             raise UsageError(f"{path} is a link, and is not followed: a sweep has only regular files")
-        runs.append(Run(name, None, _tree(path, known)))
+        runs.append(Run(name, None, bundle_tree(path, known)))
     if not runs:
         raise UsageError(f"{folder} is a sweep without members")
-    top = bundle_tree(folder, {}, {})
-    return Operand(folder, tuple(runs), sweep=True, axes=_axes_on_disk(folder), launchers=top.digests)
+    return Operand(folder, tuple(runs), sweep=True, axes=_axes_on_disk(folder), launchers=files_at_top(folder))
 
 
 def _axes(checked: Checked) -> tuple[tuple[str, tuple[str, ...]], ...]:
