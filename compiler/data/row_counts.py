@@ -25,7 +25,7 @@ def trained(spec: Spec) -> int | None:
     if spec.get("data.long") == "chunk":
         return None
     if spec.by_share:
-        found = rows_by_share(spec)
+        found = mixture_rows(spec)
         return sum(found[0]) if isinstance(found, tuple) else None
     rows = 0
     for source in spec.data:
@@ -39,13 +39,13 @@ def trained(spec: Spec) -> int | None:
     return max(0, rows)
 
 
-def rows_by_share(spec: Spec) -> tuple[list[int], list[int]] | str | None:
-    """For a mixture with shares, how many rows of each source are trained on, and how many are held out.
+def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
+    """Rows of each source in a mixture with shares: trained on, and held out.
 
     None if the number of rows is unknown or a source has no share; a text says why the mixture cannot be drawn.
     """
     from xpc.runtime.core.errors import RunError
-    from xpc.runtime.features.rows.share_counts import counts
+    from xpc.runtime.features.rows.shares import counts
 
     rows = [available(source) for source in spec.data]
     shares = [source.share for source in spec.data]

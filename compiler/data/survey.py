@@ -43,8 +43,8 @@ def survey(
     documents: str = "line",
 ) -> Survey:
     """Survey all rows of a file. `columns` are the dataset's own names in the order of the shape; `context` is the
-    column that follows the prompt; `roles` maps names of speakers to roles; `documents` is what one row of a text
-    file is.
+    column that follows the prompt; `roles` maps names of speakers to roles; `documents` is what a row of a text file
+    is.
     """
     rows: Iterable[Row | Broken] = read(data, path, documents)
     if roles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features.rows.share_counts import counts
+from xpc.runtime.features.rows.shares import counts
 
 
 def of(there: list[int], shares: list[float], exhausted: str = "stop", **holdout: float) -> tuple[list[int], list[int]]:

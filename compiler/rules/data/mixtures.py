@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.data.row_counts import available, rows_by_share
+from xpc.compiler.data.row_counts import available, mixture_rows
 from xpc.compiler.rules.core.conditions import mixture
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.data.sources import overlap, read_alike
@@ -30,7 +30,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
 
     Without it: LLaMA-Factory and `interleave_datasets` raise ValueError for probabilities that do not sum to 1.
 
-    Source: datasets 5.2 and 5.0 `interleave_datasets`; the runtime's `share_counts.py`; confirmed by running it.
+    Source: datasets 5.2 and 5.0 `interleave_datasets`; the runtime's `shares.py`; executed.
     """
     yield from _without_effect(spec)
     if not spec.by_share:
@@ -63,7 +63,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
             replace=f"share = {_percent(rest)}" if rest > TOLERANCE else None,
         )
         return
-    found = rows_by_share(spec)
+    found = mixture_rows(spec)
     if isinstance(found, str):
         yield Finding(
             last.share_label or last.label,
@@ -100,9 +100,9 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
     Without it: only the run prints these numbers, once it has read the data.
 
-    Source: the runtime's `share_counts.py`, which both use.
+    Source: the runtime's `shares.py`, which both use.
     """
-    found, place = rows_by_share(spec), spec.data[0].share_label
+    found, place = mixture_rows(spec), spec.data[0].share_label
     if place is None or isinstance(found, str) or not all(one.share for one in spec.data):
         return
     if found is None:

@@ -36,15 +36,18 @@ class LocalSources(Feature):
 
 def _read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
     """The stored rows of a local source. Raises RunError and errors of the datasets library."""
-    from datasets import load_dataset
+    from datasets import Features, Value, load_dataset
 
     builder, found = files(bundle, source, split)
     cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
+    options: dict[str, Any] = {}
     documents = source.get("documents")
-    options = {} if documents is None else {"sample_by": {"file": "document"}.get(documents, documents)}
+    if documents is not None:
+        options["features"] = Features({"text": Value("string")})
+        options["sample_by"] = "document" if documents == "file" else documents
     rows = load_dataset(builder, data_files=found, split="train" + cut, streaming=streaming, **options)
     if documents == "paragraph":  # the library leaves the line breaks around a paragraph, and those between two
-        rows = rows.map(_stripped).filter(_has_text)
+        rows = rows.map(_stripped, features=options["features"]).filter(_has_text)
     return rows
 
 

@@ -1,14 +1,19 @@
-"""A mixture with shares: exact numbers of rows of each source, in an order that follows from the seed."""
+"""A mixture with shares: exact numbers of rows of each source, in an order that follows from the seed.
+
+Two sources of 700 and 5,000 rows with shares of 70 % and 30 % give 700 and 300 rows with ``stop``, which ends with the
+first source that has no more rows, and 11,667 and 5,000 with ``repeat``, which uses every row at least once.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import partial
+from math import ceil, floor
 from typing import Any
 
-from ...core.errors import say
+from ...core.errors import RunError, say
 from ...core.feature import Bundle
 from ...core.rows import name
 from .mixture import Load, Mixture, build, joined, selected
-from .share_counts import counts
 
 
 class Shares(Mixture):
@@ -31,7 +36,7 @@ def mix(
     *,
     exhausted: str,
 ) -> tuple[Any, Any]:
-    """Draw the training rows and the held-out rows; ``share_counts.counts`` computes their numbers.
+    """Draw the training rows and the held-out rows; ``counts`` computes their numbers.
 
     First, ``take`` and ``limit`` select rows of a source, and ``filtered`` drops repeated rows. Then rows are held out
     and drawn, in the order of the source, shuffled with the seed. A source that has no more rows starts again. Without
@@ -61,3 +66,46 @@ def mix(
         middles = [(numpy.arange(count) + 0.5) / count for count in used]
         rows = rows.select(numpy.argsort(numpy.concatenate(middles), kind="stable"))
     return rows, None if holdout is None else joined(out)
+
+
+def counts(
+    names: Sequence[str],
+    rows: Sequence[int],
+    shares: Sequence[float],
+    exhausted: str,
+    holdout: Mapping[str, Any] | None,
+) -> tuple[list[int], list[int]]:
+    """The rows of each source to train on, and those held out before, from the ``rows`` that each named source has.
+
+    The held-out rows have the shares of the mixture; a fraction is one of the mixture without repeated rows. Raises
+    RunError for a source that has too few rows.
+    """
+    parts = [Fraction(share).limit_denominator(10**6) for share in shares]
+    parts = [part / sum(parts) for part in parts]
+    held = [0] * len(rows)
+    if holdout is not None:
+        least = floor(min(Fraction(count) / part for count, part in zip(rows, parts, strict=True)))
+        asked = int(holdout["rows"]) if "rows" in holdout else ceil(holdout["fraction"] * least)
+        if asked == 0:
+            raise RunError("the holdout has no rows")
+        held = _divided(asked, parts)
+    left = [count - out for count, out in zip(rows, held, strict=True)]
+    for source, count, out in zip(names, rows, held, strict=True):
+        if count <= out:
+            raise RunError(f"{source} has {count:,} rows, and {out:,} of them would be held out")
+    lengths = [Fraction(count) / part for count, part in zip(left, parts, strict=True)]
+    used = _divided(ceil(max(lengths)) if exhausted == "repeat" else floor(min(lengths)), parts)
+    for source, count in zip(names, used, strict=True):
+        if count == 0:
+            raise RunError(f"{source} would have none of the mixture's {sum(used):,} rows")
+    return used, held
+
+
+def _divided(total: int, parts: Sequence[Fraction]) -> list[int]:
+    """``total`` divided in these parts; the largest remainders are rounded up."""
+    exact = [total * part for part in parts]
+    out = [floor(one) for one in exact]
+    order = sorted(range(len(parts)), key=lambda number: out[number] - exact[number])
+    for number in order[: total - sum(out)]:
+        out[number] += 1
+    return out
