@@ -136,10 +136,10 @@ def local_tokenizer(spec: Spec) -> bool:
 
 
 def base_model(spec: Spec) -> bool:
-    """The model is a registered base model, whose end token is known."""
+    """The model is a registered base model, whose end token is known, and a source is a local file."""
     from xpc.compiler.registry.chat_templates import base_end
 
-    return base_end(spec.model.name) is not None
+    return any(one.path for one in spec.data) and base_end(spec.model.name) is not None
 
 
 def surveyed(spec: Spec) -> bool:

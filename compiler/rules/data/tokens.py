@@ -9,6 +9,7 @@ from xpc.compiler.data import rows
 from xpc.compiler.rules.core.conditions import any_of, base_model, gemma, local_tokenizer, written
 from xpc.compiler.rules.core.rule import Finding, rule, with_more
 from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
 
 WHEN = any_of(
     gemma, local_tokenizer, base_model, written("model.eos", "model.pad", "model.chat_template", "data.system")
@@ -18,8 +19,8 @@ WHEN = any_of(
 @rule("XP513", "end-token-never-seen", "warning")
 def end_token(spec: Spec) -> Iterator[Finding]:
     """The chat template should end a turn with the tokenizer's end token; otherwise no row of a conversation contains
-    that token. The end token of a local model is read from its tokenizer_config.json; those of registered base models
-    are known, and so is the template that Qwen's base models have.
+    that token. The end token of a local model is read from its tokenizer_config.json. For a registered base model it is
+    known, and this is checked if a local file has conversations.
 
     Why it is bad: the model never learns to write the token that a server waits for.
 
@@ -41,6 +42,8 @@ def end_token(spec: Spec) -> Iterator[Finding]:
         return
     if rows.all_texts(spec.data):
         return
+    if spec.model.eos is None and not any(map(_talks, spec.files)):
+        return
     import re
 
     ends = list(dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<end_of_turn>|</s>", text)))
@@ -53,6 +56,14 @@ def end_token(spec: Spec) -> Iterator[Finding]:
         f'write `model(eos="{token}")`, if turns end with it' if token else "name the token that ends a turn: `eos`",
         replace=with_more(place, more) if token and spec.written("model.chat_template") else None,
     )
+
+
+def _talks(source: DataSource) -> bool:
+    """Whether a local file is known to contain conversations."""
+    found = rows.survey(source)
+    if found is None:
+        return (source.path or "").endswith(".parquet") and rows.conversational(source) is True
+    return found.wrong is None and rows.conversational(source) is True
 
 
 @rule("XP557", "system-prompt-never-used", "warning")

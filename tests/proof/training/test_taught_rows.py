@@ -13,6 +13,7 @@ from method_runs import Warm
 from stacks import REPOSITORY
 from tiny_runs import lines, spec
 
+from xpc.compiler.registry import chat_templates
 from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
@@ -62,6 +63,7 @@ FILES["taught-weights.jsonl"] = lines(
      for keys in ({"weight": 0}, {"train": False}, {"train_turn": False}, {"loss": False})]
 )  # fmt: skip
 FILES["taught-none.jsonl"] = lines([{"messages": [*NOT[:1], {**NOT[1], "weight": 0}]}] * 4)
+FILES["taught.jinja"] = chat_templates.text("chatml").decode()  # a template that `xpc check` does not know
 QWEN3 = "model(chat_template=qwen3)"
 
 
@@ -119,7 +121,7 @@ def test_rows_of_one_type_in_a_mixture(warm: Warm, tmp_path: Path, target: str) 
         small(target, data("plain"), QWEN3),
         small(target, data("parts"), QWEN3),
         small(target, data("sharegpt"), QWEN3),
-        small(target, data("plain", "calls"), "model(chat_template=chatml)"),
+        small(target, data("plain", "calls"), 'model(chat_template=file("taught.jinja"))'),
         small(target, data("calls", more="omit = [tools, tool_calls, reasoning]\n"), "model(chat_template=chatml)"),
     )  # fmt: skip
     assert len(mixture["rows"]) == 16
@@ -147,3 +149,10 @@ def test_a_turn_of_weight_0_bears_no_loss(warm: Warm, tmp_path: Path, target: st
             assert "Never." not in row["learned"][0]
             assert row["learned"][0].count("Yes.") == 2
     assert "row 0: no answer is to be learned" in none["error"]
+
+
+def test_the_run_says_how_many_rows_it_compared(warm: Warm, tmp_path: Path) -> None:
+    put(warm.place, FILES)
+    bundle = warm.compiled(small("trl-1.16", data("plain"), QWEN3), "taught-compared")
+    answer = warm.of("trl-1.16").run(bundle, warm.place, bundle, program=PROGRAM)
+    assert "taught-plain.jsonl: 4 of 4 rows compared with their rendered text" in answer["out"]
