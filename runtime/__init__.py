@@ -15,7 +15,7 @@ if "." not in __name__:  # in a bundle, bytecode may come from other source code
     _bundle = os.path.dirname(__path__[0])
 
     def _finder(path: str) -> FileFinder:
-        if not (path + os.sep).startswith(_bundle + os.sep):
+        if not (path + os.sep).startswith(_bundle + os.sep) or not os.path.isdir(path):
             raise ImportError
         return FileFinder(path, (_Source, [".py"]))
 

@@ -27,8 +27,8 @@ SPECS = {
 }
 READ = re.compile(r"\$\{([A-Z][A-Z_]+):[-?]")
 """A variable of the environment, as a script reads it."""
-NOT_SAID = {"BASH_VERSION", "PYTORCH_CUDA_ALLOC_CONF"}
-"""Of the shell, and the older name of a variable that is said."""
+NOT_SAID = {"BASH_VERSION", "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS"}
+"""A variable of the shell, the older name of a documented one, and one of torch that is only checked on GPUs."""
 
 
 def helped(script: Path, *words: str) -> str:

@@ -40,7 +40,9 @@ def test_names_say_whether_a_model_reads_images():
 def test_config_with_another_sense_is_refused(tmp_path: Path, key: str):
     put(tmp_path, {"m/config.json": json.dumps({**TEXT, key: {"depth": 2}})})
     found = only(checked('xpc 1\ntrain "m" on ultrachat-200k for 3 epochs\n', tmp_path), "XP130")
-    assert found.message.startswith(f"`m/config.json` has a `{key}`: the model reads images or sound, and only models")
+    assert found.message.startswith(
+        f"`m/config.json` has a `{key}`: the model reads images or sound, but only text models"
+    )
 
 
 def test_config_of_a_text_model_overrules_the_name(tmp_path: Path):

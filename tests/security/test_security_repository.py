@@ -369,7 +369,8 @@ def test_specs_of_bundles_and_links_are_none_of_the_repository(planted: Path) ->
     put(planted, {
         "specs/x.bundle/spec.xp": spec(), "specs/new.xp": spec(),
         "specs/run1/bundle.toml": "", "specs/run1/spec.xp": spec(),
-        "specs/s/sweep.toml": "", "specs/s/members/a/spec.xp": spec(), "secret": "train x on y\n",
+        "specs/s/sweep.toml": "", "specs/s/members/a/spec.xp": spec(),
+        "specs/s/members/a/bundle.toml": "", "secret": "train x on y\n",
     })  # fmt: skip
     (planted / "specs" / "link.xp").symlink_to("../secret")
     git(planted, "add", "-f", "specs/x.bundle", "specs/run1", "specs/s", "specs/link.xp")
