@@ -30,7 +30,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
 
     Without it: LLaMA-Factory and `interleave_datasets` raise ValueError for probabilities that do not sum to 1.
 
-    Source: datasets 5.2 and 5.0 `interleave_datasets`; the runtime's `shares.py`; executed.
+    Source: datasets 5.2 and 5.0 `interleave_datasets`; the runtime's `shares.py`; confirmed by running it.
     """
     yield from _without_effect(spec)
     if not spec.by_share:

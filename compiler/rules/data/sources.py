@@ -170,7 +170,7 @@ def columns_swapped(spec: Spec) -> Iterator[Finding]:
 
     Without it: silently, the loss falls as in any run.
 
-    Source: the runtime's `prompts.py` maps names by their order; executed.
+    Source: the runtime's `prompts.py` maps names by their order; confirmed by running it.
     """
     for source in spec.sources:
         given = [name for name in source.columns or () if source.only and name not in KEPT]

@@ -64,7 +64,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
 
     Without it: launch.sh compares rows with their rendered text before the first step, and stops.
 
-    Source: `compiler/registry/template_forms.json`, rendered with transformers; executed.
+    Source: `compiler/registry/template_forms.json`, rendered with transformers; confirmed by running it.
     """
     template = _template(spec)
     if template is None:
@@ -138,7 +138,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
 
     Without it: launch.sh stops at the first such row.
 
-    Source: trl 1.16, 0.24 and 0.18 read no such key of a message; executed.
+    Source: trl 1.16, 0.24 and 0.18 read no such key of a message; confirmed by running it.
     """
     for source in spec.files:
         found = rows.survey(source)
