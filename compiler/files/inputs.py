@@ -67,7 +67,7 @@ def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
 
 
 def located_silences(silenced: Sequence[Silenced], path: str) -> list[Silenced]:
-    """Like `located`, for findings that comments of the spec silence."""
+    """Like `located`, for findings silenced by comments in the spec."""
     from xpc.grammar.record import evolve
 
     move = _mover(os.path.dirname(path))

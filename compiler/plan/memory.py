@@ -147,7 +147,7 @@ def _masks(load: Load) -> float:
 
 @record
 class States:
-    """Bytes per component on one process that do not depend on the batch."""
+    """Bytes of one process that do not depend on the batch, for each component."""
 
     weights: float
     gradients: float

@@ -139,8 +139,8 @@ def range_of(kinds: Sequence[str]) -> tuple[float, float]:
 def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequence[str] = ()) -> Speed | None:
     """The predicted speed, or None if no run of that generation and precision was measured.
 
-    `trainer` is "full", "lora" or "qlora", with " fused" if Liger's or other fused kernels run; `kinds` widen the
-    range.
+    `trainer` is "full", "lora" or "qlora", with " fused" if Liger's or other fused kernels run; `kinds` names
+    properties of the run that make the prediction less certain, and so its range wider.
     """
     known = table()
     kind = f"{generation}/{'fp32' if precision == 'fp32' else 'fp8' if precision == 'fp8' else 'half'}"

@@ -1,4 +1,4 @@
-"""Defaults of a method or an adapter, stated one by one with the values of the target's own class.
+"""Write out every default of a method or an adapter, with the values of the argument class of the stack.
 
 Loaded only for specs with an adapter or a method other than sft.
 """

@@ -69,7 +69,7 @@ def find_model(
     if node.config is not None or node.split is not None:
         problems.report(
             "XP108",
-            "a model has neither a configuration nor a split",
+            "a model takes no configuration or split of a dataset",
             label,
             help=f"write `{node.name}`, or `{node.name}@REVISION`",
         )

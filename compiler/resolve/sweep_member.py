@@ -25,7 +25,7 @@ class Member:
 
 
 def plain_name(name: str) -> str:
-    """A member's name without `=` and `,`, which can be the name of a branch or of a tracker's run."""
+    """A member's name with `=` and `,` removed, so that it can name a branch or a tracker's run."""
     return name.replace("=", "-").replace("+", "-").replace(",", "_")
 
 

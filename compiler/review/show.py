@@ -173,7 +173,7 @@ def as_json(found: Comparison) -> str:
 
 
 def _value(value: object) -> object:
-    """A part of a comparison as JSON: for a change, its values if it has any, otherwise its texts."""
+    """A part of a comparison as JSON. A change becomes its values, or its texts if it has no values."""
     if isinstance(value, Change):
         before, after = value.values or (value.before, value.after)
         return {"name": value.name, "before": before, "after": after, "why": value.why}

@@ -52,7 +52,7 @@ def described(source: DataSource) -> str:
 
 
 def _reading(source: DataSource) -> list[str]:
-    """How the rows are read, which settings of the whole data block also decide."""
+    """How the rows are read. This also depends on settings of the whole data block."""
     parts = [source.wording or source.shape]
     if source.columns is not None and source.only:
         parts.append(f"columns {', '.join(source.columns)}")

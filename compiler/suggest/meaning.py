@@ -379,7 +379,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
 
 
 def known_choice(row: schema.Setting, text: str) -> str | None:
-    """The choice with a known alternative spelling, or None."""
+    """The choice that `text` is a known other spelling of, or None."""
     typed = letters(text[:80])
     return next((name for name, phrase in _choices(row) if letters(phrase) == typed), None)
 

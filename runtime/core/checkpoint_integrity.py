@@ -125,7 +125,7 @@ def broken(path: str, digests: bool) -> str | None:
 
 
 def names(folder: str) -> list[str]:
-    """The sorted relative paths of the files below a folder, without the record."""
+    """The sorted relative paths of the files below a folder, except the record of digests."""
     files = (str(one.relative_to(folder)) for one in Path(folder).rglob("*") if not one.is_dir())
     return sorted(one for one in files if one != RECORD)
 

@@ -192,7 +192,7 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_place("accelerate", "fsdp_min_num_params", "the whole model becomes one unit"),
             "a size of 0 selects no modules",
-            'write `fsdp_auto_wrap_policy = "TRANSFORMER_BASED_WRAP"`, and leave it out',
+            'write `fsdp_auto_wrap_policy = "TRANSFORMER_BASED_WRAP"`, and remove the size',
             (spec.extra_place("accelerate", "fsdp_auto_wrap_policy"),),
         )
     elif spec.text("strategy") != "fsdp1" and spec.stack.facts.fsdp2:

@@ -70,10 +70,9 @@ def gathered_objects(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the evaluation fails or reports a wrong loss.
 
-    Without it: where all rows are one batch of the processes, ValueError "zero-dimensional arrays cannot be
-    concatenated" at the first evaluation, after the steps before it. With more batches, it silently keeps as many
-    numbers as the last batch has rows, so the first evaluation's loss is the mean over a part of them unless the last
-    batch is full.
+    Without it: if all evaluation rows fit into one batch of all processes, the first evaluation raises ValueError
+    "zero-dimensional arrays cannot be concatenated", after the training before it. With more batches, only as many
+    losses are kept as the last batch has rows, so the reported loss is the mean over a part unless that batch is full.
 
     Source: accelerate 1.15 `utils/operations.py` `gather_object`, transformers 5.23, 4.57.6 and 4.52.3 `trainer.py`
     `evaluation_loop`, `trainer_pt_utils.py` `nested_concat`; confirmed by running it on all.
