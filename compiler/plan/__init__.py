@@ -1,9 +1,9 @@
 """A first estimate of the memory of one process, for a spec that leaves the micro-batch open.
 
-The micro-batch is the largest divisor of gbs / world size for which weights, gradients, optimizer states, saved activations
-and logits stay within 80 % of the GPU's memory. If the model's family was measured, `choice.py` replaces this estimate with the plan's. Closed
-forms in bytes: model states follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3); activations are the
-tensors that autograd saves for a Llama block.
+The micro-batch is the largest divisor of gbs / world size for which weights, gradients, optimizer states, saved
+activations and logits stay within 80 % of the GPU's memory. If the model's family was measured, `choice.py` replaces
+this estimate with the plan's. Closed forms in bytes: model states follow Rajbhandari et al. 2020 (ZeRO,
+arXiv:1910.02054, section 3); activations are the tensors that autograd saves for a Llama block.
 """
 
 from __future__ import annotations
