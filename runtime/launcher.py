@@ -54,7 +54,8 @@ def main(folder: str, words: Sequence[str]) -> int:
         signal.signal(signal.SIGHUP, lambda *_: _forward_signal(signal.SIGTERM, None))
     os.environ[signals.LAUNCHER] = str(os.getpid())
     checked = os.environ.get(preflight.DONE)
-    progress.watch(lambda: not (_process and _process().children()))  # its processes print their own lines
+    if os.environ.get("NODE_RANK", "0") == "0":
+        progress.watch(lambda: not (_process and _process().children()))  # its processes print their own lines
     progress.now("checking this machine")
     global _output_dir
     try:

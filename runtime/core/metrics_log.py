@@ -21,6 +21,8 @@ from .metrics_file import events, number, trim, written
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
+COURSES = {"loss": "loss", "reward": "reward", "rewards/margins": "margin"}
+"""Metrics whose first, last, lowest and highest value are printed at the end, with the word for each."""
 EXCLUDED = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
 
 
@@ -161,13 +163,15 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
 
     state, folder = trainer.state, bundle.output_dir
     path, target = os.path.join(folder, METRICS), os.path.join(folder, SUMMARY)
-    losses: list[float] = []
+    courses: dict[str, list[tuple[int, float]]] = {key: [] for key in COURSES}
     tokens, total = None, seconds
     with writing(SUMMARY, folder, trainer.saved):
         for event in events(path):
             tokens, total = event.get("tokens", tokens), event.get("seconds", total)
-            if "loss" in event:
-                losses.append(float(event["loss"]))
+            for key in COURSES:
+                if isinstance(event.get(key), int | float | str):
+                    courses[key].append((event["step"], float(event[key])))
+        losses = [value for _, value in courses["loss"]]
         total = max(total, seconds)
         evaluated = (feature.last_evaluation(bundle, path, state) for feature in bundle.features)
         evaluation, evaluation_lines = next((one for one in evaluated if one is not None), (None, ""))
@@ -197,12 +201,34 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
         with open(target + ".part", "w", encoding="utf-8") as handle:
             handle.write(f'{text[:-2]},\n  "seal": "sha256:{seal}"\n}}\n')  # the digest of the text without the seal
         os.replace(target + ".part", target)
-    loss = f"{losses[0]:.4f} -> {losses[-1]:.4f}" if losses else "no loss was logged"
+    if bundle.plan["method"]["rewarded"] and courses["reward"]:
+        del courses["loss"]  # around zero at every step: the rewards show what is learned
+    lines = [f"{word:<10} {_course(courses[key])}\n" for key, word in COURSES.items() if courses.get(key)]
     base = f"  (adapters; their base is {facts['adapter_of']})" if facts["adapter_of"] else ""
     processed = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
     put(
         f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {timedelta(seconds=int(total))}\n"
-        f"loss       {loss}\n{evaluation_lines}seen       {processed}\n"
+        f"{''.join(lines)}{evaluation_lines}seen       {processed}\n"
         f"weights    {folder}{base}\n"
-        f"metrics    {path}"
+        f"metrics    {path}\n"
+        f'load       {_loader(bundle)}.from_pretrained("{folder}")\n'
+        f"verify     xpc verify {os.path.relpath(bundle.folder)} --run {os.path.relpath(folder)}"
     )
+
+
+def _course(values: list[tuple[int, float]]) -> str:
+    """The first and the last value of a metric, and between which bounds it was."""
+    numbers = [value for _, value in values]
+    if len(values) < 3:
+        return f"{numbers[0]:.4f} -> {numbers[-1]:.4f}"
+    low, high = (choose(values, key=lambda one: one[1]) for choose in (min, max))
+    return (
+        f"{numbers[0]:.4f} -> {numbers[-1]:.4f}  "
+        f"(lowest {low[1]:.4f} at step {low[0]}, highest {high[1]:.4f} at step {high[0]})"
+    )
+
+
+def _loader(bundle: Bundle) -> str:
+    """The class that loads the final weights."""
+    kind = "SequenceClassification" if bundle.plan["method"]["scores"] else "CausalLM"
+    return f"AutoModelFor{kind}" if bundle.lora is None else f"AutoPeftModelFor{kind}"
