@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         raise UsageError("tune needs a spec in a file, not standard input")
     if options.calibration is not None and options.read is None and options.run is None:
         raise UsageError(
-            "--calibration goes with --read DIR or --run OUT: without them there is nothing to write into it"
+            "--calibration goes with --read DIR or --run OUT, which give the measurements that are written"
         )
     data, name, workspace = read_spec(options.file)
     workspace.hashes = True

@@ -202,7 +202,7 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     for words, said in (
         (("s.xp",), "is a sweep"),
         (("-",), "needs a spec in a file"),
-        (("s.xp", "--calibration", "c.json"), "nothing to write into it"),
+        (("s.xp", "--calibration", "c.json"), "which give the measurements"),
     ):
         with pytest.raises(UsageError, match=said):
             tuned(*words)

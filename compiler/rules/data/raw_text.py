@@ -14,8 +14,8 @@ WHEN = raw_text
 
 @rule("XP543", "no-such-text")
 def no_such_text(spec: Spec) -> Iterator[Finding]:
-    """`documents` divides .txt files into rows, and `long` is for rows of plain text. `long = chunk` splits them at
-    `seq`, so there must be one.
+    """`documents` divides .txt files into rows, and `long` is for rows of plain text. `long = chunk` splits long rows
+    at `seq`, so the spec must have a `seq`.
 
     Why it is bad: the setting has no effect, while the spec says that it has one.
 
