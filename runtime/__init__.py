@@ -13,9 +13,11 @@ if "." not in __name__:  # in a bundle, bytecode may come from other source code
             return self.source_to_code(self.get_data(self.path), self.path)
 
     _bundle = os.path.dirname(__path__[0])
+    _inside = (__path__[0], os.path.join(_bundle, "files"), os.path.join(_bundle, "data"))
 
     def _finder(path: str) -> FileFinder:
-        if not (path + os.sep).startswith(_bundle + os.sep) or not os.path.isdir(path):
+        inside = path == _bundle or any((path + os.sep).startswith(one + os.sep) for one in _inside)
+        if not inside or not os.path.isdir(path):  # a virtual environment in the bundle's folder keeps its own
             raise ImportError
         return FileFinder(path, (_Source, [".py"]))
 

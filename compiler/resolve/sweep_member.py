@@ -29,13 +29,18 @@ def plain_name(name: str) -> str:
     return name.replace("=", "-").replace("+", "-").replace(",", "_")
 
 
+def own_folder(save: Value, member: str) -> Value:
+    """The output folder of a member, below that of the sweep."""
+    origin = Origin(save.origin.kind, save.origin.label, "one folder for each member")
+    return Value(f"{str(save.value).rstrip('/')}/{member}", origin)
+
+
 def keep_apart(values: dict[Path, Value], member: str) -> None:
     """Give a member of a sweep its own folder, name and branch, by changing `values` in place. Without a written name,
     the run is named after its bundle, whose name contains the member's.
     """
-    save, name, hub = values["save"], values.get("track.name"), values.get("save.hub")
-    origin = Origin(save.origin.kind, save.origin.label, "one folder for each member")
-    values["save"] = Value(f"{str(save.value).rstrip('/')}/{member}", origin)
+    name, hub = values.get("track.name"), values.get("save.hub")
+    values["save"] = own_folder(values["save"], member)
     if name is not None:
         values["track.name"] = Value(f"{name.value}-{plain_name(member)}", name.origin)
     if hub is not None and hub.value is True:

@@ -33,10 +33,10 @@ FILES_OF_THEIR_OWN = ("README.md", "tutorial.md", "data.md", "raw-text.md", "coo
 NO_SETTING = {
     "warmup = 0.03": "shown as refused, with its help",
     "precision fp8": "shown as not compiled yet",
-    "gbs = micro x accumulation x readers": "a formula",
     "lr=1e-06,schedule=cosine": "the name of a sweep's member",
     "train on for with extends x xpc": "the list of keywords",
     "train()": "a method of transformers",
+    "data mix {": "the beginning of a block",
     'train "out/lora/merged"': "the beginning of a sentence",
 }
 """What looks like a setting with a value, and why it need not be legal."""

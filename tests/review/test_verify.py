@@ -140,6 +140,14 @@ def test_another_version_is_distinguished_from_a_change(bundle, monkeypatch):
     assert (verified(bundle)[0], "was changed" in verified(bundle)[1]) == (1, True)
 
 
+def test_sweep_whose_folder_is_a_default(tmp_path):
+    text = "train qwen2.5-3b on infinity-instruct with zero2 gbs=528 bf16 liger\nsweep {\n  lr = [1e-6, 2e-6]\n}\n"
+    root = put(tmp_path, {"t.xp": text})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    done = xpc("verify", "t.bundle", cwd=root)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_sweep_and_one_member_of_it(tmp_path):
     root = put(tmp_path, {"t.xp": spec("sweep {\n  lr = [1e-6, 2e-6]\n}")})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0

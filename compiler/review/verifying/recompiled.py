@@ -18,13 +18,13 @@ from xpc.compiler.files.folder_contents import read_inside
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.files.written import LENGTH, lines
-from xpc.compiler.language.items import BASE
+from xpc.compiler.language.items import BASE, DEFAULT
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower import lower
 from xpc.compiler.lower.sweep import top_files, value
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.resolve.sweep import PLAIN
-from xpc.compiler.resolve.sweep_member import Member
+from xpc.compiler.resolve.sweep_member import Member, own_folder
 from xpc.compiler.resolve.weights import with_weights
 from xpc.compiler.spec import CheckedSpec, Origin, Value
 from xpc.grammar.diagnostic import ERROR, Label
@@ -74,6 +74,12 @@ def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted
     spec = _with_bases(spec, text)
     above, name = os.path.split(os.path.abspath(folder))
     inside = f"{spec.name}.bundle/members/{name}" if os.path.basename(above) == "members" else ""
+    if inside and spec.values["save"].origin.kind == DEFAULT:  # its line in spec.xp is not a written one
+        spec = CheckedSpec.of(
+            evolve(spec, values={**spec.values, "save": own_folder(spec.values["save"], name)}),
+            spec.problems,
+            spec.silenced,
+        )
     spec = with_weights(spec, workspace, memory, trusted)
     named = evolve(spec, name=table["bundle"]["name"], folder=inside, inputs=_with_base_digests(spec, table["inputs"]))
     return CheckedSpec.of(named, spec.problems, spec.silenced)
@@ -144,7 +150,9 @@ def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[st
 def _agrees(member: Member) -> bool:
     """Whether a member's name and output folder agree with its settings, where these have only one spelling."""
     spec = member.spec
-    if spec is None or not spec.text("save").endswith("/" + member.name):
+    if spec is None:
+        return False
+    if not spec.text("save").endswith("/" + member.name):
         return False
     parts: Sequence[str] = member.name.split(",")
     for path, _ in member.settings:
