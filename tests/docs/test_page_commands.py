@@ -37,6 +37,7 @@ ELSEWHERE = {
     r"xpc tune \S+ --(read|run) .*": "tuning/test_tune.py",
     r"xpc doctor --python PATH|xpc doctor --python ~/venv/bin/python": "commands/test_doctor.py",
     r"xpc verify \S+ --env": "review/test_verify.py",
+    r"xpc preview .*": "preview/test_preview_command.py",
     r"xpc verify \S+ --spec \S+": "review/test_verify.py",
     r"xpc verify --all": "review/test_verify_all.py",
     r"xpc (check|explain|compile|diff|verify) (wrong|german|bigger)\.\S+.*": "docs/test_tutorial_pages.py",

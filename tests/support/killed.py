@@ -80,5 +80,7 @@ def _patch(at: int, swap: bool) -> None:
         return Half(handle, reached) if "w" in mode else handle
 
     builtins.open = opening  # type: ignore[assignment]
-    os.fdopen = lambda held, mode="r": Half(given(held, mode), reached)  # type: ignore[assignment]
+    os.fdopen = lambda held, mode="r": (  # type: ignore[assignment]
+        Half(given(held, mode), reached) if "w" in mode else given(held, mode)
+    )
     atomic.exchange = dying(atomic.exchange) if swap else lambda one, other: False  # type: ignore[assignment]
