@@ -18,6 +18,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path += [ROOT, os.path.join(ROOT, "tests", "support")]
 import run_features  # noqa: E402
 
+SIMULATED = ("the device", "the dtype of trained weights")
+"""What a run for GPUs has otherwise on a CPU, and so is not compared with the bundle here."""
+
 
 def bundle(run: Any) -> Any:
     """The runtime's view of the run's plan."""
@@ -40,13 +43,15 @@ def load(run: Any) -> Any:
 def trainer(run: Any) -> Any:
     """The trainer that runtime/core/trainer.py builds, on the run's model and rows."""
     read = bundle(run)
-    from runtime.core import trainer
+    from runtime.core import made, trainer
     from runtime.features.method import rewards
     from runtime.features.method import teacher as teachers
 
     teachers.teacher = lambda _: teacher(run)
     functions = rewards.functions
     rewards.functions = lambda given: [telling(i, one) for i, one in enumerate(functions(given))]
+    rows = made._rows
+    made._rows = lambda *given: (row for row in rows(*given) if row[0] not in SIMULATED)
     kind = run_features.enabled(run.plan, "runtime").trainer_class
     return trainer.build(
         read, kind, run.model, lambda: load(run), args=run.args, train_dataset=run.rows,

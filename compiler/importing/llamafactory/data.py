@@ -181,6 +181,8 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
         name = f"{draft.stem}.chat_template.jinja"
         draft.files[name] = body.encode()
         draft.put("model.chat_template", name, entry)
+        if not think:
+            draft.put("data.omit", ("reasoning",), thinking)
         if templates()[word].closes:
             draft.differs(
                 "template",
