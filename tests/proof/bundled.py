@@ -18,7 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path += [ROOT, os.path.join(ROOT, "tests", "support")]
 import run_features  # noqa: E402
 
-SIMULATED = ("the device", "the dtype of trained weights")
+SIMULATED = ("the device", "the number of processes", "the dtype of trained weights")
 """What a run for GPUs has otherwise on a CPU, and so is not compared with the bundle here."""
 
 

@@ -16,6 +16,7 @@ from compile_support import checked, codes, compiled, put
 from run_features import read
 
 from xpc.runtime.core import data as runtime
+from xpc.runtime.core.rows import FIELDS
 
 pytestmark = pytest.mark.slow
 
@@ -147,15 +148,18 @@ def test_nothing_of_the_made_data_is_shared_between_runs(tmp_path: Path) -> None
     assert os.path.exists(tmp_path / "one" / "mix.bundle" / "bundle.toml")
 
 
-@pytest.mark.parametrize(("columns", "left"), [("messages", ["messages"]), ("messages, tools", ["messages", "tools"])])
-def test_columns_that_are_not_named_are_left_out(tmp_path: Path, columns: str, left: list[str]) -> None:
-    """select_columns of the rule: also of those that a trainer would read beside the conversation."""
+@pytest.mark.parametrize("columns", ["messages", "messages, tools"])
+def test_columns_that_are_not_named_are_excluded(tmp_path: Path, columns: str) -> None:
+    """select_columns of the rule, also for columns that a template reads; the first message carries these."""
     put(tmp_path, {"a.jsonl": json.dumps({**rows("a")[0], "tools": "[]", "chat_template_kwargs": {"x": 1}}) + "\n"})
     source = f'data mix {{\n  "a.jsonl" {{\n    columns = [{columns}]\n  }}\n}}\n'
     text = "xpc 1\ntrain qwen2.5-0.5b on mix for 1 epochs\nhardware cpu\n" + source
     put(tmp_path / "mix.bundle", compiled(text, str(tmp_path), "mix.xp"))
     train, _ = runtime.build(read(str(tmp_path / "mix.bundle")))
-    assert sorted(train.column_names) == left
+    assert train.column_names == ["messages"]
+    carried = train[0]["messages"][0].get(FIELDS) or ""
+    assert ("tools" in carried) == ("tools" in columns)
+    assert "chat_template_kwargs" not in carried
 
 
 @pytest.mark.parametrize(

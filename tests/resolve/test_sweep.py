@@ -123,7 +123,7 @@ def test_every_setting_is_swept_as_it_is_written():
     for row, written in samples():
         if {row.path, row.path.partition(".")[0]} & set(OWN) and not row.path.startswith(("save.", "track.", "data.")):
             continue
-        if row.path in OWN:
+        if row.path in OWN or (row.kind.name == "choices" and not row.head):  # a value is a list itself
             continue
         on = "alpaca" if row.path == "data.prompt" else "infinity-instruct"
         method = f" with {row.methods[0]}" if row.methods and "sft" not in row.methods else ""
