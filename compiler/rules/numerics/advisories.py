@@ -19,6 +19,7 @@ WHEN = has_advisory
         "batch.accum",
         "batch.micro",
         "data.holdout",
+        "data.long",
         "method",
         "method.loss",
         "strategy",

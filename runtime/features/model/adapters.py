@@ -66,7 +66,7 @@ def adapter(bundle: Bundle) -> Any:
 
     common = {
         "target_modules": _inside_module(plan["within"], plan["targets"]) if plan.get("within") else plan["targets"],
-        "modules_to_save": plan["modules_to_save"],
+        "modules_to_save": plan["modules_to_save"] and [*plan["modules_to_save"]],  # peft adds to this list
         "task_type": "SEQ_CLS" if bundle.plan["method"]["scores"] else "CAUSAL_LM",
         "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
     }

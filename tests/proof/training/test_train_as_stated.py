@@ -68,6 +68,12 @@ def test_whole_module_that_the_model_lacks_stops_the_run(warm: Warm, tmp_path: P
 
 
 @every
+def test_a_new_head_is_trained_next_to_whole_modules(warm: Warm, tmp_path: Path, target: str) -> None:
+    text = small("lora(modules_to_save=[norm])", method="reward", target=target)
+    assert warm.train(text, f"head-{target}", target, str(tmp_path)).events
+
+
+@every
 @pytest.mark.parametrize(("name", "stated", "made"), [("block_size", 24, 16), ("rank", 5, 4)])
 def test_rounded_rotations_stop_the_run(
     warm: Warm, tmp_path: Path, target: str, name: str, stated: int, made: int
