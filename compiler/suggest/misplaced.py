@@ -24,7 +24,7 @@ from xpc.compiler.suggest.legal import answer, unset_advice
 from xpc.compiler.suggest.meaning import NEVER_LEGAL, SAME, Meaning, meaning, nearest_other_name
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason, reason
 from xpc.compiler.suggest.registry_names import either
-from xpc.compiler.suggest.sentence import named_by_value, named_outside, sentence
+from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside, sentence
 from xpc.compiler.suggest.typed_form import decided_value, typed, value_of, written
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import String
@@ -51,6 +51,8 @@ def _outside(unknown: UnknownName) -> Suggestion:
         return Suggestion("XP101", "`train` is not a setting", help=HEADER)
     if name in schema.SOURCE_SETTINGS and f"data.{name}" not in schema.BY_PATH:
         return _source_setting(unknown)
+    if (share := holdout_share(unknown)) is not None:
+        return _suggested(unknown, f"`{name[:60]}` is not a setting of the language", share, share)
     rows = sorted((row for row in schema.TABLE if row.name == name), key=lambda row: row.path.count("."))
     exact = meaning(name, exact=True)
     special = bool(rows) and all(row.methods for row in rows)

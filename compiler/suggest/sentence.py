@@ -45,6 +45,7 @@ def _named(unknown: UnknownName, nothing: str) -> str:
     return text if known or REPOSITORY.fullmatch(text) else f'"{text}"'
 
 
+PARTS = re.compile(r"\d+(?:\.\d+)?(?:\s*,\s*\d+(?:\.\d+)?){1,2}")
 DATA_WORDS = frozenset(("data", "dataset", "datasets", "corpus", "mixer", "mixture", "prompts", "rows", "train"))
 MODEL_WORDS = frozenset(
     ("model", "pretrain", "pretrained", "base", "checkpoint", "llm", "backbone", "policy", "student")
@@ -54,6 +55,16 @@ OTHER_ROLES = frozenset(
      "template", "save", "output", "resume", "log")
 )  # fmt: skip
 """Words for models, data and folders that the first line does not name."""
+
+
+def holdout_share(unknown: UnknownName) -> str | None:
+    """The share to evaluate on, for a split that is given by its parts: `split = "98,2"` holds out 2 %."""
+    text = (unknown.typed or "").strip('"')
+    if "split" not in words(unknown.name) or not PARTS.fullmatch(text):
+        return None
+    parts = [float(part) for part in text.split(",")]
+    share = 100 * parts[1] / sum(parts) if sum(parts) else 0.0
+    return f"holdout={share:.4g}%" if 0 < share < 100 else None
 
 
 def named_by_value(unknown: UnknownName) -> str | None:

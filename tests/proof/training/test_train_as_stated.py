@@ -69,7 +69,7 @@ def test_whole_module_that_the_model_lacks_stops_the_run(warm: Warm, tmp_path: P
 
 @every
 def test_a_new_head_is_trained_next_to_whole_modules(warm: Warm, tmp_path: Path, target: str) -> None:
-    text = small("lora(modules_to_save=[norm])", method="reward", target=target)
+    text = small("method reward", "lora(modules_to_save=[norm])", method="reward", target=target)
     assert warm.train(text, f"head-{target}", target, str(tmp_path)).events
 
 
