@@ -111,7 +111,9 @@ def silent(run: Any) -> dict[str, Any]:
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     answers = [[one for one in row["messages"] if one["role"] == "assistant"] for row in rows]
-    said = [any(one["content"].strip() or "tool_calls" in (one.get("fields") or "") for one in turns) for turns in answers]
+    said = [
+        any(one["content"].strip() or "tool_calls" in (one.get("fields") or "") for one in turns) for turns in answers
+    ]
     return {"silent": said.count(False) if kept else 0}
 
 
