@@ -162,8 +162,8 @@ clean: ## remove what the targets above made
 
 # What the demo needs, without the packages of the tests.
 $(VENV)/demo: pyproject.toml
-	test -e $(VENV)/ready || $(PYTHON) -m venv $(VENV)
-	test -e $(VENV)/ready || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,demo]'
+	@test -e $(VENV)/ready || { $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,demo]'; }
 	@touch $@
 
 $(VENV)/ready: pyproject.toml
