@@ -34,7 +34,7 @@ class Change:
 
 
 def scalar(value: object) -> Scalar:
-    """A value for programs: numbers and counts become numbers, everything else becomes a text."""
+    """Convert a value for JSON: numbers and counts become numbers, everything else becomes a text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Amount) and value.unit == "count":
