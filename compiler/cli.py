@@ -14,7 +14,7 @@ from xpc.compiler.commands import APART, COMMANDS, LATER
 from xpc.compiler.files.inputs import SpecError, UsageError, located, located_silences, read_spec
 from xpc.compiler.files.streams import Guarded, Unwritable
 from xpc.compiler.render import FORMATS
-from xpc.compiler.render.output import show, show_exact, show_json, show_rendered
+from xpc.compiler.render.output import colored, show, show_exact, show_json, show_rendered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,10 +152,6 @@ def _parser(first: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _color() -> bool:
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-
-
 def _check(options: argparse.Namespace | SimpleNamespace) -> int:
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import check_text
@@ -178,7 +174,7 @@ def _check(options: argparse.Namespace | SimpleNamespace) -> int:
         silenced += located_silences(checked.silenced, path)
         wrong = wrong or checked.spec is None
         denied = denied or is_denied(options, checked.problems)
-    show_rendered(render(found, options.format, color=_color(), silenced=silenced))
+    show_rendered(render(found, options.format, color=colored(), silenced=silenced))
     if denied and options.format in TEXTS:
         show(DENIED)
     return 2 if unread else int(wrong or denied)
@@ -197,7 +193,7 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     files, checked = compile_text(data, name, workspace)
     silenced = located_silences(checked.silenced, options.file)
     found = located(checked.problems, options.file)
-    show_rendered(render(found, options.format, color=_color(), silenced=silenced))
+    show_rendered(render(found, options.format, color=colored(), silenced=silenced))
     to = sys.stdout if options.format in TEXTS else sys.stderr
     if is_denied(options, checked.problems):
         show(f"{DENIED}, and nothing was written", to)

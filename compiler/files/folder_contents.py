@@ -74,12 +74,16 @@ def is_bytecode(folder: str) -> bool:
         return all(".pyc" in one.name and one.is_file(follow_symlinks=False) for one in inside)
 
 
+def without_following(path: str, flags: int) -> int:
+    """Open a file, as an opener of `open`: a link is an error, and a pipe is not waited for. Raises OSError."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
 def read(path: str, limit: int = LARGEST) -> bytes:
     """The bytes of a regular file. Raises OSError with a sentence for a link, a device, or a file above the
     size limit.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    with os.fdopen(os.open(path, flags), "rb") as handle:
+    with os.fdopen(without_following(path, os.O_RDONLY), "rb") as handle:
         status = os.fstat(handle.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a regular file")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import sys
 from collections.abc import Sequence
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.preview import golden
 from xpc.compiler.preview.process import Request, preview
 from xpc.compiler.preview.show import as_json, text
+from xpc.compiler.render.output import colored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,8 +86,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         return answer, int(differs or status)
     if options.format == "json":
         return as_json(found), status
-    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return text(found, color=color, tokens=options.tokens), status
+    return text(found, color=colored(), tokens=options.tokens), status
 
 
 def _status(found: dict[str, Any], denied: bool) -> int:

@@ -5,6 +5,7 @@ A test (tests/security/test_security_prints.py) finds every print elsewhere, and
 
 from __future__ import annotations
 
+import os
 import sys
 
 from xpc.compiler.render.visible import in_json, visible
@@ -19,6 +20,11 @@ def show(text: str, to: TextIO | None = None) -> None:
     if text:
         lines = "\n".join(map(visible, text.removesuffix("\n").split("\n")))
         (to or sys.stdout).write(lines + "\n")
+
+
+def colored() -> bool:
+    """Whether standard output is a terminal that wants colours."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def show_json(text: str) -> None:

@@ -45,12 +45,6 @@ class Forecast:
     length: RunLength
     quantities: Mapping[str, Quantity] = field(factory=dict)
 
-    @property
-    def gpu_hours(self) -> float | None:
-        """GPU-hours of the run, if they are known."""
-        found = self.plan.gpu_hours
-        return None if found is None else found.value
-
     def number(self, name: str) -> float | None:
         """A quantity, if it is known."""
         found = self.quantities.get(name)

@@ -77,6 +77,11 @@ class Repository:
         """A path relative to the top as git writes it, `.` for the top."""
         return os.path.relpath(os.path.realpath(path), self.top).replace(os.sep, "/")
 
+    def prefix(self, folder: str) -> str:
+        """What the paths of all files below a folder begin with: `specs/`, or nothing for the top."""
+        inside = self.inside(folder)
+        return "" if inside == "." else f"{inside}/"
+
     def index(self) -> dict[str, str]:
         """The tracked files by path from the top, each with its mode. Raises UsageError if git fails."""
         listed = self.git("ls-files", "--stage", "-z")

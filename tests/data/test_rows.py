@@ -18,13 +18,15 @@ from patience import HUNG
 from xpc.compiler import stacks
 from xpc.compiler.data import reader as stored
 from xpc.compiler.data import row_shapes as shaped
-from xpc.compiler.data import rows, survey
+from xpc.compiler.data import rows, structure, survey
 from xpc.compiler.rules.core import modules
 from xpc.compiler.rules.core import replaced_templates as templates
 from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
+from xpc.runtime.core import row_comparison
 from xpc.runtime.core.rows import ROLES
+from xpc.runtime.features.rows import message_fields
 
 HERE = Label(Source("t.xp", ""), Span(0, 0))
 
@@ -42,6 +44,11 @@ def wrong(row: object, shape: str, **more: object) -> str | None:
 
 def test_speakers_are_those_of_the_runtime():
     assert shaped.ROLES == ROLES
+
+
+def test_keys_of_messages_are_those_of_the_runtime():
+    assert structure.REASONING == row_comparison.REASONING
+    assert structure.TRAINED == message_fields.TRAINED
 
 
 def read(content: str | bytes, path: str = "rows.jsonl") -> tuple[list[stored.Row], stored.Broken | None]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import pytest
-from patience import HUNG
+from browser import WIDTHS, in_browser, measured
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.tuning import command
@@ -30,8 +27,6 @@ NAMED = SWEEP.replace(
     "micro = [2, 8] }", "micro = [2, 8], warmup = [10%], betas = [[0.9, 0.95]], weight_decay = [0.1] }"
 )
 """A sweep whose members have names that are wider than a phone."""
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-WIDTHS = (390, 1280)
 CHECK = """
 <div id="frames"></div><pre id="found"></pre>
 <script>
@@ -190,14 +185,13 @@ def test_unwritable_page_is_reported(tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(BROWSER is None and not os.environ.get("XPC_EVERY_TEST"), reason="no Chromium is installed here")
+@in_browser
 @pytest.mark.parametrize(
     "text", [SPEC.format(model="qwen2.5-7b-instruct", micro=2), SWEEP, NAMED], ids=["one", "sweep", "named"]
 )
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_in_a_browser(page, tmp_path, text, dark):
     """Loads at a phone's and a desk's width, sorts by a click, is never wider than its window, and has no error."""
-    assert BROWSER is not None
     found = measured_page(page(text)[0], tmp_path, dark)
     assert found["errors"] == []
     for width in map(str, WIDTHS):
@@ -216,19 +210,5 @@ def test_in_a_browser(page, tmp_path, text, dark):
 
 def measured_page(text, folder, dark):
     """What a browser finds of a page at each width, in frames of that width."""
-    quoted = json.dumps(text).replace("</", "<\\/").replace("<!--", "<\\!--")
-    (folder / "look.html").write_text(CHECK % (quoted, json.dumps(WIDTHS)), encoding="utf-8")
-    shown = subprocess.run(
-        [
-            str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-            f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", "--window-size=1400,900",
-            "--virtual-time-budget=20000", *(["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] * dark),
-            "--dump-dom", (folder / "look.html").as_uri(),
-        ],
-        capture_output=True, text=True, timeout=HUNG, check=True,
-    )  # fmt: skip
-    assert "CONSOLE" not in shown.stderr, shown.stderr
-    answer = re.search(r'<pre id="found">(.*?)</pre>', shown.stdout, re.S)
-    assert answer is not None
-    assert answer[1], shown.stderr[-2000:]
-    return json.loads(html.unescape(answer[1]))
+    dark_mode = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0") if dark else ()
+    return measured(CHECK, text, folder, *dark_mode)

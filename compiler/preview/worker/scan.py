@@ -19,8 +19,6 @@ PLACES = 2**32
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 LABELS = ("labels", "completion_labels", "chosen_labels", "rejected_labels")
 MASKS = ("assistant_masks", "completion_mask")
-COMPLETIONS = ("chosen_ids", "rejected_ids", "completion_ids", "chosen_input_ids", "rejected_input_ids")
-"""Columns that are learned completely where there are neither labels nor masks."""
 Say = Callable[[str], None]
 
 

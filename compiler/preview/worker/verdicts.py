@@ -10,7 +10,6 @@ from .session import Session
 EMPTY_THOUGHTS = re.compile(r"<(think(?:ing)?)>\s*</\1>")
 Verdict = dict[str, str]
 """`code`, `message` and `help`."""
-LEARNS = ("answer", "chosen", "rejected", "text")
 
 
 def verdict(code: str, message: str, help: str = "") -> Verdict:

@@ -111,8 +111,7 @@ def _selected(repository: Repository, specs: Specs, paths: Iterable[str]) -> tup
     files: dict[str, None] = {}
     for one in paths:
         if os.path.isdir(one):
-            start = repository.inside(one) + "/"
-            start = "" if start == "./" else start
+            start = repository.prefix(one)
             files |= dict.fromkeys(path for path in specs.files if path.startswith(start))
             continue
         matching = sorted(glob.glob(one, recursive=True)) if glob.has_magic(one) and not os.path.exists(one) else [one]

@@ -74,8 +74,7 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
     before, after = fork_and_head(repository, base)
     changed = changed_files(before, after)
     was, now = specs_of_commit(before), specs_of_work_tree(repository)
-    start = repository.inside(folder) + "/"
-    start = "" if start == "./" else start
+    start = repository.prefix(folder)
     with snapshot(before) as opened:
         found = _Comparer(repository, opened, prices or {}, start)
         renamed = dict(_renamed(before, after, was, now))
@@ -261,10 +260,7 @@ def _row(was: Operand, now: Operand, before: list[Forecast], after: list[Forecas
     hours = _totals(before, after)[0]
     if hours is not None and abs(hours) >= 0.05:
         parts.append(f"{hours:+,.1f} GPU-hours")
-    old, new = (
-        Counter(one.code for one in side.runs[0].spec.problems if one.severity == WARNING) for side in (was, now)
-    )
-    codes = sorted((new - old).keys())
+    codes = sorted(_warnings(now) - _warnings(was))
     parts.append(f"new warning{'s' if len(codes) > 1 else ''} {', '.join(codes)}" if codes else "")
     return "; ".join(filter(None, parts)) or "the same hours and memory"
 

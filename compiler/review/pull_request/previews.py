@@ -29,5 +29,5 @@ def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple
 
 
 def _text(commit: Commit, path: str) -> str | None:
-    data = commit.data(path) if path in commit.files else None
+    data = commit.data(path)
     return None if data is None or len(data) > LARGEST else data.decode("utf-8", "replace")

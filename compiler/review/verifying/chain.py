@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from xpc.compiler.files import bundled
 from xpc.compiler.files.bundle import MANIFESTS
@@ -84,19 +85,18 @@ def _commit(folder: str) -> Iterator[Line]:
     """The commit, and the tracked files below the folder that differ from it."""
     place = repository.find(folder)
     commit = None if place is None else place.commit("HEAD")
-    listed = None if place is None or commit is None else place.git("ls-tree", "-r", "-z", "--full-tree", commit)
+    listed = None
+    if place is not None and commit is not None:
+        with suppress(UsageError):
+            listed = repository.Commit.of(place, commit)
     if place is None or commit is None or listed is None:
         yield f"{folder}: not in a commit", 0
         return
-    start = place.inside(folder) + "/"
-    start = "" if start == "./" else start
+    start = place.prefix(folder)
     same, other = 0, []
-    for entry in listed.split(b"\0"):
-        head, _, path = entry.partition(b"\t")
-        mode, _, rest = head.partition(b" ")
-        name = os.fsdecode(path)
-        if name and mode.startswith(b"100") and name.startswith(start):
-            if _blob(os.path.join(place.top, name), len(rest.split()[-1])) == rest.split()[-1].decode():
+    for name, (mode, blob) in listed.files.items():
+        if mode.startswith("100") and name.startswith(start):
+            if _blob(os.path.join(place.top, name), len(blob)) == blob:
                 same += 1
             else:
                 other.append(name.removeprefix(start))
@@ -155,7 +155,7 @@ def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]
     told = line.removeprefix(folder).lstrip(" :/") if line.startswith(folder + " ") else line
     yield f"{folder}: {told}", status
     if status == 0:
-        weights = (_tables(folder)[0][1] if _tables(folder) else {}).get("weights", {})
+        weights = next((table for _, table in _tables(folder)), {}).get("weights", {})
         for model in dict.fromkeys(os.path.dirname(name) for name in weights):
             count = sum(os.path.dirname(name) == model for name in weights)
             yield f"{model}: {count} files are those that {folder} was compiled with", 0
@@ -173,13 +173,13 @@ def _spec_of(folder: str, specs: Sequence[str]) -> str | None:
     return None
 
 
-def _tables(folder: str) -> list[tuple[str, Mapping[str, Mapping[str, str]]]]:
+def _tables(folder: str) -> Iterator[tuple[str, Mapping[str, Mapping[str, str]]]]:
     """The bundle, or each member of a sweep, with its manifest."""
     members = os.path.join(folder, "members")
     places = [folder]
     if not os.path.isfile(os.path.join(folder, bundled.MANIFEST)) and os.path.isdir(members):
         places = [os.path.join(members, one) for one in sorted(os.listdir(members))]
-    return [(one, table) for one in places if (table := bundled.manifest(one)) is not None]
+    yield from ((one, table) for one in places if (table := bundled.manifest(one)) is not None)
 
 
 def _runs(found: Found, verify_run: Verify) -> Iterator[Line]:

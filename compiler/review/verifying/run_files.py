@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-from xpc.compiler.files.folder_contents import LARGEST, parts, read
+from xpc.compiler.files.folder_contents import LARGEST, parts, read, without_following
 
 SUMMARY, METRICS = "summary.json", "metrics.jsonl"
 SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')
@@ -68,7 +68,7 @@ def _seal(path: str) -> list[object] | None:
     """The size and digest of a regular file, or None."""
     total = sha256()
     try:
-        handle = open(path, "rb", opener=lambda one, flags: os.open(one, flags | os.O_NONBLOCK | os.O_NOFOLLOW))  # noqa: SIM115
+        handle = open(path, "rb", opener=without_following)  # noqa: SIM115
     except OSError:
         return None
     with handle:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from emitted import put
 from method_runs import Warm
-from stacks import REPOSITORY
+from prepared_data import trained_on
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = os.path.join(REPOSITORY, "tests", "support", "prepared_rows.py")
 ASKED = [{"role": "user", "content": "What colour is it?"}]
 FILES = {
     "mixed-talk.jsonl": lines(
@@ -49,10 +47,7 @@ def data(*names: str, more: str = "") -> str:
 def prepared(warm: Warm, target: str, cwd: str, *texts: str) -> list[dict[str, Any]]:
     """What the trainers of these specs' bundles have to train on."""
     put(warm.place, FILES)
-    bundles = [warm.compiled(text, f"mixed-{target}-{number}") for number, text in enumerate(texts)]
-    answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
-    assert answer["status"] == [0], answer["err"][-3000:]
-    return [json.loads(line[5:]) for line in answer["out"].splitlines() if line.startswith("ROWS ")]
+    return trained_on(warm, target, "mixed", texts)
 
 
 def sorted_rows(*found: dict[str, Any]) -> list[str]:

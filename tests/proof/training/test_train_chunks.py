@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 from typing import Any
 
 import pytest
 from emitted import put
 from method_runs import Warm
-from stacks import REPOSITORY
+from prepared_data import trained_on
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
@@ -17,7 +15,6 @@ from xpc.runtime.features.rows.chunks import beginnings, split
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = os.path.join(REPOSITORY, "tests", "support", "prepared_rows.py")
 FILES = {
     "tales.txt": "\n\n".join(f"Number {i} is red. " * (1 + 3 * i) for i in range(6)) + "\n",
     "talk.jsonl": lines(
@@ -37,11 +34,7 @@ def texts(*more: str, other: str = "") -> str:
 
 def prepared(warm: Warm, target: str, *specs: str) -> list[dict[str, Any]]:
     put(warm.place, FILES)
-    bundles = [warm.compiled(text, f"chunks-{target}-{number}") for number, text in enumerate(specs)]
-    answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
-    assert answer["status"] == [0], answer["err"][-3000:]
-    found = [json.loads(line[5:]) for line in answer["out"].splitlines() if line.startswith("ROWS ")]
-    return [{**one, "said": answer["out"]} for one in found]
+    return trained_on(warm, target, "chunks", specs)
 
 
 def small(target: str, data: str, *more: str, seq: int = SEQ) -> str:

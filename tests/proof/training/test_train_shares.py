@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,13 @@ from typing import Any
 import pytest
 from emitted import put
 from method_runs import KEPT, STEPS, Warm, tensors
-from stacks import REPOSITORY
+from prepared_data import trained_on
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import STACKS
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = os.path.join(REPOSITORY, "tests", "support", "prepared_rows.py")
 FILES = {
     f"{name}.jsonl": lines(
         [
@@ -43,10 +41,7 @@ def mixture(more: str = "", few: str = "share = 40%", many: str = "share = 60%")
 def prepared(warm: Warm, target: str, *texts: str) -> list[dict[str, Any]]:
     """What the trainers of these specs' bundles train on."""
     put(warm.place, FILES)
-    bundles = [warm.compiled(text, f"shares-{target}-{number}") for number, text in enumerate(texts)]
-    answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
-    assert answer["status"] == [0], answer["err"][-3000:]
-    return [json.loads(line[5:]) for line in answer["out"].splitlines() if line.startswith("ROWS ")]
+    return trained_on(warm, target, "shares", texts)
 
 
 def small(target: str, data: str, *more: str) -> str:
