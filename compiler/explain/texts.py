@@ -71,7 +71,9 @@ def _with_example(text: str, code: str) -> str:
             out += f"\n{title}:\n{indent(chr(10).join(found[name]) or '(without)', '    ')}\n"
     out += f"{lead[1:]}{source}\n" if lead else ""
     if "holds" in found:
-        out += f"\nholds for {', '.join(found['holds'])}\n" + "".join(f"  {row}\n" for row in found["rows"])
+        out += f"\nApplies on {', '.join(found['holds'])}. After the colon: what happens without the rule.\n" + "".join(
+            f"  {row}\n" for row in found["rows"]
+        )
     return out
 
 

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import ndiff
 from functools import cache
 
@@ -29,7 +29,7 @@ from fate import Fate, by_code  # noqa: E402
 from prove import Proof, aimed, every  # noqa: E402
 from rule_cases import CASES  # noqa: E402
 
-from xpc.compiler.stacks import STACKS  # noqa: E402
+from xpc.compiler.stacks import DEFAULT, STACKS  # noqa: E402
 
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
@@ -72,24 +72,43 @@ def proofs() -> dict[str, list[Proof]]:
     return found
 
 
-def words(proof: Proof) -> str:
-    """A proof in words, such as `ValueError is raised when the trainer is built`."""
-    if proof.needs:
-        return f"not proven here, because it needs {proof.needs}"
-    where = STAGES[proof.at] + (f", on {proof.target}" if proof.target else "")
-    if proof.raises:
-        return f"{proof.raises} is raised {where}"
-    if proof.warns:
-        return f"a library warns {where}"
+def effect(proof: Proof) -> str:
+    """The effect that a proof shows, such as `ValueError` or `a library's warning`."""
+    if proof.raises or proof.warns:
+        return proof.raises or "a library's warning"
     module, _, function = proof.measure.rpartition(".")
-    return f"`{function}` in `tests/proof/measures/{module.replace('.', '/')}.py` measures the effect {where}"
+    return f"`{function}` in `tests/proof/measures/{module.replace('.', '/')}.py` measures it"
 
 
 def proof_of(fate: Fate, code: str) -> str:
-    """How a row is proven for a code, in words."""
+    """How a row is proven for a code, such as `ValueError when the trainer is built or during training`."""
     found = proofs().get(fate.row, [])
     own = [one for one in found if one.code == code] or found
-    return "; ".join(dict.fromkeys(map(words, own))) or f"no proof: {fate.unproven}"
+    moments: dict[str, dict[str, list[str]]] = {}
+    for proof in own:
+        if not proof.needs:
+            stacks = moments.setdefault(effect(proof), {}).setdefault(STAGES[proof.at], [])
+            stacks += [stack] if (stack := proof.target or DEFAULT) not in stacks else []
+    lines = [f"{seen} {any_of(map(moment, sorted(by_stage.items(), key=order)))}" for seen, by_stage in moments.items()]
+    lines += dict.fromkeys(f"not proven here: a proof needs {proof.needs}" for proof in own if proof.needs)
+    return "; ".join(lines) or f"not proven: {fate.unproven}"
+
+
+def any_of(texts: Iterable[str]) -> str:
+    """Texts as a list in a sentence: `a, b or c`."""
+    *first, last = texts
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def order(stage: tuple[str, list[str]]) -> int:
+    """The place of a stage in a run."""
+    return list(STAGES.values()).index(stage[0])
+
+
+def moment(stage: tuple[str, list[str]]) -> str:
+    """When a proof sees its effect, and on which stacks, if not only on the default."""
+    when, stacks = stage
+    return when if stacks == [DEFAULT] else f"{when} on {' and '.join(sorted(stacks))}"
 
 
 def measured() -> dict[str, list[str]]:

@@ -116,7 +116,7 @@ def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> l
         rejected, accepted = examples()[one.code]
         marked = [f"- {line}" for line in rejected] + [f"+ {line}" for line in accepted]
         lines += [
-            "**Example:** a spec with the lines marked `-` is rejected; with those marked `+` instead, it is accepted.",
+            "**Example:** the lines marked `-` are rejected, those marked `+` accepted.",
             "",
             "```diff",
             *marked,
@@ -126,7 +126,7 @@ def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> l
     lines += [f"**{SOURCE.strip()}** {source}", ""] if lead else []
     if rows:
         stacks = ", ".join(holds[one.code])
-        lines += [f"Applies on {stacks}. The rule covers these conditions, each listed with a proof of its effect:", ""]
+        lines += [f"**Applies on** {stacks}, in these cases. After the colon: what happens without the rule.", ""]
         lines += [f"- {fate.row} ({cell(fate.name)}): {proof_of(fate, one.code)}" for fate in rows] + [""]
     return lines
 
