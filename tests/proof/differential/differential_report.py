@@ -19,7 +19,7 @@ KEPT = 25
 """Examples of one kind that a report holds."""
 ENDS = ("json", "md", "txt")
 FOUND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "found.toml")
-"""What earlier runs found and what became of it; written by hand."""
+"""What earlier runs found and how it was fixed; written by hand."""
 
 
 @define
@@ -117,46 +117,44 @@ def published(report: Report) -> dict[str, Any]:
 INTRODUCTION = """\
 # Random specs against the libraries
 
-Does the compiler accept what the libraries refuse, or refuse what they would have run? `make differential` generates
-random specs over the entire language from a seed (`tests/proof/differential/generator.py`: common settings often,
-everything else now and then) and tries them in the libraries. For an accepted spec the emitted files are tested:
-`accelerate launch` reads the YAML, DeepSpeed the JSON, the configuration class takes the arguments. An exception, a
-value that reads back differently, a mismatch, or a deprecated or ignored name is a false accept, and so is an exception
-in a training step.
-A spec refused by a single code goes past the checker to the same libraries if every proof of the code promises an
-exception for the unchanged text; no exception, or another one, is a suspected false refusal. Codes that are proven by
-a measured silent effect, or that refuse what cannot be lowered at all, are judged only by their proofs
-([rules.md](rules.md)).
+Does xpc accept specs that the libraries refuse, or refuse specs that would run? `make differential` generates random
+specs from a seed (`tests/proof/differential/generator.py`), with every setting of the language, and tries them in the
+libraries.
 
-A training step runs as in the bundle's own program (`runtime/core/trainer.py`: its trainer, adapters, frozen weights,
-and the registered reward functions), and a silent effect is a finding (`tests/proof/silent_effect.py`).
-Afterwards the trainer is compared with the bundle: dtypes of weights, adapters and optimizer states;
-which weights have gradients, and which changed; every argument, read back; the attention; whether the processes have
-the same weights; the evaluation, if any; a loss that is 0 or nan. A token of one document in a
-packed row is replaced, in training and evaluation rows, and no logit of another document may change. The step's loss
-and gradient are computed a second time: from the tokens of its micro-batches for `sft`, from each micro-batch alone
-for `dpo`, `orpo`, `kto` and `reward`. Numbers in `extra` are zero, negative, at bounds, beyond them or
-between whole numbers. A step that takes too long is retried alone with three times the limit before it
-counts.
+**Accepted specs.** `accelerate launch` reads the bundle's YAML, DeepSpeed reads its JSON, and the trainer's
+configuration class gets its arguments. A *false accept* is an exception, a value that reads back differently, or a
+name that the libraries call deprecated or ignore.
 
-GPUs are simulated: construction pretends their capability and world size, and a step of a spec for GPUs runs on a tiny
-model of its family on the CPU, with accumulation, bf16, ZeRO and the arithmetic of flash attention on packed rows, and
-with quantized bases if bitsandbytes is installed. Specs for `cpu` and `2 x cpu` run unchanged, and FSDP2 over gloo.
+**Rejected specs.** If only one rule refuses a spec, and each proof of that rule shows an exception, the spec is
+compiled without the rule and tried in the same way. If the libraries raise no exception, or another one, the rule is
+a *suspected false refusal*. Other rules are judged by their proofs alone ([rules.md](rules.md)).
+
+**Training steps.** Some accepted specs train for two steps in the bundle's own program. Then the trainer is compared
+with the bundle: the dtypes of weights, adapters and optimizer states; which weights have gradients, and which
+changed; every argument; the attention; the evaluation; whether all processes have the same weights. A loss of 0 or
+nan is a finding. In a packed row, a token of one document is replaced, and no logit of another document may change.
+The loss and the gradient of a step are computed a second time, by a separate implementation, from the tokens of the
+batch.
+
+**GPUs are simulated.** The libraries are shown the GPU's capability and the number of processes of the spec. A step
+of such a spec runs on a tiny model of its family on the CPU, with accumulation, bf16, ZeRO, quantized bases (if
+bitsandbytes is installed) and the arithmetic of flash attention on packed rows. Specs for `cpu` and `2 x cpu` run
+unchanged.
 
 Not covered:
 
-- what only a GPU has: fp16's scaler, Liger's and Triton's kernels, compilation, vLLM, 8-bit optimizers, flex
-  attention's backward pass, offloading, context parallelism, running out of memory; more than two processes,
-  FSDP1 and copies of shards; accumulation beyond 4 and a micro-batch other than 2
+- features that need a GPU: fp16's scaler, Liger's and Triton's kernels, compilation, vLLM, 8-bit optimizers, flex
+  attention's backward pass, offloading, context parallelism, running out of memory; more than two processes, FSDP1
+  and copies of shards; accumulation beyond 4 and a micro-batch other than 2
 - quantized bases on trl-0.18, whose environment here has no bitsandbytes
 - errors after the second step, or after resuming from a checkpoint; other tests cover these
   ([recovery.md](recovery.md))
-- the scale of the loss of `grpo` and `rloo`, and of others with dropout, NEFTune, label smoothing, losses other
-  than the cross-entropy for `sft`, ZeRO-3 and FSDP; the gradient's scale with any ZeRO; packed rows under ZeRO-3 and
-  FSDP
-- real data and real weights: rows are tiny, and rewards are called but their numbers are replaced by ones that differ;
-  the teacher of `distill` is a more confident copy of the student
-- specs refused by several codes, or by a code whose proofs measure a silent effect, past the checker
+- the second computation of the loss for `grpo` and `rloo`, and for runs with dropout, NEFTune, label smoothing,
+  ZeRO-3, FSDP, or an `sft` loss other than the cross-entropy; that of the gradient with any ZeRO; packed rows under
+  ZeRO-3 and FSDP
+- real data and real weights: rows are tiny, the values of rewards are replaced by values that differ, and the teacher
+  of `distill` is a more confident copy of the student
+- specs that several rules refuse, and rules whose proofs measure a silent effect
 """
 
 
@@ -175,8 +173,8 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
         *(f"| {name} | {number:,} |" for name, number in (
             ("specs generated", report["drawn"]), ("accepted, and constructed by the libraries", report["accepted"]),
             ("rejected", report["rejected"]), ("trained a step", report["stepped"]),
-            ("rejected, and constructed past the checker", report["looked_past"]),
-            ("rejected, and trained past the checker", report["stepped_past"]),
+            ("rejected, and constructed without the rule", report["looked_past"]),
+            ("rejected, and trained without the rule", report["stepped_past"]),
             ("**false accepts**", report["false_accepts_in_all"]),
             ("**suspected false refusals**", report["false_refusals_in_all"]),
             ("crashes of the compiler", report["crashes_in_all"]),
@@ -185,7 +183,7 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
         f" {len(report['written'])} settings occur in one or more of them.",
         "", f"Steps: {counted(report['steps_of'])}.", "",
         f"Rejected, by code (a spec may have several): {counted(report['codes'])}.", "",
-        f"Errors in names and units, with nothing to lower: {counted(report['of_language'])}. "
+        f"Errors of names and units, for which no bundle can be written: {counted(report['of_language'])}. "
         "Rules without a proof: " + (counted(report["unproven"]) or "none") + ". Proofs that need more than a CPU: "
         + (", ".join(f"{code} ({why})" for code, why in sorted(report["needs"].items())) or "none") + ".", "",
     ]  # fmt: skip
@@ -201,19 +199,24 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
                 *(f"- {what} ({number})" for what, number in kinds.most_common()),
                 "",
             ]
-    told_of = tomllib.loads(found) if found else {}
-    for one in told_of.get("again", []):
+    by_hand = tomllib.loads(found) if found else {}
+    for one in by_hand.get("again", []):
         lines += [
             f"After fixing the findings above, with another seed (`{one['command']}`):"
             f" {one['accepted']:,} specs accepted and constructed, {one['rejected']:,} rejected,"
-            f" {one['stepped']} trained a step, {one['past']} tested past the checker;"
+            f" {one['stepped']} trained a step, {one['past']} tried without their rule;"
             f" {one['false_accepts']} false accepts, {one['false_refusals']} suspected false refusals.",
             "",
         ]
-    entries = told_of.get("found", [])
+    entries = by_hand.get("found", [])
     if entries:
-        lines += ["Found by earlier runs, and fixed:", ""]
-        lines += [f"- {one['what']}: {one['fate']}" for one in entries]
+        lines += [
+            "## Found by earlier runs, and fixed",
+            "",
+            "Each line has the settings of the spec, the error or effect, and what xpc does now.",
+            "",
+        ]
+        lines += [f"- {one['what']}. Now: {one['fate']}." for one in entries]
     return "\n".join(lines).rstrip() + "\n"
 
 
