@@ -11,6 +11,7 @@ from xpc.compiler.lower.disk import disk
 from xpc.compiler.lower.division import division
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
+from xpc.compiler.plan.flops import flops
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.stacks import Stack
@@ -223,5 +224,6 @@ def _run(spec: Spec, divided: Division) -> Run:
         "project": spec.get("track.project"),
         "nan": spec.text("precision.nan"),
         "disk": disk(spec),
+        "flops": flops(spec),
     }
     return run if patience is None else {**run, "patience": patience}

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
 ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
 """The files next to the folders; only `xpc doctor` runs `doctor.py`."""
-BESIDE = "stage.py"
-"""A program next to trainer/, because runs do not use it."""
+NEXT_TO_TRAINER = ("stage.py", "picture.py", "result.py")
+"""Files next to trainer/: a program that runs do not use, and what draws and evaluates a run when it has ended."""
 ELSEWHERE = ("core/payload.py", "core/conditions.py")
 """Files that no bundle contains: one for type checkers, one for the compiler."""
 CHOSEN = ("features", "library_internals")
@@ -48,7 +48,10 @@ def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
         data = chosen.setdefault(name, runtime[name])
         left += imported(name, data) - chosen.keys()
     chosen["README.md"] = readme(chosen["README.md"], chosen)
-    return {**{f"trainer/{name}": chosen[name] for name in runtime if name in chosen}, BESIDE: runtime[BESIDE]}
+    return {
+        **{f"trainer/{name}": chosen[name] for name in runtime if name in chosen},
+        **{name: runtime[name] for name in NEXT_TO_TRAINER},
+    }
 
 
 def readme(whole: bytes, chosen: Collection[str]) -> bytes:

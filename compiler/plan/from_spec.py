@@ -151,14 +151,14 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     `tokens` are the tokens of an optimizer step, `row` those of one row before packing; without them, rows count with
     their maximal length.
     """
-    from xpc.compiler.plan.time import Work, speed  # needed only if the spec leaves the batch open
+    from xpc.compiler.plan.flops import peak  # needed only if the spec leaves the batch open
+    from xpc.compiler.plan.time import Work, speed
 
     gpu, facts = spec.hardware.gpu, load.facts
     assert gpu is not None  # a load has one
     if spec.method.generates:
         return None  # the speed of generation was not measured
     precision = spec.text("precision")
-    peak = {"fp32": gpu.fp32_tflops, "bf16": gpu.bf16_tflops, "fp16": gpu.fp16_tflops}.get(precision) or gpu.fp16_tflops
     sequences = spec.integer("batch.gbs") * spec.method.sequences
     length = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
     # Flash attention knows where packed rows begin and computes each row separately.
@@ -168,7 +168,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     done = Work(
         params=facts.active_params or facts.params, layers=facts.layers, hidden=facts.heads * facts.head_dim,
         length=attended, tokens=load.micro * length if load.micro > 1 else load.tokens,
-        checkpointing=load.checkpointing, trained=load.trained / max(1, facts.params), peak=peak * 1e12,
+        checkpointing=load.checkpointing, trained=load.trained / max(1, facts.params), peak=peak(gpu, precision),
         through=1.0 if load.layers is None or not facts.layers else load.layers / facts.layers,
         link=gpu.link_gbs * 1e9, network=gpu.network_gbs * 1e9, machines=-(-load.shard // spec.hardware.processes),
         bandwidth=gpu.bandwidth_gbs * 1e9, **moved(load, spec.integer("batch.accum")),

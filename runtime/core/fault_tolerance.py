@@ -2,13 +2,14 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import Any
 
 from ..library_internals.transformers_trainer import TrainerHooks, last_logged, metrics_since, resume_log
-from . import checkpoint_integrity, progress, signals
+from . import checkpoint_integrity, measurements, progress, signals
 from .errors import RunError, first_line, rank
 
 WRITERS = (
@@ -55,7 +56,10 @@ class FaultTolerant(TrainerHooks):
         """transformers' batches; empty if the run was killed after its last step, so that it does not train again."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
-        return super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
+        begun = time.monotonic()
+        found = super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
+        measurements.batches(found[0], time.monotonic() - begun)
+        return found
 
     def unlogged(self) -> dict[str, Any]:
         """Losses and metrics since the last log; a checkpoint stores them so that the next log includes them."""
@@ -153,9 +157,11 @@ class FaultTolerant(TrainerHooks):
             seals = gather_object([checkpoint_integrity.seal(os.path.join(written, name), rank())])
             if rank() == 0:
                 sealed = {name: one for each in seals for name, one in each.items()}
-                checkpoint_integrity.finish(self.args.output_dir, name, sealed)
+                target = checkpoint_integrity.finish(self.args.output_dir, name, sealed)
+                measurements.saved(target, checkpoint_integrity.names(target))
         if rank() == 0:
             self.saved = sorted({*self.saved, self.state.global_step})
+            measurements.append(self.args.output_dir, measurements.now(self.state.global_step))
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save as trl does, but do not push. The saved config enables the key-value cache, which is off in training."""

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import runpy
 import time
 from datetime import timedelta
 from hashlib import sha256
@@ -12,17 +13,15 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from ..library_internals.transformers_trainer import tokens_trained
-from . import checkpoints, machine, progress, signals
+from . import checkpoints, machine, measurements, progress, signals
 from .checkpoint_integrity import final_files
-from .errors import put
+from .errors import first_line, put, say
 from .fault_tolerance import writing
 from .feature import Bundle
 from .metrics_file import events, number, trim, written
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
-COURSES = {"loss": "loss", "reward": "reward", "rewards/margins": "margin"}
-"""Metrics whose first, last, lowest and highest value are printed at the end, with the word for each."""
 EXCLUDED = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
 
 
@@ -39,6 +38,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.started = self.last_time = time.monotonic()
         self.first_step = 0
         self.lr: float | None = None
+        self.logs = 0
         self.last_tokens: float | None = None
 
     def state(self) -> dict[str, Any]:
@@ -62,6 +62,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
                 trim(self.path, state.global_step)
                 with open(self.path, "a", encoding="utf-8"):
                     pass  # the file exists from the start
+                started = measurements.started(self.bundle, self.trainer, state.global_step)
+                measurements.append(args.output_dir, started)
             if done:
                 self.before, self.tokens_before = done["seconds"], done["tokens"]
         if "unlogged" in done:
@@ -80,7 +82,13 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         if state.global_step == self.first_step:
             for feature in self.bundle.features:
                 feature.before_first_step(self.bundle, self.trainer)
+            measurements.ended("preparing the first step")
+            measurements.Measured.training = True
         self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Measure the memory of the forward and backward passes."""
+        measurements.peak("forward and backward")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Log the last step for any `track.every`, because otherwise a short run would log no loss."""
@@ -131,6 +139,9 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         event["seconds"] = round(self.before + now - self.started, 3)
         with writing(METRICS, args.output_dir, self.trainer.saved), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
+            self.logs += 1
+            if self.logs.bit_count() == 1:  # the 1st, 2nd, 4th, 8th ... event
+                measurements.append(args.output_dir, measurements.now(state.global_step))
         put(self._line(event, state.max_steps, now), renew="loss" in event)
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:
@@ -159,76 +170,69 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
 def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None) -> None:
     """Write summary.json from metrics.jsonl, the trainer's state and the token counts, and print it."""
-    import torch
-
     state, folder = trainer.state, bundle.output_dir
     path, target = os.path.join(folder, METRICS), os.path.join(folder, SUMMARY)
-    courses: dict[str, list[tuple[int, float]]] = {key: [] for key in COURSES}
-    tokens, total = None, seconds
     with writing(SUMMARY, folder, trainer.saved):
-        for event in events(path):
-            tokens, total = event.get("tokens", tokens), event.get("seconds", total)
-            for key in COURSES:
-                if isinstance(event.get(key), int | float | str):
-                    courses[key].append((event["step"], float(event[key])))
-        losses = [value for _, value in courses["loss"]]
-        total = max(total, seconds)
+        measurements.append(folder, measurements.now(state.global_step))
+        logged = [*events(path)]
+        tokens = next((event["tokens"] for event in reversed(logged) if event.get("tokens") is not None), None)
+        losses = [event["loss"] for event in logged if "loss" in event]
+        total = max(logged[-1]["seconds"] if logged else 0.0, seconds)
+        result = runpy.run_path(bundle.inside("result.py"))
+        found = result["results"](logged, bundle.plan["method"]["rewarded"])
+        measured = result["totals"]([*events(os.path.join(folder, measurements.MEASURED))])
+        sequences, world = state.global_step * bundle.run["gbs"], trainer.args.world_size
         evaluated = (feature.last_evaluation(bundle, path, state) for feature in bundle.features)
         evaluation, evaluation_lines = next((one for one in evaluated if one is not None), (None, ""))
         facts = {
             "bundle": bundle.digest,
             "steps": state.global_step,
             "epochs": round(float(state.epoch or 0), 4),
-            "first_loss": number(losses[0]) if losses else None,
-            "last_loss": number(losses[-1]) if losses else None,
+            "first_loss": losses[0] if losses else None,
+            "last_loss": losses[-1] if losses else None,
+            "results": {name: {key: number(one) for key, one in each.items()} for name, each in found.items()},
             "evaluation": evaluation,
-            "sequences": state.global_step * bundle.run["gbs"],
+            "sequences": sequences,
             "tokens": tokens,
             "data": trainer.data_facts,
             "seconds": round(total, 3),
             "tokens_per_second": None if not tokens else round(tokens / max(total, 1e-3), 1),
-            "peak_allocated_bytes": torch.cuda.max_memory_allocated() or None,  # none on a CPU
+            "peak_allocated_bytes": result["peak_allocated"](measured),
+            "measured": measured,
+            "utilisation": result["utilisation"](
+                bundle.run.get("flops"), tokens, sequences, measured["seconds"].get("train", 0.0), world
+            ),
             "resumed_from": started_at,
             "weights": folder,
             "adapter_of": bundle.base if bundle.lora is not None else None,
-            "world": trainer.args.world_size,
+            "world": world,
             "versions": {name: machine.installed(name) for name in bundle.pins},
             "arguments": {name: value for name, value in trainer.args.to_dict().items() if name in bundle.arguments},
-            "files": final_files(folder),
+            "files": {},  # below, once the picture is drawn and the model card is complete
         }
+        picture = ""
+        try:
+            picture = result["draw"](folder)
+        except Exception as error:  # no picture is worth a run
+            say(f"no picture was drawn: {first_line(error)}")
+        chat = bool(getattr(trainer.processing_class, "chat_template", None))
+        use = [bundle.plan["method"]["scores"], chat]
+        stated = result["usage"](str(bundle.arguments["output_dir"]), *use)
+        result["complete_cards"](folder, facts, bundle.folder, [bundle.model, *bundle.sources()], stated)
+        facts["files"] = final_files(folder)
         text = json.dumps(facts, indent=2, allow_nan=False, default=str)
         seal = sha256(text.encode()).hexdigest()
         with open(target + ".part", "w", encoding="utf-8") as handle:
             handle.write(f'{text[:-2]},\n  "seal": "sha256:{seal}"\n}}\n')  # the digest of the text without the seal
         os.replace(target + ".part", target)
-    if bundle.plan["method"]["rewarded"] and courses["reward"]:
-        del courses["loss"]  # around zero at every step: the rewards show what is learned
-    lines = [f"{word:<10} {_course(courses[key])}\n" for key, word in COURSES.items() if courses.get(key)]
     base = f"  (adapters; their base is {facts['adapter_of']})" if facts["adapter_of"] else ""
     processed = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
     put(
         f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {timedelta(seconds=int(total))}\n"
-        f"{''.join(lines)}{evaluation_lines}seen       {processed}\n"
+        f"{result['lines'](found)}{evaluation_lines}seen       {processed}\n"
         f"weights    {folder}{base}\n"
+        f"{picture and f'picture    {picture}{chr(10)}'}"
         f"metrics    {path}\n"
-        f'load       {_loader(bundle)}.from_pretrained("{folder}")\n'
+        f"use        {f'{chr(10)}           '.join(result['usage'](folder, *use))}\n"
         f"verify     xpc verify {os.path.relpath(bundle.folder)} --run {os.path.relpath(folder)}"
     )
-
-
-def _course(values: list[tuple[int, float]]) -> str:
-    """The first and the last value of a metric, and between which bounds it was."""
-    numbers = [value for _, value in values]
-    if len(values) < 3:
-        return f"{numbers[0]:.4f} -> {numbers[-1]:.4f}"
-    low, high = (choose(values, key=lambda one: one[1]) for choose in (min, max))
-    return (
-        f"{numbers[0]:.4f} -> {numbers[-1]:.4f}  "
-        f"(lowest {low[1]:.4f} at step {low[0]}, highest {high[1]:.4f} at step {high[0]})"
-    )
-
-
-def _loader(bundle: Bundle) -> str:
-    """The class that loads the final weights."""
-    kind = "SequenceClassification" if bundle.plan["method"]["scores"] else "CausalLM"
-    return f"AutoModelFor{kind}" if bundle.lora is None else f"AutoPeftModelFor{kind}"

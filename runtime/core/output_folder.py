@@ -14,7 +14,7 @@ from .errors import RunError, say, stop
 from .feature import Bundle
 
 MARKER = "xpc_run.json"
-RUN_FILES = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "runs", "README.md", "_hub", STAGING)
+RUN_FILES = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "measured.jsonl", "runs", "README.md", "_hub", STAGING)
 """Files that a run writes before its first checkpoint."""
 LOCK_SECONDS = 5
 """Seconds to wait for the lock of another process."""

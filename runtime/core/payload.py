@@ -256,6 +256,15 @@ class Disk(TypedDict):
     checkpoints: int
 
 
+class Flops(TypedDict):
+    """Operations of training, for the run's utilisation: of a token, of a token for each token of its sequence
+    (attention), and at most in a second of one process's GPU."""
+
+    token: float
+    length: float
+    peak: float | None
+
+
 class Division(TypedDict):
     """The reasons why a resumed run may not divide its steps differently; None if it may."""
 
@@ -292,6 +301,7 @@ class Run(TypedDict):
     project: str | None
     nan: str
     disk: Disk | None
+    flops: Flops | None
     patience: NotRequired[int]
     """Evaluations without a better value after which the run ends."""
 

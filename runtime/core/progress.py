@@ -21,10 +21,13 @@ class Phase:
     done = total = 0
     bar: Callable[[], tuple[str, int, int, float] | None] = staticmethod(lambda: None)
     """Gives description, count, total and seconds of a library's progress bar, once the libraries are imported."""
+    ended: Callable[[str], None] = staticmethod(lambda name: None)
+    """Gets the name of each phase that ends."""
 
 
 def now(name: str) -> None:
     """Begin a phase, such as "loading the model"; an empty name ends the last one."""
+    Phase.ended(Phase.name)
     Phase.name, Phase.started, Phase.done, Phase.total = name, time.monotonic(), 0, 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..enabled import FEATURES, trainer_class
-from . import arguments, checkpoint_integrity, output_folder, preflight, progress, signals
+from . import arguments, checkpoint_integrity, measurements, output_folder, preflight, progress, signals
 from . import bundle as bundles
 from .errors import RunError, first_line, rank, say, stop
 from .feature import Bundle
@@ -74,6 +74,7 @@ def train(bundle: Bundle) -> int:
         feature.libraries_imported(bundle)
     progress_bars.capture(rank() == 0)
     progress.Phase.bar = progress_bars.current
+    progress.Phase.ended = measurements.ended
     progress.now("reading the output folder")
     shared = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
     broadcast_object_list(shared)

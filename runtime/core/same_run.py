@@ -20,7 +20,7 @@ NEUTRAL = {
     *(f"arguments.save_{name}" for name in ("strategy", "steps", "total_limit", "only_model")),
     *(f"arguments.logging_{name}" for name in ("strategy", "steps", "first_step")),
     *(f"arguments.{name}" for name in ("ddp_timeout", "output_dir", "project", "report_to", "run_name")),
-    *(f"run.{name}" for name in ("disk", "full_state", "project", "resume")),
+    *(f"run.{name}" for name in ("disk", "flops", "full_state", "project", "resume")),
     *(f"run.{name}" for name in ("deepspeed_extension", "division", "gpu", "use_cache_after")),
     *("arguments.dataset_num_proc", "data.workers"),
     *("format", "trainer", "lora.merge", "model.liger_unchecked"),

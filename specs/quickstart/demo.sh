@@ -29,7 +29,7 @@ say "what it learned"
 
 say "next"
 cat <<EOF
-  look at the picture    $out/out/quickstart/loss.png
+  look at the picture    $out/out/quickstart/picture.svg
   break the spec         write \`hardware 2 x v100-32gb\` and \`precision bf16\` into a copy of specs/quickstart.xp, and
                          see what \`xpc check\` prints
   stop and go on         rm -r $out/out, start $out/quickstart.bundle/launch.sh in $out, press Ctrl-C,

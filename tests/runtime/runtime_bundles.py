@@ -93,6 +93,8 @@ def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:
     run = facts["run"]
     world, zero = run["world_size"], run["zero_stage"]
     shutil.copytree(os.path.join(ROOT, "runtime"), os.path.join(folder, "trainer"), ignore=lambda *_: ["__pycache__"])
+    for name in ("picture.py", "result.py"):
+        shutil.copy(os.path.join(ROOT, "runtime", name), folder)
     with open(os.path.join(folder, "trainer", "enabled.py"), "r+", encoding="utf-8") as handle:
         source = conditions.enabled(handle.read(), facts)
         handle.seek(0)

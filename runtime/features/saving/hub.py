@@ -35,7 +35,7 @@ STATE = (
     "zero_to_fp32.py", "pytorch_model_fsdp*",
 )  # fmt: skip
 """Files that only training needs. Open-R1 excludes ``*.pt`` and ``*.pth``; FSDP and DeepSpeed have other names."""
-PRIVATE = ("_*", "checkpoint-*", "xpc_run.json", "summary.json", ".tmp*")
+PRIVATE = ("_*", "checkpoint-*", "xpc_run.json", "summary.json", "measured.jsonl", ".tmp*")
 """Files that are not pushed: checkpoints, and files with paths of this machine."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 

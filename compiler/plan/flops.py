@@ -1,0 +1,43 @@
+"""The floating-point operations that a token needs, and the peak of a GPU: the two sides of a run's utilisation.
+
+Model FLOPs utilisation counts what the model needs and not what is recomputed (Chowdhery et al. 2022,
+arXiv:2204.02311, appendix B: 6 N + 12 L H Q T for a token, with every weight trained).
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.plan.frozen import trained_part
+from xpc.compiler.registry.types import Gpu
+from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.runtime.core.payload import Flops
+
+
+def flops(spec: Spec) -> Flops | None:
+    """The operations of a token, or None if the model's sizes are not known.
+
+    Forward, a token costs 2 operations for each parameter that is active, and 4 x layers x width x length for
+    attention. Backward, it costs as much again for the layers that a gradient passes through (attention twice as much),
+    and 2 operations for each parameter with a gradient. Adapters are few and not counted.
+    """
+    facts = spec.model.facts
+    if facts is None:
+        return None
+    trained, through = (0.0, 1.0) if spec.lora else (1.0, 1.0)
+    if spec.flag("freeze") and not spec.lora:
+        part = trained_part(spec, facts)
+        trained, through = part.trained / max(1, facts.params), part.layers / max(1, facts.layers)
+    gpu = spec.hardware.gpu
+    return {
+        "token": 2.0 * (1.0 + through + trained) * (facts.active_params or facts.params),
+        "length": 4.0 * (1.0 + 2.0 * through) * facts.layers * facts.heads * facts.head_dim,
+        "peak": None if gpu is None else peak(gpu, spec.text("precision")),
+    }
+
+
+def peak(gpu: Gpu, precision: str) -> float:
+    """The dense vendor peak of a GPU in operations per second, in the precision that the run computes in."""
+    known = {"fp32": gpu.fp32_tflops, "bf16": gpu.bf16_tflops, "fp16": gpu.fp16_tflops}
+    return (known.get(precision) or gpu.fp16_tflops) * 1e12

@@ -1,0 +1,114 @@
+"""What a run measures: seconds and peak memory by phase, waits for data, padding, saves. Standard library only.
+
+Process 0 appends lines to measured.jsonl: one when training starts; and what this start has measured so far at the
+1st, 2nd, 4th, 8th ... log event, at each checkpoint and at the end. A run that dies leaves the last of them.
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from .feature import Bundle
+
+MEASURED = "measured.jsonl"
+SAVING = ("writing checkpoint", "writing the final model")
+"""How the names of phases begin in which weights are written."""
+TRAINING = ("", "writing metrics.jsonl")
+
+
+class Measured:
+    """The measurements of this process since it started: bytes, seconds, and tokens with and without padding."""
+
+    since = time.monotonic()
+    training = False
+    seconds: ClassVar[dict[str, float]] = {}
+    memory: ClassVar[dict[str, dict[str, int]]] = {}
+    waits = 0.0
+    saves = saved_bytes = padded = 0
+    real: Any = 0
+
+
+def ended(phase: str) -> None:
+    """Count the time since the last call for a phase of ``progress.Phase`` that ends now, and its peak memory."""
+    name = "save" if phase.startswith(SAVING) else "evaluate" if phase == "evaluating" else "load"
+    if phase in TRAINING or (name == "load" and Measured.training):
+        name = "train"
+    before, Measured.since = Measured.since, time.monotonic()
+    Measured.seconds[name] = Measured.seconds.get(name, 0.0) + Measured.since - before
+    peak("step" if name == "train" else name)
+
+
+def peak(phase: str) -> None:
+    """Record the peak memory since the last call for ``phase``, in bytes, and begin a new peak.
+
+    On a GPU these are torch's ``max_memory_allocated`` and ``max_memory_reserved``; on a CPU it is the resident set.
+    Linux begins a new peak of it when 5 is written to clear_refs (proc_pid_clear_refs(5)); elsewhere it only grows.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        found = {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        unit = 1 if sys.platform == "darwin" else 1024
+        found = {"resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
+        with suppress(OSError), open("/proc/self/clear_refs", "w") as handle:
+            handle.write("5")
+    known = Measured.memory.setdefault(phase, {})
+    known.update({kind: max(size, known.get(kind, 0)) for kind, size in found.items()})
+
+
+def batches(found: Iterable[Any], waited: float) -> None:
+    """Count the tokens in the batches of a step, and the seconds that the step has waited for them.
+
+    Prompts of online methods have no token ids yet and are not counted. Ids without a mask have no padding.
+    """
+    Measured.waits += waited
+    for batch in found:
+        for name in batch if isinstance(batch, Mapping) else ():
+            if name.endswith("input_ids"):
+                ids, mask = batch[name], batch.get(name.replace("input_ids", "attention_mask"))
+                Measured.padded += ids.numel()
+                Measured.real = Measured.real + (ids.numel() if mask is None else mask.sum())
+
+
+def saved(folder: str, names: Iterable[str]) -> None:
+    """Count a checkpoint by the files that were written."""
+    Measured.saves += 1
+    Measured.saved_bytes += sum(os.path.getsize(os.path.join(folder, name)) for name in names)
+
+
+def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
+    """The line about a start: when, on what, with which versions, and what happened to the rows."""
+    import torch
+
+    from .machine import installed
+
+    return {
+        "step": step, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "bundle": bundle.folder,
+        "digest": bundle.digest, "world": trainer.args.world_size,
+        "device": torch.cuda.get_device_name() if bundle.run["device"] == "cuda" else "cpu",
+        "versions": {name: installed(name) for name in bundle.pins}, "data": trainer.data_facts,
+    }  # fmt: skip
+
+
+def now(step: int) -> dict[str, Any]:
+    """The line about what this start has measured so far."""
+    return {
+        "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},
+        "waits": round(Measured.waits, 3), "memory": Measured.memory, "real_tokens": int(Measured.real),
+        "padded_tokens": Measured.padded, "saves": Measured.saves, "saved_bytes": Measured.saved_bytes,
+    }  # fmt: skip
+
+
+def append(output_dir: str, line: Mapping[str, Any]) -> None:
+    """Append a line to measured.jsonl. The torn last line of a killed run is ended first. Raises OSError."""
+    with open(os.path.join(output_dir, MEASURED), "ab+") as handle:
+        handle.seek(max(0, handle.tell() - 1))
+        torn = handle.read(1) not in (b"", b"\n")
+        handle.write(b"\n" * torn + json.dumps(line).encode() + b"\n")

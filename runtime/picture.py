@@ -1,0 +1,261 @@
+"""Draw the curves of a run as SVG: ``python3 picture.py OUT`` writes OUT/picture.svg from OUT/metrics.jsonl.
+
+A run draws its picture when it ends. Called by hand, this program also draws a run that is still going. Standard
+library only, and no other module of the bundle.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from math import ceil, floor, inf, isfinite, log10
+from typing import Any, NamedTuple
+
+FILE, METRICS, MEASURED = "picture.svg", "metrics.jsonl", "measured.jsonl"
+PANELS = ("reward", "margin", "loss", "learning rate", "tokens/s")
+"""The panels of a picture, in their order; a run has those that it logged."""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2df8a")
+"""Colours that people with colour blindness tell apart (Okabe and Ito 2008), and two more."""
+WIDTH, HEIGHT = 400, 230
+"""Size of a panel; the text of 11 units is readable on a phone, where a panel is as wide as the screen."""
+LEFT, RIGHT, TOP, BOTTOM = 52, 18, 40, 26
+POINTS = 300
+"""Most parts into which the steps are divided; of each, the lowest and the highest value are drawn."""
+STYLE = (
+    ".curves text{font:11px system-ui,sans-serif;fill:#3a4452}.curves .title{font-weight:600;font-size:12px}"
+    ".curves .grid{stroke:#d7dce3;stroke-width:1}.curves .restart{stroke-dasharray:2 3;stroke-width:1}"
+    ".curves path{fill:none;stroke-width:1.6;stroke-linejoin:round}.curves .eval{stroke-dasharray:6 3}"
+    ".curves .page{fill:#fff}@media(prefers-color-scheme:dark){.curves text{fill:#c6ced9}.curves .grid{stroke:#2f3742}"
+    ".curves .page{fill:#12161c}}"
+)
+LARGEST = 1e30
+"""Larger values and later steps are not drawn."""
+Points = list[tuple[float, float]]
+
+
+class Curve(NamedTuple):
+    """One line of a panel: its name in the legend, its points (step, value), its colour, and whether it is dashed."""
+
+    name: str
+    points: Points
+    color: str
+    dashed: bool = False
+
+
+def curves(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Points]]:
+    """The points of each metric by panel and name. A value that is not finite is kept, and interrupts the line."""
+    found: dict[str, dict[str, Points]] = {name: {} for name in PANELS}
+    before: tuple[float, float] | None = None
+    for event in events:
+        step = event["step"]
+        for key, value in event.items():
+            panel = _panel(key)
+            if panel and (number := _number(value)) is not None:
+                found[panel].setdefault(key, []).append((step, number))
+        now = _number(event.get("tokens")), _number(event.get("seconds"))
+        if now[0] is None or now[1] is None or "loss" not in event:
+            continue
+        if before is not None and now[1] > before[1] and now[0] > before[0]:
+            speed = (now[0] - before[0]) / (now[1] - before[1])
+            found["tokens/s"].setdefault("tokens/s", []).append((step, speed))
+        before = now[0], now[1]
+    return {panel: named for panel, named in found.items() if named}
+
+
+def _panel(key: str) -> str:
+    evaluated = key.startswith("eval_")
+    if key == "loss" or (evaluated and key.endswith("_loss")):
+        return "loss"
+    if key == "reward" or (evaluated and key.endswith("_reward")):
+        return "reward"
+    return "margin" if key.endswith("rewards/margins") else "learning rate" if key == "lr" else ""
+
+
+def is_step(value: Any) -> bool:
+    """Whether a value can be the step of an event."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
+
+
+def _number(value: Any) -> float | None:
+    """A number of metrics.jsonl, where nan and infinity are strings; one that is too large to draw is infinite."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if abs(number) <= LARGEST or number != number else inf
+
+
+def panel(title: str, found: Sequence[Curve], restarts: Iterable[tuple[float, str]] = (), legend: bool = True) -> str:
+    """One panel as an `<svg>` element; `restarts` are steps at which a run started again, with a colour."""
+    every = [point for curve in found for point in curve.points if isfinite(point[1])]
+    high = max((x for x, _ in every), default=1.0)
+    low = min((x for x, _ in every), default=0.0)
+    low = 0.0 if low <= 0.1 * high else low
+    high = high if high > low else low + 1
+    bottom, top = min((y for _, y in every), default=0.0), max((y for _, y in every), default=1.0)
+    if 0 < bottom < 0.4 * top or title == "tokens/s":
+        bottom = min(0.0, bottom)
+    if top - bottom <= 1e-9 * max(1e-300, abs(top)):
+        bottom, top = bottom - (abs(bottom) or 1) / 2, top + (abs(top) or 1) / 2
+
+    def place(x: float, y: float) -> str:
+        across = LEFT + (x - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+        return f"{across:.1f} {HEIGHT - BOTTOM - (y - bottom) / (top - bottom) * (HEIGHT - TOP - BOTTOM):.1f}"
+
+    parts = [f'<rect class="page" width="{WIDTH}" height="{HEIGHT}"/>']
+    parts.append(f'<text class="title" x="8" y="16">{_text(title)}</text>')
+    for value in _ticks(bottom, top, 4):
+        y = place(low, value).split()[1]
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{float(y) + 4:.1f}" text-anchor="end">{_short(value)}</text>')
+    for value in _ticks(low, high, 5):
+        if value == int(value):
+            x = place(value, bottom).split()[0]
+            parts.append(f'<text x="{x}" y="{HEIGHT - 8}" text-anchor="middle">{_short(value)}</text>')
+    for step, color in restarts:
+        if low <= step <= high:
+            x = place(step, bottom).split()[0]
+            parts.append(
+                f'<line class="restart" stroke="{color}" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}">'
+                f"<title>started again from step {step:,.0f}</title></line>"
+            )
+    across = 8
+    for curve in found:
+        kind = ' class="eval"' if curve.dashed else ""
+        parts.append(f'<path{kind} stroke="{curve.color}" d="{_line(curve.points, place)}"/>')
+        if legend and len(found) > 1:
+            name = curve.name if len(curve.name) <= 24 else curve.name[:23] + "\u2026"
+            parts.append(f'<path{kind} stroke="{curve.color}" d="M{across} 29h16"/>')
+            parts.append(f'<text x="{across + 20}" y="33">{_text(name)}</text>')
+            across += 34 + 6 * len(name)
+    return (
+        f'<svg class="curves" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{_text(title)} by step">{"".join(parts)}</svg>'
+    )
+
+
+def _line(points: Points, place: Any) -> str:
+    """The path of a curve. A single point is a short stroke, so that it is seen."""
+    words, going = [], False
+    for x, y in _thinned(points):
+        if isfinite(y):
+            words.append(("L" if going else "M") + place(x, y))
+        going = isfinite(y)
+    if len([one for one in points if isfinite(one[1])]) == 1:
+        words.append("h3")
+    return "".join(words)
+
+
+def _thinned(points: Points) -> Points:
+    """At most twice ``POINTS`` points: the lowest and the highest of neighbours, in order. A value that is not finite
+    stays.
+    """
+    size = ceil(len(points) / POINTS)
+    if size <= 2:
+        return points
+    out: Points = []
+    for start in range(0, len(points), size):
+        near = points[start : start + size]
+        finite = [one for one in near if isfinite(one[1])]
+        ends = {min(finite, key=lambda one: one[1]), max(finite, key=lambda one: one[1])} if finite else set()
+        ends |= {one for one in near if not isfinite(one[1])}
+        out += sorted(ends, key=lambda one: one[0])
+    return out
+
+
+def _ticks(low: float, high: float, most: int) -> list[float]:
+    """Round values from low to high: 1, 2 or 5 times a power of ten apart."""
+    rough = (high - low) / most
+    if not rough > 0 or not isfinite(rough):
+        return [low]
+    power = 10.0 ** floor(log10(rough))
+    apart = next((power * one for one in (1, 2, 5, 10) if power * one >= rough * 0.999), 10 * power)
+    first, last = ceil(low / apart - 1e-9), floor(high / apart + 1e-9)
+    return [number * apart for number in range(first, min(last, first + 4 * most) + 1)]
+
+
+def _short(value: float) -> str:
+    size = abs(value)
+    for unit, word in ((1e9, "B"), (1e6, "M"), (1e4, "k")):
+        if size >= unit:
+            return f"{value / (1e3 if word == 'k' else unit):.4g}{word}"
+    return f"{value:.4g}" if size >= 0.01 or not size else f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
+
+
+def _text(words: str) -> str:
+    """Words of a run as text of the picture; unprintable characters are spelled out."""
+    if not words.isprintable():
+        words = "".join(one if one.isprintable() else f"<U+{ord(one):04X}>" for one in words)
+    return escape(words)
+
+
+def panels(found: Mapping[str, Mapping[str, Points]], restarts: Sequence[float]) -> list[str]:
+    """The panels of one run."""
+    marks = [(step, "#c62828") for step in restarts]
+    out = []
+    for title, named in found.items():
+        names = sorted(named, key=lambda one: (one.startswith("eval_"), one))[: len(COLORS)]
+        lines = [
+            Curve(name, named[name], COLORS[number], name.startswith("eval_")) for number, name in enumerate(names)
+        ]
+        out.append(panel(title, lines, marks))
+    return out
+
+
+def picture(events: Iterable[Mapping[str, Any]], restarts: Sequence[float]) -> str:
+    """The complete picture of one run: its panels, two in a row."""
+    drawn = panels(curves(events), restarts) or [panel("no step was logged", ())]
+    columns = min(2, len(drawn))
+    rows = ceil(len(drawn) / columns)
+    width, height = columns * WIDTH, rows * HEIGHT
+    placed = [
+        one.replace("<svg ", f'<svg x="{number % columns * WIDTH}" y="{number // columns * HEIGHT}" '
+                    f'width="{WIDTH}" height="{HEIGHT}" ', 1)
+        for number, one in enumerate(drawn)
+    ]  # fmt: skip
+    return (
+        f'<svg class="curves" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}">\n<style>{STYLE}</style>\n<rect class="page" width="{width}" height="{height}"/>\n'
+        + "\n".join(placed) + "\n</svg>\n"
+    )  # fmt: skip
+
+
+def restarts_of(measured: Iterable[Mapping[str, Any]]) -> list[float]:
+    """The steps at which a run started again, from the lines of measured.jsonl."""
+    steps = [one["step"] for one in measured if "started" in one]
+    return [float(step) for step in steps[1:]]
+
+
+def write(out: str) -> str:
+    """Draw the run in the folder ``out``; returns the path of the picture. Raises OSError."""
+    events = sorted(_lines(os.path.join(out, METRICS)), key=lambda one: one["step"])
+    path = os.path.join(out, FILE)
+    text = picture(events, restarts_of(_lines(os.path.join(out, MEASURED))))
+    with open(path + ".part", "w", encoding="utf-8") as handle:
+        handle.write(text)
+    os.replace(path + ".part", path)
+    return path
+
+
+def _lines(path: str) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines that have a step. A damaged line is skipped."""
+    found = []
+    if os.path.isfile(path):
+        with open(path, "rb") as handle:
+            for line in handle:
+                try:
+                    event = json.loads(line)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(event, dict) and is_step(event.get("step")):
+                    found.append(event)
+    return found
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or not os.path.isfile(os.path.join(sys.argv[1], METRICS)):
+        sys.exit(f"usage: python3 {sys.argv[0]} OUT, the folder of a run with {METRICS}")
+    print(write(sys.argv[1]))

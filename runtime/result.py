@@ -1,0 +1,207 @@
+"""The result of a run, computed from what it logged: best values, measurements of all starts, utilisation, model card.
+
+The trainer of the bundle calls these functions at the end of a run. Standard library only, and no other module of the
+bundle, so `xpc report` calls them, too.
+"""
+
+import json
+import os
+import re
+import runpy
+from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
+from typing import Any
+
+WORDS = {"loss": "loss", "reward": "reward", "rewards/margins": "margin"}
+"""Metrics of training that are printed at the end, with the word for each."""
+HIGHER = ("reward", "rewards/margins", "rewards/accuracies")
+"""Metrics whose highest value is the best one. For a loss it is the lowest."""
+PICTURE = "picture.svg"
+LARGEST_CARD = 2**16
+"""Characters of a card that are read."""
+COUNTS = ("waits", "saves", "saved_bytes", "real_tokens", "padded_tokens")
+Result = dict[str, float]
+
+
+def results(events: Iterable[Mapping[str, Any]], rewarded: bool) -> dict[str, Result]:
+    """First, last, lowest, highest and best value of each metric that matters, also of evaluations (``eval_loss``).
+
+    The loss of a method that logs rewards is omitted, because it is around zero at every step.
+    """
+    values: dict[str, list[tuple[float, int]]] = {}
+    for event in events:
+        for key, value in event.items():
+            evaluated = key.startswith("eval_") and key.endswith(("_loss", *(f"_{one}" for one in HIGHER)))
+            if (evaluated or key in ("loss", *HIGHER)) and (number := _number(value)) is not None:
+                values.setdefault(key, []).append((number, event["step"]))
+    if rewarded and "reward" in values:
+        values = {key: each for key, each in values.items() if not key.endswith("loss")}
+    out: dict[str, Result] = {}
+    for key, each in values.items():
+        known = [one for one in each if not isnan(one[0])] or each
+        low, high = min(known, key=lambda one: one[0]), max(known, key=lambda one: one[0])
+        best = high if key.endswith(HIGHER) else low
+        out[key] = {
+            "first": each[0][0], "last": each[-1][0], "count": len(each), "lowest": low[0], "lowest_step": low[1],
+            "highest": high[0], "highest_step": high[1], "best": best[0], "best_step": best[1],
+        }  # fmt: skip
+    return out
+
+
+def _number(value: Any) -> float | None:
+    """A number of metrics.jsonl, where nan and infinity are strings; None for another value."""
+    try:
+        return None if isinstance(value, bool) or not isinstance(value, int | float | str) else float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def lines(found: Mapping[str, Result]) -> str:
+    """The lines about the metrics of training for the terminal."""
+    text = ""
+    for key, word in WORDS.items():
+        if one := found.get(key):
+            text += f"{word:<10} {one['first']:.4f} -> {one['last']:.4f}"
+            if one["count"] > 2:
+                text += f"  (lowest {one['lowest']:.4f} at step {one['lowest_step']}, "
+                text += f"highest {one['highest']:.4f} at step {one['highest_step']})"
+            text += "\n"
+    return text
+
+
+def totals(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The measurements of all starts, from the lines of measured.jsonl: times and counts are added, of memory the
+    largest value counts.
+    """
+    out: dict[str, Any] = {"starts": sum("started" in one for one in measured), "seconds": {}, "memory": {}}
+    counted = dict.fromkeys(COUNTS, 0.0)
+    for one, after in zip(measured, [*measured[1:], {"started": ""}], strict=True):
+        if "memory" not in one or "started" not in after:
+            continue  # a later line of the same start has its values, too
+        for name, spent in one["seconds"].items():
+            out["seconds"][name] = round(out["seconds"].get(name, 0.0) + spent, 3)
+        for phase, kinds in one["memory"].items():
+            known = out["memory"].setdefault(phase, {})
+            known.update({kind: max(size, known.get(kind, 0)) for kind, size in kinds.items()})
+        for name in COUNTS:
+            counted[name] += one[name]
+    real, padded = counted.pop("real_tokens"), counted.pop("padded_tokens")
+    out["padding"] = round(1 - real / padded, 4) if padded else None
+    return out | {"waits": round(counted["waits"], 3), "saves": int(counted["saves"]),
+                  "saved_bytes": int(counted["saved_bytes"])}  # fmt: skip
+
+
+def peak_allocated(measured: Mapping[str, Any]) -> int | None:
+    """The largest ``allocated`` of the phases in ``totals``; None on a CPU."""
+    return max((one.get("allocated", 0) for one in measured["memory"].values()), default=0) or None
+
+
+def utilisation(
+    flops: Mapping[str, Any] | None, tokens: float | None, sequences: int, seconds: float, world: int
+) -> dict[str, float | None] | None:
+    """Model FLOPs per second of a process, and their share of its GPU's peak; None if something is not known.
+
+    ``flops`` is ``run.flops`` of trainer_args.json: operations of a token, of a token for each token of its sequence,
+    and the peak. Tokens x (``token`` + ``length`` x mean tokens of a sequence) / (seconds of training x processes);
+    what is recomputed does not count (Chowdhery et al. 2022, arXiv:2204.02311, appendix B).
+    """
+    if not flops or not tokens or not sequences or seconds <= 0:
+        return None
+    speed = tokens * (flops["token"] + flops["length"] * tokens / sequences) / seconds / world
+    return {"flops_per_second": round(speed), "share": round(speed / flops["peak"], 4) if flops["peak"] else None}
+
+
+def draw(folder: str) -> str:
+    """Draw the curves of the run in ``folder`` with picture.py, which is next to this file; the path of the picture."""
+    return str(runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "picture.py"))["write"](folder))
+
+
+def usage(folder: str, scores: bool, chat: bool) -> list[str]:
+    """Three lines of Python that load the weights in ``folder`` and ask them; adapters load their base, too."""
+    task, answer = ("text-classification", '["score"]') if scores else ("text-generation", '["generated_text"]')
+    question = '[{"role": "user", "content": "Hello"}]' if chat and not scores else '"Hello"'
+    more, answer = ("", answer) if scores else (", max_new_tokens=64", answer + '[-1]["content"]' * chat)
+    return [
+        "from transformers import pipeline", f"ask = pipeline({json.dumps(task)}, {json.dumps(folder)})",
+        f"print(ask({question}{more})[0]{answer})",
+    ]  # fmt: skip
+
+
+def complete_cards(
+    folder: str, facts: Mapping[str, Any], bundle: str, sources: Sequence[Mapping[str, Any]], use: Sequence[str]
+) -> None:
+    """Append to the model card, and to that of merged weights: the picture, the results of summary.json, the licences
+    of the ``sources`` (model and data of trainer_args.json), and the lines of ``use``. Raises OSError.
+    """
+    known = {one["id"] or one["path"]: licence(card) for one in sources if (card := _card_of(one, bundle))}
+    licences = [f"| `{name}` | {words} |" for name, words in known.items() if words]
+    if licences:
+        licences = ["", "## Licences", "", "| source | licence on its card |", "|---|---|", *licences]
+    verify = f"`xpc verify {os.path.basename(bundle)} --run DIR` compares this folder, DIR, with its bundle."
+    for place, up in (("README.md", ""), ("merged/README.md", "../")):
+        if os.path.isfile(path := os.path.join(folder, place)):
+            shown = [f"![the curves of the run]({up}{PICTURE})", ""] * os.path.isfile(os.path.join(folder, PICTURE))
+            text = [
+                "",
+                "## Result",
+                "",
+                *shown,
+                *_rows(facts),
+                *licences,
+                "",
+                "## Use",
+                "",
+                "```python",
+                *use,
+                "```",
+                "",
+            ]
+            with open(path, "a", encoding="utf-8") as handle:
+                handle.write("\n".join([*text, verify, ""]))
+
+
+def _rows(facts: Mapping[str, Any]) -> list[str]:
+    """The results as lines of Markdown."""
+    rows = []
+    for key, each in facts["results"].items():
+        one = {name: float(value) for name, value in each.items()}
+        best = f"{one['best']:.4f} (step {one['best_step']:,.0f})"
+        rows.append(f"| `{key}` | {one['first']:.4f} | {best} | {one['last']:.4f} |")
+    head = ["| metric | first | best | last |", "|---|---|---|---|", *rows, ""] if rows else []
+    tokens = "" if facts["tokens"] is None else f", {facts['tokens']:,.0f} tokens"
+    starts = f" in {facts['measured']['starts']} starts" if facts["measured"]["starts"] > 1 else ""
+    return [
+        *head,
+        f"{facts['steps']:,} steps, {facts['sequences']:,} sequences{tokens} in {facts['seconds']:,.0f} s{starts}.",
+    ]
+
+
+def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
+    """The README.md of a model or data set: in its local folder, or in the hub's cache; None if it is not here."""
+    if source["id"] is None:
+        roots = [os.environ.get("XPC_DATA_ROOT"), os.path.dirname(bundle), os.getcwd()]
+        places = [os.path.join(root, source["path"]) for root in roots if root]
+        folders = [
+            place if os.path.isdir(place) else os.path.dirname(place) for place in places if os.path.exists(place)
+        ]
+        return os.path.join(folders[0], "README.md") if folders else None
+    from huggingface_hub import try_to_load_from_cache
+
+    kind = "dataset" if "split" in source else "model"
+    found = try_to_load_from_cache(source["id"], "README.md", revision=source["revision"], repo_type=kind)
+    return found if isinstance(found, str) else None
+
+
+def licence(card: str) -> str | None:
+    """The licence in the metadata of a card (https://huggingface.co/docs/hub/repositories-licenses), or None."""
+    if not os.path.isfile(card):
+        return None
+    with open(card, encoding="utf-8", errors="replace") as handle:
+        head = handle.read(LARGEST_CARD)
+    found = re.match(r"---\s*\n(.*?)\n---\s*(?:\n|\Z)", head, re.S)
+    lines = (
+        dict(re.findall(r"^(license|license_name):[ \t]*['\"]?([\w.+-]{1,60})['\"]?[ \t]*$", found[1], re.M))
+        if found
+        else {}
+    )
+    return lines.get("license_name") or lines.get("license")
