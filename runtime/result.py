@@ -193,7 +193,7 @@ def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
 
 
 def licence(card: str) -> str | None:
-    """The licence in the metadata of a card (https://huggingface.co/docs/hub/repositories-licenses), or None."""
+    """The licence in the metadata of a card, or None (on the hub: keys `license` and `license_name`)."""
     if not os.path.isfile(card):
         return None
     with open(card, encoding="utf-8", errors="replace") as handle:

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ORDER = (
-    "cli", "language_server", "tuning", "explain", "preview", "review", "locking", "commands", "pipeline", "importing",
+    "cli", "language_server", "tuning", "explain", "preview", "report", "review", "locking", "commands", "pipeline", "importing",
     "lower", "engines", "rules", "resolve", "suggest", "plan", "data", "spec", "language", "stacks", "render", "files",
     "registry", "grammar",
 )  # fmt: skip

@@ -7,6 +7,7 @@ APART = {
     "tune": "xpc.compiler.tuning.tune",
     "diff": "xpc.compiler.review.diff",
     "verify": "xpc.compiler.review.verify",
+    "report": "xpc.compiler.report.command",
     "upgrade": "xpc.compiler.review.upgrade",
     "lock": "xpc.compiler.locking.command",
     "new": "xpc.compiler.commands.starter",
@@ -27,6 +28,7 @@ COMMANDS = {
     "tune": "measure on your own GPUs the fastest way to run a spec",
     "diff": "compare two specs, commits or bundles",
     "verify": "compare a bundle with its spec, its packages or its run",
+    "report": "show what a run was asked to do, what was planned and what ran",
     "upgrade": "show what another stack changes for a spec, and move the spec to it",
     "lock": "pin the commits, files and packages of a spec",
     "import": "write a spec from another tool's configuration",
@@ -38,5 +40,5 @@ COMMANDS = {
     "doctor": "check whether this machine is ready for runs",
 }
 """Every command with its help in `xpc --help`."""
-LATER = ("sweep", "report", "rehearse")
+LATER = ("sweep", "rehearse")
 """Names that the language's contract reserves for commands to come."""

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from html import escape
 
 from xpc.compiler.preview.show import NAMES, common_tokens, counted, stretches, summary, title
+from xpc.compiler.render.page import page as frame
+from xpc.compiler.render.page import text
 from xpc.compiler.render.visible import visible
 from xpc.grammar.package_data import read_text
 
@@ -16,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 LEGEND = (
     '<p class=soft>Marked text <b class="learn">bears loss</b>; <s>struck text</s> is cut off. Open "tokens" for each '
     "token with its id; &middot; is a space, \\n a line break.</p>"
@@ -25,21 +26,10 @@ LEGEND = (
 
 def page(found: Mapping[str, Any], spec: str) -> str:
     """The HTML page of a preview; `spec` is the path of the spec."""
-    style = read_text(__file__, "page.css")
-    parts = [f"<h1>{_text(spec)}</h1>", f"<p class=verdict>{_text(summary(found))}</p>", LEGEND]
+    parts = [f"<h1>{text(spec)}</h1>", f"<p class=verdict>{text(summary(found))}</p>", LEGEND]
     for row in found["rows"]:
         parts += _row(found, row)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        f'<link rel="icon" href="data:,">\n<title>{_text(spec)}: xpc preview</title>\n<style>{style}</style>\n'
-        "</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
-    )
-
-
-def _text(words: str) -> str:
-    return escape(visible(words))
+    return frame(f"{spec}: xpc preview", parts, read_text(__file__, "page.css"))
 
 
 def _prose(content: str) -> str:
@@ -48,21 +38,21 @@ def _prose(content: str) -> str:
 
 
 def _row(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
-    yield f"<section><h2>{_text(title(row))}</h2>"
+    yield f"<section><h2>{text(title(row))}</h2>"
     if row["excluded"]:
-        yield f"<p class=warning>not trained on: {_text(row['excluded'])}</p>"
+        yield f"<p class=warning>not trained on: {text(row['excluded'])}</p>"
     for one in row["verdicts"]:
-        help = f"<br><span class=soft>help: {_text(one['help'])}</span>" if one["help"] else ""
-        yield f"<p class={one['severity']}><b>{one['code']} {one['slug']}</b>: {_text(one['message'])}{help}</p>"
+        help = f"<br><span class=soft>help: {text(one['help'])}</span>" if one["help"] else ""
+        yield f"<p class={one['severity']}><b>{one['code']} {one['slug']}</b>: {text(one['message'])}{help}</p>"
     for one in row["sequences"]:
         name = NAMES.get(one["name"], one["name"])
-        yield f"<h3>{_text(f'{name}: ' if name else '')}{_text(counted(one, found['bears_loss']))}</h3>"
+        yield f"<h3>{text(f'{name}: ' if name else '')}{text(counted(one, found['bears_loss']))}</h3>"
         yield from _sequence(one)
     if common := common_tokens(row["sequences"]):
         yield f"<p class=soft>chosen and rejected share their first {common:,} tokens</p>"
     for one in row.get("rewards", ()):
         values = ", ".join(f"{answer} {value}" for answer, value in one["values"].items())
-        yield f"<p>reward <b>{_text(one['name'])}</b>: {_text(values or 'no values')}</p>"
+        yield f"<p>reward <b>{text(one['name'])}</b>: {text(values or 'no values')}</p>"
     yield "</section>"
 
 
@@ -74,7 +64,7 @@ def _sequence(one: Mapping[str, Any]) -> Iterator[str]:
     for number, learned, part in stretches(one):
         if number != turn:
             role = one["roles"][number] if 0 <= number < len(one["roles"]) else ""
-            yield ("</p>" if opened else "") + f"<p><i>{_text(role)}</i>"
+            yield ("</p>" if opened else "") + f"<p><i>{text(role)}</i>"
             turn, opened = number, True
         prose = _prose("".join(token[1] for token in part))
         yield f'<b class="learn">{prose}</b>' if learned else f"<span>{prose}</span>"

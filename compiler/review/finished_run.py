@@ -73,11 +73,11 @@ def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any
     for name, value in arguments.items():
         if name in LAUNCH or name.endswith("_token") or name not in seen:  # tokens are masked
             continue
-        if not _same(name, value, seen[name]):
+        if not same_argument(name, value, seen[name]):
             yield f"{name} was {_cut(seen[name])}, but the bundle states {_cut(value)}"
 
 
-def _same(name: str, stated: object, seen: object) -> bool:
+def same_argument(name: str, stated: object, seen: object) -> bool:
     """Whether a recorded value equals the stated one. A run records paths as absolute, and enums and numbers
     as text.
     """
@@ -86,9 +86,9 @@ def _same(name: str, stated: object, seen: object) -> bool:
     if name == "report_to":
         return _trackers(stated) == _trackers(seen)
     if isinstance(stated, dict) and isinstance(seen, dict):  # the library's class may add defaults
-        return all(key in seen and _same(key, value, seen[key]) for key, value in stated.items())
+        return all(key in seen and same_argument(key, value, seen[key]) for key, value in stated.items())
     if isinstance(stated, list) and len(stated) == 1 and not isinstance(seen, list):  # trl unpacks a list of one loss
-        return _same(name, stated[0], seen)
+        return same_argument(name, stated[0], seen)
     if isinstance(stated, bool) or isinstance(seen, bool) or stated is None or seen is None:
         return stated == seen or (stated is None and seen in ([], {}, ""))
     if isinstance(stated, int | float) and isinstance(seen, int | float):

@@ -51,7 +51,7 @@ def _runs(count: int) -> str:
 def as_text(found: Comparison) -> str:
     """The comparison for a terminal."""
     lines = [visible(headline(found))]
-    for title, entries in _sections(found):
+    for title, entries in sections(found):
         lines += ["", title, *(f"  {visible(one)}" for one in entries)]
     return "\n".join(lines) + "\n"
 
@@ -59,12 +59,13 @@ def as_text(found: Comparison) -> str:
 def as_markdown(found: Comparison) -> str:
     """The comparison for a comment on a pull request."""
     lines = [f"**{cell(headline(found))}**"]
-    for title, entries in _sections(found):
+    for title, entries in sections(found):
         lines += ["", f"### {cell(title)}", "", *(f"- {cell(one)}" for one in entries)]
     return "\n".join(lines) + "\n"
 
 
-def _sections(found: Comparison) -> Iterator[tuple[str, list[str]]]:
+def sections(found: Comparison) -> Iterator[tuple[str, list[str]]]:
+    """The sections of a comparison: a title and plain lines each."""
     if found.swept:
         yield "Swept", _changes(found.swept)
     renamed = [f"{before} -> {after}" for before, after in found.renamed]

@@ -9,8 +9,11 @@ from xpc.compiler.engines.pin import LIST, NOT_RUN
 from xpc.compiler.files.inputs import UsageError
 
 TABLES = (".json", "accelerate.yaml")
-FACTS = ("trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.")
-"""Keys that follow from the name of the stack, and the list of modules, which follows from the other keys."""
+FACTS = (
+    "trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.", "trainer_args.json run.flops",
+)  # fmt: skip
+"""Keys that follow from the name of the stack, from the model and the hardware, and the list of modules, which follows
+from the other keys."""
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
 """Files that repeat the others as text or digests, so they change with anything."""
 

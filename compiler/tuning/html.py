@@ -6,7 +6,6 @@ The page works from a file and loads nothing. Its script only sorts tables, so t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from xpc.compiler import registry
 from xpc.compiler.plan import BUDGET, GIB, NO
@@ -15,7 +14,8 @@ from xpc.compiler.plan.changes import STRATEGIES, effect
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.registry import Gpu
-from xpc.compiler.render.visible import visible
+from xpc.compiler.render.page import page as frame
+from xpc.compiler.render.page import text
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.compiler.tuning.show import hours, saved, title, total_hours, verdict_counts, ways
@@ -35,8 +35,6 @@ COLORS = (
 )  # fmt: skip
 """Components in the order of their hues."""
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-
 
 def page(plans: Sequence[Plan], assumed: Assumed) -> str:
     """The page for one plan, or for several with their totals; `assumed` are the assumptions of the plans."""
@@ -44,17 +42,7 @@ def page(plans: Sequence[Plan], assumed: Assumed) -> str:
     shown = plans if len(plans) <= SHOWN else [max(plans, key=_share)]
     parts = [*(_totals(plans) if len(plans) > 1 else ()), *(line for one in shown for line in _one(one, assumed))]
     style, script = read_text(__file__, "page.css"), read_text(__file__, "page.js")
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        f'<link rel="icon" href="data:,">\n<title>{_text(name)}: xpc plan</title>\n<style>{style}</style>\n'
-        "</head>\n<body>\n" + "\n".join(parts) + f"\n<script>{script}</script>\n</body>\n</html>\n"
-    )
-
-
-def _text(words: str) -> str:
-    return escape(visible(words))
+    return frame(f"{name}: xpc plan", parts, style, script)
 
 
 def _share(one: Plan) -> float:
@@ -68,7 +56,7 @@ def _totals(plans: Sequence[Plan]) -> Iterator[str]:
     yield f"<h1>{len(plans)} plans</h1>"
     yield f'<p class="totals">{verdict_counts(plans)}; {total_hours(plans)} together</p>'
     names = ("run", "runs on", "GiB of a GPU", "verdict", "steps", "hours", "GPU-hours")
-    rows = [[_text(one.spec.name), _text(title(one)), *_numbers(one)] for one in plans]
+    rows = [[text(one.spec.name), text(title(one)), *_numbers(one)] for one in plans]
     yield _table(names, rows)
 
 
@@ -116,7 +104,7 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[Cell]], now: int | None
 
 
 def _one(one: Plan, assumed: Assumed) -> Iterator[str]:
-    yield f"<section><h1>{_text(one.spec.name)}</h1>\n<p class=soft>{_text(title(one))}</p>"
+    yield f"<section><h1>{text(one.spec.name)}</h1>\n<p class=soft>{text(title(one))}</p>"
     yield from _memory(one)
     yield "<h2>Steps and time</h2>"
     yield from (f"<p>{line}</p>" for line in _course(one))
@@ -124,7 +112,7 @@ def _one(one: Plan, assumed: Assumed) -> Iterator[str]:
     if found:
         yield f"<h2>What would make it {'go faster' if one.verdict == 'fits' else 'fit'}</h2><ul>"
         for each in found:
-            yield f"<li>{' with '.join(f'<code>{_text(typed)}</code>' for typed in each.typed)}: {effect(each)}</li>"
+            yield f"<li>{' with '.join(f'<code>{text(typed)}</code>' for typed in each.typed)}: {effect(each)}</li>"
         yield "</ul>"
     yield from _alternatives(one, assumed)
     yield "</section>"
@@ -133,7 +121,7 @@ def _one(one: Plan, assumed: Assumed) -> Iterator[str]:
 def _memory(one: Plan) -> Iterator[str]:
     held, peak = one.memory, one.peak
     if held is None or peak is None:
-        yield f"<p class=verdict>Memory is unknown: {_text(one.unknown['memory'])}</p>"
+        yield f"<p class=verdict>Memory is unknown: {text(one.unknown['memory'])}</p>"
         return
     yield (
         f'<p class="verdict {one.verdict}">{one.verdict}: {peak.value / GIB:.1f} GiB of {one.capacity / GIB:.1f}</p>'
@@ -178,10 +166,10 @@ def _color(component: str) -> str:
 
 def _course(one: Plan) -> Iterator[str]:
     most = " at most" if one.full_rows else ""
-    steps = _text(one.unknown["steps"]) if one.steps is None else f"{one.steps:,} steps"
+    steps = text(one.unknown["steps"]) if one.steps is None else f"{one.steps:,} steps"
     yield f"{steps}, {one.tokens_per_step:,} tokens in one{most}"
     if one.hours is None or one.gpu_hours is None:
-        yield f"hours unknown: {_text(one.unknown.get('hours', ''))}"
+        yield f"hours unknown: {text(one.unknown.get('hours', ''))}"
     else:
         yield f"{hours(one.hours)} hours, {hours(one.gpu_hours)} GPU-hours"
     yield from saved(one)

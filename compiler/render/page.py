@@ -1,0 +1,31 @@
+"""The frame of our HTML pages: one file that loads nothing, with the common style, for light and dark screens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from xpc.compiler.render.visible import visible
+from xpc.grammar.package_data import read_text
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; {}img-src data:"
+SCRIPTED = "script-src 'unsafe-inline'; "
+
+
+def page(title: str, body: Sequence[str], style: str, script: str = "") -> str:
+    """A complete page. `title` is a plain text; `body` are lines of HTML; `style` follows the common style."""
+    policy = POLICY.format(SCRIPTED if script else "")
+    more = f"<script>{script}</script>\n" if script else ""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<link rel="icon" href="data:,">\n<title>{text(title)}</title>\n'
+        f"<style>{read_text(__file__, 'page.css')}{style}</style>\n"
+        "</head>\n<body>\n" + "\n".join(body) + f"\n{more}</body>\n</html>\n"
+    )
+
+
+def text(words: str) -> str:
+    """Words of anybody as text of a page: neutralised, and no markup."""
+    return escape(visible(words))

@@ -1,0 +1,116 @@
+"""Find the bundle that a run used, and read from it what the spec asked for and what was planned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from xpc.compiler.files import bundled
+from xpc.compiler.files.folder_contents import read
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.plan.experiment import Plan, plan
+from xpc.compiler.report.run_record import RunRecord
+from xpc.compiler.review.finished_run import DECISIVE, decisive_digest, read_json
+from xpc.compiler.review.operands import open_operand
+from xpc.compiler.spec import CheckedSpec
+from xpc.grammar.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from xpc.compiler.review.operands import Operand
+
+MOST = 200
+"""Most folders next to a run in which its bundle is looked for."""
+
+
+@record
+class Asked:
+    """A bundle: its trainer_args.json, its pins, and its spec with the plan. These are None if the spec does not
+    compile here, for the reason in `broken`.
+    """
+
+    folder: str
+    digest: str
+    stated: Mapping[str, Any]
+    pins: Mapping[str, str]
+    spec: CheckedSpec | None
+    plan: Plan | None
+    operand: Operand | None
+    broken: str = ""
+
+
+def digest_of(folder: str) -> str:
+    """The digest by which a run knows its bundle; "" if the folder is no bundle that can be read."""
+
+    def data(name: str) -> bytes | None:
+        try:
+            return read(os.path.join(folder, name))
+        except OSError:
+            return None
+
+    there = all(data(name) is not None for name in (DECISIVE[0], bundled.MANIFEST))
+    return decisive_digest(data) if there else ""
+
+
+def bundle_of(run: RunRecord) -> str | None:
+    """The bundle that a run used: where its process found it, or next to the run or here. Only a bundle with the run's
+    digest counts, so a stranger's run cannot name another folder of this machine.
+    """
+    if not run.digest:
+        return None
+    return next((place for place in _places(run) if digest_of(place) == run.digest), None)
+
+
+def _places(run: RunRecord) -> Iterator[str]:
+    for start in reversed(run.starts):
+        stated = start.get("bundle")
+        if isinstance(stated, str) and os.path.isabs(stated) and "\0" not in stated:
+            yield stated
+            break
+    above = os.path.dirname(os.path.abspath(run.folder))
+    for folder in dict.fromkeys((os.getcwd(), above, os.path.dirname(above))):
+        try:
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".bundle"))
+        except OSError:
+            continue
+        for place in (os.path.join(folder, name) for name in names[:MOST]):
+            yield place
+            members = os.path.join(place, "members")
+            if os.path.isdir(members) and not os.path.islink(members):
+                yield from (os.path.join(members, name) for name in sorted(os.listdir(members))[:MOST])
+
+
+def output_of(folder: str) -> str:
+    """The output folder of a bundle, seen from here or from next to the bundle. Raises UsageError."""
+    arguments = read_json(os.path.join(folder, DECISIVE[0])).get("arguments")
+    stated = arguments.get("output_dir") if isinstance(arguments, dict) else None
+    if not isinstance(stated, str) or "\0" in stated:
+        raise UsageError(f"{folder} does not state an output folder")
+    beside = os.path.join(os.path.dirname(os.path.abspath(folder)), stated)
+    return beside if not os.path.isdir(stated) and os.path.isdir(beside) else stated
+
+
+def asked(folder: str) -> Asked:
+    """Read a bundle. Raises UsageError if it cannot be read."""
+    stated = read_json(os.path.join(folder, DECISIVE[0]))
+    if not all(isinstance(stated.get(name), dict) for name in ("arguments", "run", "method")):
+        raise UsageError(f"{folder}/{DECISIVE[0]} is not of a bundle")
+    try:
+        text = read(os.path.join(folder, "requirements.txt")).decode("utf-8", "replace")
+    except OSError:
+        text = ""
+    lines = (line.partition("#")[0].partition(";")[0].partition("==") for line in text.splitlines())
+    pins = {name.partition("[")[0].strip(): version.strip() for name, equals, version in lines if equals}
+    try:
+        with open_operand(folder) as one:
+            if isinstance(one.workspace, bundled.BundleWorkspace):
+                one.workspace.data_root = os.environ.get("XPC_DATA_ROOT", "")
+            operand = one.check(one.name)
+    except UsageError as error:
+        return Asked(folder, digest_of(folder), stated, pins, None, None, None, str(error))
+    if operand.errors:
+        return Asked(folder, digest_of(folder), stated, pins, None, None, None, operand.errors[0].message)
+    spec = operand.runs[0].spec
+    return Asked(folder, digest_of(folder), stated, pins, spec, plan(spec), operand)

@@ -1,0 +1,58 @@
+"""`xpc report DIR...`: show what runs were asked to do, what was planned and what ran."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.report.entry import Entry, entries
+from xpc.compiler.report.show import as_json, markdown
+
+FORMATS: dict[str, Callable[[Sequence[Entry]], str]] = {"markdown": markdown, "json": as_json}
+MOST = 24
+"""Most runs of a report."""
+EPILOG = (
+    "DIR is the output folder of a run, which may be going or have died, or its bundle. Several runs are overlaid, and "
+    "their specs compared with the first one's. The bundle of a run is found where the run was launched, or in a "
+    "folder *.bundle here or next to the run. Nothing in DIR is executed. Exit status: 0 reported, 2 wrong usage."
+)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
+    parser = argparse.ArgumentParser(
+        "xpc report", description="Show what runs were asked to do, what was planned and what ran.", epilog=EPILOG
+    )
+    parser.add_argument("folders", nargs="+", metavar="DIR", help="the output folder of a run, or a bundle")
+    parser.add_argument("--bundle", metavar="DIR", help="the bundle of the run, if it is not found")
+    parser.add_argument("--html", metavar="FILE", help="write the report as a page with the curves, too")
+    parser.add_argument(
+        "--format", choices=tuple(FORMATS), default="markdown", help="output format (default: markdown)"
+    )
+    parser.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    return parser.parse_args(list(arguments))
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """Return the printed text and the exit status. Raises UsageError."""
+    folders = list(dict.fromkeys(options.folders))
+    if options.bundle is not None and len(folders) > 1:
+        raise UsageError("--bundle names the bundle of one run: report several by their bundles")
+    if len(folders) > MOST:
+        raise UsageError(f"a report has at most {MOST} runs")
+    found = entries(folders, options.bundle)
+    if options.html is not None:
+        _write(options.html, found)
+    return FORMATS[options.format](found), 0
+
+
+def _write(path: str, found: Sequence[Entry]) -> None:
+    """Write the page, completely or not at all. Raises UsageError if it cannot be written."""
+    from xpc.compiler.files.atomic import replace_files
+    from xpc.compiler.report.html import page
+
+    try:
+        replace_files({path: page(found).encode("utf-8", "backslashreplace")})
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,96 @@
+"""One run of a report: what it wrote, its bundle, its rows; and how its spec differs from the first run's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from xpc.compiler.files import bundled
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.report.asked import Asked, asked, bundle_of, output_of
+from xpc.compiler.report.row import Row, time
+from xpc.compiler.report.rows import rows_of
+from xpc.compiler.report.run_record import RunRecord, read_run
+from xpc.compiler.review.changes import Comparison, compare_operands
+from xpc.compiler.review.operands import DoesNotCompile
+from xpc.grammar.record import field, mutable
+
+NO_BUNDLE = "the bundle of this run was not found here: --bundle DIR names it"
+NAMED = 6
+"""Values that the first line names."""
+
+
+@mutable
+class Entry:
+    """A run, or a bundle that has not run. `label` is its name in the report; `diff` compares its spec with the first
+    one's, which has none; `notes` are sentences about what is missing.
+    """
+
+    label: str
+    run: RunRecord | None
+    bundle: Asked | None
+    rows: list[Row]
+    notes: list[str] = field(factory=list)
+    diff: Comparison | None = None
+
+    @property
+    def summary(self) -> str:
+        """The first line: how far the run is, and which values are not as planned."""
+        if self.run is None:
+            return "has not run yet"
+        seconds = self.run.seconds
+        spent = "" if seconds is None else f" after {time(seconds)} of training"
+        names = [row.name for row in self.rows if row.differs]
+        shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+        differing = f"not as planned: {shown}" if names else "nothing differs from the plan"
+        return f"{self.run.status} at step {self.run.step:,}{spent}" + (f"; {differing}" if self.bundle else "")
+
+
+def entry(folder: str, bundle: str | None) -> Entry:
+    """Read a run's folder, or a bundle and the run in its output folder. Raises UsageError."""
+    if not os.path.isdir(folder):
+        raise UsageError(f"{folder} is not a folder: name the output folder of a run, or a bundle")
+    own = os.path.isfile(os.path.join(folder, bundled.MANIFEST))
+    run = None
+    if own:
+        bundle, out = folder, output_of(folder)
+        run = read_run(out) if os.path.isdir(out) else None
+    else:
+        run = read_run(folder)
+        if run is None:
+            raise UsageError(f"{folder} contains no run: it has no metrics.jsonl, summary.json or xpc_run.json")
+    notes = [] if run is None else run.notes
+    place = bundle if bundle is not None or run is None else bundle_of(run)
+    found = None if place is None else asked(place)
+    if place is None:
+        notes.append(NO_BUNDLE)
+    elif run is not None and run.digest and found is not None and run.digest != found.digest:
+        notes.append(f"the run used another bundle than {place}: the digest in its folder differs")
+    if found is not None and found.spec is None:
+        notes.append(f"{found.folder}/spec.xp does not compile here: {found.broken}")
+    label = os.path.basename(os.path.abspath(folder)).removesuffix(".bundle")
+    return Entry(label, run, found, rows_of(run, found), notes)
+
+
+def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
+    """The entries of a report. Names that stand twice are paths; specs are compared with the first one."""
+    found = [entry(folder, bundle) for folder in folders]
+    labels = [one.label for one in found]
+    for one, folder in zip(found, folders, strict=True):
+        if labels.count(one.label) > 1:
+            one.label = folder
+    first = found[0].bundle
+    for one in found[1:]:
+        if (
+            first is not None
+            and first.operand is not None
+            and one.bundle is not None
+            and one.bundle.operand is not None
+        ):
+            try:
+                one.diff = compare_operands(first.operand, one.bundle.operand)
+            except DoesNotCompile:
+                one.notes.append("its spec cannot be compared with the first one's")
+        else:
+            one.notes.append("its spec cannot be compared with the first one's, because a bundle is missing")
+    return found

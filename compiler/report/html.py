@@ -1,0 +1,111 @@
+"""Show a report as one HTML page, which works from a file, loads nothing and contains no script.
+
+On a narrow screen each row of the table becomes a block. Everything that a run wrote goes through `render.page.text`,
+and names of metrics through `picture.py`, which escapes them for SVG.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xpc.compiler.render.page import page as frame
+from xpc.compiler.render.page import text
+from xpc.compiler.render.visible import visible
+from xpc.compiler.report.entry import Entry
+from xpc.compiler.report.row import Row
+from xpc.compiler.report.show import HEADS, overview
+from xpc.compiler.review.show import headline, sections
+from xpc.grammar.package_data import read_text
+from xpc.runtime.picture import COLORS, PANELS, STYLE, Curve, curves, panel, panels
+
+LONG = ("Settings", "Arguments", "Versions")
+"""Groups that are folded, unless something in them differs."""
+
+
+def page(found: Sequence[Entry]) -> str:
+    """The page of one run, or of several with their curves in one picture."""
+    names = ", ".join(one.label for one in found)
+    body = [f"<h1>{text(names)}</h1>"]
+    if len(found) == 1:
+        body.append(f"<p class=verdict>{text(found[0].summary)}</p>")
+    body += _curves(found) if len(found) > 1 else _pictures(found[0])
+    if len(found) > 1:
+        body += _overview(found)
+        for one in found[1:]:
+            body += _difference(found[0], one)
+    for one in found:
+        body += _one(one, len(found) > 1)
+    style = STYLE + read_text(__file__, "page.css")
+    return frame(f"{names}: xpc report", body, style)
+
+
+def _pictures(one: Entry) -> Iterator[str]:
+    if one.run is not None and one.run.events:
+        again = " A dotted line is a start that went on from there." if one.run.restarts else ""
+        yield f"<p class=soft>By step.{again}</p>"
+        yield '<div class="curves">' + "".join(panels(_visible(curves(one.run.events)), one.run.restarts)) + "</div>"
+
+
+def _visible(found: dict[str, dict[str, list[tuple[float, float]]]]) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    return {title: {visible(name, 60): points for name, points in named.items()} for title, named in found.items()}
+
+
+def _curves(found: Sequence[Entry]) -> Iterator[str]:
+    """The curves of several runs: a colour for each run; evaluations are dashed."""
+    colored = [(one, COLORS[number % len(COLORS)]) for number, one in enumerate(found)]
+    keys = (f'<li><i style="background:{color}"></i>{text(one.label)}</li>' for one, color in colored)
+    yield f'<ul class="runs">{"".join(keys)}</ul>'
+    yield "<p class=soft>By step. Evaluations are dashed; a dotted line is a start that went on from there.</p>"
+    drawn: dict[str, list[Curve]] = {name: [] for name in PANELS}
+    marks = []
+    for one, color in colored:
+        if one.run is None:
+            continue
+        marks += [(step, color) for step in one.run.restarts]
+        for title, named in curves(one.run.events).items():
+            for name, points in list(named.items())[: len(COLORS)]:
+                drawn[title].append(Curve(visible(name, 60), points, color, name.startswith("eval_")))
+    shown = (panel(title, lines, marks, legend=False) for title, lines in drawn.items() if lines)
+    yield f'<div class="curves">{"".join(shown)}</div>'
+
+
+def _overview(found: Sequence[Entry]) -> Iterator[str]:
+    heads = "".join(f'<th scope="col">{text(one.label)}</th>' for one in found)
+    yield f'<div class="scroll" tabindex="0"><table class="wide"><thead><tr><th></th>{heads}</tr></thead><tbody>'
+    for _, name, texts in overview(found):
+        cells = "".join(f"<td>{text(one)}</td>" for one in texts)
+        yield f'<tr><th scope="row">{text(name)}</th>{cells}</tr>'
+    yield "</tbody></table></div>"
+
+
+def _difference(first: Entry, one: Entry) -> Iterator[str]:
+    if one.diff is None:
+        return
+    yield f"<h2>Spec of {text(one.label)}, compared with {text(first.label)}</h2>"
+    yield f"<p class=verdict>{text(headline(one.diff))}</p>"
+    for title, lines in sections(one.diff):
+        yield f"<details open><summary>{text(title)}</summary><ul>"
+        yield from (f"<li>{text(line)}</li>" for line in lines)
+        yield "</ul></details>"
+
+
+def _one(one: Entry, several: bool) -> Iterator[str]:
+    if several:
+        yield f"<h2>{text(one.label)}</h2><p class=verdict>{text(one.summary)}</p>"
+    yield from (f"<p class=note>{text(note)}</p>" for note in one.notes)
+    for group in dict.fromkeys(row.group for row in one.rows):
+        rows = [row for row in one.rows if row.group == group]
+        shown = "" if group in LONG and not any(row.differs for row in rows) else " open"
+        yield f"<details{shown}><summary>{text(group)}</summary>"
+        yield from _table(rows)
+        yield "</details>"
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    heads = "".join(f'<th scope="col">{head}</th>' for head in HEADS)
+    yield f'<table class="three"><thead><tr><th></th>{heads}</tr></thead><tbody>'
+    for row in rows:
+        texts = zip(HEADS, (row.asked, row.planned, row.ran, row.why), strict=True)
+        cells = "".join(f'<td data-head="{head}">{text(words)}</td>' for head, words in texts)
+        yield f'<tr{" class=differs" if row.differs else ""}><th scope="row">{text(row.name)}</th>{cells}</tr>'
+    yield "</tbody></table>"

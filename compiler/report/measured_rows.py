@@ -1,0 +1,242 @@
+"""The rows about time, memory and data: predictions of the plan next to measurements of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xpc.compiler.data.row_counts import trained
+from xpc.compiler.lower.disk import disk
+from xpc.compiler.plan.experiment import Span
+from xpc.compiler.plan.flops import flops
+from xpc.compiler.report.asked import Asked
+from xpc.compiler.report.row import Row, share, size, time
+from xpc.compiler.report.run_record import FINISHED, RunRecord, number, table
+from xpc.grammar.record import evolve
+from xpc.runtime.result import utilisation
+
+PHASES = {
+    "load": ("load",), "forward and backward": ("forward", "backward", "generate"), "step": ("step",),
+    "evaluate": ("evaluate",), "save": ("save",),
+}  # fmt: skip
+"""Phases that a run measures, with those of the plan."""
+KINDS = {"allocated": "allocated", "reserved": "reserved by the allocator", "resident": "resident set of process 0"}
+LOST = {
+    "cut_rows": ("cut rows", "they have more tokens than `seq`"),
+    "left_out": ("left out", "nothing to learn is left within `seq`"),
+    "unlearned": ("without a learned token", "every token is masked"),
+    "empty": ("empty rows", "they have no tokens"),
+}
+"""Counts of rows that lose something, with the reason."""
+WAITED, PADDED, ASIDE = 0.05, 0.2, 0.1
+"""Shares of waiting for data, of padding, and of evaluations and saves that are named as a reason."""
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+def time_rows(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
+    """Hours, tokens, tokens per second, utilisation, and where the time went."""
+    plan = None if one is None else one.plan
+    yield _hours(run, one)
+    tokens = None if run is None else run.tokens
+    row = Row("Time", "tokens", ran="" if tokens is None else f"{tokens:,.0f}")
+    if plan is not None and plan.steps is not None:
+        most = "at most " if plan.full_rows else ""
+        shorter = plan.full_rows and tokens is not None and tokens < plan.steps * plan.tokens_per_step
+        why = "rows are shorter than `seq`, with which the plan counts" if shorter else ""
+        row = evolve(row, planned=f"{most}{plan.steps * plan.tokens_per_step:,}", why=why)
+    yield row
+    yield _speed(run, one)
+    yield _utilisation(run, one)
+    if run is None or not run.measured:
+        return
+    seconds, training = table(run.measured["seconds"]), number(run.measured["seconds"].get("train")) or 0.0
+    for name, words in (("load", "before the first step"), ("train", "training"), ("evaluate", "evaluations")):
+        if name in seconds:
+            yield Row("Time", words, ran=time(seconds[name]))
+    waits = run.measured["waits"]
+    if training:
+        long = waits / training >= WAITED
+        why = "raise `data.workers` if rows are read slowly" if long else ""
+        yield Row("Time", "waits for data", ran=f"{time(waits)}, {share(waits / training)} of training", why=why)
+    if run.measured["padding"] is not None:
+        padding = run.measured["padding"]
+        why = "`batch { packing }` joins short rows" if padding >= PADDED else ""
+        yield Row("Time", "padding", ran=f"{share(padding)} of the tokens in batches", why=why)
+    yield _saves(run, one, seconds)
+
+
+def _hours(run: RunRecord | None, one: Asked | None) -> Row:
+    plan = None if one is None else one.plan
+    row = Row("Time", "hours")
+    seconds = None if run is None else run.seconds
+    if plan is not None:
+        row = evolve(row, planned="unknown" if plan.hours is None else _span(plan.hours, 1, 3))
+    if seconds is None or run is None:
+        return row
+    row = evolve(row, ran=f"{seconds / 3600:.3f}")
+    if plan is None or plan.hours is None:
+        return evolve(row, why="" if plan is None else plan.unknown.get("hours", ""))
+    if run.status != FINISHED:
+        return evolve(row, why=f"up to step {run.step:,}")
+    if plan.hours.low <= seconds / 3600 <= plan.hours.high:
+        return evolve(row, why="within the plan's range")
+    slow = seconds / 3600 > plan.hours.high
+    return evolve(row, why=_slow(run) if slow else "faster than the runs that the plan was fitted to", differs=True)
+
+
+def _slow(run: RunRecord) -> str:
+    """Why a run took longer than planned, as far as it was measured."""
+    seconds = table(run.measured.get("seconds"))
+    training = number(seconds.get("train")) or 0.0
+    aside = sum(number(seconds.get(name)) or 0.0 for name in ("evaluate", "save"))
+    reasons = []
+    if training and run.measured["waits"] / training >= WAITED:
+        reasons.append(f"{share(run.measured['waits'] / training)} of training waited for data")
+    if training and aside / (training + aside) >= ASIDE:
+        reasons.append(f"{share(aside / (training + aside))} went into evaluations and saves")
+    if (run.measured.get("padding") or 0) >= PADDED:
+        reasons.append(f"{share(run.measured['padding'])} of the tokens were padding")
+    if run.restarts:
+        reasons.append(f"{len(run.restarts)} starts repeated steps")
+    return "; ".join(reasons) or "slower than the runs that the plan was fitted to"
+
+
+def _speed(run: RunRecord | None, one: Asked | None) -> Row:
+    plan = None if one is None else one.plan
+    row = Row("Time", "tokens/s of a process")
+    if plan is not None:
+        fast, planned = plan.speed, "unknown"
+        if fast is not None:
+            most = f"{fast.tokens / fast.low:,.0f}" if fast.low > 0 else "more"
+            planned = f"{fast.tokens:,.0f} ({fast.tokens / fast.high:,.0f} to {most})"
+        row = evolve(row, planned=planned)
+        row = evolve(row, why="" if fast is not None else plan.unknown.get("hours", ""))
+    if run is None or run.tokens is None or not run.seconds or run.world is None:
+        return row
+    real = run.tokens / run.seconds / run.world
+    row = evolve(row, ran=f"{real:,.0f}")
+    if plan is None or plan.speed is None:
+        return row
+    low, high = plan.speed.tokens / plan.speed.high, plan.speed.tokens / max(1e-9, plan.speed.low)
+    inside = low <= real <= high
+    why = "within the plan's range" if inside else _slow(run) if real < low else "faster than the measured runs"
+    return evolve(row, why=why, differs=not inside)
+
+
+def _utilisation(run: RunRecord | None, one: Asked | None) -> Row:
+    """Model FLOPs utilisation; on a CPU, which has no stated peak, only the operations per second."""
+    row = Row("Time", "utilisation (MFU)")
+    spec, plan = (None, None) if one is None else (one.spec, one.plan)
+    cost = None if spec is None else flops(spec)
+    if plan is not None and plan.speed is not None and cost is not None and cost["peak"]:
+        each = plan.tokens_per_step / spec.integer("batch.gbs") if spec is not None else 0.0
+        planned = plan.speed.tokens * (cost["token"] + cost["length"] * each) / cost["peak"]
+        row = evolve(row, planned=share(planned))
+    if run is None:
+        return row
+    found: Mapping[str, object] | None = table(run.summary.get("utilisation"))
+    if not found and spec is not None and run.measured and run.world:
+        training = number(table(run.measured["seconds"]).get("train")) or 0.0
+        found = utilisation(cost, run.tokens, run.step * spec.integer("batch.gbs"), training, run.world)
+    speed, part = number((found or {}).get("flops_per_second")), number((found or {}).get("share"))
+    if part is not None:
+        return evolve(row, ran=share(part))
+    if speed is not None:
+        row = evolve(row, ran=f"{speed / 1e12:.3g} TFLOP/s of a process", why="no peak is stated for this device")
+    return row
+
+
+def _saves(run: RunRecord, one: Asked | None, seconds: Mapping[str, float]) -> Row:
+    count, written = run.measured["saves"], run.measured["saved_bytes"]
+    row = Row(
+        "Time", "saves", ran=f"{count:,} checkpoints, {size(written)}, {time(number(seconds.get('save')) or 0.0)}"
+    )
+    if one is None or one.plan is None or one.spec is None:
+        return row
+    each, planned = disk(one.spec), one.plan.saves
+    if planned is None:
+        return row
+    row = evolve(
+        row, planned=f"{planned:,} checkpoints" + (f" of {size(each['checkpoint'])}" if each and planned else "")
+    )
+    if count < planned and run.status == FINISHED:
+        return evolve(row, why="saves after the last measurement of a start that died are not counted")
+    if count > planned:
+        return evolve(row, why="a start repeats the saves of steps that were lost, and a stop saves once more")
+    return row
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def memory_rows(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
+    """The peak of the first process, and its phases: on a GPU what torch allocated and reserved, else the resident
+    set.
+    """
+    plan = None if one is None else one.plan
+    measured = {} if run is None else table(run.measured.get("memory"))
+    kinds = {kind: max((sizes.get(kind, 0) for sizes in measured.values()), default=0) for kind in KINDS}
+    kind = next((name for name in KINDS if kinds[name]), "")
+    row = Row("Memory", "peak", ran=f"{size(kinds[kind])} ({KINDS[kind]})" if kind else "")
+    if plan is not None:
+        peak = plan.peak
+        row = evolve(
+            row, planned="unknown" if peak is None else f"{size(peak.value)} ({size(peak.low)} to {size(peak.high)})"
+        )
+        if peak is None:
+            row = evolve(row, why=plan.unknown.get("memory", ""))
+        elif kind == "allocated":
+            inside = peak.low <= kinds[kind] <= peak.high
+            row = evolve(
+                row, why="within the plan's range" if inside else _memory_why(kinds[kind], peak), differs=not inside
+            )
+    yield row
+    held = plan.memory if plan is not None else None
+    for name, theirs in PHASES.items():
+        sums = [sum(held.phases[each].values()) for each in theirs if each in held.phases] if held is not None else []
+        sizes = measured.get(name, {})
+        if sums or sizes:
+            yield Row(
+                "Memory", name, planned=size(max(sums)) if sums else "", ran=size(sizes[kind]) if kind in sizes else ""
+            )
+    if kinds["reserved"]:
+        yield Row("Memory", "reserved", ran=f"{size(kinds['reserved'])} ({KINDS['reserved']})")
+
+
+def _memory_why(real: float, peak: Span) -> str:
+    if real > peak.high:
+        return "more than nine of ten measured runs with this plan (docs/plan-accuracy.md)"
+    return "less than planned: rows may be shorter than `seq`, with which the plan counts"
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+
+
+def data_rows(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
+    """Rows, and what became of their tokens."""
+    counts = {} if run is None else run.data
+    rows = number(counts.get("rows"))
+    row = Row("Data", "rows", ran="" if rows is None else f"{rows:,.0f}")
+    if one is not None and one.spec is not None:
+        spec = one.spec
+        there = trained(spec)
+        row = evolve(
+            row,
+            asked=", ".join(source.name for source in spec.data),
+            planned="unknown" if there is None else f"{there:,}",
+        )
+        if there is not None and rows is not None and rows != there:
+            row = evolve(row, why="rows were filtered, joined or split before they were tokenized", differs=True)
+    yield row
+    total = number(counts.get("tokens")) or 0
+    for name, (words, why) in LOST.items():
+        count = number(counts.get(name))
+        if count is not None:
+            lost = number(counts.get("cut_tokens")) or 0
+            more = f", {lost:,.0f} of {total:,.0f} tokens" if name == "cut_rows" and count else ""
+            yield Row("Data", words, ran=f"{count:,.0f}{more}", why=why if count else "", differs=bool(count))
+
+
+def _span(found: Span, factor: float, digits: int) -> str:
+    return f"{found.value * factor:.{digits}f} ({found.low * factor:.{digits}f} to {found.high * factor:.{digits}f})"

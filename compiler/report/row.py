@@ -1,0 +1,55 @@
+"""A row of the table, and texts of values."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+from xpc.grammar.record import record
+
+LONGEST = 120
+"""Most characters of a shown value."""
+
+
+@record
+class Row:
+    """One row: the texts of what was asked for, planned and ran, and why they are not the same.
+
+    `differs` is true if the run is not what was planned; a value that nobody wrote is no difference.
+    """
+
+    group: str
+    name: str
+    asked: str = ""
+    planned: str = ""
+    ran: str = ""
+    why: str = ""
+    differs: bool = False
+
+
+def cut(value: object, quoted: bool = True) -> str:
+    """A value as a short text; texts are not quoted."""
+    try:
+        text = str(value) if isinstance(value, str) or not quoted else json.dumps(value)
+    except RecursionError:  # a nesting that no run has written
+        text = "..."
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def size(count: float) -> str:
+    """Bytes in the largest unit that leaves one digit before the point: 1.2 GiB."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+        count /= 1024
+    return f"{count:,.1f} TiB"
+
+
+def time(seconds: float) -> str:
+    """A duration: 12.3 s, or 1:02:03 from a minute on."""
+    return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=min(round(seconds), 10**12)))
+
+
+def share(value: float) -> str:
+    """A share in percent: 6.2 %."""
+    return f"{100 * value:.1f} %"

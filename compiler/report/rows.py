@@ -1,0 +1,159 @@
+"""The rows of the table: what was asked for, what was planned, what ran, and the reason for each difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xpc.compiler.language.items import BASE, SPEC
+from xpc.compiler.language.launch_settings import readers
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.typed import show
+from xpc.compiler.report.asked import Asked
+from xpc.compiler.report.measured_rows import data_rows, memory_rows, time_rows
+from xpc.compiler.report.row import Row, cut
+from xpc.compiler.report.run_record import FINISHED, GOING, RunRecord, number
+from xpc.compiler.review.finished_run import LAUNCH, same_argument
+from xpc.compiler.review.installed import plain_version
+from xpc.grammar.record import evolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def rows_of(run: RunRecord | None, one: Asked | None) -> list[Row]:
+    """Every row about a run and its bundle; at least one of them is there."""
+    return [*_outcome(run, one), *time_rows(run, one), *memory_rows(run, one), *data_rows(run, one),
+            *_machine(run, one), *_settings(run, one)]  # fmt: skip
+
+
+def rewarded(one: Asked | None) -> bool:
+    """Whether the method learns from rewards."""
+    return one is not None and one.stated["method"].get("rewarded") is True
+
+
+# -- outcome ----------------------------------------------------------------------------------------------------------
+
+
+def _outcome(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
+    yield Row("Outcome", "status", ran="has not run yet" if run is None else run.status, why=_status(run))
+    yield _steps(run, one)
+    if run is None:
+        return
+    for name, found in run.results(rewarded(one)).items():
+        ran = f"{found['first']:.4g} -> {found['last']:.4g}"
+        best = f"best {found['best']:.4g} at step {found['best_step']:,}"
+        yield Row("Outcome", name, ran=f"{ran}, {best}")
+
+
+def _status(run: RunRecord | None) -> str:
+    if run is None or run.status == FINISHED:
+        return ""
+    kept = f"checkpoint-{run.checkpoints[-1]} is the newest one" if run.checkpoints else "there is no checkpoint"
+    if run.status == GOING:
+        return f"a process trains into this folder now; {kept}"
+    return f"it was stopped or died after step {run.step:,}; {kept}, and the same command goes on"
+
+
+def _steps(run: RunRecord | None, one: Asked | None) -> Row:
+    spec, planned = (None, None) if one is None else (one.spec, one.plan)
+    row = Row("Outcome", "steps")
+    if spec is not None:
+        steps, epochs = spec.get("train.steps"), spec.get("train.epochs")
+        row = evolve(row, asked=f"{steps:,} steps" if steps is not None else f"{epochs:g} epochs")
+    expected = None if planned is None else planned.steps
+    if planned is not None:
+        row = evolve(row, planned="unknown" if expected is None else f"{expected:,}")
+    if run is None:
+        return row
+    row = evolve(row, ran=f"{run.step:,}")
+    if expected is None or run.step == expected:
+        return evolve(row, why="" if planned is None or expected is not None else planned.unknown["steps"])
+    left, patience = number(run.data.get("left_out")), None if one is None else one.stated["run"].get("patience")
+    why = "the plan counts other rows than the run had"
+    if run.status != FINISHED:
+        why = "the run is still going" if run.status == GOING else "the run ended before its last step"
+    elif patience is not None and run.step < expected:
+        why = f"no better evaluation in {patience} of them (`patience`)"
+    elif left:
+        why = f"{left:,.0f} rows were left out by the trainer"
+    return evolve(row, why=why, differs=True)
+
+
+# -- machine ----------------------------------------------------------------------------------------------------------
+
+
+def _machine(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
+    spec = None if one is None else one.spec
+    processes = None if one is None else number(one.stated["run"].get("world_size"))
+    row = Row("Machine", "processes", planned="" if processes is None else f"{processes:.0f}")
+    if run is not None and run.world is not None:
+        differs = processes is not None and run.world != processes
+        why = "the run went on with another number of processes" if differs else ""
+        row = evolve(row, ran=str(run.world), why=why, differs=differs)
+    yield row
+    starts = [] if run is None else run.starts
+    devices = dict.fromkeys(cut(start.get("device")) for start in starts)
+    gpu = "" if spec is None else "cpu" if spec.hardware.gpu is None else spec.hardware.gpu.name
+    yield Row("Machine", "device", "" if spec is None else spec.text("hardware"), gpu, ", ".join(devices))
+    for index, start in enumerate(starts):
+        name = "started again" if index else "started"
+        yield Row("Machine", name, ran=f"{cut(start['started'])}, from step {start['step']:,}")
+    installed = {} if run is None else run.versions
+    for name in sorted({*installed, *(() if one is None else one.pins)}):
+        pin = "" if one is None else one.pins.get(name, "")
+        there = installed.get(name)
+        known = name in installed
+        differs = known and bool(pin) and plain_version(there if isinstance(there, str) else None) != pin
+        why = "the environment has another version than the bundle pins" if differs else ""
+        yield Row("Versions", name, "", pin, cut(there or "not installed") if known else "", why, differs)
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def _settings(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
+    """A row for each setting; without the spec, one for each argument of the trainer."""
+    seen: Mapping[str, Any] = {} if run is None else run.arguments
+    if one is None or one.spec is None:
+        stated = {} if one is None else one.stated["arguments"]
+        for name in sorted({*stated, *seen}):
+            known = name in stated
+            yield _compared(
+                Row("Arguments", name, planned=cut(stated[name]) if known else ""), {name: stated.get(name)}, seen
+            )
+        return
+    spec, arguments, same = one.spec, one.stated["arguments"], run is not None and run.digest == one.digest
+    for path, value in spec.values.items():
+        setting = BY_PATH[path]
+        if path.startswith("launch.") and spec.text("launch") not in readers(setting):
+            continue  # a base may set a setting of an engine that its child replaces
+        text, written = cut(show(setting, value.value), quoted=False), value.origin.kind in (SPEC, BASE)
+        row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
+        if same:  # the bundle decides what has no argument of the trainer
+            row = evolve(row, ran=text)
+        names = [name for name in setting.args if name in arguments and name not in LAUNCH]
+        yield _compared(row, {name: arguments[name] for name in names}, seen)
+    for escape, extra in spec.extra.items():
+        for name, value in extra.items():
+            text = cut(value.value)
+            yield _compared(Row("Settings", f"extra {escape}.{name}", text, text), {name: arguments.get(name)}, seen)
+
+
+def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> Row:
+    """The row with what ran: the planned value if the arguments of the run agree with it."""
+    known = [name for name in stated if name in seen]
+    if not known:
+        return row
+    wrong = [name for name in known if not name.endswith("_token") and not _same(name, stated[name], seen[name])]
+    if not wrong:
+        return evolve(row, ran=row.planned)
+    ran = ", ".join(f"{name} = {cut(seen[name])}" for name in wrong)
+    return evolve(row, ran=ran, why="the run used another value than its bundle states", differs=True)
+
+
+def _same(name: str, stated: object, seen: object) -> bool:
+    try:
+        return same_argument(name, stated, seen)
+    except (OverflowError, RecursionError):  # a number or a nesting that no run has written
+        return False

@@ -1,0 +1,231 @@
+"""Read what a run wrote: metrics.jsonl, measured.jsonl, summary.json, xpc_run.json and the names of its checkpoints.
+
+The folder may be a stranger's, and the run may be going or dead. No link is followed, no pipe waited for, each read has
+a limit, and a file of another form counts as missing, with a sentence about it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from math import isfinite
+
+from xpc.compiler.files.folder_contents import read, without_following
+from xpc.compiler.files.inputs import UsageError
+from xpc.grammar.record import field, mutable
+from xpc.runtime.picture import is_step, restarts_of
+from xpc.runtime.result import results, totals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SUMMARY, METRICS, MEASURED, MARKER = "summary.json", "metrics.jsonl", "measured.jsonl", "xpc_run.json"
+LARGEST = 256 * 2**20
+"""Most bytes of metrics.jsonl."""
+LARGEST_TABLE = 16 * 2**20
+"""Most bytes of another file."""
+MOST_EVENTS = 1_000_000
+MOST_ENTRIES = 100_000
+"""Most names in the folder that are looked at."""
+MOST_VALUES = 200
+"""Most phases, packages or counts of one kind."""
+MOST_RESULTS = 24
+FINISHED, GOING, ENDED = "finished", "going", "ended without a result"
+
+
+@mutable
+class RunRecord:
+    """What a run wrote. `settings` and `digest` are those of its bundle, `measured` the totals over its starts, each of
+    which has a line in `starts`. `notes` are sentences about what could not be read.
+    """
+
+    folder: str
+    name: str
+    status: str = ENDED
+    digest: str = ""
+    settings: Mapping[str, Any] = field(factory=dict)
+    summary: Mapping[str, Any] = field(factory=dict)
+    events: list[dict[str, Any]] = field(factory=list)
+    starts: list[dict[str, Any]] = field(factory=list)
+    restarts: list[float] = field(factory=list)
+    measured: Mapping[str, Any] = field(factory=dict)
+    checkpoints: list[int] = field(factory=list)
+    notes: list[str] = field(factory=list)
+
+    @property
+    def step(self) -> int:
+        """The last step that is known."""
+        steps = [event["step"] for event in (*self.events[-1:], *self.starts[-1:])]
+        stated = self.summary.get("steps")
+        return int(stated) if stated is not None and is_step(stated) else max(steps, default=0)
+
+    @property
+    def seconds(self) -> float | None:
+        """Training time over all starts, as far as it was logged."""
+        logged = [number(event.get("seconds")) for event in self.events[-1:]]
+        return number(self.summary.get("seconds")) or next(iter(logged), None)
+
+    @property
+    def tokens(self) -> float | None:
+        """Tokens of the run, as far as they were logged."""
+        found = (number(event.get("tokens")) for event in reversed(self.events))
+        return number(self.summary.get("tokens")) or next((one for one in found if one is not None), None)
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The counts of rows."""
+        return table(self.summary.get("data")) or table((self.starts or [{}])[-1].get("data"))
+
+    @property
+    def versions(self) -> Mapping[str, Any]:
+        """The installed packages of the last start."""
+        return table(self.summary.get("versions")) or table((self.starts or [{}])[-1].get("versions"))
+
+    @property
+    def world(self) -> int | None:
+        """Processes of the last start."""
+        found = self.summary.get("world", (self.starts or [{}])[-1].get("world"))
+        return found if is_step(found) and found else None
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The trainer's arguments: in effect if the run has finished, else those of its bundle."""
+        stated = {
+            name.removeprefix("arguments."): one for name, one in self.settings.items() if name[:10] == "arguments."
+        }
+        return table(self.summary.get("arguments")) or stated
+
+    def results(self, rewarded: bool) -> dict[str, dict[str, float]]:
+        """First, last and best value of each metric that matters."""
+        return dict(list(results(self.events, rewarded).items())[:MOST_RESULTS])
+
+
+def number(value: object) -> float | None:
+    """A finite number of a stranger's file, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if isfinite(found) else None
+
+
+def table(value: object) -> Mapping[str, Any]:
+    """A table of a stranger's file with at most `MOST_VALUES` entries; an empty one for anything else."""
+    return value if isinstance(value, dict) and len(value) <= MOST_VALUES else {}
+
+
+def read_run(folder: str) -> RunRecord | None:
+    """What the run in a folder wrote; None if the folder contains no run. Raises UsageError."""
+    try:
+        names = _names(folder)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror}") from error
+    if not names & {SUMMARY, METRICS, MARKER, MEASURED}:
+        return None
+    run = RunRecord(folder, os.path.basename(os.path.abspath(folder)))
+    run.summary = _object(run, folder, SUMMARY, names)
+    for line in _lines(run, folder, MARKER, names, LARGEST_TABLE)[:1]:
+        run.settings = line["settings"] if isinstance(line.get("settings"), dict) else {}
+        run.digest = str(line.get("bundle"))
+    run.digest = str(run.summary.get("bundle", run.digest))
+    found = _lines(run, folder, METRICS, names, LARGEST)
+    run.events = sorted((one for one in found if is_step(one.get("step"))), key=lambda one: one["step"])
+    measured = [one for line in _lines(run, folder, MEASURED, names, LARGEST_TABLE) if (one := _measured(line))]
+    run.starts = [one for one in measured if "started" in one]
+    run.restarts, run.measured = restarts_of(measured), totals(measured)
+    run.checkpoints = sorted(int(name[11:]) for name in names if re.fullmatch(r"checkpoint-\d{1,15}", name))
+    if run.summary:
+        run.status = FINISHED
+    elif MARKER in names and _locked(os.path.join(folder, MARKER)):
+        run.status = GOING
+    return run
+
+
+def _names(folder: str) -> set[str]:
+    out: set[str] = set()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            out.add(entry.name)
+            if len(out) >= MOST_ENTRIES:
+                break
+    return out
+
+
+def _bytes(run: RunRecord, folder: str, name: str, names: set[str], limit: int) -> bytes:
+    if name not in names:
+        return b""
+    try:
+        return read(os.path.join(folder, name), limit)
+    except OSError as error:
+        run.notes.append(f"{name} is not read: {error.strerror or error}")
+        return b""
+
+
+def _object(run: RunRecord, folder: str, name: str, names: set[str]) -> Mapping[str, Any]:
+    data = _bytes(run, folder, name, names, LARGEST_TABLE)
+    try:
+        found = json.loads(data) if data else {}
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        run.notes.append(f"{name} is not JSON, and is not used")
+        return {}
+    return found
+
+
+def _lines(run: RunRecord, folder: str, name: str, names: set[str], limit: int) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines. A torn last line is normal for a run that is going or was killed."""
+    lines = _bytes(run, folder, name, names, limit).split(b"\n")
+    found, bad = [], 0
+    for line in lines[:MOST_EVENTS]:
+        try:
+            one = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError):
+            bad += line is not lines[-1]
+            continue
+        if isinstance(one, dict):
+            found.append(one)
+    if bad:
+        run.notes.append(f"{name} has {bad:,} damaged lines, which are skipped")
+    if len(lines) > MOST_EVENTS:
+        run.notes.append(f"{name} has more than {MOST_EVENTS:,} lines; the first ones are shown")
+    return found
+
+
+def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A line of measured.jsonl with the types that it has if a run wrote it; None for another one."""
+    if not is_step(line.get("step")):
+        return None
+    if "started" in line:
+        return dict(line)
+    counts = ("waits", "saves", "saved_bytes", "real_tokens", "padded_tokens")
+    seconds = {name: spent for name, one in table(line.get("seconds")).items() if (spent := number(one)) is not None}
+    memory = {
+        phase: {kind: int(size) for kind, one in table(kinds).items() if (size := number(one)) is not None}
+        for phase, kinds in table(line.get("memory")).items()
+    }
+    return {"step": line["step"], "seconds": seconds, "memory": memory,
+            **{name: number(line.get(name)) or 0 for name in counts}}  # fmt: skip
+
+
+def _locked(path: str) -> bool:
+    """Whether a process trains into the folder: it has the lock of its marker. False on file systems without locks."""
+    import fcntl
+
+    try:
+        handle = open(path, "rb", opener=without_following)  # noqa: SIM115
+    except OSError:
+        return False
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return False

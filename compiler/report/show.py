@@ -1,0 +1,98 @@
+"""Show a report as Markdown or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
+
+from xpc.compiler.lower.readme import cell
+from xpc.compiler.report.entry import Entry
+from xpc.compiler.report.row import Row
+from xpc.compiler.report.run_record import RunRecord
+from xpc.compiler.review import show
+from xpc.runtime.picture import curves
+
+FORMAT = 1
+"""The version of the JSON."""
+POINTS = 2000
+"""Most points of a curve in JSON; of a longer one, every second, third ... is omitted."""
+HEADS = ("asked", "planned", "ran", "why they differ")
+
+
+def markdown(found: Sequence[Entry]) -> str:
+    """The report as Markdown: with several runs first one table of what ran, then the differences of their specs."""
+    lines = [f"# {cell(', '.join(one.label for one in found))}"]
+    if len(found) > 1:
+        lines += ["", *_overview(found)]
+        for one in found[1:]:
+            if one.diff is not None:
+                lines += ["", f"## Spec of {cell(one.label)}, compared with {cell(found[0].label)}", ""]
+                lines += show.as_markdown(one.diff).rstrip("\n").replace("\n### ", "\n#### ").split("\n")
+    for one in found:
+        lines += ["", *([f"## {cell(one.label)}", ""] if len(found) > 1 else [])]
+        lines += [cell(one.summary), ""]
+        lines += [*(f"> {cell(note)}" for note in one.notes), *([""] if one.notes else [])]
+        lines += _table(one.rows)
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    group = ""
+    for row in rows:
+        if row.group != group:
+            group = row.group
+            yield from ("", f"### {group}", "", f"| | {' | '.join(HEADS)} |", "|---|---|---|---|---|")
+        texts = [row.name, row.asked, row.planned, row.ran, f"{'**differs**: ' * row.differs}"]
+        cells = [*map(cell, texts[:4]), texts[4] + cell(row.why)]
+        yield f"| {' | '.join(cells)} |"
+
+
+def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
+    """What ran in each of several runs, as (group, name, texts): every measured row, and the settings that differ."""
+    names = dict.fromkeys((row.group, row.name) for one in found for row in one.rows)
+    tables = [{(row.group, row.name): row.ran or row.planned for row in one.rows} for one in found]
+    out = []
+    for group, name in names:
+        texts = [each.get((group, name), "") for each in tables]
+        if group not in ("Settings", "Arguments", "Versions") or len(set(texts)) > 1:
+            out.append((group, name, texts))
+    return out
+
+
+def _overview(found: Sequence[Entry]) -> list[str]:
+    heads = [cell(one.label) for one in found]
+    lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    return [*lines, *(f"| {cell(name)} | {' | '.join(map(cell, texts))} |" for _, name, texts in overview(found))]
+
+
+def as_json(found: Sequence[Entry]) -> str:
+    """The report for programs: the rows as texts, the measurements and curves as numbers."""
+    return json.dumps({"format": FORMAT, "runs": [_entry(one) for one in found]}, indent=2) + "\n"
+
+
+def _entry(one: Entry) -> Mapping[str, object]:
+    return {
+        "name": one.label, "folder": None if one.run is None else one.run.folder,
+        "bundle": None if one.bundle is None else one.bundle.folder, "notes": one.notes,
+        "rows": [{"group": row.group, "name": row.name, "asked": row.asked, "planned": row.planned, "ran": row.ran,
+                  "why": row.why, "differs": row.differs} for row in one.rows],
+        **({} if one.run is None else _run(one.run)),
+        "diff": None if one.diff is None else json.loads(show.as_json(one.diff)),
+    }  # fmt: skip
+
+
+def _run(run: RunRecord) -> Mapping[str, object]:
+    return {
+        "status": run.status, "step": run.step, "seconds": run.seconds, "tokens": run.tokens, "restarts": run.restarts,
+        "checkpoints": run.checkpoints, "measured": run.measured, "results": _finite(run.results(False)),
+        "curves": {panel: {name: [[step, _finite(value)] for step, value in points[:: len(points) // POINTS + 1]]
+                           for name, points in named.items()} for panel, named in curves(run.events).items()},
+    }  # fmt: skip
+
+
+def _finite(value: object) -> object:
+    """Numbers that JSON lacks as texts."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
