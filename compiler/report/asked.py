@@ -54,13 +54,19 @@ def digest_of(folder: str) -> str:
     return decisive_digest(data) if there else ""
 
 
-def bundle_of(run: RunRecord) -> str | None:
-    """The bundle that a run used: where its process found it, or next to the run or here. Only a bundle with the run's
-    digest counts, so a stranger's run cannot name another folder of this machine.
+def bundle_of(run: RunRecord) -> Asked | None:
+    """The bundle that a run used: where its process found it, or next to the run or here; one that compiles here if
+    there are several copies. Only a bundle with the run's digest counts, so a stranger's run cannot name another folder
+    of this machine.
     """
-    if not run.digest:
-        return None
-    return next((place for place in _places(run) if digest_of(place) == run.digest), None)
+    found = None
+    for place in _places(run) if run.digest else ():
+        if digest_of(place) == run.digest:
+            one = asked(place)
+            if one.spec is not None:
+                return one
+            found = found or one
+    return found
 
 
 def _places(run: RunRecord) -> Iterator[str]:

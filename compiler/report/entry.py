@@ -60,12 +60,11 @@ def entry(folder: str, bundle: str | None) -> Entry:
         if run is None:
             raise UsageError(f"{folder} contains no run: it has no metrics.jsonl, summary.json or xpc_run.json")
     notes = [] if run is None else run.notes
-    place = bundle if bundle is not None or run is None else bundle_of(run)
-    found = None if place is None else asked(place)
-    if place is None:
+    found = asked(bundle) if bundle is not None else None if run is None else bundle_of(run)
+    if found is None:
         notes.append(NO_BUNDLE)
-    elif run is not None and run.digest and found is not None and run.digest != found.digest:
-        notes.append(f"the run used another bundle than {place}: the digest in its folder differs")
+    elif run is not None and run.digest and run.digest != found.digest:
+        notes.append(f"the run used another bundle than {found.folder}: the digest in its folder differs")
     if found is not None and found.spec is None:
         notes.append(f"{found.folder}/spec.xp does not compile here: {found.broken}")
     label = os.path.basename(os.path.abspath(folder)).removesuffix(".bundle")

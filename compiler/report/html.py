@@ -72,7 +72,11 @@ def _curves(found: Sequence[Entry]) -> Iterator[str]:
 def _overview(found: Sequence[Entry]) -> Iterator[str]:
     heads = "".join(f'<th scope="col">{text(one.label)}</th>' for one in found)
     yield f'<div class="scroll" tabindex="0"><table class="wide"><thead><tr><th></th>{heads}</tr></thead><tbody>'
-    for _, name, texts in overview(found):
+    group = ""
+    for part, name, texts in overview(found):
+        if part != group:
+            group = part
+            yield f'<tr class="group"><th scope="rowgroup" colspan="{len(found) + 1}">{part}</th></tr>'
         cells = "".join(f"<td>{text(one)}</td>" for one in texts)
         yield f'<tr><th scope="row">{text(name)}</th>{cells}</tr>'
     yield "</tbody></table></div>"

@@ -77,7 +77,7 @@ def _steps(run: RunRecord | None, one: Asked | None) -> Row:
         why = f"no better evaluation in {patience} of them (`patience`)"
     elif left:
         why = f"{left:,.0f} rows were left out by the trainer"
-    return evolve(row, why=why, differs=True)
+    return evolve(row, why=why, differs=run.status != GOING)
 
 
 # -- machine ----------------------------------------------------------------------------------------------------------

@@ -50,12 +50,15 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
     """What ran in each of several runs, as (group, name, texts): every measured row, and the settings that differ."""
-    names = dict.fromkeys((row.group, row.name) for one in found for row in one.rows)
+    groups = list(dict.fromkeys(row.group for one in found for row in one.rows))
+    listed = dict.fromkeys((row.group, row.name) for one in found for row in one.rows)
+    names = sorted(listed, key=lambda one: groups.index(one[0]))
     tables = [{(row.group, row.name): row.ran or row.planned for row in one.rows} for one in found]
     out = []
     for group, name in names:
         texts = [each.get((group, name), "") for each in tables]
-        if group not in ("Settings", "Arguments", "Versions") or len(set(texts)) > 1:
+        plain = group not in ("Settings", "Arguments", "Versions")
+        if plain or (len(set(texts)) > 1 and (group != "Arguments" or all(texts))):
             out.append((group, name, texts))
     return out
 
@@ -63,7 +66,10 @@ def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
 def _overview(found: Sequence[Entry]) -> list[str]:
     heads = [cell(one.label) for one in found]
     lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
-    return [*lines, *(f"| {cell(name)} | {' | '.join(map(cell, texts))} |" for _, name, texts in overview(found))]
+    return [
+        *lines,
+        *(f"| {group}: {cell(name)} | {' | '.join(map(cell, texts))} |" for group, name, texts in overview(found)),
+    ]
 
 
 def as_json(found: Sequence[Entry]) -> str:
