@@ -75,7 +75,7 @@ def totals(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     out: dict[str, Any] = {"starts": sum("started" in one for one in measured), "seconds": {}, "memory": {}}
     counted = dict.fromkeys(COUNTS, 0.0)
-    for one, after in zip(measured, [*measured[1:], {"started": ""}], strict=True):
+    for one, after in zip(measured, [*measured, {"started": ""}][1:], strict=True):
         if "memory" not in one or "started" not in after:
             continue  # a later line of the same start has its values, too
         for name, spent in one["seconds"].items():

@@ -12,8 +12,8 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ORDER = (
-    "cli", "language_server", "tuning", "explain", "preview", "report", "review", "locking", "commands", "pipeline", "importing",
-    "lower", "engines", "rules", "resolve", "suggest", "plan", "data", "spec", "language", "stacks", "render", "files",
+    "cli", "language_server", "tuning", "explain", "preview", "report", "review", "locking", "commands", "pipeline",
+    "importing", "lower", "engines", "rules", "resolve", "suggest", "plan", "data", "spec", "language", "stacks", "render", "files",
     "registry", "grammar",
 )  # fmt: skip
 """A room imports only rooms that stand to its right; CONTRIBUTING.md says what lives in each."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.files import bundled
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.report.asked import Asked, asked, bundle_of, output_of
+from xpc.compiler.report.bundle_record import BundleRecord, bundle_of, output_of, read_bundle
 from xpc.compiler.report.row import Row, time
 from xpc.compiler.report.rows import rows_of
 from xpc.compiler.report.run_record import RunRecord, read_run
@@ -28,7 +28,7 @@ class Entry:
 
     label: str
     run: RunRecord | None
-    bundle: Asked | None
+    bundle: BundleRecord | None
     rows: list[Row]
     notes: list[str] = field(factory=list)
     diff: Comparison | None = None
@@ -60,7 +60,7 @@ def entry(folder: str, bundle: str | None) -> Entry:
         if run is None:
             raise UsageError(f"{folder} contains no run: it has no metrics.jsonl, summary.json or xpc_run.json")
     notes = [] if run is None else run.notes
-    found = asked(bundle) if bundle is not None else None if run is None else bundle_of(run)
+    found = read_bundle(bundle) if bundle is not None else None if run is None else bundle_of(run)
     if found is None:
         notes.append(NO_BUNDLE)
     elif run is not None and run.digest and run.digest != found.digest:

@@ -109,7 +109,7 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
     heads = "".join(f'<th scope="col">{head}</th>' for head in HEADS)
     yield f'<table class="three"><thead><tr><th></th>{heads}</tr></thead><tbody>'
     for row in rows:
-        texts = zip(HEADS, (row.asked, row.planned, row.ran, row.why), strict=True)
+        texts = zip(HEADS, (row.requested, row.planned, row.actual, row.why), strict=True)
         cells = "".join(f'<td data-head="{head}">{text(words)}</td>' for head, words in texts)
         yield f'<tr{" class=differs" if row.differs else ""}><th scope="row">{text(row.name)}</th>{cells}</tr>'
     yield "</tbody></table>"

@@ -8,7 +8,7 @@ from xpc.compiler.data.row_counts import trained
 from xpc.compiler.lower.disk import disk
 from xpc.compiler.plan.experiment import Span
 from xpc.compiler.plan.flops import flops
-from xpc.compiler.report.asked import Asked
+from xpc.compiler.report.bundle_record import BundleRecord
 from xpc.compiler.report.row import Row, share, size, time
 from xpc.compiler.report.run_record import FINISHED, RunRecord, number, table
 from xpc.grammar.record import evolve
@@ -34,12 +34,12 @@ WAITED, PADDED, ASIDE = 0.05, 0.2, 0.1
 # -- time -------------------------------------------------------------------------------------------------------------
 
 
-def time_rows(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
+def time_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     """Hours, tokens, tokens per second, utilisation, and where the time went."""
     plan = None if one is None else one.plan
     yield _hours(run, one)
     tokens = None if run is None else run.tokens
-    row = Row("Time", "tokens", ran="" if tokens is None else f"{tokens:,.0f}")
+    row = Row("Time", "tokens", actual="" if tokens is None else f"{tokens:,.0f}")
     if plan is not None and plan.steps is not None:
         most = "at most " if plan.full_rows else ""
         shorter = plan.full_rows and tokens is not None and tokens < plan.steps * plan.tokens_per_step
@@ -53,20 +53,20 @@ def time_rows(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
     seconds, training = table(run.measured["seconds"]), number(run.measured["seconds"].get("train")) or 0.0
     for name, words in (("load", "before the first step"), ("train", "training"), ("evaluate", "evaluations")):
         if name in seconds:
-            yield Row("Time", words, ran=time(seconds[name]))
+            yield Row("Time", words, actual=time(seconds[name]))
     waits = run.measured["waits"]
     if training:
         long = waits / training >= WAITED
         why = "raise `data.workers` if rows are read slowly" if long else ""
-        yield Row("Time", "waits for data", ran=f"{time(waits)}, {share(waits / training)} of training", why=why)
+        yield Row("Time", "waits for data", actual=f"{time(waits)}, {share(waits / training)} of training", why=why)
     if run.measured["padding"] is not None:
         padding = run.measured["padding"]
         why = "`batch { packing }` joins short rows" if padding >= PADDED else ""
-        yield Row("Time", "padding", ran=f"{share(padding)} of the tokens in batches", why=why)
+        yield Row("Time", "padding", actual=f"{share(padding)} of the tokens in batches", why=why)
     yield _saves(run, one, seconds)
 
 
-def _hours(run: RunRecord | None, one: Asked | None) -> Row:
+def _hours(run: RunRecord | None, one: BundleRecord | None) -> Row:
     plan = None if one is None else one.plan
     row = Row("Time", "hours")
     seconds = None if run is None else run.seconds
@@ -74,7 +74,7 @@ def _hours(run: RunRecord | None, one: Asked | None) -> Row:
         row = evolve(row, planned="unknown" if plan.hours is None else _span(plan.hours, 1, 3))
     if seconds is None or run is None:
         return row
-    row = evolve(row, ran=f"{seconds / 3600:.3f}")
+    row = evolve(row, actual=f"{seconds / 3600:.3f}")
     if plan is None or plan.hours is None:
         return evolve(row, why="" if plan is None else plan.unknown.get("hours", ""))
     if run.status != FINISHED:
@@ -102,7 +102,7 @@ def _slow(run: RunRecord) -> str:
     return "; ".join(reasons) or "slower than the runs that the plan was fitted to"
 
 
-def _speed(run: RunRecord | None, one: Asked | None) -> Row:
+def _speed(run: RunRecord | None, one: BundleRecord | None) -> Row:
     plan = None if one is None else one.plan
     row = Row("Time", "tokens/s of a process")
     if plan is not None:
@@ -115,7 +115,7 @@ def _speed(run: RunRecord | None, one: Asked | None) -> Row:
     if run is None or run.tokens is None or not run.seconds or run.world is None:
         return row
     real = run.tokens / run.seconds / run.world
-    row = evolve(row, ran=f"{real:,.0f}")
+    row = evolve(row, actual=f"{real:,.0f}")
     if plan is None or plan.speed is None:
         return row
     low, high = plan.speed.tokens / plan.speed.high, plan.speed.tokens / max(1e-9, plan.speed.low)
@@ -124,7 +124,7 @@ def _speed(run: RunRecord | None, one: Asked | None) -> Row:
     return evolve(row, why=why, differs=not inside)
 
 
-def _utilisation(run: RunRecord | None, one: Asked | None) -> Row:
+def _utilisation(run: RunRecord | None, one: BundleRecord | None) -> Row:
     """Model FLOPs utilisation; on a CPU, which has no stated peak, only the operations per second."""
     row = Row("Time", "utilisation (MFU)")
     spec, plan = (None, None) if one is None else (one.spec, one.plan)
@@ -141,16 +141,16 @@ def _utilisation(run: RunRecord | None, one: Asked | None) -> Row:
         found = utilisation(cost, run.tokens, run.step * spec.integer("batch.gbs"), training, run.world)
     speed, part = number((found or {}).get("flops_per_second")), number((found or {}).get("share"))
     if part is not None:
-        return evolve(row, ran=share(part))
+        return evolve(row, actual=share(part))
     if speed is not None:
-        row = evolve(row, ran=f"{speed / 1e12:.3g} TFLOP/s of a process", why="no peak is stated for this device")
+        row = evolve(row, actual=f"{speed / 1e12:.3g} TFLOP/s of a process", why="no peak is stated for this device")
     return row
 
 
-def _saves(run: RunRecord, one: Asked | None, seconds: Mapping[str, float]) -> Row:
+def _saves(run: RunRecord, one: BundleRecord | None, seconds: Mapping[str, float]) -> Row:
     count, written = run.measured["saves"], run.measured["saved_bytes"]
     row = Row(
-        "Time", "saves", ran=f"{count:,} checkpoints, {size(written)}, {time(number(seconds.get('save')) or 0.0)}"
+        "Time", "saves", actual=f"{count:,} checkpoints, {size(written)}, {time(number(seconds.get('save')) or 0.0)}"
     )
     if one is None or one.plan is None or one.spec is None:
         return row
@@ -170,7 +170,7 @@ def _saves(run: RunRecord, one: Asked | None, seconds: Mapping[str, float]) -> R
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
-def memory_rows(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
+def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     """The peak of the first process, and its phases: on a GPU what torch allocated and reserved, else the resident
     set.
     """
@@ -178,7 +178,7 @@ def memory_rows(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
     measured = {} if run is None else table(run.measured.get("memory"))
     kinds = {kind: max((sizes.get(kind, 0) for sizes in measured.values()), default=0) for kind in KINDS}
     kind = next((name for name in KINDS if kinds[name]), "")
-    row = Row("Memory", "peak", ran=f"{size(kinds[kind])} ({KINDS[kind]})" if kind else "")
+    row = Row("Memory", "peak", actual=f"{size(kinds[kind])} ({KINDS[kind]})" if kind else "")
     if plan is not None:
         peak = plan.peak
         row = evolve(
@@ -198,10 +198,13 @@ def memory_rows(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
         sizes = measured.get(name, {})
         if sums or sizes:
             yield Row(
-                "Memory", name, planned=size(max(sums)) if sums else "", ran=size(sizes[kind]) if kind in sizes else ""
+                "Memory",
+                name,
+                planned=size(max(sums)) if sums else "",
+                actual=size(sizes[kind]) if kind in sizes else "",
             )
     if kinds["reserved"]:
-        yield Row("Memory", "reserved", ran=f"{size(kinds['reserved'])} ({KINDS['reserved']})")
+        yield Row("Memory", "reserved", actual=f"{size(kinds['reserved'])} ({KINDS['reserved']})")
 
 
 def _memory_why(real: float, peak: Span) -> str:
@@ -213,17 +216,17 @@ def _memory_why(real: float, peak: Span) -> str:
 # -- data -------------------------------------------------------------------------------------------------------------
 
 
-def data_rows(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
+def data_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     """Rows, and what became of their tokens."""
     counts = {} if run is None else run.data
     rows = number(counts.get("rows"))
-    row = Row("Data", "rows", ran="" if rows is None else f"{rows:,.0f}")
+    row = Row("Data", "rows", actual="" if rows is None else f"{rows:,.0f}")
     if one is not None and one.spec is not None:
         spec = one.spec
         there = trained(spec)
         row = evolve(
             row,
-            asked=", ".join(source.name for source in spec.data),
+            requested=", ".join(source.name for source in spec.data),
             planned="unknown" if there is None else f"{there:,}",
         )
         if there is not None and rows is not None and rows != there:
@@ -235,7 +238,7 @@ def data_rows(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
         if count is not None:
             lost = number(counts.get("cut_tokens")) or 0
             more = f", {lost:,.0f} of {total:,.0f} tokens" if name == "cut_rows" and count else ""
-            yield Row("Data", words, ran=f"{count:,.0f}{more}", why=why if count else "", differs=bool(count))
+            yield Row("Data", words, actual=f"{count:,.0f}{more}", why=why if count else "", differs=bool(count))
 
 
 def _span(found: Span, factor: float, digits: int) -> str:

@@ -20,9 +20,9 @@ class Row:
 
     group: str
     name: str
-    asked: str = ""
+    requested: str = ""
     planned: str = ""
-    ran: str = ""
+    actual: str = ""
     why: str = ""
     differs: bool = False
 

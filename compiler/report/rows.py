@@ -8,7 +8,7 @@ from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.typed import show
-from xpc.compiler.report.asked import Asked
+from xpc.compiler.report.bundle_record import BundleRecord
 from xpc.compiler.report.measured_rows import data_rows, memory_rows, time_rows
 from xpc.compiler.report.row import Row, cut
 from xpc.compiler.report.run_record import FINISHED, GOING, RunRecord, number
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def rows_of(run: RunRecord | None, one: Asked | None) -> list[Row]:
+def rows_of(run: RunRecord | None, one: BundleRecord | None) -> list[Row]:
     """Every row about a run and its bundle; at least one of them is there."""
     return [*_outcome(run, one), *time_rows(run, one), *memory_rows(run, one), *data_rows(run, one),
             *_machine(run, one), *_settings(run, one)]  # fmt: skip
 
 
-def rewarded(one: Asked | None) -> bool:
+def rewarded(one: BundleRecord | None) -> bool:
     """Whether the method learns from rewards."""
     return one is not None and one.stated["method"].get("rewarded") is True
 
@@ -35,15 +35,15 @@ def rewarded(one: Asked | None) -> bool:
 # -- outcome ----------------------------------------------------------------------------------------------------------
 
 
-def _outcome(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
-    yield Row("Outcome", "status", ran="has not run yet" if run is None else run.status, why=_status(run))
+def _outcome(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
+    yield Row("Outcome", "status", actual="has not run yet" if run is None else run.status, why=_status(run))
     yield _steps(run, one)
     if run is None:
         return
     for name, found in run.results(rewarded(one)).items():
         ran = f"{found['first']:.4g} -> {found['last']:.4g}"
         best = f"best {found['best']:.4g} at step {found['best_step']:,}"
-        yield Row("Outcome", name, ran=f"{ran}, {best}")
+        yield Row("Outcome", name, actual=f"{ran}, {best}")
 
 
 def _status(run: RunRecord | None) -> str:
@@ -55,18 +55,18 @@ def _status(run: RunRecord | None) -> str:
     return f"it was stopped or died after step {run.step:,}; {kept}, and the same command goes on"
 
 
-def _steps(run: RunRecord | None, one: Asked | None) -> Row:
+def _steps(run: RunRecord | None, one: BundleRecord | None) -> Row:
     spec, planned = (None, None) if one is None else (one.spec, one.plan)
     row = Row("Outcome", "steps")
     if spec is not None:
         steps, epochs = spec.get("train.steps"), spec.get("train.epochs")
-        row = evolve(row, asked=f"{steps:,} steps" if steps is not None else f"{epochs:g} epochs")
+        row = evolve(row, requested=f"{steps:,} steps" if steps is not None else f"{epochs:g} epochs")
     expected = None if planned is None else planned.steps
     if planned is not None:
         row = evolve(row, planned="unknown" if expected is None else f"{expected:,}")
     if run is None:
         return row
-    row = evolve(row, ran=f"{run.step:,}")
+    row = evolve(row, actual=f"{run.step:,}")
     if expected is None or run.step == expected:
         return evolve(row, why="" if planned is None or expected is not None else planned.unknown["steps"])
     left, patience = number(run.data.get("left_out")), None if one is None else one.stated["run"].get("patience")
@@ -83,14 +83,14 @@ def _steps(run: RunRecord | None, one: Asked | None) -> Row:
 # -- machine ----------------------------------------------------------------------------------------------------------
 
 
-def _machine(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
+def _machine(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     spec = None if one is None else one.spec
     processes = None if one is None else number(one.stated["run"].get("world_size"))
     row = Row("Machine", "processes", planned="" if processes is None else f"{processes:.0f}")
     if run is not None and run.world is not None:
         differs = processes is not None and run.world != processes
         why = "the run went on with another number of processes" if differs else ""
-        row = evolve(row, ran=str(run.world), why=why, differs=differs)
+        row = evolve(row, actual=str(run.world), why=why, differs=differs)
     yield row
     starts = [] if run is None else run.starts
     devices = dict.fromkeys(cut(start.get("device")) for start in starts)
@@ -98,7 +98,7 @@ def _machine(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
     yield Row("Machine", "device", "" if spec is None else spec.text("hardware"), gpu, ", ".join(devices))
     for index, start in enumerate(starts):
         name = "started again" if index else "started"
-        yield Row("Machine", name, ran=f"{cut(start['started'])}, from step {start['step']:,}")
+        yield Row("Machine", name, actual=f"{cut(start['started'])}, from step {start['step']:,}")
     installed = {} if run is None else run.versions
     for name in sorted({*installed, *(() if one is None else one.pins)}):
         pin = "" if one is None else one.pins.get(name, "")
@@ -112,7 +112,7 @@ def _machine(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-def _settings(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
+def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     """A row for each setting; without the spec, one for each argument of the trainer."""
     seen: Mapping[str, Any] = {} if run is None else run.arguments
     if one is None or one.spec is None:
@@ -131,7 +131,7 @@ def _settings(run: RunRecord | None, one: Asked | None) -> Iterator[Row]:
         text, written = cut(show(setting, value.value), quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
         if same:  # the bundle decides what has no argument of the trainer
-            row = evolve(row, ran=text)
+            row = evolve(row, actual=text)
         names = [name for name in setting.args if name in arguments and name not in LAUNCH]
         yield _compared(row, {name: arguments[name] for name in names}, seen)
     for escape, extra in spec.extra.items():
@@ -147,9 +147,9 @@ def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> R
         return row
     wrong = [name for name in known if not name.endswith("_token") and not _same(name, stated[name], seen[name])]
     if not wrong:
-        return evolve(row, ran=row.planned)
+        return evolve(row, actual=row.planned)
     ran = ", ".join(f"{name} = {cut(seen[name])}" for name in wrong)
-    return evolve(row, ran=ran, why="the run used another value than its bundle states", differs=True)
+    return evolve(row, actual=ran, why="the run used another value than its bundle states", differs=True)
 
 
 def _same(name: str, stated: object, seen: object) -> bool:

@@ -137,7 +137,7 @@ def read_run(folder: str) -> RunRecord | None:
     run.events = sorted((one for one in found if is_step(one.get("step"))), key=lambda one: one["step"])
     measured = [one for line in _lines(run, folder, MEASURED, names, LARGEST_TABLE) if (one := _measured(line))]
     run.starts = [one for one in measured if "started" in one]
-    run.restarts, run.measured = restarts_of(measured), totals(measured)
+    run.restarts, run.measured = restarts_of(measured), totals(measured) if measured else {}
     run.checkpoints = sorted(int(name[11:]) for name in names if re.fullmatch(r"checkpoint-\d{1,15}", name))
     if run.summary:
         run.status = FINISHED

@@ -43,7 +43,7 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
         if row.group != group:
             group = row.group
             yield from ("", f"### {group}", "", f"| | {' | '.join(HEADS)} |", "|---|---|---|---|---|")
-        texts = [row.name, row.asked, row.planned, row.ran, f"{'**differs**: ' * row.differs}"]
+        texts = [row.name, row.requested, row.planned, row.actual, f"{'**differs**: ' * row.differs}"]
         cells = [*map(cell, texts[:4]), texts[4] + cell(row.why)]
         yield f"| {' | '.join(cells)} |"
 
@@ -53,7 +53,7 @@ def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
     groups = list(dict.fromkeys(row.group for one in found for row in one.rows))
     listed = dict.fromkeys((row.group, row.name) for one in found for row in one.rows)
     names = sorted(listed, key=lambda one: groups.index(one[0]))
-    tables = [{(row.group, row.name): row.ran or row.planned for row in one.rows} for one in found]
+    tables = [{(row.group, row.name): row.actual or row.planned for row in one.rows} for one in found]
     out = []
     for group, name in names:
         texts = [each.get((group, name), "") for each in tables]
@@ -81,8 +81,10 @@ def _entry(one: Entry) -> Mapping[str, object]:
     return {
         "name": one.label, "folder": None if one.run is None else one.run.folder,
         "bundle": None if one.bundle is None else one.bundle.folder, "notes": one.notes,
-        "rows": [{"group": row.group, "name": row.name, "asked": row.asked, "planned": row.planned, "ran": row.ran,
-                  "why": row.why, "differs": row.differs} for row in one.rows],
+        "rows": [
+            {"group": row.group, "name": row.name, "asked": row.requested, "planned": row.planned, "ran": row.actual,
+             "why": row.why, "differs": row.differs} for row in one.rows
+        ],
         **({} if one.run is None else _run(one.run)),
         "diff": None if one.diff is None else json.loads(show.as_json(one.diff)),
     }  # fmt: skip

@@ -26,7 +26,7 @@ MOST = 200
 
 
 @record
-class Asked:
+class BundleRecord:
     """A bundle: its trainer_args.json, its pins, and its spec with the plan. These are None if the spec does not
     compile here, for the reason in `broken`.
     """
@@ -54,7 +54,7 @@ def digest_of(folder: str) -> str:
     return decisive_digest(data) if there else ""
 
 
-def bundle_of(run: RunRecord) -> Asked | None:
+def bundle_of(run: RunRecord) -> BundleRecord | None:
     """The bundle that a run used: where its process found it, or next to the run or here; one that compiles here if
     there are several copies. Only a bundle with the run's digest counts, so a stranger's run cannot name another folder
     of this machine.
@@ -62,7 +62,7 @@ def bundle_of(run: RunRecord) -> Asked | None:
     found = None
     for place in _places(run) if run.digest else ():
         if digest_of(place) == run.digest:
-            one = asked(place)
+            one = read_bundle(place)
             if one.spec is not None:
                 return one
             found = found or one
@@ -94,11 +94,11 @@ def output_of(folder: str) -> str:
     stated = arguments.get("output_dir") if isinstance(arguments, dict) else None
     if not isinstance(stated, str) or "\0" in stated:
         raise UsageError(f"{folder} does not state an output folder")
-    beside = os.path.join(os.path.dirname(os.path.abspath(folder)), stated)
-    return beside if not os.path.isdir(stated) and os.path.isdir(beside) else stated
+    next_to_it = os.path.join(os.path.dirname(os.path.abspath(folder)), stated)
+    return next_to_it if not os.path.isdir(stated) and os.path.isdir(next_to_it) else stated
 
 
-def asked(folder: str) -> Asked:
+def read_bundle(folder: str) -> BundleRecord:
     """Read a bundle. Raises UsageError if it cannot be read."""
     stated = read_json(os.path.join(folder, DECISIVE[0]))
     if not all(isinstance(stated.get(name), dict) for name in ("arguments", "run", "method")):
@@ -115,8 +115,8 @@ def asked(folder: str) -> Asked:
                 one.workspace.data_root = os.environ.get("XPC_DATA_ROOT", "")
             operand = one.check(one.name)
     except UsageError as error:
-        return Asked(folder, digest_of(folder), stated, pins, None, None, None, str(error))
+        return BundleRecord(folder, digest_of(folder), stated, pins, None, None, None, str(error))
     if operand.errors:
-        return Asked(folder, digest_of(folder), stated, pins, None, None, None, operand.errors[0].message)
+        return BundleRecord(folder, digest_of(folder), stated, pins, None, None, None, operand.errors[0].message)
     spec = operand.runs[0].spec
-    return Asked(folder, digest_of(folder), stated, pins, spec, plan(spec), operand)
+    return BundleRecord(folder, digest_of(folder), stated, pins, spec, plan(spec), operand)

@@ -1,0 +1,212 @@
+"""`xpc report`: what was asked, planned and ran, of runs that finished, are going, died or have not begun."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compile_support import put
+from report_support import ROWS, SPEC, compiled, events, lines, run
+
+from xpc.compiler.cli import main
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.report.command import parse
+from xpc.compiler.report.command import run as report
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    compiled(tmp_path)
+    return tmp_path
+
+
+def rows(*words: str) -> dict[str, dict[str, Any]]:
+    """The rows of the first run by name, and its other keys under ""."""
+    found = json.loads(report(parse([*words, "--json"]))[0])["runs"][0]
+    return {"": found, **{row["name"]: row for row in found["rows"]}}
+
+
+def test_a_finished_run_has_what_it_wrote_next_to_spec_and_plan(place: Path) -> None:
+    run(place)
+    found = rows("out/x")
+    assert found[""]["status"] == "finished"
+    assert found[""]["notes"] == []
+    steps = found["steps"]
+    assert (steps["asked"], steps["planned"], steps["ran"], steps["differs"]) == ("2 epochs", "10", "10", False)
+    assert found["loss"]["ran"] == "4 -> 0.4, best 0.4 at step 10"
+    assert found["tokens"]["ran"] == "10,000"
+    assert found["tokens"]["planned"] == f"at most {10 * 8 * 1024:,}"
+    assert found["tokens/s of a process"]["ran"] == "250"
+    assert found["utilisation (MFU)"]["ran"] == "40.0 %"
+    assert found["waits for data"]["ran"] == "4.0 s, 25.0 % of training"
+    assert found["padding"]["ran"] == "25.0 % of the tokens in batches"
+    assert found["saves"]["ran"] == "2 checkpoints, 1.0 GiB, 2.0 s"
+    assert found["peak"]["ran"] == "3.0 GiB (allocated)"
+    assert found["peak"]["planned"].endswith("GiB)")
+    assert found["reserved"]["ran"].startswith("4.0 GiB")
+    assert found["rows"] | {"why": ""} == found["rows"]
+    assert (found["rows"]["planned"], found["rows"]["ran"]) == ("40", "40")
+    assert found["cut rows"]["ran"] == "3, 30 of 400 tokens"
+    assert found["cut rows"]["differs"]
+    assert found["started"]["ran"] == "2026-11-26T20:00:00Z, from step 0"
+    assert found["trl"]["planned"] == found["trl"]["ran"]
+    gbs, accum = found["batch.gbs"], found["batch.accum"]
+    assert (gbs["asked"], gbs["planned"], gbs["ran"]) == ("8", "8", "8")
+    assert (accum["asked"], accum["planned"], accum["why"]) == ("", "2", "derived: 8 / (2 x 2)")
+    assert found[""]["curves"]["loss"]["loss"] == [[one["step"], one["loss"]] for one in events()]
+
+
+def test_a_slow_run_is_explained_by_what_it_measured(place: Path) -> None:
+    run(place, seconds=50_000.0)
+    found = rows("out/x")
+    assert found["hours"]["differs"]
+    for reason in (
+        "25.0 % of training waited for data",
+        "11.1 % went into evaluations and saves",
+        "25.0 % of the tokens",
+    ):
+        assert reason in found["hours"]["why"]
+
+
+def test_every_setting_has_a_row_and_a_changed_argument_differs(place: Path) -> None:
+    plan = json.loads((place / "x.bundle" / "trainer_args.json").read_text())
+    run(place, arguments={**plan["arguments"], "learning_rate": 5.0}, world=4)
+    found = rows("out/x")
+    changed = [name for name, row in found.items() if name and row["differs"]]
+    assert {"optimizer.lr", "processes"} <= set(changed)
+    assert found["optimizer.lr"]["ran"] == "learning_rate = 5.0"
+    assert found["seed"]["ran"] == found["seed"]["planned"] == "42"
+    assert sum(row["group"] == "Settings" for name, row in found.items() if name) > 40
+
+
+def test_other_versions_differ(place: Path) -> None:
+    run(place, versions={"trl": "0.1", "torch": "9.9+cu126"})
+    found = rows("out/x")
+    assert found["trl"]["ran"] == "0.1"
+    assert found["trl"]["differs"]
+    assert found["torch"]["ran"] == "9.9+cu126"
+
+
+def test_a_run_that_died_says_where_and_what_goes_on(place: Path) -> None:
+    out = run(place, steps=6, finished=False)
+    with open(out / "metrics.jsonl", "a", encoding="utf-8") as handle:
+        handle.write('{"step": 7, "lo')
+    found = rows("out/x")
+    assert found["status"]["ran"] == "ended without a result"
+    assert "after step 6; checkpoint-3 is the newest one" in found["status"]["why"]
+    assert (found["steps"]["ran"], found["steps"]["differs"]) == ("6", True)
+    assert found["optimizer.lr"]["ran"] == found["optimizer.lr"]["planned"]
+    assert found["utilisation (MFU)"]["ran"].endswith("%")
+    assert found[""]["notes"] == []
+
+
+def test_a_run_that_is_going_has_the_lock(place: Path) -> None:
+    out = run(place, steps=6, finished=False)
+    with open(out / "xpc_run.json", "a", encoding="utf-8") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found = rows("out/x")
+    assert found["status"]["ran"] == "going"
+    assert not found["steps"]["differs"]
+    assert rows("out/x")["status"]["ran"] == "ended without a result"
+
+
+def test_a_run_before_its_first_log_event(place: Path) -> None:
+    out = run(place, finished=False)
+    (out / "metrics.jsonl").write_text("")
+    (out / "measured.jsonl").unlink()
+    found = rows("out/x")
+    assert found["steps"]["ran"] == "0"
+    assert "loss" not in found
+
+
+def test_restarts_are_rows_and_marks(place: Path) -> None:
+    run(place, starts=(0, 4))
+    found = rows("out/x", "--html", "r.html")
+    assert found["started again"]["ran"] == "2026-11-26T21:00:00Z, from step 4"
+    assert found[""]["restarts"] == [4.0]
+    assert found[""]["measured"]["seconds"] == {"load": 20.0, "train": 32.0, "save": 4.0}
+    assert (place / "r.html").read_text().count('class="restart"') == 3
+    assert found["saves"]["ran"] == "4 checkpoints, 2.0 GiB, 4.0 s"
+
+
+def test_a_bundle_that_has_not_run_has_its_plan(place: Path) -> None:
+    found = rows("x.bundle")
+    assert found["status"]["ran"] == "has not run yet"
+    assert found["steps"]["planned"] == "10"
+    run(place)
+    assert rows("x.bundle")["status"]["ran"] == "finished"
+
+
+def test_a_bundle_is_found_by_its_digest_alone(place: Path) -> None:
+    out = run(place)
+    (place / "x.bundle").rename(place / "renamed.bundle")
+    assert rows("out/x")[""]["bundle"] == str(place / "renamed.bundle")
+    (place / "elsewhere").mkdir()
+    (place / "renamed.bundle").rename(place / "elsewhere" / "y")
+    found = rows("out/x")
+    assert found[""]["notes"] == ["the bundle of this run was not found here: --bundle DIR names it"]
+    assert found["learning_rate"]["ran"]
+    assert rows("out/x", "--bundle", "elsewhere/y")["optimizer.lr"]["ran"]
+    marker = json.loads((out / "summary.json").read_text()) | {"bundle": "sha256:0"}
+    put(out, {"summary.json": json.dumps(marker)})
+    assert "used another bundle" in rows("out/x", "--bundle", "elsewhere/y")[""]["notes"][0]
+
+
+def test_several_runs_are_columns_and_their_specs_are_compared(place: Path) -> None:
+    compiled(place, "y", SPEC.replace("lr=1e-5", "lr=3e-5"))
+    run(place)
+    run(place, "y", steps=8, finished=False)
+    text, status = report(parse(["out/x", "out/y", "--html", "r.html"]))
+    assert status == 0
+    assert "| Outcome: steps | 10 | 8 |" in text
+    assert "## Spec of y, compared with x" in text
+    assert "optimizer.lr  1e-05 -&gt; 3e-05" in text
+    page = (place / "r.html").read_text()
+    assert page.count("<svg") == 3
+    assert page.count('stroke="#0072b2"') == page.count('stroke="#d55e00"') == 3
+    found = json.loads(report(parse(["out/x", "out/y", "--json"]))[0])
+    assert found["runs"][0]["diff"] is None
+    (change,) = [one for one in found["runs"][1]["diff"]["groups"][0]["settings"] if one["name"] == "optimizer.lr"]
+    assert (change["before"], change["after"]) == (1e-05, 3e-05)
+
+
+def test_rewards_come_before_a_loss_that_says_nothing(place: Path) -> None:
+    out = run(place)
+    logged = [{**one, "reward": one["step"] / 10, "loss": 0.0} for one in events()]
+    put(out, {"metrics.jsonl": lines(logged)})
+    bundle = place / "x.bundle" / "trainer_args.json"
+    stated = json.loads(bundle.read_text())
+    stated["method"]["rewarded"] = True
+    bundle.write_text(json.dumps(stated))
+    found = rows("out/x", "--bundle", "x.bundle")
+    assert found["reward"]["ran"] == "0.1 -> 1, best 1 at step 10"
+    assert "loss" not in found
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nowhere"], "nowhere is not a folder"),
+        (["."], "contains no run"),
+        (["out/x", "out/y", "--bundle", "x.bundle"], "--bundle names the bundle of one run"),
+        (["out/x", "--html", "rows.jsonl/r.html"], "cannot be written"),
+        (["out/x", "--bundle", "out/x"], "cannot be read"),
+    ],
+)
+def test_wrong_use_is_one_sentence(place: Path, words: list[str], sentence: str) -> None:
+    run(place)
+    with pytest.raises(UsageError, match=sentence):
+        report(parse(words))
+
+
+def test_the_command_is_listed_and_prints_markdown(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(place)
+    assert main(["report", "out/x"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("# x\n\nfinished at step 10 after 20.0 s of training; not as planned: ")
+    assert ROWS  # the rows are next to the spec, not in the report
+    assert "messages" not in out
