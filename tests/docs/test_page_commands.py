@@ -38,6 +38,7 @@ ELSEWHERE = {
     r"xpc doctor --python PATH|xpc doctor --python ~/venv/bin/python": "commands/test_doctor.py",
     r"xpc verify \S+ --env": "review/test_verify.py",
     r"xpc preview .*": "preview/test_preview_command.py",
+    r"xpc report out/\S+.*|xpc report DIR\.\.\.": "report/test_report.py",
     r"xpc verify \S+ --spec \S+": "review/test_verify.py",
     r"xpc verify --all": "review/test_verify_all.py",
     r"xpc (check|explain|compile|diff|verify) (wrong|german|bigger)\.\S+.*": "docs/test_tutorial_pages.py",
@@ -77,6 +78,7 @@ OUTPUTS = {
     "micro 1 -> 2; memory": "the first line of a diff",
     "It rained for a week": "a text file",
     "trainer_args.json:94": "the line of a verification",
+    "# quickstart\n": "the first lines of a report",
 }
 """Blocks that show what a program printed, by how they begin."""
 
@@ -290,7 +292,7 @@ def test_every_line_for_a_shell_is_tried():
 
 def test_programs_that_read_a_run_read_it(tmp_path, monkeypatch, capsys):
     """The pages' programs over metrics.jsonl, on a line of it as docs/outputs.md shows it."""
-    (logged,) = [text for language, text in blocks("docs/outputs.md") if language == "json"]
+    (logged,) = [text for language, text in blocks("docs/outputs.md") if language == "json" and "grad_norm" in text]
     put(
         tmp_path, {"out/german/metrics.jsonl": logged + json.dumps({"step": 20, "epoch": 1.0, "eval_loss": 1.5}) + "\n"}
     )
