@@ -350,7 +350,8 @@ class _Expander(DataBlocks):
             if row is None or isinstance(node, Setting | Clause) or is_child:
                 rest.append(node)
             elif isinstance(node, Call):
-                if f"{clause}.{node.name.text}" in schema.BY_PATH:
+                second = bool(heads) and row.kind is not CHOICES and node.name.text not in row.choices
+                if f"{clause}.{node.name.text}" in schema.BY_PATH or second:  # `save "out" hubb(private)`
                     rest.append(node)
                 else:
                     heads.append(Ref(node.name.span, node.name.text))

@@ -49,6 +49,18 @@ def _suggestions() -> Advisor:
 
 def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     """Read, parse, resolve and check one spec. Never raises for any input."""
+    checked = _check_text(data, name, workspace)
+    if checked.spec is None and any(one.code < FIRST_RULE and one.edits for one in checked.problems):
+        from xpc.compiler.pipeline.cascades import without_cascades  # loaded only for a spec with such findings
+
+        def findings(text: str) -> tuple[Diagnostic, ...]:
+            return _check_text(text.encode(), name, workspace).problems
+
+        return evolve(checked, problems=without_cascades(checked.problems, name, findings))
+    return checked
+
+
+def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     source, problems = decode(data, name)
     loaded = load(source, workspace, _suggestions)
     loaded.problems[:0] = problems

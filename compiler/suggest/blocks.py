@@ -91,7 +91,10 @@ def _is_foreign(block: Block) -> bool:
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
     names = [*schema.CLAUSES, *schema.bare_choices(), *schema.outer_names()]
+    clause = typo_of(block.name, [one for one in schema.CLAUSES if one != "train"])
     typo = meaning(block.name, exact=True) is None and typo_of(block.name, names) is not None
+    if clause is not None and all(f"{clause}.{name}" in schema.BY_PATH for name, _ in block.settings):
+        return False
     return block.name not in names and not typo
 
 

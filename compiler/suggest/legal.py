@@ -202,6 +202,8 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         inner = node.args[0] if isinstance(node, Call) and len(node.args) == 1 else node if kind == "template" else None
         if isinstance(node, String):
             return f"file({typed})"
+        if isinstance(inner, String):  # `fil("x.jinja")`
+            return f'file("{inner.value}")'
         return f'file("{inner.name}")' if isinstance(inner, Ref) else None
     if kind in ("names", "tasks", "reals") and isinstance(node, String) and "," in node.value:
         parts = [part.strip() for part in node.value.strip("[]()").split(",")]

@@ -21,13 +21,13 @@ from xpc.compiler.suggest.extra_form import passed_on
 from xpc.compiler.suggest.flag_values import head_choice
 from xpc.compiler.suggest.flag_values import setting_of_choice as setting_of_choice
 from xpc.compiler.suggest.legal import answer, unset_advice
-from xpc.compiler.suggest.meaning import NEVER_LEGAL, SAME, Meaning, meaning, nearest_other_name
+from xpc.compiler.suggest.meaning import NEVER_LEGAL, SAME, Meaning, choice, meaning, nearest_other_name, typo_of
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason, reason
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside, sentence
 from xpc.compiler.suggest.typed_form import decided_value, typed, value_of, written
 from xpc.grammar.record import evolve
-from xpc.grammar.tree import String
+from xpc.grammar.tree import Call, Ref, String
 
 MAX_SUGGESTED = 50
 """Unknown names of a file that get suggestions; the rest are only reported."""
@@ -49,6 +49,10 @@ def _outside(unknown: UnknownName) -> Suggestion:
     name = unknown.name
     if name == "train":
         return Suggestion("XP101", "`train` is not a setting", help=HEADER)
+    head = misspelt_clause(unknown)
+    if head is not None:
+        message = f"`{name[:60]}` is not a setting of the language"
+        return evolve(_suggested(unknown, message, head, head, replaces_value=False), intended=(head,))
     if name in schema.SOURCE_SETTINGS and f"data.{name}" not in schema.BY_PATH:
         return _source_setting(unknown)
     if (share := holdout_share(unknown)) is not None:
@@ -205,6 +209,14 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     return _suggest_guess(unknown, clause, message, guess)
 
 
+def misspelt_clause(unknown: UnknownName) -> str | None:
+    """The clause of which a name before a block or a call is a typo: `eva {`, `optimiser adamw(lr=1e-5)`; or None."""
+    after = unknown.label.source.text[unknown.label.span.end :].lstrip(" ")[:1]
+    if after not in ("{", "(") and not isinstance(unknown.node, Call):
+        return None
+    return typo_of(unknown.name, [one for one in schema.CLAUSES if one != "train"])
+
+
 def _by_last_word(unknown: UnknownName, clause: str | None) -> UnknownName | None:
     """A dotted name cut to its last part, if that part is similar to a setting: `model.enable_checkpointing`."""
     last = evolve(unknown, name=unknown.name.rpartition(".")[2])
@@ -282,6 +294,13 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         return _suggested(unknown, message, sentence(unknown, guess, row))
     if row.path in schema.ADAPTERS and isinstance(unknown.node, String) and "/" in unknown.node.value:
         guess, row = Meaning("lora.from", own=True), schema.BY_PATH["lora.from"]  # `adapter = "out/first"`
+    node = unknown.node
+    if isinstance(node, Call) and row.head and row.choices and clause is None:  # `optim adam(lr=1e-5)`
+        called = node.name.text if node.name.text in row.choices else choice(row, node.name.text)
+        form = f"{row.name} {called or row.choices[0]}{(unknown.typed or '')[len(node.name.text) :]}"
+        return _suggested(unknown, message, form, None if called is None else form)
+    if isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH:
+        return _suggested(unknown, message, row.name, row.name, bool(clause), replaces_value=False)  # `hubb(private)`
     value = decided_value(row, unknown, guess)
     if (
         row.path == "method.completion_only"

@@ -117,7 +117,7 @@ def too_short(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 `vllm_generation.py` (`max_model_len`).
     """
     longest, completion = spec.get("method.vllm.max_length"), spec.get("method.max_completion")
-    prompt = spec.get("method.max_prompt")
+    prompt = spec.get("method.max_prompt") if spec.written("method.max_prompt") else None
     if not isinstance(longest, int) or not isinstance(completion, int):
         return
     need = completion + (prompt if isinstance(prompt, int) else 1)

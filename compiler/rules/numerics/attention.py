@@ -160,7 +160,7 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
     context = f"{facts.alias} has a context of {facts.context}{end}"
     if seq > facts.context:
         if spec.online:
-            yield _long_rollouts(spec, seq, facts.context, context, fixed)
+            yield from _long_rollouts(spec, seq, facts.context, context, fixed)
             return
         yield Finding(
             spec.place("batch.seq", context),
@@ -179,10 +179,25 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
         )
 
 
-def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) -> Finding:
-    """The finding for a method with limits for prompts and completions instead of `seq`: shorten the longer one."""
+def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) -> Iterator[Finding]:
+    """The finding for a method with limits for prompts and completions instead of `seq`: shorten the longer one.
+
+    If the spec does not limit the prompts, they may be short: only a completion that fills the context is reported, and
+    a warning for families that have no positions beyond it.
+    """
     completion = spec.integer("method.max_completion")
     prompt = seq - completion  # written or default
+    if not spec.written("method.max_prompt"):
+        place = spec.place("method.max_completion", context)
+        if completion >= limit:
+            message = f"completions of {completion} tokens leave no room for a prompt in the model's context"
+            form = f"max_completion = {limit - prompt if prompt < limit else limit // 2}"
+            replace = form if spec.written("method.max_completion") else None
+            yield Finding(place, message, f"write `{form}`", (), replace, "error" if fixed else None)
+        elif fixed:
+            message = f"completions of {completion} tokens leave {limit - completion} tokens of the context for a prompt"
+            yield Finding(place, message, f"write `max_prompt = {limit - completion}` if a prompt may be longer")
+        return
     name, rest = ("max_completion", prompt) if completion >= prompt else ("max_prompt", completion)
     if rest >= limit:
         name, help = "max_completion", f"write `max_prompt = {limit // 2}` and `max_completion = {limit - limit // 2}`"
@@ -192,7 +207,7 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
         help = f"write `{form}`"
     path = path_of(f"method.{name}")
     typed_with = (spec.label("method.max_prompt", f"{prompt} + {completion} = {seq}"),) if name != "max_prompt" else ()
-    return Finding(
+    yield Finding(
         spec.place(path, context),
         f"a prompt of {prompt} and a completion of {completion} tokens are together longer than the model's context",
         help,

@@ -1,0 +1,57 @@
+"""Drop findings that only follow from a misspelt name or a wrong value. Loaded only for such a spec.
+
+A spec with `hadrware 1 x a100-80gb` gets the default hardware, and `gbs=1` does not divide by its 8 GPUs. The suggested
+edits are applied and the text is checked again: what is then no longer reported was no mistake of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
+
+FIRST_RULE = "XP200"
+"""Codes below are about syntax, names and values."""
+FIRST_NAME = "XP100"
+"""Codes below are about syntax, which follows from nothing else."""
+
+
+def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
+    """The mistakes in the spec itself that have an edit, without those that overlap an earlier one."""
+    out: list[Diagnostic] = []
+    end = 0
+    for one in sorted((one for one in found if _is_cause(one, name)), key=lambda one: one.edits[0].span):
+        if one.edits[0].span.start >= end:
+            out.append(one)
+            end = max(edit.span.end for edit in one.edits)
+    return out
+
+
+def _is_cause(one: Diagnostic, name: str) -> bool:
+    return (
+        one.severity == ERROR
+        and one.code < FIRST_RULE
+        and bool(one.edits)
+        and one.primary is not None
+        and one.primary.source.name == name
+    )
+
+
+def without_cascades(
+    found: Sequence[Diagnostic], name: str, findings: Callable[[str], Sequence[Diagnostic]]
+) -> tuple[Diagnostic, ...]:
+    """The findings without those that disappear when the suggested edits are applied.
+
+    `findings` checks a text. Nothing is dropped if no finding has an edit.
+    """
+    mistakes = causes(found, name)
+    if not mistakes or len(mistakes) == len(found):
+        return tuple(found)
+    source = mistakes[0].primary.source if mistakes[0].primary is not None else None
+    if source is None:
+        return tuple(found)
+    edits: list[Edit] = [edit for one in mistakes for edit in one.edits]
+    remaining = {(one.code, one.message) for one in findings(applied(source.text, edits))}
+    return tuple(
+        one for one in found if one in mistakes or one.code < FIRST_NAME or (one.code, one.message) in remaining
+    )

@@ -1,0 +1,136 @@
+"""A misspelt name or choice is one finding: nothing that follows from it is reported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from glob import glob
+
+import pytest
+from compile_support import REPOSITORY, SEED, checked, shown
+
+from xpc.compiler.language import schema
+from xpc.grammar.diagnostic import NOTE
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source, Span
+from xpc.grammar.tree import Call, Clause, List, Ref, Setting, Value
+
+SPECS = sorted(
+    [*glob(os.path.join(REPOSITORY, "specs", "*.xp")), *glob(os.path.join(REPOSITORY, "golden", "specs", "*.xp"))]
+)
+FAST = ("grpo-sky-vllm.xp", "sft-mixture-hsdp.xp", "reward-zero1-hub.xp", "smollm3-3b-mid-64xh100.xp")
+LINE = "train qwen2.5-3b on infinity-instruct"
+
+
+def names(nodes: Iterable[Setting | Clause | Value], clause: str = "") -> Iterator[tuple[Span, str]]:
+    """The names of clauses and settings below some nodes, and the choices that are values, without sources of data."""
+    for node in nodes:
+        if isinstance(node, Setting):
+            yield node.name.span, node.name.text
+            yield from names([node.value])
+        elif isinstance(node, Clause):
+            head = node.head
+            if isinstance(head, Call):
+                yield from names([head])
+            elif isinstance(head, Ref) and head.is_name and clause != "data":
+                yield head.span, head.name
+            inner = head.name if isinstance(head, Ref) else ""
+            if inner not in ("data", "extra", "train") and clause != "data":
+                yield from names(node.operands)
+            yield from names(node.block.statements if node.block else (), inner)
+        elif isinstance(node, Call):
+            yield node.name.span, node.name.text
+            yield from names(node.args)
+        elif isinstance(node, List):
+            yield from names(one for one in node.items if isinstance(one, Call))
+        elif isinstance(node, Ref) and any(node.name in row.choices for row in schema.TABLE):
+            yield node.span, node.name
+
+
+def typos(word: str) -> Iterator[str]:
+    """Two letters swapped, the last one missing, and the last one twice."""
+    if len(word) > 4:
+        yield word[:1] + word[2] + word[1] + word[3:]
+    if len(word) > 3 and word[-1].isalpha():
+        yield word[:-1]
+    yield word + word[-1]
+
+
+def misspelt(text: str) -> Iterator[tuple[str, str]]:
+    """A spec with each of its names misspelt in turn, and the typo."""
+    file = parse(Source("t.xp", text))[0]
+    places = {span.start: word for span, word in names((*(file.train.options if file.train else ()), *file.statements))}
+    legal = {*schema.CLAUSES, *schema.bare_choices(), *(row.name for row in schema.TABLE)}
+    legal |= {choice for row in schema.TABLE for choice in row.choices}
+    for start, word in places.items():
+        for typo in typos(word):
+            if typo not in legal and typo != word:
+                yield text[:start] + typo + text[start + len(word) :], typo
+
+
+def cascades(path: str) -> list[str]:
+    """The misspelt names of a spec that are not exactly one finding more."""
+    with open(path, encoding="utf-8") as handle:
+        text = handle.read()
+    folder = os.path.dirname(path)
+    before = {(one.code, one.message) for one in checked(text, folder).problems}
+    out = []
+    for changed, typo in misspelt(text):
+        found = [one for one in checked(changed, folder).problems if one.severity != NOTE]
+        new = [one for one in found if (one.code, one.message) not in before]
+        if len(new) != 1:
+            out.append(f"{os.path.basename(path)}: {typo}: {[(one.code, one.message) for one in new]}")
+    return out
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_misspelt_name_is_one_finding(name):
+    path = next(one for one in SPECS if os.path.basename(one) == name)
+    wrong = cascades(path)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_a_misspelt_name_is_one_finding_in_every_spec():
+    wrong = [one for path in SPECS for one in cascades(path)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("hadrware 1 x h100-80gb\nbatch gbs=1", "XP101"),
+        ("batch { packing }\nmodle(attn=flash2)", "XP101"),
+        ("batch { packing }\nmodel(att=flash2)", "XP101"),
+        ("batch { packing }\nmodel(attn=falsh2)", "XP106"),
+        ("mehtod dpo {\n  beta = 0.1\n}", "XP101"),
+        ("swep {\n  lr = [1e-5, 2e-5]\n}", "XP101"),
+        ("precision bf61\nhardware 8 x v100-32gb", "XP106"),
+    ],
+)
+def test_findings_that_follow_from_a_typo_are_not_reported(line, code):
+    found = checked(f"xpc 1\n{LINE}\n{line}\n")
+    errors = [one.code for one in found.problems if one.severity == "error"]
+    assert [one for one in errors if one != "XP503"] == [code], shown(found)  # its rows are no preferences
+
+
+def test_what_is_wrong_apart_from_the_typo_is_still_reported():
+    found = checked(SEED.replace("precision fp32", "precision bf16").replace("warmup = 40", "warmpu = 40"))
+    assert sorted(one.code for one in found.problems if one.severity == "error") == ["XP101", "XP301"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ("max_completion = 800", "warning"),
+        ("max_completion = 256", ""),
+        ("max_completion = 1024", "error"),
+        ("max_completion = 256\n  max_prompt = 900", "error"),
+    ],
+)
+def test_a_limit_of_prompts_that_nobody_wrote_is_no_long_prompt(limits, code):
+    method = f"method grpo {{\n  rewards = [accuracy]\n  generations = 2\n  {limits}\n}}\n"
+    for model, limit in (("gpt2", code), ("qwen2.5-0.5b", "")):
+        text = f"xpc 1\ntrain {model} on deepmath-103k\nhardware cpu\n{method}batch gbs=4 micro=4\n"
+        found = [one.severity for one in checked(text).problems if one.code == "XP319"]
+        assert found == ([limit] if limit else [])
