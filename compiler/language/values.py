@@ -100,6 +100,8 @@ def _number(row: Setting, item: Item, node: Value | None) -> float | int:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit:
+        if node.unit in (*COUNT_UNITS, *TIME_UNITS, *BYTE_UNITS, "K"):  # `lr = 2k` is not 2, nor a rate of 2000
+            raise _wrong_unit(row, item, node, None)
         intended = node.value / 100 if node.unit == "%" else node.value
         raise _wrong_unit(row, item, node, f"{intended:g}")
     _bounded(row, item, node, node.value)

@@ -166,7 +166,7 @@ def _betas(name: str, node: Value, text: str) -> str | None:
     """Both betas, if only one was written; the other is the default."""
     if isinstance(node, List):
         return None
-    number = re.search(r"beta_?s?_?([12])", name.lower())
+    number = re.search(r"b(?:eta)?_?s?_?([12])", name.lower())
     if number is None or not NUMBER.fullmatch(text) or not 0 <= float(text) < 1:
         return None
     return f"[{text}, 0.999]" if number[1] == "1" else f"[0.9, {text}]"

@@ -16,11 +16,22 @@ from xpc.compiler.suggest.numbers import PRODUCT, computed
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
+from xpc.grammar.units import as_value
 
 ALL = ("all", "none", "unlimited", "inf")
 PERCENT = ("pct", "percent", "perc", "pc")
-UNSET = {"save.keep": "leave `keep` out: every checkpoint is kept"}
-"""Advice for settings that are left out where other tools write `all`."""
+UNSET = {
+    "save.keep": (ALL, "leave `keep` out: every checkpoint is kept"),
+    "model.chat_template": (
+        ("tokenizer_default", "tokenizer", "none", "model"),
+        "leave `chat_template` out: rows are rendered by the tokenizer's own template",
+    ),
+}
+"""Words of other tools for what a setting does when it is left out, and the advice."""
+ALREADY = {
+    ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
+}
+"""Advice for values that a setting has anyway and that nobody needs to write."""
 ONE = (
     "int",
     "tokens",
@@ -85,7 +96,7 @@ def answer(wrong: Wrong) -> Diagnostic:
     if row.kind.name == "flag" and inner in BY_PATH and BY_PATH[inner].kind.name == "flag":
         return report(wrong.code, wrong.message, at, help=f"write `{row.name}({typed})`")
     if wrong.code == "XP105" and isinstance(node, Number) and node.unit and row.kind.name in SHARED:
-        wrong.value = f"{node.value:g}%" if node.unit in PERCENT else None  # a bare number would be a count
+        wrong.value = _counted(row, node)
     if isinstance(node, Number) and (node.unit or "").lower() == "e":  # `12e`: an exponent without digits
         wrong.value = None
     if row.kind.name == "choices" and isinstance(item.node, List):
@@ -100,6 +111,19 @@ def answer(wrong: Wrong) -> Diagnostic:
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
+
+
+def _counted(row: Setting, node: Number) -> str | None:
+    """The value for a number with a word as its unit, such as `every = 500steps` and `holdout = 5pct`; or None, because
+    a bare number would be a count.
+    """
+    word = (node.unit or "").lower()
+    if word in PERCENT:
+        return f"{node.value:g}%"
+    nouns = ("row", "sample", "example") if row.kind.name == "rows_or_share" else ("step", "iter", "epoch")
+    if word.removesuffix("s") not in nouns or (word.startswith("epoch") and row.kind.name != "every"):
+        return None
+    return as_value(row.name, f"{node.value:g}", "step" if word.startswith("iter") else word)
 
 
 def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
@@ -123,11 +147,13 @@ def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
 
 def unset_advice(row: Setting, typed: str) -> str:
     """What to write instead of `auto`, or of a word for "all"; "" for other values."""
-    unset = UNSET.get(row.path, "" if typed not in ("auto", "default") or row.choices else _leave_out(row))
-    return unset if typed in ("auto", "default", *ALL) else ""
+    words, advice = UNSET.get(row.path, ((), ""))
+    if typed in words or (advice and typed in ("auto", "default")):
+        return advice
+    return "" if typed not in ("auto", "default") or row.choices else leave_out(row)
 
 
-def _leave_out(row: Setting) -> str:
+def leave_out(row: Setting) -> str:
     """The advice to leave the setting out, so that its default or xpc's choice applies."""
     if row.default is not None:
         return f"leave `{row.name}` out: its default is {row.default}"
@@ -139,12 +165,17 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
 
     if node.name in ("auto", "default") and row.path not in AUTO:
         return report(
-            wrong.code, wrong.message, at, help=f"{_leave_out(row)}; or write one of " + ", ".join(row.choices)
+            wrong.code, wrong.message, at, help=f"{leave_out(row)}; or write one of " + ", ".join(row.choices)
         )
     other = _of_another_setting(row, node.name)
     if other:
         return report(wrong.code, wrong.message, at, help=other)
+    unset = unset_advice(row, node.name.lower())
+    if unset:
+        return report(wrong.code, wrong.message, at, help=unset)
     near = choice(row, node.name)
+    if (row.path, near) in ALREADY:
+        return report(wrong.code, wrong.message, at, help=ALREADY[row.path, near or ""])
     return report(
         wrong.code,
         wrong.message,

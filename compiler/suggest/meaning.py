@@ -26,7 +26,7 @@ ENOUGH = 0.62
 """Minimum similarity of a suggestion; 1 is the same letters."""
 SAME = 0.99
 """Similarity of the same words."""
-LETTERS = 0.72
+LETTERS = 0.8
 """Minimum share of equal letters in a typo."""
 OWN = 0.15
 """Bonus for a typo of the language's own names."""

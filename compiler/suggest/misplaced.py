@@ -20,12 +20,12 @@ from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.extra_form import passed_on
 from xpc.compiler.suggest.flag_values import head_choice
 from xpc.compiler.suggest.flag_values import setting_of_choice as setting_of_choice
-from xpc.compiler.suggest.legal import answer, unset_advice
+from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, leave_out, unset_advice
 from xpc.compiler.suggest.meaning import NEVER_LEGAL, SAME, Meaning, choice, meaning, nearest_other_name, typo_of
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason, reason
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside, sentence
-from xpc.compiler.suggest.typed_form import decided_value, typed, value_of, written
+from xpc.compiler.suggest.typed_form import decided_value, intended_value, typed, value_of, written
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, Ref, String
 
@@ -61,6 +61,12 @@ def _outside(unknown: UnknownName) -> Suggestion:
     exact = meaning(name, exact=True)
     special = bool(rows) and all(row.methods for row in rows)
     if rows and not (exact is not None and (special or exact.path.startswith("train"))):
+        if len(rows) == 1 and unknown.node is not None and rows[0].kind not in (FLAG, BLOCK):
+            value = intended_value(rows[0], unknown)
+            if (rows[0].path, value) in ALREADY:
+                return Suggestion("XP102", f"`{name}` belongs inside a clause", help=ALREADY[rows[0].path, value or ""])
+            if value is None:
+                return evolve(_wrong_value(rows[0], unknown, f"`{name[:60]}` belongs inside a clause"), code="XP102")
         ways = [written(row, unknown) for row in rows]
         alone = ways[0] if len(ways) == 1 else None
         return Suggestion(
@@ -71,12 +77,15 @@ def _outside(unknown: UnknownName) -> Suggestion:
             replaces_value=True,
         )
     path = schema.bare_choices().get(name)
+    if path is not None and (unknown.typed or "").strip('"').lower() in NO:
+        message = f"`{name[:60]}` is a choice of `{path}`, and takes no value"
+        return Suggestion("XP104", message, help=f"leave `{name}` out: `{path}` names what is used, and nothing else")
     if path is not None:
         return Suggestion(
             "XP104",
             f"`{name[:60]}` is a choice of `{path}`, and takes no value",
             help=f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`",
-            edit=None if (unknown.typed or "").strip('"').lower() in NO else name,
+            edit=name,
             replaces_value=True,
         )
     return _unknown(unknown, None)
@@ -102,7 +111,10 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     advised = advice(f"{clause} {name}", unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
-    together = meaning(f"{clause} {name}", exact=True)  # `limit` in `save` is `save_limit`, not that of a source
+    inner = f"{clause.rpartition('.')[2]} {name}"  # `tp_size` in `method.vllm` is `vllm_tp_size`
+    together = meaning(inner, exact=True)  # `limit` in `save` is `save_limit`, not that of a source
+    if together is not None and _is_in(together.path, clause) and name not in schema.CLAUSES:
+        return _suggest_guess(unknown, clause, message, together)
     if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
         if together is None or not _is_in(together.path, clause):
             return _source_setting(unknown)
@@ -169,7 +181,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     advised = advice(f"{name} {unknown.typed or ''}", "") or advice(name, unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
-    guess = meaning(name, clause, valued=unknown.node is not None)
+    guess = _of_method(name) or meaning(name, clause, valued=unknown.node is not None)
     exact = guess is not None and guess.likeness >= SAME
     if exact and guess is not None and guess.likeness < 1.0:  # the same words: `eval_iters`
         found = _without_equivalent(message, name)
@@ -215,6 +227,16 @@ def misspelt_clause(unknown: UnknownName) -> str | None:
     if after not in ("{", "(") and not isinstance(unknown.node, Call):
         return None
     return typo_of(unknown.name, [one for one in schema.CLAUSES if one != "train"])
+
+
+def _of_method(name: str) -> Meaning | None:
+    """The method's setting in a name that begins with a method, such as `grpo_epsilon`; or None."""
+    method, _, rest = name.partition("_")
+    row = schema.BY_PATH.get(f"method.{rest}")
+    known = (
+        row is not None and method in schema.BY_PATH["method"].choices and (not row.methods or method in row.methods)
+    )
+    return Meaning(f"method.{rest}", own=True) if known and meaning(name, exact=True) is None else None
 
 
 def _by_last_word(unknown: UnknownName, clause: str | None) -> UnknownName | None:
@@ -302,6 +324,8 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     if isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH:
         return _suggested(unknown, message, row.name, row.name, bool(clause), replaces_value=False)  # `hubb(private)`
     value = decided_value(row, unknown, guess)
+    if (row.path, value) in ALREADY and unknown.node is not None:
+        return Suggestion("XP101", message, help=ALREADY[row.path, value or ""])
     if (
         row.path == "method.completion_only"
         and (value or "true") == "true"
@@ -360,7 +384,8 @@ def _wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion
     from xpc.compiler.suggest.converted_values import expected, plain
 
     assert unknown.node is not None
-    unset = unset_advice(row, plain(unknown.node, unknown.typed))
+    text = plain(unknown.node, unknown.typed)
+    unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
     if unset:
         return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
     found = convert(row, Item(row.path, unknown.node, unknown.label)) if row.kind.name == "tokens" else None

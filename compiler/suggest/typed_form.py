@@ -11,8 +11,8 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.converted_values import YES
 from xpc.compiler.suggest.example import example
-from xpc.compiler.suggest.legal import answer
-from xpc.compiler.suggest.meaning import Meaning, choice
+from xpc.compiler.suggest.legal import AUTO, answer
+from xpc.compiler.suggest.meaning import Meaning, choice, known_choice
 from xpc.grammar.tree import Count, Number, Value
 
 
@@ -40,7 +40,9 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         yes = text.lower() in ("true", "1", "yes")
         if yes and row.alone:
             return row.alone
-        alone = None if yes or text.isdigit() else choice(row, text)  # `zero_stage=2`: read the number with its name
+        alone = (
+            known_choice(row, text) if yes else None if text.isdigit() else choice(row, text)
+        )  # `zero_stage=2`: read the number with its name
         return alone or choice(row, f"{unknown.name} {text}")
     edits = answer(found).edits
     return edits[0].text if edits else None
@@ -82,7 +84,10 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
     if guess.value == "!":
         return "true" if (unknown.typed or "").lower() in ("false", "no", "off") else "false"
     text = (unknown.typed or "").strip('"').lower()
-    if guess.value and (unknown.node is None or not row.choices or text in (*YES, "auto")):
+    if text == "auto" and row.path not in AUTO and unknown.node is not None:
+        return None  # the library chooses: `flash_attn: auto`
+    device = row.path == "strategy.offload" and text == "cpu"  # `offload_optimizer_device = cpu`
+    if guess.value and (unknown.node is None or not row.choices or device or text in (*YES, "auto")):
         return guess.value
     if guess.value and row.kind is not FLAG:  # the value takes precedence over the name
         return choice(row, text)

@@ -71,6 +71,8 @@ def paths(text: str) -> set[str]:
 def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
     """The paths and texts that the first suggestion of a finding stands for."""
     match = re.search(r"write `([^`]*)`", found.help or "") or re.search(r"`([a-z_.]+)` decides it", found.help or "")
+    if (left := re.search(r"leave `(\w+)` out", found.help or "")) and not match:
+        return {f"leave {left[1]} out"}
     said = match[1] if match else ""
     out = {said, said.partition(" ")[2]}
     if found.edits:

@@ -195,7 +195,9 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
             replace = form if spec.written("method.max_completion") else None
             yield Finding(place, message, f"write `{form}`", (), replace, "error" if fixed else None)
         elif fixed:
-            message = f"completions of {completion} tokens leave {limit - completion} tokens of the context for a prompt"
+            message = (
+                f"completions of {completion} tokens leave {limit - completion} tokens of the context for a prompt"
+            )
             yield Finding(place, message, f"write `max_prompt = {limit - completion}` if a prompt may be longer")
         return
     name, rest = ("max_completion", prompt) if completion >= prompt else ("max_prompt", completion)
