@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import argparse
     from typing import TextIO
 
+    from xpc.compiler.files.workspace import Workspace
+    from xpc.compiler.pipeline import Checked
     from xpc.grammar.diagnostic import Diagnostic
     from xpc.grammar.silenced import Silenced
 
@@ -170,7 +172,7 @@ def _check(options: argparse.Namespace | SimpleNamespace) -> int:
         workspace.memory, workspace.copies = user_memory(), False
         workspace.allow_oom = workspace.allow_oom or options.allow_oom
         checked = check_text(data, name, workspace)
-        found += located(checked.problems, path)
+        found += located([*checked.problems, *_of_preview(checked, workspace)], path)
         silenced += located_silences(checked.silenced, path)
         wrong = wrong or checked.spec is None
         denied = denied or is_denied(options, checked.problems)
@@ -178,6 +180,18 @@ def _check(options: argparse.Namespace | SimpleNamespace) -> int:
     if denied and options.format in TEXTS:
         show(DENIED)
     return 2 if unread else int(wrong or denied)
+
+
+def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
+    """A note with what `xpc preview --rows` counted in these rows, which no bundle contains."""
+    from xpc.compiler.files.private_folder import private_folder
+
+    folder = private_folder("previews")
+    if checked.spec is None or folder is None or not os.path.isdir(folder):
+        return []
+    from xpc.compiler.data.preview_counts import note  # few specs have been previewed
+
+    return note(checked.spec, workspace)
 
 
 def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
@@ -192,7 +206,7 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     workspace.allow_oom = workspace.allow_oom or options.allow_oom
     files, checked = compile_text(data, name, workspace)
     silenced = located_silences(checked.silenced, options.file)
-    found = located(checked.problems, options.file)
+    found = located([*checked.problems, *_of_preview(checked, workspace)], options.file)
     show_rendered(render(found, options.format, color=colored(), silenced=silenced))
     to = sys.stdout if options.format in TEXTS else sys.stderr
     if is_denied(options, checked.problems):

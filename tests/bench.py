@@ -207,6 +207,49 @@ def in_process() -> None:
             )
 
 
+PARTS = {"libraries": 15.0, "tokenizer": 1.0, "trainer": 2.0, "rows": 5.0}
+"""Budgets of `xpc preview` in CPU seconds; `rows` includes compiling the spec."""
+
+
+def preview() -> None:
+    """CPU seconds of a preview of a local file of 600,000 rows, without remembered surveys."""
+    import json
+
+    from xpc.compiler.files.bundle import write
+    from xpc.compiler.lower import lower
+    from xpc.compiler.preview import process
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    os.environ["XPC_CACHE"] = "off"
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [sys.executable, os.path.join(here, "support", "tiny.py"), os.path.join(folder, "tiny")], check=True
+        )
+        row = '{"messages":[{"role":"user","content":"Question %d?"},{"role":"assistant","content":"%d"}]}\n'
+        with open(os.path.join(folder, "rows.jsonl"), "w", encoding="utf-8") as handle:
+            handle.writelines(row % (at, at) for at in range(600_000))
+        path = os.path.join(folder, "run.xp")
+        with open(path, "w", encoding="utf-8") as handle:
+            handle.write(
+                'xpc 1\ntrain "tiny" on "rows.jsonl" for 6 steps\nhardware cpu\nstrategy ddp\nprecision fp32\n'
+            )
+            handle.write('batch gbs=8 micro=2 seq=64\nsave "out" every=never\n')
+        print(f"\n{'preview of 600,000 rows, CPU s':34} {'spent':>7} {'budget':>7}")
+        for title, words in (("-n 3", ""), ("--row 599,999", "599999")):
+            start = time.process_time()
+            spec, _ = process._checked(path, process.Request())
+            bundle = os.path.join(folder, f"run{words}.bundle")
+            write(lower(spec), bundle)
+            compiled = time.process_time() - start
+            command = [sys.executable, os.path.join(here, "bench_preview.py"), bundle, words]
+            env = {**os.environ, "XPC_DATA_ROOT": folder, "HF_HOME": folder}
+            done = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            spent = json.loads(done.stdout.splitlines()[-1])
+            spent["rows"] += compiled
+            for part, budget in PARTS.items():
+                print(f"{f'{title}: {part}':34} {spent[part]:7.2f} {budget:7.1f}")
+
+
 def _spent(work: Callable[[int], None], size: int) -> float:
     best = float("inf")
     for _ in range(3):
@@ -222,3 +265,4 @@ if __name__ == "__main__":
     options = parser.parse_args()
     processes(options.runs)
     in_process()
+    preview()

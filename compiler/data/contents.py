@@ -23,7 +23,9 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
         return source, []
     problems = Problems()
     try:
-        if workspace.size(path) > MAX_DATA:  # too large to copy into the bundle, which has its digest instead
+        if (
+            workspace.size(path) > workspace.most_copied
+        ):  # too large to copy into the bundle, which has its digest instead
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
         return source, []  # deleted meanwhile; reading its columns reported that
@@ -57,12 +59,12 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
 
 
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
-    """A folder with the bytes of its files, if together they are not larger than MAX_DATA."""
+    """A folder with the bytes of its files, if together they are not larger than the workspace copies."""
     parts: list[DataSource] = []
     problems = Problems()
     names = [part.path or "" for part in source.parts]
     try:
-        large = sum(map(workspace.size, names)) > MAX_DATA
+        large = sum(map(workspace.size, names)) > workspace.most_copied
     except OSError as error:
         wrong = f"`{source.name[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, source.label, help="make the files readable")]

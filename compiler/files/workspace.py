@@ -59,7 +59,8 @@ class Workspace:
 
     `located` has the names of all files that were looked up; `reads` maps those that were read to their digests.
     `memory` keeps the surveys of data files for later commands; without it every data file is read. A data file that a
-    bundle `copies` is always read. One that is too large to copy is read only if `hashes` is set, for its digest.
+    bundle `copies` is always read. One of more than `most_copied` bytes (None: MAX_DATA) is not copied, and is read
+    only if `hashes` is set, for its digest.
     `lock` is the name of the spec's lock, which need not exist, and `pins` its contents. For the spec of a bundle,
     `named` is the file that it was compiled from. With `allow_oom`, a run that does not fit its GPUs is a note, not an
     error. At most `most_members` of a sweep are checked; 0 means all. The members of a sweep share `answers`, so that
@@ -72,6 +73,7 @@ class Workspace:
     memory: FileMemory | None = None
     copies: bool = True
     hashes: bool = False
+    most_copied: int | None = None
     lock: str = ""
     pins: Lock | None = None
     allow_oom: bool = False

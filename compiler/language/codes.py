@@ -41,6 +41,7 @@ CODES: dict[str, tuple[str, str]] = {
     "XP140": ("part-of-a-split", "error"),
     "XP930": ("continued-adapter-folder", "error"),
     "XP935": ("checkpoint-without-weights", "error"),
+    "XP161": ("rows-of-a-preview", "note"),
     "XP190": ("assumed", "note"),
     "XP880": ("sweep-shape", "error"),
     "XP881": ("zip-of-unequal-lists", "error"),

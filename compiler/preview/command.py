@@ -36,8 +36,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     rows.add_argument("--longest", action="store_true", help="the longest rows; every row is read")
     rows.add_argument("--cut", action="store_true", help="rows that are cut off; every row is read")
     rows.add_argument("--order", action="store_true", help="the rows of the first N steps, and what is packed together")
-    add("--rows", type=_rows, metavar="N|all", help="count over the first N rows of each source, or over all of them")
+    add(
+        "--rows",
+        type=_rows,
+        metavar="N|all",
+        help="count over the first N rows of each source, or all; all of the hub are downloaded",
+    )
     add("-n", type=_positive, default=3, metavar="N", help="rows of each source (default: 3)")
+    add("--member", metavar="NAME", help="the run of a sweep, by its name or number (default: the first)")
     add("--tokens", action="store_true", help="print each token with its id")
     add("--rewards", action="store_true", help="call the reward functions with the rows; they are code")
     add("--html", metavar="FILE", help="write the rows as a page, too")
@@ -75,8 +81,10 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.update and options.golden is None:
         raise UsageError("--update writes the golden file again, and needs --golden FILE")
     choice = next((one for one in ("longest", "cut", "order") if getattr(options, one)), "first")
-    scan = options.rows or ("all" if choice != "first" else None)
-    request = Request(options.n, options.row, options.random, choice, scan, options.rewards, options.trust_code)
+    scan = options.rows or ("local" if choice != "first" else None)
+    request = Request(
+        options.n, options.row, options.random, choice, scan, options.rewards, options.trust_code, options.member
+    )
     found = preview(options.file, request, options.python)
     if options.html is not None:
         _write(options.html, found, options.file)

@@ -8,24 +8,30 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 
+from xpc.compiler.data.preview_counts import keep
 from xpc.compiler.files.bundle import write
 from xpc.compiler.files.file_memory import user_memory
 from xpc.compiler.files.inputs import SpecError, UsageError, located, read_spec
 from xpc.compiler.language.codes import CODES
-from xpc.compiler.pipeline import compile_text
+from xpc.compiler.lower import lower
+from xpc.compiler.lower.sweep import named
+from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import render
 from xpc.compiler.render.output import show, show_rendered
 from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.nearest import nearest
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from xpc.compiler.spec import Spec
+    from xpc.compiler.files.workspace import Workspace
+    from xpc.compiler.spec import CheckedSpec, Spec
 
+FEW = 4 * 2**20
+"""Bytes of a data file that is copied for a preview of a few rows. Reading every row of a larger file takes seconds."""
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker", "start.py")
 
 
@@ -34,8 +40,9 @@ class Request:
     """The rows to prepare: the first `n` of each source, `row` alone, or `n` random ones with a seed.
 
     `choice` is `first`, or what needs many rows: `longest`, `cut` or `order`. `scan` says which rows are prepared
-    together and counted: so many of each source, `all`, or None for no counts. `rewards` calls the reward functions,
-    `trust_code` allows the tokenizer's own code.
+    together and counted: so many of each source, `all`, `local` (all rows of local sources, and the first ones of the
+    hub's), or None for no counts. `rewards` calls the reward functions, `trust_code` allows the tokenizer's own code.
+    `member` names the run of a sweep, which is otherwise the first one.
     """
 
     n: int = 3
@@ -45,19 +52,22 @@ class Request:
     scan: str | None = None
     rewards: bool = False
     trust_code: bool = False
+    member: str | None = None
 
 
 def preview(path: str, request: Request, python: str | None = None) -> dict[str, Any]:
     """Return the worker's answer for a spec, in which each verdict has its slug and severity. Raises UsageError and
-    SpecError.
+    SpecError. Counts are remembered for later commands.
     """
-    files, spec = _compiled(path)
+    spec, workspace = _checked(path, request)
     name = os.path.basename(path)
     found = interpreter(spec, python)
     with tempfile.TemporaryDirectory(prefix="xpc-preview-") as folder:
         bundle = os.path.join(folder, "run.bundle")
-        write(files, bundle)
+        write(lower(spec), bundle)
         answer = _ask(found, bundle, os.path.join(folder, "scratch"), request, os.path.dirname(os.path.abspath(path)))
+    if answer["counts"] is not None:
+        keep(spec, workspace, answer["counts"])
     for row in answer["rows"]:
         for one in row["verdicts"]:
             one["slug"], severity = CODES[one["code"]]
@@ -65,20 +75,34 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
     return {"spec": name, **answer}
 
 
-def _compiled(path: str) -> tuple[Mapping[str, bytes], Spec]:
+def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
+    """The run to preview. Digests of weights are not computed, nor those of data if only a few rows are prepared."""
     data, name, workspace = read_spec(path)
-    workspace.memory, workspace.allow_oom = user_memory(), True
-    files, checked = compile_text(data, name, workspace)
-    if files is None or checked.spec is None:
+    workspace.memory, workspace.allow_oom, workspace.hashes = user_memory(), True, request.scan is not None
+    if request.scan is None:
+        workspace.most_copied = FEW
+    if request.member is None:
+        workspace.most_members = 1
+    checked = check_text(data, name, workspace)
+    if checked.spec is None:
         errors = [one for one in checked.problems if one.severity == ERROR]
         show_rendered(render(located(errors, path), "full"), sys.stderr)
         raise SpecError(f"{path} does not compile, so there is nothing to preview")
-    if checked.members:
-        first = checked.members[0]
-        begin = f"members/{first.name}/"
-        files = {one.removeprefix(begin): content for one, content in files.items() if one.startswith(begin)}
-        _note(f"the spec is a sweep; this is its first member, {first.name}")
-    return files, checked.spec
+    if not checked.members:
+        if request.member is not None:
+            raise UsageError(f"{path} is not a sweep, and has no member {request.member[:80]}")
+        return checked.spec, workspace
+    wanted = request.member or checked.members[0].name
+    member = next((one for one in checked.members if wanted in (one.name, str(one.index))), None)
+    if member is None or member.spec is None:
+        near = nearest(wanted, [one.name for one in checked.members])
+        hint = (
+            f"; the most similar name is {near}" if near else f"; they are numbered 0 to {len(checked.members) - 1:,}"
+        )
+        raise UsageError(f"the sweep has no member {wanted[:80]}{hint}")
+    if request.member is None:
+        _note(f"the spec is a sweep; this is its first member, {member.name}: --member names another")
+    return named(member.spec, member.name), workspace
 
 
 def _note(sentence: str) -> None:

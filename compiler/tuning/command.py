@@ -21,6 +21,7 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.tuning import calibration_file
 from xpc.compiler.tuning.show import as_json, markdown, text, totals
 from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.record import evolve
 
 FORMATS: dict[str, Callable[[Sequence[Plan]], str]] = {"text": text, "json": as_json, "markdown": markdown}
 NODE = 8
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         for hardware in options.on or [None]:
             specs = _specs(data, name, workspace, hardware, path)
             wrong = wrong or not specs
-            plans += [plan(spec, given) for spec in specs]
+            plans += [plan(spec, _of_preview(spec, workspace, given)) for spec in specs]
     if not plans:
         return "", 1
     form = markdown if options.compare and options.format == "text" else FORMATS[options.format]
@@ -83,6 +84,21 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if form is not as_json:  # JSON escapes control characters, which a name of a file or a model may contain
         told = "\n".join(map(visible, told.split("\n")))
     return told, int(wrong or bool(met))
+
+
+def _of_preview(spec: Spec, workspace: Workspace, given: Assumed) -> Assumed:
+    """The assumptions with the tokens of a row that `xpc preview --rows` counted, unless `--tokens` states them."""
+    if given.tokens is not None:
+        return given
+    from xpc.compiler.data import preview_counts
+
+    counts = preview_counts.recall(spec, workspace)
+    tokens = None if counts is None else preview_counts.mean(counts)
+    if counts is None or tokens is None:
+        return given
+    many = f"{tokens:,} tokens on average, from a preview of {counts['rows']:,} rows"
+    show(f"xpc: {visible(spec.name)}: rows have {many}", sys.stderr)
+    return evolve(given, tokens=tokens)
 
 
 def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:

@@ -23,13 +23,16 @@ Say = Callable[[str], None]
 
 
 class Scan:
-    """All training rows, or the first ones of each source, which one trainer prepares together."""
+    """All training rows, or the first ones of each source, which one trainer prepares together.
 
-    def __init__(self, session: Session, rows: int | None, say: Say) -> None:
+    `rows` and `of_hub` limit the rows of a local source and of a source on the hub; None reads all.
+    """
+
+    def __init__(self, session: Session, rows: int | None, of_hub: int | None, say: Say) -> None:
         self.session, self.capture, self.say = session, Capture(), say
         self.sources: list[Mapping[str, Any]] = list(session.bundle.data["sources"])
         self.packs: list[list[tuple[int, int, int]]] | None = None
-        with self._first_rows(rows), unchecked(session), _progress(say):
+        with self._first_rows(rows, of_hub), unchecked(session), _progress(say):
             given, _ = session.rows()
             self.given = len(given)
             say(f"{self.given:,} rows are converted; trl prepares them")
@@ -39,29 +42,38 @@ class Scan:
         self.tokenized = _flat(self.capture.tokenized if self.capture.tokenized is not None else given)
 
     @contextmanager
-    def _first_rows(self, rows: int | None) -> Iterator[None]:
+    def _first_rows(self, rows: int | None, of_hub: int | None) -> Iterator[None]:
         """A context in which at most this many rows of each source are read; None reads all."""
-        if rows is None:
+        session, data = self.session, self.session.bundle.data
+        limits = [rows if source["id"] is None else of_hub for source in self.sources]
+        for source, limit in zip(self.sources, limits, strict=True):
+            if source["id"] is not None:
+                name = session.core("rows").name(source)
+                what = "all rows" if limit is None else f"the first {limit:,} rows"
+                self.say(f"{what} of {name} are read from the hub: --rows N or --rows all reads others")
+        if not any(limits):
             with self._numbered():
                 yield
             return
         import datasets
 
-        session, data = self.session, self.session.bundle.data
         kept = dict(data)
         parts: dict[int, Any] = {}
-        for at, source in enumerate(self.sources):
+        for at, (source, limit) in enumerate(zip(self.sources, limits, strict=True)):
+            if limit is None:
+                continue
             tables, found = [], 0
             for table in stored.stream(session, source):
-                tables.append(table.slice(0, rows - found))
+                tables.append(table.slice(0, limit - found))
                 found += len(tables[-1])
-                if found >= rows:
+                if found >= limit:
                     break
             if tables:
                 parts[at] = datasets.concatenate_datasets([datasets.Dataset(one) for one in tables])
-        if not parts:
+        read = [at for at, limit in enumerate(limits) if limit is None or at in parts]
+        if not read:
             raise session.errors("the data has no rows")
-        data.update(sources=[self.sources[at] for at in parts], holdout=None)
+        data.update(sources=[self.sources[at] for at in read], holdout=None)
         data.update({name: None for name in ("eval_split", "evaluation") if name in data})
         session.chosen.by_source = {id(self.sources[at]): part for at, part in parts.items()}
         try:

@@ -52,7 +52,9 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
     if request["scan"] is not None:
         from .scan import Scan
 
-        scan = Scan(session, None if request["scan"] == "all" else int(request["scan"]), progress)
+        most = int(request["scan"]) if request["scan"].isdecimal() else None
+        of_hub = stored.FIRST_OF_HUB if request["scan"] == "local" else most
+        scan = Scan(session, most, of_hub, progress)
         counts = scan.counts()
     for source in session.bundle.data["sources"]:
         if scan is not None and request["choice"] in ("longest", "cut"):

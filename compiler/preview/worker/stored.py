@@ -9,7 +9,7 @@ from .session import Session
 BATCH = 2000
 """Rows of one piece of a stream."""
 FIRST_OF_HUB = 1000
-"""Random rows of a source of the hub are chosen among so many first ones."""
+"""Random rows of a source of the hub are chosen among so many first ones, and the longest ones, too."""
 
 
 def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:

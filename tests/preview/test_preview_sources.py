@@ -1,0 +1,104 @@
+"""What a preview reads and loads: the first rows of the hub, tools next to a prompt, and reward files."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+from emitted import put
+from method_runs import Warm
+from preview_samples import ROWS
+from test_preview_batches import both, collated, previewed
+from tiny_runs import lines, spec
+
+from xpc.compiler.stacks import DEFAULT
+
+pytestmark = pytest.mark.slow
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
+TEMPLATE = (
+    "{% for tool in tools or [] %}{{ tool.function | tojson }}{% endfor %}{% for turn in messages %}<|im_start|>"
+    "{{ turn.role }}\n{{ turn.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def of_hub(warm: Warm, name: str, scan: str, choice: str) -> Any:
+    text = spec("data(format=messages)", "model(chat_template=qwen2.5)", data=f"org/rows@{COMMIT}").replace(
+        "seq=64", "seq=512"
+    )
+    bundle, out = warm.compiled(text, name), os.path.join(warm.place, f"{name}.json")
+    done = warm.of(DEFAULT).run(bundle, warm.place, bundle, out, scan, choice, program=os.path.join(HERE, "of_hub.py"))
+    assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
+    with open(out, encoding="utf-8") as handle:
+        return json.load(handle)
+
+
+def test_longest_rows_of_the_hub_are_those_of_its_first_rows(warm: Warm) -> None:
+    found = of_hub(warm, "hub-longest", "local", "longest")
+    assert found["answer"]["counts"]["rows"] == 1000
+    assert {"place": "org/rows", "streaming": True, "revision": COMMIT} in found["read"]
+    assert all(one["streaming"] for one in found["read"])
+    assert any("the first 1,000 rows of org/rows are read from the hub" in one for one in found["progress"])
+
+
+def test_all_rows_of_the_hub_are_announced(warm: Warm) -> None:
+    found = of_hub(warm, "hub-all", "all", "first")
+    assert found["answer"]["counts"]["rows"] == 3000
+    assert any("all rows of org/rows are read from the hub" in one for one in found["progress"])
+
+
+def test_tools_of_a_hub_row_are_in_its_text(warm: Warm) -> None:
+    found = of_hub(warm, "hub-tools", "", "first")
+    text = "".join(token[1] for token in found["answer"]["rows"][0]["sequences"][0]["tokens"])
+    assert '"name": "add"' in text
+    assert {one["code"] for one in found["answer"]["rows"][0]["verdicts"]} <= {"XP595"}  # 512 tokens are few for tools
+
+
+@pytest.mark.parametrize("method", ["grpo", "rloo"])
+def test_prompts_with_tools_are_those_of_the_batches(warm: Warm, method: str) -> None:
+    rows = [
+        {"prompt": [{"role": "user", "content": f"What is {at}+{at}?"}], "tools": [TOOL], "solution": "$4$"}
+        for at in range(ROWS)
+    ]
+    put(warm.place, {"tool_prompts.jsonl": lines(rows), "tools.jinja": TEMPLATE})
+    more = (
+        'model(chat_template=file("tools.jinja"))',
+        f"method {method}(rewards=[accuracy], generations=4, max_completion=12)",
+    )
+    text = spec(*more, data='"tool_prompts.jsonl"', length="1 steps", sizes=f"gbs={ROWS} micro=4")
+    answer, batches = both(warm, f"{method}-tools", text, DEFAULT)
+    shown, real = previewed(answer), collated(batches, method)
+    assert real
+    assert not [one for one in real if one not in shown]
+    text = "".join(token[1] for token in answer["rows"][0]["sequences"][0]["tokens"])
+    assert '"name": "add"' in text
+
+
+LOADS = """\
+with open({marker!r}, "a") as handle:
+    handle.write("loaded")
+
+
+def judge(completions, **columns):
+    return [0.5 for _ in completions]
+"""
+
+
+def test_a_reward_that_is_a_model_is_loaded_only_with_rewards(warm: Warm) -> None:
+    marker = os.path.join(warm.place, "loaded")
+    rows = [{"prompt": "What is 2+2?", "solution": "$4$"}] * 8
+    put(warm.place, {"judged_prompts.jsonl": lines(rows), "scores.py": LOADS.format(marker=marker)})
+    method = 'method grpo(rewards=["scores.py:judge"], generations=4, max_completion=12)'
+    bundle = warm.compiled(spec(method, data='"judged_prompts.jsonl"', sizes="gbs=8 micro=4"), "scores")
+    for words, loaded in (([], False), (["rows"], True)):
+        out = os.path.join(warm.place, "scores.json")
+        done = warm.of(DEFAULT).run(
+            bundle, warm.place, bundle, out, "1", *words, program=os.path.join(HERE, "prepared.py")
+        )
+        assert done["status"] == [0], done["err"][-4000:]
+        assert os.path.exists(marker) == loaded
