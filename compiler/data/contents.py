@@ -23,8 +23,8 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
         return source, []
     problems = Problems()
     try:
-        if (
-            workspace.size(path) > workspace.most_copied
+        if workspace.size(path) > _most_copied(
+            workspace
         ):  # too large to copy into the bundle, which has its digest instead
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
@@ -64,7 +64,7 @@ def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[
     problems = Problems()
     names = [part.path or "" for part in source.parts]
     try:
-        large = sum(map(workspace.size, names)) > workspace.most_copied
+        large = sum(map(workspace.size, names)) > _most_copied(workspace)
     except OSError as error:
         wrong = f"`{source.name[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, source.label, help="make the files readable")]
@@ -77,6 +77,10 @@ def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[
         parts.append(evolve(read, found=None if seen is None else seen.columns, survey=seen))
         problems += [each for each in found if each.code not in {other.code for other in problems}]
     return evolve(source, parts=tuple(parts)), problems
+
+
+def _most_copied(workspace: Workspace) -> int:
+    return MAX_DATA if workspace.most_copied is None else workspace.most_copied
 
 
 def _bundled(source: DataSource, path: str, digest: str) -> DataSource:
