@@ -1,11 +1,20 @@
 """FSDP: check its files in a checkpoint, and save complete weights at the end."""
 
+import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from ...core.checkpoints import archive_complete, schedule
 from ...core.feature import Bundle, Feature
 from ..saving.transformers_checkpoints import TransformersCheckpoints
+
+
+WRAPS = {
+    "transformer_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "size_based_auto_wrap_policy": "SIZE_BASED_WRAP",
+    "NoneType": "NO_WRAP",
+}  # fmt: skip
+"""accelerate's names of torch's wrap policies."""
 
 
 def _folder_complete(path: str) -> bool:
@@ -36,9 +45,49 @@ class Fsdp(Feature):
                     return f"{os.path.basename(place)} is cut off"
         return None
 
+    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+        """Compare accelerate's plugin with accelerate.yaml: the environment may have other values (``FSDP_...``)."""
+        stated = stated_settings(bundle.inside("accelerate.yaml"))
+        for name, value in plugin_settings(trainer.accelerator.state.fsdp_plugin).items():
+            if name in stated:
+                yield f"{name} of accelerate", stated[name], value
+
     def before_final_save(self, bundle: Bundle, trainer: Any) -> None:
         """Save the final model unsharded."""
         use_full_state_dict(trainer.accelerator.state.fsdp_plugin)
+
+
+def stated_settings(path: str) -> dict[str, str]:
+    """The settings of FSDP in accelerate.yaml, in upper case. xpc writes one line for each, with a JSON value."""
+    out = {}
+    with open(path, encoding="utf-8") as handle:
+        for line in handle:
+            name, _, value = line.strip().partition(": ")
+            if name.startswith("fsdp_") and value:
+                out[name] = str(json.loads(value)).upper()
+    return out
+
+
+def plugin_settings(plugin: Any) -> dict[str, str]:
+    """The settings of accelerate's plugin that decide how a model is sharded, by their names in accelerate.yaml and in
+    upper case.
+    """
+    version, offload, policy = getattr(plugin, "fsdp_version", 1), plugin.cpu_offload, plugin.auto_wrap_policy
+    out: dict[str, Any] = {
+        "fsdp_version": version,
+        "fsdp_offload_params": getattr(offload, "offload_params", type(offload).__name__ == "CPUOffloadPolicy"),
+        "fsdp_state_dict_type": plugin.state_dict_type.name,
+        "fsdp_activation_checkpointing": bool(plugin.activation_checkpointing),
+    }
+    wrap = WRAPS.get(getattr(getattr(policy, "func", policy), "__name__", type(policy).__name__))
+    if wrap is not None:
+        out["fsdp_auto_wrap_policy"] = wrap
+    if version == 1:
+        out["fsdp_sharding_strategy"] = (plugin.sharding_strategy or plugin.reshard_after_forward).name
+        out["fsdp_use_orig_params"] = bool(plugin.use_orig_params)
+    else:
+        out["fsdp_reshard_after_forward"] = plugin.reshard_after_forward
+    return {name: str(value).upper() for name, value in out.items()}
 
 
 def use_full_state_dict(plugin: Any) -> None:
