@@ -9,7 +9,6 @@ from ...core.checkpoints import archive_complete, schedule
 from ...core.feature import Bundle, Feature
 from ..saving.transformers_checkpoints import TransformersCheckpoints
 
-
 WRAPS = {
     "transformer_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "size_based_auto_wrap_policy": "SIZE_BASED_WRAP",
     "NoneType": "NO_WRAP",
