@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from xpc.compiler import stacks
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import argparse
 
 AXOLOTL = ("base_model", "micro_batch_size", "sequence_len", "val_set_size", "num_epochs")
+MOST_FOLDERS, MOST_SCRIPTS = 6, 300
+"""How many folders above a source, and how many Python files, are looked through for a key."""
 LLAMAFACTORY = ("stage", "finetuning_type", "template", "cutoff_len", "dataset_dir")
 
 
@@ -55,6 +57,10 @@ def run(options: argparse.Namespace) -> int:
     except Unreadable as error:
         place = f"{source.name}:{error.line}" if error.line else source.name
         raise UsageError(f"{place}: {error}") from error
+    if options.partial and (draft.wrong or not (draft.text or (draft.model and draft.sources))):
+        from xpc.compiler.importing import partial
+
+        partial.apply(draft, overrides)
     try:
         text = draft.text or emit(draft, _origin(source, options))
     except Unwritable as error:
@@ -66,11 +72,17 @@ def run(options: argparse.Namespace) -> int:
         show_json(report.as_json(draft, text, out or "-"))
     elif not draft.wrong and out in (None, "-"):
         show_exact(text)
+    if draft.decisions and options.report != "text":
+        show(partial.screen(draft, out), sys.stderr)
+        return partial.STATUS
     show(report.as_text(draft, options.report == "text"), sys.stderr)
     if draft.wrong:
         show("nothing was written: there are errors", sys.stderr)
     elif out not in (None, "-"):
         show(f"wrote {out}; `xpc check {shlex.quote(out)}` tells whether it compiles", sys.stderr)
+    if draft.decisions:
+        show(partial.screen(draft, None), sys.stderr)
+        return partial.STATUS
     return int(draft.wrong)
 
 
@@ -117,7 +129,43 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
         return None
 
     return Overrides(stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
-                 _reference(options.data), read_next_to)  # fmt: skip
+                 _reference(options.data), read_next_to, lambda: scripts_near(source.folder))  # fmt: skip
+
+
+def scripts_near(folder: str) -> Iterator[tuple[str, str]]:
+    """The Python files in a source's folder, in its `src` and `scripts`, and in the same of the folders above, up to
+    the root of the repository.
+    """
+    count, here = 0, os.path.abspath(folder)
+    inside = os.path.isdir(os.path.join(here, ".git"))
+    for _ in range(MOST_FOLDERS):
+        for part in ("", "src", "scripts"):
+            place = os.path.join(here, part)
+            try:
+                names = sorted(one for one in os.listdir(place) if one.endswith(".py"))
+            except OSError:
+                continue
+            for name in names:
+                count += 1
+                if count > MOST_SCRIPTS:
+                    return
+                with suppress(OSError, ValueError):
+                    path = os.path.join(place, name)
+                    yield os.path.relpath(path, folder), read_file(path, MAX_SIZE).decode("utf-8", "replace")
+        above = os.path.dirname(here)
+        if inside or not _in_repository(above):
+            return
+        here, inside = above, os.path.isdir(os.path.join(above, ".git"))
+
+
+def _in_repository(folder: str) -> bool:
+    """Whether a folder is in a git repository: only then the folders above a source belong to the same project."""
+    while not os.path.isdir(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return False
+        folder = above
+    return True
 
 
 def _reference(name: str | None) -> str | None:

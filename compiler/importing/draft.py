@@ -12,13 +12,13 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.typed import plain as plain_text
 from xpc.compiler.language.typed import show
 from xpc.compiler.stacks import Stack
-from xpc.grammar.nearest import nearest
 from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import field, mutable, record
 
 MAPPED, EXTRA, IRRELEVANT, RESERVED, ERROR = "mapped", "extra", "irrelevant", "reserved", "error"
+UNDECIDED = "undecided"
 """The fates: a key becomes a setting; is kept under `extra`; has no effect; is kept in a comment, because this version
-does not compile it; or cannot be written in a spec."""
+does not compile it; or cannot be written in a spec, which `--partial` turns into a line that a person decides."""
 
 ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpointing")
 """Settings that a spec states even at their default: a bundle would choose another value, or add a note."""
@@ -46,11 +46,27 @@ class Fate:
 
 @record
 class Message:
-    """A warning or an error, with the place of its key, if it concerns one."""
+    """A warning or an error, with the place of its key, if it concerns one.
+
+    An error also has the key itself, the reason (`why`), and whether no tool knows the key (`own`), so that only the
+    repository's own script can read it.
+    """
 
     severity: str
     place: str
     text: str
+    help: str = ""
+    entry: Entry | None = None
+    why: str = ""
+    own: bool = False
+
+
+@record
+class Decision:
+    """What a person must decide after `--partial`: a sentence, the places of the lines, and what to write."""
+
+    text: str
+    places: tuple[str, ...] = ()
     help: str = ""
 
 
@@ -90,8 +106,9 @@ class Draft:
 
     `files` are written next to the spec, by name. `later` are comments with keys that no setting can express yet.
     `differences` are comments about what the source's tool does and a run of the spec does not, by the tool's name for
-    it. `read` are the files that a source named, `text` is the complete spec of a bundle, and `seen` are the keys that
-    a reader looked up, whether the source has them or not.
+    it. `undecided` are comments with the lines that `--partial` could not place, and `decisions` what a person must
+    decide about them (`partial.py`). `read` are the files that a source named, `text` is the complete spec of a bundle,
+    and `seen` are the keys that a reader looked up, whether the source has them or not.
     """
 
     stack: Stack
@@ -104,6 +121,8 @@ class Draft:
     files: dict[str, bytes] = field(factory=dict)
     later: dict[str, str] = field(factory=dict)
     differences: dict[str, str] = field(factory=dict)
+    undecided: list[str] = field(factory=list)
+    decisions: list[Decision] = field(factory=list)
     text: str = ""
     read: list[Mapping[str, Entry]] = field(factory=list)
     fates: dict[tuple[str, str], Fate] = field(factory=dict)
@@ -139,12 +158,13 @@ class Draft:
         self.note(entry, "it is off")
         return None
 
-    def error(self, entry: Entry | None, why: str, help: str = "") -> None:
-        """Report a key that a spec cannot express, if the source has this key."""
+    def error(self, entry: Entry | None, why: str, help: str = "", own: bool = False) -> None:
+        """Report a key that a spec cannot express, if the source has this key; `own`: no tool knows the key."""
         if entry is None:
             return
         self.mark(entry, ERROR, why=why)
-        self.messages.append(Message("error", entry.place, f"`{entry.key}: {shown(entry)}`: {why}", help))
+        text = f"`{entry.key}: {shown(entry)}`: {why}"
+        self.messages.append(Message("error", entry.place, text, help, entry, why, own))
 
     def reserve(self, entry: Entry, typed: str, why: str) -> None:
         """Keep a key in a comment of the spec, with a warning that the run does not follow it."""
@@ -334,11 +354,19 @@ class Draft:
         elif entry.value is None:
             self.note(entry, NULL if last in known else "null: no value")
         else:
-            near = nearest(last, known) if self.unknown < SUGGESTED and last not in known else None
+            near = _typo_of(last, known) if self.unknown < SUGGESTED and last not in known else None
             self.unknown += 1
             why = "the tool knows no such key, or this version does not"
             why = "the spec has no place for it" if last in known else why
-            self.error(entry, why, f"did you mean `{near}`?" if near else "leave it out if it has no effect")
+            help = f"did you mean `{near}`?" if near else "leave it out if it has no effect"
+            self.error(entry, why, help, own=not near and last not in known)
+
+
+def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
+    """The known key of which a name is a typo, such as `lerning_rate`; None for another word."""
+    from xpc.compiler.suggest.meaning import typo_of  # imported only for an unknown key
+
+    return typo_of(name, known)
 
 
 def typed(path: str, entry: Entry) -> object | None:

@@ -52,6 +52,9 @@ def _lines(draft: Draft, origin: str) -> list[str]:
                 header += f" for {draft.settings[path].text} {unit}"
                 break
         out.append(header)
+    elif draft.decisions:
+        data = draft.sources[0].ref if draft.sources else "DATA"
+        out.append(f"# train {_shown(draft.model or 'MODEL')} on {_shown(data)}")
     out.append("")
     adapter = next((name for name in reversed(ADAPTERS) if draft.has(name)), "lora")
     for clause in CLAUSES:
@@ -65,6 +68,8 @@ def _lines(draft: Draft, origin: str) -> list[str]:
             out += _clause(draft, clause, "lora" if clause in ADAPTERS else clause)
     for escape, table in draft.extra.items():
         out += _extra(escape, table)
+    if draft.undecided:
+        out += ["# Lines of the source that a person must decide:", *(f"# {_shown(one)}" for one in draft.undecided)]
     if draft.later:
         out += [
             "# Keys of the source that this spec does not follow:",

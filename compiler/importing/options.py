@@ -11,7 +11,8 @@ from xpc.compiler.language.methods import METHODS
 KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl", "torchtune")
 EPILOG = (
     "Every key of the source becomes a setting, is kept under `extra` or in a comment, is noted as irrelevant, or is "
-    "an error that names its line. Exit status: 0 imported, 1 a key has no place and nothing is written, 2 wrong usage."
+    "an error that names its line. Exit status: 0 imported, 1 a key has no place and nothing is written, 2 wrong "
+    "usage, 3 (with --partial) a spec was written that needs a decision."
 )
 
 
@@ -36,6 +37,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--target", choices=stacks.names(), help="stack of the spec (default: the one that the source was written for)"
     )
+    parser.add_argument(
+        "--partial", action="store_true",
+        help="write what is known; every other line becomes a comment, and a list says what to decide (exit status 3)",
+    )  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="the spec (default: standard output)")
     parser.add_argument(
         "--report", choices=("text", "json"), help="report the fate of each key; json goes to standard output"

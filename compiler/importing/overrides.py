@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.importing.draft import Draft, Written
@@ -21,10 +21,15 @@ def nothing(name: str) -> bytes | None:
     return None
 
 
+def no_scripts() -> Iterator[tuple[str, str]]:
+    """The Python files near a source that is not a file."""
+    return iter(())
+
+
 @record
 class Overrides:
     """The options of `xpc import` that override the source. `read` returns the bytes of a file that a source names,
-    relative to the source.
+    relative to the source. `scripts` yields the Python files near the source, each with its name and text.
     """
 
     stem: str = "import"
@@ -35,6 +40,7 @@ class Overrides:
     model: str | None = None
     data: str | None = None
     read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
+    scripts: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
 
 
 def named_table(

@@ -20,7 +20,7 @@ def as_json(draft: Draft, spec: str, output: str) -> str:
         "output": output,
         "target": draft.stack.name,
         "method": draft.method,
-        "ok": not draft.wrong,
+        "ok": not draft.wrong and not draft.decisions,
         "counts": dict(sorted(Counter(one.fate for one in draft.fates.values()).items())),
         "keys": [
             {"key": one.key, "value": one.value, "file": one.file, "line": one.line, "fate": one.fate, "to": one.to,
@@ -29,6 +29,7 @@ def as_json(draft: Draft, spec: str, output: str) -> str:
         ],
         "defaults": [{"to": one.to, "why": one.why} for one in draft.defaults],
         "differences": draft.differences,
+        "decisions": [{"text": one.text, "places": one.places, "help": one.help} for one in draft.decisions],
         "messages": [
             {"severity": one.severity, "place": one.place, "message": one.text, "help": one.help}
             for one in draft.messages

@@ -1,0 +1,86 @@
+"""`xpc import --partial`: the known part of a source becomes a spec, and a person decides the rest.
+
+A reader needs to know nothing of this. It reports each line that a spec cannot express by `Draft.error(entry, why,
+help)`, where `entry` has the line's key, value, file and line number. Without `--partial` one such line refuses the
+source. With it, `apply` turns every error into a comment of the spec, such as
+
+    # grpo.yaml:12: reward_type: exact  (the tool knows no such key; train.py:31 reads it)
+
+and into one of the `decisions`, which are printed on one screen. Keys of the repository's own script (`own=True`) are
+one decision together. A missing model or missing data is a decision without a line.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import ERROR, UNDECIDED, Decision, Draft, Message
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.script_keys import find
+from xpc.compiler.importing.text.entries import SECRET, shown
+from xpc.grammar.record import evolve
+
+STATUS = 3
+"""Exit status of an import that wrote a spec with decisions left."""
+MOST = 18
+"""Most lines of decisions on the screen."""
+
+
+def apply(draft: Draft, overrides: Overrides) -> None:
+    """Turn the errors of a draft into comments and decisions. Does nothing if there is nothing to decide."""
+    errors = [one for one in draft.messages if one.severity == "error"]
+    draft.messages = [one for one in draft.messages if one.severity != "error"]
+    for name, fate in draft.fates.items():
+        if fate.fate == ERROR:
+            draft.fates[name] = evolve(fate, fate=UNDECIDED)
+    if not draft.model:
+        draft.decisions.append(Decision("which model is trained: no key names it", help="`--model NAME`"))
+    if not draft.sources:
+        draft.decisions.append(Decision("which data it trains on: no key names it", help="`--data NAME`"))
+    known = find(draft, [one.entry.key for one in errors if one.own and one.entry], overrides) if errors else {}
+    for one in errors:
+        why = one.why
+        if one.own and one.entry is not None and one.entry.key in known:
+            why = known[one.entry.key]
+        draft.undecided.append(_comment(one, why))
+        if not one.own:
+            text = one.text if one.entry is None else f"`{one.entry.key}: {shown(one.entry)}`: {why}"
+            draft.decisions.append(Decision(text, (one.place,) if one.place else (), one.help))
+    own = [one for one in errors if one.own and one.entry is not None]
+    if own:
+        draft.decisions.append(_own(own, known))
+
+
+def _comment(message: Message, why: str) -> str:
+    if message.entry is None:
+        return message.text
+    value = shown(message.entry)
+    if value != SECRET and message.entry.typed:
+        value = message.entry.typed.partition("\n")[0][:200]
+    return f"{message.entry.place}: {message.entry.key}: {value}  ({why})"
+
+
+def _own(messages: list[Message], known: dict[str, str]) -> Decision:
+    names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]
+    listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    what = "key" if len(names) == 1 else "keys"
+    where = "" if known else ", and no script next to the source declares them"
+    text = f"what {len(names)} {what} of the repository's own script should do: {listed}{where}"
+    return Decision(text, tuple(one.place for one in messages), "the comments of the spec have their lines")
+
+
+def screen(draft: Draft, out: str | None) -> str:
+    """What a person must decide, in at most a screen of lines."""
+    count = len(draft.decisions)
+    mapped = sum(one.fate in ("mapped", "extra") for one in draft.fates.values())
+    head = f"{mapped} keys are in the spec; {count} decision{'s' * (count != 1)} left"
+    lines = [head + ":"]
+    for number, one in enumerate(draft.decisions[:MOST], 1):
+        place = f"{one.places[0]}: " if one.places else ""
+        lines.append(f"  {number}. {place}{one.text}" + (f" (help: {one.help})" if one.help else ""))
+    if count > MOST:
+        lines.append(f"  ... and {count - MOST} more, in the comments of the spec")
+    warnings = sum(one.severity == "warning" for one in draft.messages)
+    if warnings:
+        lines.append(f"{warnings} warning{'s' * (warnings != 1)}: `--report text` shows them")
+    if out not in (None, "-"):
+        lines.append(f"wrote {out}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,114 @@
+"""Look for the keys of a repository's own script in the Python files near a source. Nothing is executed or imported."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable, Iterator
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Overrides
+from xpc.grammar.record import record
+
+LONG = 90
+"""Longest default or help of a key that is quoted, in characters."""
+
+
+@record
+class ScriptKey:
+    """A key that a script declares or reads: its place, its default as source text, and its help."""
+
+    place: str
+    default: str = ""
+    help: str = ""
+    declared: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What is known about the key, for a comment."""
+        out = f"{self.place} {'declares' if self.declared else 'reads'} it"
+        out += f", default {self.default}" if self.default else ""
+        return f"{out}: {self.help}" if self.help else out
+
+
+def find(draft: Draft, keys: Iterable[str], overrides: Overrides) -> dict[str, str]:
+    """A sentence for each key that a Python file near the source declares, or else reads."""
+    wanted = {key.rpartition(".")[2]: key for key in keys}
+    found: dict[str, ScriptKey] = {}
+    if wanted:
+        for name, text in overrides.scripts():
+            for key, one in script_keys(text, name):
+                if key in wanted and (key not in found or (one.declared and not found[key].declared)):
+                    found[key] = one
+    return {wanted[key]: one.sentence for key, one in found.items()}
+
+
+def script_keys(text: str, file: str) -> Iterator[tuple[str, ScriptKey]]:
+    """The keys of a script, by its syntax tree: fields of dataclasses, argparse's options, and `config["key"]`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from _fields(node, file)
+        elif isinstance(node, ast.Call):
+            yield from _option(node, file)
+        elif isinstance(node, ast.Subscript):
+            key = _text(node.slice)
+            if key:
+                yield key, ScriptKey(f"{file}:{node.lineno}")
+
+
+def _fields(node: ast.ClassDef, file: str) -> Iterator[tuple[str, ScriptKey]]:
+    for one in node.body:
+        if not isinstance(one, ast.AnnAssign) or not isinstance(one.target, ast.Name):
+            continue
+        place, value = f"{file}:{one.lineno}", one.value
+        if isinstance(value, ast.Call):
+            words = {word.arg: word.value for word in value.keywords}
+            metadata = words.get("metadata")
+            about = words.get("help")
+            if isinstance(metadata, ast.Dict):
+                about = next(
+                    (inner for key, inner in zip(metadata.keys, metadata.values) if _text(key) == "help"), None
+                )
+            yield one.target.id, ScriptKey(place, _shown(words.get("default")), _text(about), True)
+        else:
+            yield one.target.id, ScriptKey(place, _shown(value), "", True)
+
+
+def _option(node: ast.Call, file: str) -> Iterator[tuple[str, ScriptKey]]:
+    """`parser.add_argument("--key", default=..., help=...)`, `DEFINE_string("key", default, help)`, `get("key")`."""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    words = {word.arg: word.value for word in node.keywords}
+    place = f"{file}:{node.lineno}"
+    if name == "add_argument":
+        for one in node.args:
+            if _text(one).startswith("--"):
+                key = _text(one).lstrip("-").replace("-", "_")
+                yield key, ScriptKey(place, _shown(words.get("default")), _text(words.get("help")), True)
+    elif name.startswith("DEFINE_") and len(node.args) > 2:
+        yield _text(node.args[0]), ScriptKey(place, _shown(node.args[1]), _text(node.args[2]), True)
+    elif name == "get" and node.args and _text(node.args[0]):
+        yield _text(node.args[0]), ScriptKey(place, _shown(node.args[1] if len(node.args) > 1 else None))
+
+
+def _text(node: ast.AST | None) -> str:
+    """The text of a string constant, on one line; "" for anything else."""
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return ""
+    return " ".join(node.value.split())[:LONG]
+
+
+def _shown(node: ast.AST | None) -> str:
+    """A default as it stands in the source; "" if there is none, or if it is long."""
+    if node is None:
+        return ""
+    try:
+        written = " ".join(ast.unparse(node).split())
+    except (RecursionError, ValueError):
+        return ""
+    return written if len(written) <= LONG else ""

@@ -1,0 +1,93 @@
+"""`xpc import --partial`: the known part becomes a spec, every other line a comment, and a list says what to decide."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from import_support import HEAD
+
+from xpc.compiler.cli import main
+
+SCRIPT = """\
+from dataclasses import dataclass, field
+import argparse
+
+raise SystemExit("an import executes nothing")
+
+
+@dataclass
+class Arguments:
+    reward_type: str = field(default="soft", metadata={"help": "how answers are compared"})
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--bonus-scale", type=float, default=0.5, help="weight of the bonus")
+print(config["curriculum"])
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def run(*arguments, capsys):
+    status = main(["import", "--hardware", "8 x h100-80gb", *arguments])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_unknown_lines_become_comments_with_what_the_script_declares(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "learning_rate: 1e-6\nreward_type: exact\nbonus_scale: 2\ncurriculum: hard\n")
+    assert run("r.yaml", capsys=capsys)[0] == 1
+    status, out, err = run("r.yaml", "--partial", capsys=capsys)
+    assert status == 3
+    assert "train Qwen/Qwen2.5-3B on org/rows" in out
+    assert "lr = 1e-6" in out
+    assert "# r.yaml:4: reward_type: exact" in out.replace('"', "")
+    assert "train.py:9 declares it, default 'soft': how answers are compared" in out
+    assert "train.py:13 declares it, default 0.5: weight of the bonus" in out
+    assert "train.py:14 reads it" in out
+    assert "1 decision left" in err
+    assert "`reward_type`, `bonus_scale`, `curriculum`" in err
+
+
+def test_decisions_are_counted_and_short(here, capsys):
+    (here / "r.yaml").write_text(HEAD.partition("\n")[0] + "\nlerning_rate: 1\nfp8: true\ntpu_num_cores: 8\n")
+    status, out, err = run("r.yaml", "--partial", "-o", "r.xp", capsys=capsys)
+    assert (status, out) == (3, "")
+    assert "which data it trains on" in err
+    assert "did you mean `learning_rate`?" in err
+    assert "# train Qwen/Qwen2.5-3B on DATA" in (here / "r.xp").read_text()
+    assert "r.yaml:2: lerning_rate: 1" in (here / "r.xp").read_text()
+
+
+def test_another_word_is_no_typo(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "reward_type: exact\n")
+    assert "did you mean" not in run("r.yaml", capsys=capsys)[2]
+
+
+def test_complete_source_is_imported_with_status_0(here, capsys):
+    (here / "r.yaml").write_text(HEAD)
+    status, out, err = run("r.yaml", "--partial", capsys=capsys)
+    assert status == 0
+    assert "decision" not in err
+    assert "person must decide" not in out
+
+
+def test_report_has_the_decisions(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "reward_type: exact\n")
+    status, out, _ = run("r.yaml", "--partial", "--report", "json", capsys=capsys)
+    found = json.loads(out)
+    assert (status, found["ok"]) == (3, False)
+    assert [one["fate"] for one in found["keys"]] == ["mapped", "mapped", "undecided"]
+    assert found["decisions"][0]["places"] == ["r.yaml:3"]
+
+
+def test_secret_is_not_shown(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "my_api_token: hf_" + "a" * 34 + "\n")
+    _, out, err = run("r.yaml", "--partial", capsys=capsys)
+    assert "aaaa" not in out + err
