@@ -8,7 +8,7 @@ from math import gcd
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath, IntegerPath, NamesPath
-from xpc.compiler.registry.linear_layers import HEADS, TABLES
+from xpc.compiler.registry.linear_layers import HEADS, TABLES, TOKEN_EMBEDDINGS
 from xpc.compiler.rules.core.conditions import any_of, enabled, written
 from xpc.compiler.rules.core.modules import EMBEDDINGS, MODULES, container_names, heads, is_container_path
 from xpc.compiler.rules.core.rule import Finding, rule, write
@@ -19,7 +19,7 @@ from xpc.compiler.stacks.fused_experts import FAMILIES, adapter_layers
 WHEN = any_of(
     enabled("freeze", "oft"),
     written(
-        "lora.within",
+        "lora.within", "lora.targets",
         "lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr",
         "model.tokens",
     ),
@@ -212,27 +212,42 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP467", "tied-weights-part", "warning")
 def tied_part(spec: Spec) -> Iterator[Finding]:
-    """`modules_to_save` should not name tied embeddings or their head: in this model the two are one weight, and the
-    copy that is saved with the adapters is separate from it.
+    """`targets` and `modules_to_save` should not name tied embeddings or their head unless the run merges the adapters:
+    in this model the two are one weight, and the adapter changes only one of its two uses.
 
-    Why it is bad: if the adapter is merged on trl-0.18 and the model saved, one of the two weights is lost. The
-    adapter's own folder loads correctly.
+    Why it is bad: peft's `merge_and_unload` adds an adapter on one of them to the shared weight, so the merged model
+    computes something else. On trl-0.24 and trl-0.18, one of two weights that `modules_to_save` trained is lost when
+    the merged model is saved. `save { merge }` separates the two first. The adapter's own folder loads correctly.
 
-    Without it: a warning of PEFT. transformers 4.52 trusts the configuration, which says that the two weights are tied;
+    Without it: a warning of PEFT. transformers 4.57 trusts the configuration, which says that the two weights are tied;
     5.23 compares the weights.
 
-    Source: peft 0.17 `tuners/tuners_utils.py`; confirmed by running it.
+    Source: peft 0.21, 0.18 and 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
     facts = spec.model.facts
-    names = spec.names("lora.modules_to_save")
-    tied = [one for one in names if one.rpartition(".")[2] in TABLES]
-    if facts is not None and facts.tied and tied and spec.stack.facts.tied_by_config:
+    if facts is None or not facts.tied or spec.flag("save.merge"):
+        return
+    paths: tuple[NamesPath, ...] = ("lora.targets", "lora.modules_to_save")
+    for path in paths if spec.stack.facts.tied_by_config else paths[:1]:
+        tied = [one for one in spec.names(path) if one.rpartition(".")[2] in TABLES]
+        if not tied or (path == "lora.targets" and _refused(spec, tied)):
+            continue
+        name, merges = path.rpartition(".")[2], not (spec.bits or spec.zero_stage == 3 or spec.sharded_by_fsdp)
         yield Finding(
-            spec.place("lora.modules_to_save", "one weight with the head" if tied[0] not in HEADS else "one weight"),
+            spec.place(path, "one weight with the head" if tied[0] not in HEADS else "one weight"),
             f"{spec.model.name} ties its embeddings to its head, and training one of them unties them",
-            "leave `modules_to_save` out, or do not merge the adapters",
+            "write `save { merge }`, which separates the two before it merges"
+            if merges
+            else f"leave {tied[0]} out of `{name}`, or do not merge the adapters",
             (spec.model.label, spec.label("target", "the target")),
         )
+
+
+def _refused(spec: Spec, targets: list[str]) -> bool:
+    """Whether XP454 or XP465 refuses an adapter on one of the targets."""
+    names = {one.rpartition(".")[2] for one in targets}
+    fused = spec.stack.facts.fused_head and spec.method.head != "model"
+    return bool((fused and names & {*HEADS}) or (spec.flag("oft") and names & {*TOKEN_EMBEDDINGS}))
 
 
 @rule("XP468", "parameter-that-is-none")

@@ -4,6 +4,7 @@ can load.
 
 import os
 import shutil
+import warnings
 from typing import Any
 
 from ...core.checkpoint_integrity import set_default_mode
@@ -26,9 +27,36 @@ class MergedAdapters(Feature):
             return
         place = os.path.join(trainer.args.output_dir, FOLDER)
         shutil.rmtree(place, ignore_errors=True)
-        model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload(safe_merge=True)
+        model = merged(trainer.accelerator.unwrap_model(trainer.model))
         model.config.use_cache = True
         model.save_pretrained(place)
         tokenizer.save_pretrained(place)
         shutil.copyfile(bundle.inside("model_card_merged.md"), os.path.join(place, "README.md"))
         set_default_mode(place, os.listdir(place))
+
+
+def merged(adapted: Any) -> Any:
+    """The base model of ``adapted`` with the adapters merged into it. This modifies ``adapted``.
+
+    Tied embeddings and head are one weight, but an adapter on `embed_tokens` changes the embeddings alone. peft adds it
+    to the shared weight, and so to the head. Here an adapted weight is first separated from the weights that share it,
+    and the configuration states afterwards whether the two are still tied; transformers 4.57 would otherwise tie them
+    again when the model is loaded.
+    """
+    from torch import nn
+
+    places: dict[int, int] = {}
+    for _, weight in adapted.named_parameters(remove_duplicate=False):
+        places[id(weight)] = places.get(id(weight), 0) + 1
+    for module in adapted.modules():
+        base = getattr(module, "base_layer", None)
+        weight = getattr(base, "weight", None)
+        if base is not None and places.get(id(weight), 0) > 1:
+            base.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Input and output embeddings are no longer tied")
+        model = adapted.merge_and_unload(safe_merge=True)
+    head = model.get_output_embeddings()
+    if head is not None and head.weight is not model.get_input_embeddings().weight:
+        model.config.get_text_config().tie_word_embeddings = model.config.tie_word_embeddings = False
+    return model

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.slow
 KINDS = {
     "tokens": 'model(tokens=["<|think|>", "<|/think|>"], eos="<|/think|>")',
     "saved": "lora(rank=4, alpha=8, dropout=0, lr_ratio=16, modules_to_save=[embed_tokens, lm_head])",
+    "tied": "lora(rank=4, dropout=0, targets=[q_proj, embed_tokens])",
+    "tied_saved": "lora(rank=4, dropout=0, targets=[q_proj], modules_to_save=[lm_head])",
     "dora": "lora(rank=4, dropout=0, rslora, dora)",
     "parameters": "lora(dropout=0, targets=[q_proj], parameters=[experts.gate_up_proj, experts.down_proj])",
     "other": "lora(rank=4, alpha=8, dropout=0)",  # and an optimizer that transformers makes, with a group left empty
@@ -65,12 +67,16 @@ class Kind:
                      save='save "out" every=2' + (" merge" if self.merges else ""))  # fmt: skip
         if self.what == "other":
             made = made.replace("optimizer adamw", "optimizer adamw_torch")
+        if self.what in ("tied", "tied_saved"):
+            return made
         return made.replace('"tiny"', '"experts"' if self.what == "parameters" else '"untied"')
 
 
 RUNS = (
     *(Kind(what, DEFAULT, strategy) for what in ("saved", "oft", "freeze") for strategy in ("one", "zero2")),
     Kind("dora"),
+    *(Kind(what, target) for what in ("tied", "tied_saved") for target in (DEFAULT, *OTHERS)),
+    Kind("tied", DEFAULT, "zero2"),
     Kind("tokens"),
     Kind("tokens", DEFAULT, "zero3"),
     Kind("parameters"),

@@ -14,6 +14,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q37", "XP466", at="init", measure="adapters.outside_adapters", expect={"others": 0}),
     Proof("Q38", "XP467", measure="adapters.tied", expect={"kept": False},
           legal=spec("lora", "target trl-0.18")),
+    Proof("Q38", "XP467", case="XP467-targets", measure="adapters.tied", expect={"kept": False}, variant="targets",
+          legal=spec("lora(targets=[q_proj])")),
     Proof("Q39", "XP468", at="init", warns="no parameter was matched"),
     Proof("Q40", "XP469", at="init", keep=("optim",), measure="adapters.stepped", expect={"held": False}),
     Proof("Q41", "XP470", at="init", measure="adapters.outside_adapters", expect={"others": 0}),
