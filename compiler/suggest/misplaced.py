@@ -133,11 +133,10 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     if guess is not None and _is_in(guess.path, clause) and (plural or guess.likeness >= SAME):
         return _unknown(unknown, clause)  # other tools' name for one of its settings: `block_size` in `batch`
     exact = meaning(name, exact=True)
-    inner = bool(rows) and all(row.inner and row.path.count(".") > 1 for row in rows)
-    if inner and exact is not None and exact.path not in [row.path for row in rows]:
-        return _suggest_guess(
-            unknown, clause, message, exact
-        )  # `max_length` is vLLM's, and an argument of the trainers
+    deep = bool(rows) and all(row.inner and row.path.count(".") > 1 for row in rows)
+    if deep and exact is not None and exact.path not in [row.path for row in rows]:
+        # `max_length` is vLLM's, and an argument of the trainers
+        return _suggest_guess(unknown, clause, message, exact)
     if name in schema.CLAUSES:
         row = schema.BY_PATH.get(name)
         form = (

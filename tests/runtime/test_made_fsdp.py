@@ -54,8 +54,6 @@ CHANGED = {
 STRATEGIES = [
     (target, one) for target in STACKS for one in ("fsdp1", "fsdp") if one == "fsdp1" or load(target).facts.fsdp2
 ]
-    (target, one) for target in STACKS for one in ("fsdp1", "fsdp") if one == "fsdp1" or load(target).facts.fsdp2
-]
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.adapters.frozen", enabled("freeze")),
     ("rules.adapters.layers", adapters),
     ("rules.adapters.lora", adapters),
-    ("rules.adapters.trained_parts", any_of(enabled("freeze", "oft"), written("lora.within", "lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr", "model.tokens"))),
+    ("rules.adapters.trained_parts", any_of(enabled("freeze", "oft"), written("lora.within", "lora.targets", "lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr", "model.tokens"))),
     ("rules.data.evaluation_sets", evaluation_rows),
     ("rules.data.folders", data_folders),
     ("rules.data.harness", written("eval.tasks", "eval.allow_code_execution")),

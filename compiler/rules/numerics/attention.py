@@ -203,7 +203,7 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
     name, rest = ("max_completion", prompt) if completion >= prompt else ("max_prompt", completion)
     if rest >= limit:
         name, help = "max_completion", f"write `max_prompt = {limit // 2}` and `max_completion = {limit - limit // 2}`"
-        form = None
+        form: str | None = None
     else:
         form = f"{name} = {limit - rest}"
         help = f"write `{form}`"

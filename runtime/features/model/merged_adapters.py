@@ -51,7 +51,7 @@ def merged(adapted: Any) -> Any:
     for module in adapted.modules():
         base = getattr(module, "base_layer", None)
         weight = getattr(base, "weight", None)
-        if base is not None and places.get(id(weight), 0) > 1:
+        if base is not None and weight is not None and places.get(id(weight), 0) > 1:
             base.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Input and output embeddings are no longer tied")
