@@ -203,10 +203,10 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
     name, rest = ("max_completion", prompt) if completion >= prompt else ("max_prompt", completion)
     if rest >= limit:
         name, help = "max_completion", f"write `max_prompt = {limit // 2}` and `max_completion = {limit - limit // 2}`"
-        form: str | None = None
+        edit = None
     else:
-        form = f"{name} = {limit - rest}"
-        help = f"write `{form}`"
+        edit = f"{name} = {limit - rest}"
+        help = f"write `{edit}`"
     path = path_of(f"method.{name}")
     typed_with = (spec.label("method.max_prompt", f"{prompt} + {completion} = {seq}"),) if name != "max_prompt" else ()
     yield Finding(
@@ -214,7 +214,7 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
         f"a prompt of {prompt} and a completion of {completion} tokens are together longer than the model's context",
         help,
         typed_with,
-        form if spec.written(path) else None,
+        edit if spec.written(path) else None,
         "error" if fixed else None,
     )
 
