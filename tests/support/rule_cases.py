@@ -14,7 +14,7 @@ from typing import Any
 from case_support import Case, spec
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PREVIEWED = ("XP588", "XP589", *(f"XP{number}" for number in range(591, 600)))
+PREVIEWED = ("XP161", "XP588", "XP589", *(f"XP{number}" for number in range(591, 600)))
 """Codes that only `xpc preview` gives, for rows (tests/preview/test_preview_defects.py)."""
 TOPICS = (
     "language/cases_names",
