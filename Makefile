@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test slow test-fast check bench bench-run golden docs site tables format gpu fuzz differential soak mutants clean resolve
+.PHONY: help demo test rehearse slow test-fast check bench bench-run golden docs site tables format gpu fuzz differential soak mutants clean resolve
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ demo: $(VENV)/demo ## compile specs/quickstart.xp, train it here with ZeRO-2 on 
 test: $(VENV)/ready $(OTHERS:=/ready) ## every test but those of make slow, every stack, real training on the CPU (about 30 minutes)
 	$(FAST)
 	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile
+
+rehearse: $(VENV)/ready $(OTHERS:=/ready) ## rehearse each recipe of specs/ on its own stack and on the default (an hour); docs/recipes.md shows the results
+	$(BIN)/python tests/recipes/rehearse.py tests/recipes/rehearsals.json
 
 slow: $(VENV)/ready $(OTHERS:=/ready) ## the tests that take minutes each, which make test leaves out
 	$(BIN)/python -m pytest -m nightly -n 2 --dist loadfile

@@ -4,6 +4,7 @@ APART = {
     "fmt": "xpc.compiler.review.fmt",
     "preview": "xpc.compiler.preview.command",
     "plan": "xpc.compiler.tuning.command",
+    "rehearse": "xpc.compiler.preview.rehearsal.command",
     "tune": "xpc.compiler.tuning.tune",
     "diff": "xpc.compiler.review.diff",
     "verify": "xpc.compiler.review.verify",
@@ -24,6 +25,7 @@ COMMANDS = {
     "explain": "explain a code, a setting, or the values of a spec",
     "fmt": "write specs in the one canonical form",
     "preview": "show rows as the trainer gets them, and what is learned from them",
+    "rehearse": "run a small twin of an experiment to its end, on this CPU",
     "plan": "predict a run's memory and time",
     "tune": "measure on your own GPUs the fastest way to run a spec",
     "diff": "compare two specs, commits or bundles",
@@ -40,5 +42,5 @@ COMMANDS = {
     "doctor": "check whether this machine is ready for runs",
 }
 """Every command with its help in `xpc --help`."""
-LATER = ("sweep", "rehearse")
+LATER = ("sweep",)
 """Names that the language's contract reserves for commands to come."""

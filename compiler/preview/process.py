@@ -25,6 +25,7 @@ from xpc.grammar.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from xpc.compiler.files.workspace import Workspace
@@ -65,13 +66,9 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
     with tempfile.TemporaryDirectory(prefix="xpc-preview-") as folder:
         bundle = os.path.join(folder, "run.bundle")
         write(lower(spec), bundle)
-        answer = _ask(found, bundle, os.path.join(folder, "scratch"), request, os.path.dirname(os.path.abspath(path)))
+        answer = ask(found, bundle, os.path.join(folder, "scratch"), request, os.path.dirname(os.path.abspath(path)))
     if answer["counts"] is not None:
         keep(spec, workspace, answer["counts"])
-    for row in answer["rows"]:
-        for one in row["verdicts"]:
-            one["slug"], severity = CODES[one["code"]]
-            one.setdefault("severity", severity)
     return {"spec": name, **answer}
 
 
@@ -139,17 +136,19 @@ def _installed_here() -> str | None:
         return None
 
 
-def _ask(python: str, bundle: str, scratch: str, request: Request, beside: str) -> dict[str, Any]:
-    """Run the worker and return its answer. Its progress is printed while it works."""
+def ask(
+    python: str, bundle: str, scratch: str, request: Request, beside: str, environ: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
+    """Run the worker and return its answer. Its progress is printed while it works. Raises UsageError."""
     question = {
         "bundle": bundle, "scratch": scratch, "n": request.n, "row": request.row, "random": request.random,
         "choice": request.choice, "scan": request.scan, "rewards": request.rewards, "trust_code": request.trust_code,
     }  # fmt: skip
-    environ = {**os.environ, "XPC_DATA_ROOT": os.environ.get("XPC_DATA_ROOT") or beside}
+    variables = {**environ, "XPC_DATA_ROOT": environ.get("XPC_DATA_ROOT") or beside}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
         try:
             process = subprocess.Popen(
-                [python, WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, env=environ,
+                [python, WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, env=variables,
                 text=True, encoding="utf-8",
             )  # fmt: skip
         except OSError as error:
@@ -169,10 +168,19 @@ def _ask(python: str, bundle: str, scratch: str, request: Request, beside: str) 
         if "error" in message:
             raise UsageError(str(message["error"]))
         if "answer" in message:
-            return dict(message["answer"])
+            return _with_slugs(dict(message["answer"]))
         complaints.seek(0)
         lines = complaints.read().strip().splitlines()
         raise UsageError(f"{python} failed (status {process.returncode}): {lines[-1] if lines else 'no output'}")
+
+
+def _with_slugs(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer, in which each verdict has its slug and severity."""
+    for row in answer["rows"]:
+        for one in row["verdicts"]:
+            one["slug"], severity = CODES[one["code"]]
+            one.setdefault("severity", severity)
+    return answer
 
 
 def _last_message(lines: Any, bundle: str) -> dict[str, Any]:

@@ -18,7 +18,9 @@ import time
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
+TESTS = os.path.dirname(HERE)
+sys.path.insert(0, os.path.join(TESTS, "support"))
+sys.path.append(os.path.join(os.path.dirname(TESTS), "compiler", "preview", "rehearsal", "worker"))
 
 import fork_server  # noqa: E402
 from ports import free_port  # noqa: E402

@@ -20,7 +20,9 @@ from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-sys.path.append(os.path.join(os.path.dirname(HERE), "support"))
+TESTS = os.path.dirname(HERE)
+sys.path.append(os.path.join(TESTS, "support"))
+sys.path.append(os.path.join(os.path.dirname(TESTS), "compiler", "preview", "rehearsal", "worker"))
 TAIL = 4000
 """Characters of a child's output that come back."""
 

@@ -32,6 +32,9 @@ xpc compile specs/zephyr-7b-sft-ultrafeedback-dpo-8xh100.xp
 
 Each recipe is compared on two stacks: the one that its spec names, which is nearest to the publisher's versions, and
 the newest, `{default}`. `xpc upgrade SPEC --target {default}` shows every name and default that changes between them.
+
+`xpc rehearse` (see [rehearse.md](rehearse.md)) runs a small twin of a recipe on a CPU, from its rows to the push. Where a
+recipe has no line *Rehearsed* for a stack, it was not rehearsed there. `make rehearse` does it again.
 """
 COMMON = """\
 ## What differs in most of them
@@ -41,6 +44,9 @@ These differences occur in most recipes; the tables below omit them.
 | Published key | What the bundle does instead |
 |---|---|
 """
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "rehearsals.json"), encoding="utf-8") as _results:
+    REHEARSED: dict[str, Any] = json.load(_results)
+"""The results of `make rehearse`, by recipe and stack."""
 FAMILIES = {"open-r1": "Open-R1", "alignment-handbook": "The alignment handbook", "fastchat": "FastChat"}
 LONGEST = 60
 """Characters of a value in a table; longer ones are cut."""
@@ -117,6 +123,9 @@ def recipe_text(recipe: str, apart: dict[str, str]) -> Iterator[str]:
         if target in entry.get("refused", ()):
             codes = " and ".join(f"`xpc explain {code}`" for code in entry["refused"][target])
             yield f"- Refused on `{target}`: {codes} explains why\n"
+    for target, found in REHEARSED.get(recipe, {}).items():
+        wrong = f"; found: {'; '.join(found['found'])}" if found["found"] else ""
+        yield f"- Rehearsed on `{target}` ({found['date']}): {', '.join(found['done'])}{wrong}\n"
     yield "\n"
     yield from differences(recipe, apart)
 

@@ -15,8 +15,7 @@ from run_features import read
 from runtime_bundles import ROOT, plan, source, write
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
-from hub import READ, SCOPED, WRITE, Hub
-
+from xpc.compiler.preview.rehearsal.local_hub import READ, SCOPED, WRITE, Hub
 from xpc.runtime.core import output_folder, preflight
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.feature import Bundle

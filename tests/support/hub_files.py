@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from attrs import define, field
-from local_server import LocalServer
+
+from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 
 @define

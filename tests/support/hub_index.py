@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from attrs import define, field
-from local_server import LocalServer
+
+from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 
 @define

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hub import Hub
 from method_runs import Warm
 from stacks import Run
 from tiny_runs import spec
 
+from xpc.compiler.preview.rehearsal.local_hub import Hub
 from xpc.compiler.stacks import DEFAULT, STACKS
 
 pytestmark = pytest.mark.slow

@@ -17,6 +17,7 @@ import gc
 import importlib.metadata
 import json
 import os
+import random
 import runpy
 import selectors
 import signal
@@ -29,8 +30,6 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any
-
-from ports import free_port
 
 TRAINERS = ("SFT", "DPO", "KTO", "Reward", "GRPO", "RLOO", "ORPO")
 LATER = (
@@ -141,7 +140,16 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
     return forked(prepare)
 
 
+def free_port() -> int:
+    """A port that nobody uses now, below those that the kernel gives to sockets that ask for none."""
+    while True:
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("", random.SystemRandom().randint(12000, 32767)))
+            return int(one.getsockname()[1])
+
+
 def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Run a job of `forks.Forks.run` to its end."""
     port, until = free_port(), time.monotonic() + job["seconds"]
     alive = {child(job, rank, port): rank for rank in range(job["world"])}
     status: dict[int, int] = {}
@@ -178,10 +186,12 @@ class Commands:
         selector.register(listener, selectors.EVENT_READ, self.accept)
 
     def accept(self) -> None:
+        """Take a connection of a client."""
         connection, _ = self.listener.accept()
         self.selector.register(connection, selectors.EVENT_READ, lambda: self.start(connection))
 
     def start(self, connection: socket.socket) -> None:
+        """Fork what a client asks for."""
         self.selector.unregister(connection)
         text, files, _, _ = socket.recv_fds(connection, 1 << 20, 16)
         if not text:  # killed before it could ask
@@ -198,12 +208,14 @@ class Commands:
         self.selector.register(ended, selectors.EVENT_READ, lambda: self.end(connection, ended, pid))
 
     def signal(self, connection: socket.socket, pid: int) -> None:
+        """Pass a client's signal to its fork; a client that is gone kills it."""
         asked = connection.recv(16)
         os.kill(pid, int(asked or signal.SIGKILL))
         if not asked:
             self.selector.unregister(connection)
 
     def end(self, connection: socket.socket, ended: int, pid: int) -> None:
+        """Send the exit status of a fork to its client."""
         self.selector.unregister(ended)
         os.close(ended)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -217,6 +229,7 @@ class Commands:
         self.selector.register(connection, selectors.EVENT_READ, lambda: self.drain(connection))
 
     def drain(self, connection: socket.socket) -> None:
+        """Read what a client still sends, until it closes."""
         try:
             more = connection.recv(16)
         except OSError:

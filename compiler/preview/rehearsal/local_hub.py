@@ -15,7 +15,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from attrs import define, field
-from local_server import LocalServer
+
+from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 WRITE, READ, SCOPED = "hf_write", "hf_read", "hf_scoped"
 """Tokens of the account `me`, a member of `team`; the last may write to its own repositories alone."""
@@ -54,9 +55,11 @@ class Hub(LocalServer):
     objects: dict[str, bytes] = field(factory=dict)
     closed: set[str] = field(factory=set)
     broken: set[str] = field(factory=set)
+    organizations: tuple[str, ...] = ("team",)
 
     @property
     def handler(self) -> type[_Handler]:
+        """The class that takes the requests."""
         return _Handler
 
     def environment(self, token: str = WRITE) -> dict[str, str]:
@@ -116,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         if token not in (WRITE, READ, SCOPED):
             return 401, {"error": "Invalid credentials in Authorization header"}, ""
         if path == "/api/whoami-v2":
-            return 200, _who(token), ""
+            return 200, _who(token, self.of.organizations), ""
         if path == "/api/repos/create":
             return self._create(json.loads(body), token)
         if parts[:2] == ["api", "models"] and len(parts) >= 4:
@@ -128,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         made = {"url": f"{self.of.url}/{name}", "name": name}
         if name in self.of.repositories:
             return 409, {"error": "You already created this model repo", **made}, ""
-        if token != WRITE or name.partition("/")[0] not in ("me", "team"):
+        if token != WRITE or name.partition("/")[0] not in ("me", *self.of.organizations):
             return 403, {"error": f"You don't have the rights to create a model under {name.partition('/')[0]}"}, ""
         private = {"private": True, "public": False}.get(said.get("visibility", ""), said.get("private"))
         self.of.make(name, private)
@@ -202,9 +205,9 @@ class _Handler(BaseHTTPRequestHandler):
         return _commit(title, files)
 
 
-def _who(token: str) -> dict[str, Any]:
+def _who(token: str, names: tuple[str, ...]) -> dict[str, Any]:
     role: dict[str, Any] = {"role": {WRITE: "write", READ: "read", SCOPED: "fineGrained"}[token]}
     if token == SCOPED:
         role["fineGrained"] = {"scoped": [{"entity": {"type": "user", "name": "me"}, "permissions": ["repo.write"]}]}
-    organizations = [{"type": "org", "name": "team", "roleInOrg": "write"}]
+    organizations = [{"type": "org", "name": name, "roleInOrg": "write"} for name in names]
     return {"type": "user", "name": "me", "orgs": organizations, "auth": {"accessToken": role}}

@@ -1,0 +1,72 @@
+"""A warm interpreter: it imports the training libraries once, and each program is a fork (worker/fork_server.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from contextlib import ExitStack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker")
+HUNG = 1800
+"""Seconds after which a process counts as hung."""
+
+
+class Forks:
+    """A warm interpreter of one stack. `run` is a training run; `close` ends the server.
+
+    `python` is a program that can be used as the interpreter, such as PYTHON of a launch.sh: what it starts are forks,
+    too (worker/warm_python.py). Errors go to the file `log`, or where this process writes its own.
+    """
+
+    def __init__(self, python: str, environ: dict[str, str], log: str | None = None) -> None:
+        self.folder = tempfile.mkdtemp(prefix="xpc-warm-")
+        self.python = os.path.join(self.folder, "python")
+        with open(os.path.join(WORKER, "warm_python.py"), encoding="utf-8") as client:
+            program = f"#!{python} -IS\n{client.read()}"
+        with open(self.python, "w", encoding="utf-8") as out:
+            out.write(program)
+        os.chmod(self.python, 0o755)
+        with ExitStack() as held:
+            errors = None if log is None else held.enter_context(open(log, "wb"))
+            listener = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            listener.bind(os.path.join(self.folder, "socket"))
+            listener.listen(64)
+            self.server = subprocess.Popen(
+                [python, os.path.join(WORKER, "fork_server.py"), str(listener.fileno())], env=environ, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, pass_fds=[listener.fileno()],
+            )  # fmt: skip
+
+    def run(
+        self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = HUNG,
+        program: str | None = None, **environ: str,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Train the bundle from `cwd` in `world` processes; they are killed once `kill_at` exists.
+
+        With `program`, that file is run instead of the bundle's. Returns `status` (of each process), `out` and `err`
+        (of all), `killed` and `late`.
+        """
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        said = os.path.join(os.path.dirname(bundle), "said")
+        job = {"bundle": bundle, "cwd": cwd, "words": words, "world": world, "kill_at": kill_at, "seconds": seconds,
+               "environ": environ, "program": program, "said": said}  # fmt: skip
+        self.server.stdin.write(json.dumps(job) + "\n")
+        self.server.stdin.flush()
+        answer = self.server.stdout.readline()
+        assert answer, "the warm interpreter has died"
+        return dict(json.loads(answer))
+
+    def close(self) -> None:
+        """End the server and remove its folder."""
+        assert self.server.stdin is not None
+        self.server.stdin.close()
+        self.server.wait(600)
+        shutil.rmtree(self.folder)

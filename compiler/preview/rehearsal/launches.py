@@ -1,0 +1,68 @@
+"""Launch the bundle of a twin, and kill or stop it at a checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+from xpc.grammar.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WAIT = 1800
+"""Seconds after which a launch counts as hung."""
+STOPPED = 75
+"""The exit status of a run that was asked to stop and saved."""
+ERROR = "error"
+LAST = 5
+"""Lines of an output that are shown if none of them is an error of the run."""
+
+
+@record
+class Launch:
+    """One launch: its exit status, its output, its seconds, and whether it reached the checkpoint it was to end at."""
+
+    status: int
+    output: str
+    seconds: float
+    reached: bool = True
+
+    @property
+    def reason(self) -> str:
+        """The error in one sentence: the run's own, or the last lines of the output."""
+        lines = [one.strip() for one in self.output.splitlines() if one.strip()]
+        own = [one for one in lines if one.startswith((f"{ERROR}:", f"xpc: {ERROR}"))]
+        if own:
+            return own[-1].partition(":")[2].strip()
+        raised = [one for one in lines if one.partition(":")[0].endswith(("Error", "Exception", "Exit"))]
+        return (raised or [" / ".join(lines[-LAST:]) or "no output"])[-1]
+
+
+def launch(
+    bundle: str, folder: str, environ: Mapping[str, str], at: str | None = None, number: int = signal.SIGKILL
+) -> Launch:
+    """Run launch.sh of a bundle in a folder. Once the folder `at` exists, the processes get the signal `number`."""
+    begin, reached = time.monotonic(), at is None
+    output = os.path.join(folder, "launch.log")
+    with open(output, "wb") as log:
+        process = subprocess.Popen(
+            [os.path.join(bundle, "launch.sh")], cwd=folder, env=dict(environ), stdin=subprocess.DEVNULL, stdout=log,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        try:
+            while process.poll() is None and time.monotonic() - begin < WAIT:
+                if not reached and at is not None and os.path.isdir(at):
+                    reached = True
+                    (os.killpg if number == signal.SIGKILL else os.kill)(process.pid, number)
+                time.sleep(0.01)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    with open(output, encoding="utf-8", errors="replace") as log_text:
+        return Launch(process.returncode, log_text.read(), time.monotonic() - begin, reached)

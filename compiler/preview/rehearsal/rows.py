@@ -1,0 +1,139 @@
+"""Rows for a rehearsal: the first rows of the user's files, or rows made in the shape of a source that is not here."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import stat
+from itertools import islice
+
+from xpc.compiler.data.shapes import KEPT, SHAPES
+from xpc.compiler.files.inputs import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from xpc.compiler.spec import Spec
+    from xpc.compiler.spec.resources import DataSource
+
+MADE = 64
+"""Rows that are made for a source."""
+TAKEN = 256
+"""The first rows of a local file that are used."""
+BY_LINE = (".jsonl", ".csv", ".txt")
+"""Endings of files that are cut after a number of lines."""
+MOST_BYTES = 64 * 2**20
+"""The largest other file that is copied, and the most bytes of lines."""
+THINGS = ("apple", "river", "house", "stone", "cloud", "horse", "chair", "lamp")
+COLOURS = ("red", "green", "blue", "black", "white", "brown", "yellow", "grey")
+
+
+def copy_head(source: str, target: str) -> None:
+    """Copy the first rows of a local file, or a file or folder of other formats as it is. Raises UsageError."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if stat.S_ISFIFO(os.stat(source).st_mode):
+        raise UsageError(f"{source} is not a file")
+    if os.path.isdir(source):
+        total = sum(
+            os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(source) for name in names
+        )
+        if total > MOST_BYTES:
+            raise UsageError(
+                f"{source} has {total:,} bytes, too many for a rehearsal: name a few rows with --rows FILE"
+            )
+        shutil.copytree(source, target)
+    elif source.endswith(BY_LINE):
+        with open(source, "rb") as rows, open(target, "wb") as out:
+            left = MOST_BYTES
+            for line in islice(iter(lambda: rows.readline(MOST_BYTES), b""), TAKEN + 1):
+                left -= len(line)
+                if left < 0:
+                    break
+                out.write(line)
+    elif os.path.getsize(source) > MOST_BYTES:
+        raise UsageError(f"{source} is too large for a rehearsal: name a few of its rows with --rows FILE")
+    else:
+        shutil.copyfile(source, target)
+
+
+def write_made(source: DataSource, target: str, more: Mapping[str, object]) -> list[str]:
+    """Write rows in the shape of a source, with the columns that it names and `more` columns. Returns their texts."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    texts: list[str] = []
+    with open(target, "w", encoding="utf-8") as out:
+        for number in range(MADE):
+            row = {**more, **_row(source, number)}
+            out.write(json.dumps(row) + "\n")
+            texts += _texts(row.values())
+    return texts
+
+
+def _texts(values: Iterable[Any]) -> list[str]:
+    found: list[str] = []
+    for value in values:
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            found += _texts(value)
+        elif isinstance(value, dict):
+            found += _texts(value.values())
+    return found
+
+
+def _row(source: DataSource, number: int) -> dict[str, Any]:
+    thing, colour = THINGS[number % len(THINGS)], COLOURS[number // len(THINGS) % len(COLOURS)]
+    question, answer = f"What colour is the {colour} {thing}, number {number}?", f"The {thing} is {colour}."
+    user = {"role": "user", "content": question}
+    good, bad = ({"role": "assistant", "content": one} for one in (answer, "I cannot see it."))
+    conversations = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
+    shape, turns = source.shape, source.chat
+    parts: dict[str, list[Any]] = {
+        "messages": [[user, good]],
+        "conversations": [conversations],
+        "prompt_completion": [question, answer],
+        "text": [f"{question} {answer}"],
+        "unpaired": [question, answer, number % 2 == 0],
+        "prompt": [question],
+        "preference": [[user, good], [user, bad]],
+    }
+    values = parts[shape]
+    columns = tuple(name for name in source.columns or SHAPES[shape] if name not in KEPT)
+    if shape == "preference" and (turns or len(columns) == 3):
+        values = [question, [good], [bad]] if not turns else [question, good["content"], bad["content"]]
+        if len(columns) == 2:
+            columns = ("prompt", *columns)
+    row = dict(zip(columns, values, strict=False))
+    if source.context is not None:
+        row[source.context] = f"There is a {colour} {thing}."
+    return row
+
+
+def columns_of_rewards(spec: Spec) -> dict[str, object]:
+    """The columns that the reward functions read by name, each with a value: `solution` for a registered function."""
+    found: dict[str, object] = {}
+    for one in spec.get("method.rewards") or ():  # type: ignore[attr-defined]
+        if one.function is None:
+            found["solution"] = "The answer is $4$."
+            continue
+        content = spec.bundled.get(one.file or "", b"")
+        for name in _parameters(content, one.function):
+            found.setdefault(name, "4")
+    return found
+
+
+def _parameters(content: bytes, function: str) -> list[str]:
+    """The names of a function's parameters that are columns, without those that every trainer passes."""
+    given = {"prompts", "completions", "completion_ids", "prompt_ids", "trainer_state", "kwargs", "self"}
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function:
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            return [one.arg for one in arguments if one.arg not in given]
+    return []

@@ -1,0 +1,281 @@
+"""The steps of a rehearsal, in the order that finds first what costs most: rows, load, train, save, kill, resume, stop,
+go on, load the result, push.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import time
+from hashlib import sha256
+
+from xpc.compiler.files.bundle import write
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.preview.process import Request, ask
+from xpc.compiler.preview.rehearsal.forks import WORKER
+from xpc.compiler.preview.rehearsal.launches import STOPPED, Launch, launch
+from xpc.compiler.preview.rehearsal.twin import EVERY, OUT
+from xpc.grammar.record import field, mutable, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from xpc.compiler.preview.rehearsal.local_hub import Hub
+    from xpc.compiler.preview.rehearsal.twin import Twin
+    from xpc.compiler.spec import CheckedSpec
+
+DONE, FAILED, SKIPPED = "done", "failed", "not here"
+WEIGHTS = ("model", "adapter_model", "pytorch_model")
+"""Beginnings of the names of files of weights."""
+FIRST, SECOND = f"checkpoint-{int(EVERY.value)}", f"checkpoint-{2 * int(EVERY.value)}"
+
+
+@record
+class Step:
+    """A step of the rehearsal: its name, whether it was done, a sentence about it, and its seconds."""
+
+    name: str
+    state: str
+    text: str = ""
+    seconds: float = 0.0
+
+
+@record
+class Finding:
+    """Something that is wrong: the step that shows it, a sentence, the setting that decides it, and a help."""
+
+    step: str
+    message: str
+    setting: str = ""
+    help: str = ""
+    code: str = ""
+    error: bool = True
+
+
+@mutable
+class Rehearsal:
+    """A rehearsal in a folder, with the twin, its compiled spec and the files of its bundle. `progress` prints a
+    sentence."""
+
+    folder: str
+    twin: Twin
+    spec: CheckedSpec
+    files: Mapping[str, bytes]
+    python: str
+    environ: Mapping[str, str]
+    hub: Hub
+    progress: Callable[[str], None]
+    steps: list[Step] = field(factory=list)
+    findings: list[Finding] = field(factory=list)
+    own_tokenizer: bool = False
+    made_rows: bool = False
+
+    def run(self) -> None:
+        """Do all steps. A step that needs a failed one is not done."""
+        if not self.timed("rows and masks", self.rows):
+            return
+        bundles = [self.written(name) for name in ("undisturbed", "disturbed")]
+        whole = self.launched("load, train, evaluate, save", bundles[0])
+        if whole is None or not self.trained(bundles[0]):
+            return
+        same = self.disturbed(bundles) if self.saves() else self.skipped("kill, resume, stop and go on")
+        if not same:
+            return
+        self.timed("load the result in plain transformers, and generate", lambda: self.loads(bundles[0]))
+        if self.spec.get("save.hub"):
+            self.timed("push", self.pushed)
+
+    # Steps ----------------------------------------------------------------------------------------------------------
+
+    def rows(self) -> str:
+        """Prepare the first rows as the trainer gets them; their verdicts become findings."""
+        bundle = self.written("rows")
+        found = ask(
+            self.python,
+            bundle,
+            os.path.join(self.folder, "scratch"),
+            Request(n=4 if len(self.spec.data) < 4 else 1),
+            self.folder,
+            self.environ,
+        )
+        for row in found["rows"]:
+            for one in row["verdicts"]:
+                if one["severity"] != "note" and not any(each.code == one["code"] for each in self.findings):
+                    place = f"row {row['row']} of {row['source']}: " if "row" in row and "source" in row else ""
+                    self.find("rows and masks", place + str(one["message"]), code=one["code"],
+                              error=one["severity"] == "error")  # fmt: skip
+        excluded = [row["excluded"] for row in found["rows"] if row["excluded"]]
+        if len(excluded) == len(found["rows"]):
+            raise UsageError(f"no row is trained on: {excluded[0] if excluded else 'there is none'}")
+        return f"{len(found['rows']) - len(excluded)} rows prepared"
+
+    def disturbed(self, bundles: list[str]) -> bool:
+        """Kill a run after its first checkpoint, resume it, stop it, and go on; the result must be the same."""
+        out = os.path.join(os.path.dirname(bundles[1]), OUT)
+        killed = self.launched("kill -9 after the first checkpoint", bundles[1], os.path.join(out, FIRST))
+        if killed is None:
+            return False
+        stopped = self.launched("resume, and stop", bundles[1], os.path.join(out, SECOND), signal.SIGTERM)
+        if stopped is None:
+            return False
+        if stopped.status not in (0, STOPPED):
+            return self.failed("resume, and stop", stopped)
+        if stopped.status == STOPPED and self.launched("go on to the end", bundles[1]) is None:
+            return False
+        one, other = (_digests(os.path.join(os.path.dirname(bundle), OUT)) for bundle in bundles)
+        if one != other:
+            names = ", ".join(name for name in sorted({*one, *other}) if one.get(name) != other.get(name))
+            self.find(
+                "go on to the end",
+                f"a run that was killed and resumed ends with other weights ({names})",
+                "save.full_state",
+            )
+        else:
+            self.steps[-1] = Step(self.steps[-1].name, DONE, "the same weights, bit for bit", self.steps[-1].seconds)
+        return True
+
+    def trained(self, bundle: str) -> bool:
+        """Look at the metrics of the undisturbed run."""
+        rows = _metrics(os.path.join(os.path.dirname(bundle), OUT, "metrics.jsonl"))
+        losses = [one["loss"] for one in rows if isinstance(one.get("loss"), int | float)]
+        norms = [one["grad_norm"] for one in rows if isinstance(one.get("grad_norm"), int | float)]
+        rates = [one["learning_rate"] for one in rows if isinstance(one.get("learning_rate"), int | float)]
+        step = self.steps[-1].name
+        if any(not math.isfinite(value) for value in losses):
+            self.find(step, "the loss is not a number", "precision")
+        if norms and not any(norms) and not self.spec.online:  # a random model gets no reward
+            self.find(step, "every gradient is 0: nothing is learned", "method")
+        if rates and max(rates) <= 0:
+            self.find(step, "the learning rate is 0 at every step", "schedule")
+        elif len(rates) > 2 and rates[-1] == max(rates) and rates[0] < rates[-1] and self._warms_up():
+            self.find(step, "the learning rate still rises at the last step: the run ends within its warm-up",
+                      "schedule.warmup", "write a shorter warm-up, such as `schedule(warmup=3%)`")  # fmt: skip
+        return True
+
+    def _warms_up(self) -> bool:
+        value = self.spec.get("schedule.warmup")
+        return value is not None and getattr(value, "unit", "") == "share" and getattr(value, "value", 0) >= 1
+
+    def loads(self, bundle: str) -> str:
+        """Load the result without xpc, and generate."""
+        spec = self.spec
+        out = os.path.join(os.path.dirname(bundle), OUT)
+        merged = os.path.join(out, "merged")
+        answer = self.worker("load_result.py", {
+            "final": out, "base": os.path.join(self.folder, spec.model.path or ""), "adapter": spec.lora,
+            "merged": merged if os.path.isdir(merged) else None, "scores": spec.text("method") == "reward",
+        })  # fmt: skip
+        if not answer["changed"] and not self.spec.online:
+            self.find("load the result", "the trained weights equal those before: nothing was learned", "method")
+        if not answer["finite"]:
+            self.find("load the result", "the loaded model computes nan", "precision")
+        return f"{answer['loaded']}: {answer['text'].strip()[:40]!r}" if answer["text"] else str(answer["loaded"])
+
+    def pushed(self) -> str:
+        """Look at what arrived at the stand-in for the hub."""
+        if not self.hub.repositories:
+            raise UsageError("nothing was pushed")
+        name, repository = next(iter(self.hub.repositories.items()))
+        return f"{len(repository.files())} files in {name}, on a stand-in for the hub"
+
+    # Help -----------------------------------------------------------------------------------------------------------
+
+    def saves(self) -> bool:
+        """Whether the run writes checkpoints that it can resume from."""
+        spec = self.spec
+        return spec.get("save.every") == EVERY and spec.get("save.resume") != "never" and spec.flag("save.full_state")
+
+    def written(self, name: str) -> str:
+        """The twin's bundle in a folder of its own, so that each run has its own output."""
+        place = os.path.join(self.folder, name)
+        os.mkdir(place)
+        for shared in ("data", "model", "teacher"):
+            if os.path.exists(os.path.join(self.folder, shared)):
+                os.symlink(os.path.join("..", shared), os.path.join(place, shared))
+        bundle = os.path.join(place, "twin.bundle")
+        write(dict(self.files), bundle)
+        return bundle
+
+    def launched(self, name: str, bundle: str, at: str | None = None, number: int = signal.SIGKILL) -> Launch | None:
+        """Launch a bundle as a step; None if it failed."""
+        self.progress(name)
+        place = os.path.dirname(bundle)
+        found = launch(bundle, place, {**self.environ, "XPC_DATA_ROOT": place}, at, number)
+        if not found.reached and found.status == 0:
+            self.find(name, f"the run ended before {os.path.basename(at or '')} was there", "save.every")
+        elif (at is None and found.status != 0) or not found.reached:
+            self.failed(name, found)
+            return None
+        self.steps.append(Step(name, DONE, "", found.seconds))
+        return found
+
+    def failed(self, name: str, found: Launch) -> bool:
+        """Record a launch that failed."""
+        self.steps.append(Step(name, FAILED, f"exit status {found.status}", found.seconds))
+        self.find(name, found.reason)
+        return False
+
+    def skipped(self, name: str) -> bool:
+        """Record steps that the spec does not have."""
+        self.steps.append(Step(name, SKIPPED, "the spec writes no checkpoints to resume from"))
+        return True
+
+    def timed(self, name: str, action: Callable[[], str]) -> bool:
+        """Do an action as a step; an error becomes a finding."""
+        self.progress(name)
+        begin = time.monotonic()
+        try:
+            text = action()
+        except UsageError as error:
+            self.steps.append(Step(name, FAILED, "", time.monotonic() - begin))
+            self.find(name, str(error))
+            return False
+        self.steps.append(Step(name, DONE, text, time.monotonic() - begin))
+        return True
+
+    def worker(self, program: str, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a program of the worker folder in the interpreter that trains, and return its answer."""
+        return run_worker(self.python, program, question, self.environ)
+
+    def find(
+        self, step: str, message: str, setting: str = "", help: str = "", code: str = "", error: bool = True
+    ) -> None:
+        """Record a finding."""
+        self.findings.append(Finding(step, message, setting, help, code, error))
+
+
+def run_worker(python: str, program: str, question: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Run a program of the worker folder with a question as JSON. Raises UsageError if it fails."""
+    done = subprocess.run(
+        [python, os.path.join(WORKER, program)], input=json.dumps(question), capture_output=True, text=True,
+        encoding="utf-8", errors="replace", env=dict(environ), check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        raise UsageError(lines[-1] if lines else f"{program} failed (status {done.returncode})")
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def _metrics(path: str) -> list[dict[str, Any]]:
+    try:
+        with open(path, encoding="utf-8") as lines:
+            return [json.loads(line) for line in lines if line.strip()]
+    except (OSError, ValueError):
+        return []
+
+
+def _digests(folder: str) -> dict[str, str]:
+    """The SHA-256 of the weights in a folder and in `merged/`."""
+    found = {}
+    for place in ("", "merged"):
+        inside = os.path.join(folder, place)
+        for name in sorted(os.listdir(inside)) if os.path.isdir(inside) else ():
+            if name.startswith(WEIGHTS) and not name.endswith(".json"):
+                with open(os.path.join(inside, name), "rb") as handle:
+                    found[os.path.join(place, name)] = sha256(handle.read()).hexdigest()
+    return found

@@ -1,0 +1,338 @@
+"""The small twin of an experiment: a spec for this machine's CPU that keeps what the spec states and the CPU can do.
+
+The twin has a small model of the same family, the first rows of the same data or rows made in their shape, and six
+steps. Everything else that the spec states stays as it is: template, filters, mixture, method, rewards, adapters,
+optimizer, schedule, packing, evaluation, saving. `Twin.replaced` lists what could not stay.
+"""
+
+from __future__ import annotations
+
+import os
+
+from xpc.compiler.language.items import BASE, SPEC
+from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.typed import show
+from xpc.compiler.lower.specfile import specfile
+from xpc.compiler.plan import CHOSEN
+from xpc.compiler.rules.numerics.batch import total_steps
+from xpc.compiler.spec import CheckedSpec, Origin, Spec, Value
+from xpc.compiler.spec.resources import Model
+from xpc.grammar.record import evolve, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from xpc.compiler.spec.resources import DataSource, EvalSet
+
+STEPS = 6
+EVERY = Amount("count", 2)
+MOST_SEQ = 1024
+"""The most tokens of a row."""
+MODEL, TEACHER, OUT = "model", "teacher", "out"
+DATA = "data/{}{}"
+"""The file of a source: its number and its ending."""
+
+NO_GPU = "needs a GPU"
+STAND_IN = "the model is a stand-in"
+ONE_MACHINE = "the rehearsal is on one machine"
+OMITTED: dict[str, str] = {
+    "model.attn": NO_GPU,
+    "model.compile": NO_GPU,
+    "model.trust_remote_code": STAND_IN,
+    "model.pickle": STAND_IN,
+    "model.revision": STAND_IN,
+    "model.config": STAND_IN,
+    "lora.from": "the adapter does not fit the small model",
+    "data.workers": ONE_MACHINE,
+    "method.vllm": "needs a GPU; the model itself generates",
+    "nodes": ONE_MACHINE,
+    "strategy.offload": NO_GPU,
+    "strategy.context_parallel": NO_GPU,
+    "precision.tf32": NO_GPU,
+    "memory.liger": NO_GPU,
+    "memory.offload_activations": NO_GPU,
+    "eval.tasks": "the benchmarks judge the trained model",
+    "eval.allow_code_execution": "the benchmarks judge the trained model",
+    "track.name": "nothing is sent to a tracker",
+    "track.project": "nothing is sent to a tracker",
+}
+"""Settings that the twin leaves out, with the settings below them, and why."""
+KEPT_ON_CPU = {"model.attn": ("sdpa", "eager")}
+"""Values of omitted settings that a CPU has."""
+LAUNCHED_HERE = ("launch.launcher",)
+"""Settings of `launch` that a local run reads, too."""
+FALLBACKS = {"optimizer": "adamw", "strategy": "ddp", "precision": "fp32"}
+"""Choices of the twin if a rule refuses the spec's own on a CPU."""
+
+
+@record
+class Replaced:
+    """A setting that is not rehearsed as it is written: its value, the twin's (empty: left out), and why."""
+
+    setting: str
+    was: str
+    now: str
+    why: str
+
+
+@record
+class Rows:
+    """The rows of a source of the twin: the source of the spec, the twin's file, and whether they are not here."""
+
+    source: DataSource
+    path: str
+    absent: bool
+
+
+@record
+class Twin:
+    """A twin: its spec, the rows that it reads, and what it replaces."""
+
+    spec: CheckedSpec
+    rows: tuple[Rows, ...]
+    replaced: tuple[Replaced, ...]
+
+    @property
+    def text(self) -> str:
+        """The text of its spec."""
+        return specfile(self.spec)
+
+
+class _Draft:
+    """Values of the twin while they are replaced."""
+
+    def __init__(self, spec: CheckedSpec) -> None:
+        self.spec = spec
+        self.values = {
+            path: value
+            for path, value in spec.values.items()
+            if value.origin.kind in (SPEC, BASE) or path in CHOSEN or path == "method"
+        }
+        self.replaced: list[Replaced] = []
+
+    def put(self, path: str, value: object, why: str = "") -> None:
+        """Set a value; with `why` it is listed if it differs from the spec's."""
+        before = self.values.get(path)  # type: ignore[call-overload]
+        self.values[path] = Value(value, Origin(SPEC))  # type: ignore[index]
+        if why and before is not None and before.value != value:
+            self._note(path, before.value, _shown(path, value), why)
+
+    def omit(self, path: str, why: str = "") -> None:
+        """Leave a setting and those below it out; a value that is off or the default of a CPU is not listed."""
+        for name in [one for one in self.values if one == path or one.startswith(path + ".")]:
+            before = self.values.pop(name)
+            if why and name == path and before.value not in (False, None, "none"):
+                self._note(path, before.value, "", why)
+
+    def _note(self, path: str, was: object, now: str, why: str) -> None:
+        self.replaced.append(Replaced(path, _shown(path, was), now, why))
+
+
+def _shown(path: str, value: object) -> str:
+    row = BY_PATH.get(path)
+    return str(value) if row is None else show(row, value)
+
+
+def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand: bool = False) -> Twin:
+    """The twin of a checked spec. `here` tells whether the rows of a source are on this machine; `rows_at_hand` says
+    that the user gives rows for the others.
+    """
+    draft = _Draft(spec)
+    for path, why in OMITTED.items():
+        if spec.get(path) not in KEPT_ON_CPU.get(path, ()):  # type: ignore[call-overload]
+            draft.omit(path, why)
+    for path in [one for one in draft.values if one.startswith("launch.") and one not in LAUNCHED_HERE]:
+        draft.omit(path)
+    _machine(draft)
+    _sizes(draft)
+    _schedule(draft)
+    _adapters(draft)
+    _method(draft)
+    _saving(draft)
+    data, evaluated, rows = _data(draft, here, rows_at_hand)
+    small = _changed(
+        spec, values=draft.values, model=_stand_in(spec.model, MODEL), data=data, evaluated=evaluated,
+        teacher=None if spec.teacher is None else _stand_in(spec.teacher, TEACHER),
+    )  # fmt: skip
+    return Twin(small, tuple(rows), tuple(draft.replaced))
+
+
+def _changed(spec: CheckedSpec, **changes: Any) -> CheckedSpec:
+    """The spec with other values, and without what was found about the old ones."""
+    own = {name: value for name, value in vars(spec).items() if name not in CheckedSpec.__annotations__}
+    return CheckedSpec.of(Spec(**{**own, **changes}))
+
+
+def without(twin: Twin, path: str, why: str) -> Twin | None:
+    """The twin without a setting that a rule refuses on the CPU, or with the CPU's choice; None if there is neither."""
+    draft = _Draft(twin.spec)
+    draft.replaced = list(twin.replaced)
+    choice = FALLBACKS.get(path)
+    if choice is not None and draft.values[path].value != choice:  # type: ignore[index]
+        for name in [one for one in draft.values if one.startswith(path + ".") and one not in ("optimizer.lr",)]:
+            draft.omit(name)
+        draft.put(path, choice, why)
+    elif choice is None and path in draft.values:
+        draft.omit(path, why)
+    else:
+        return None
+    return evolve(twin, spec=_changed(twin.spec, values=draft.values), replaced=tuple(draft.replaced))
+
+
+def _stand_in(model: Model, folder: str) -> Model:
+    return evolve(model, id=None, path=folder, revision=None)
+
+
+def _machine(draft: _Draft) -> None:
+    """The hardware, the strategy and the precision: two processes for ZeRO and DDP, FSDP as DDP."""
+    spec = draft.spec
+    strategy = spec.text("strategy")
+    several = spec.hardware.world > 1
+    draft.put("hardware", "2 x cpu" if several else "cpu")
+    if not strategy.startswith("zero") or not several:
+        if strategy != "ddp":
+            draft.omit("strategy")
+            draft.replaced.append(
+                Replaced("strategy", strategy, "ddp", "a CPU has no FSDP" if several else ONE_MACHINE)
+            )
+        for name in [one for one in draft.values if one.startswith("strategy.")]:
+            draft.omit(name)
+        draft.put("strategy", "ddp")
+    precision = spec.text("precision")
+    if precision == "fp32" or (precision == "bf16" and draft.values["strategy"].value == "ddp"):
+        return
+    for name in [one for one in draft.values if one.startswith("precision.") and one != "precision.nan"]:
+        draft.omit(name)
+    draft.omit("model.dtype")
+    draft.put("precision", "fp32", "a CPU computes in fp32 with ZeRO" if precision == "bf16" else NO_GPU)
+
+
+def _sizes(draft: _Draft) -> None:
+    """A batch of two rows a process, with accumulation if the spec accumulates, and short rows."""
+    spec = draft.spec
+    world = 2 if spec.hardware.world > 1 else 1
+    micro = min(2, spec.integer("batch.micro"))
+    accum = 2 if spec.integer("batch.accum") > 1 else 1
+    if spec.online:
+        micro = 2
+    draft.omit("batch.accum")
+    draft.put("batch.micro", micro)
+    draft.put("batch.gbs", micro * accum * world)
+    if spec.get("batch.seq") is not None and not spec.online:
+        uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
+        if not uncut:
+            draft.put("batch.seq", min(MOST_SEQ, spec.integer("batch.seq")), "rows of a rehearsal are short")
+    if spec.get("batch.packing.isolate") == "flash":
+        draft.put("batch.packing", True)
+        draft.put("batch.packing.isolate", "mask", NO_GPU)
+    for path in ("train.epochs", "train.steps"):
+        draft.omit(path)
+    draft.put("train.steps", STEPS)
+    if "eval.micro" in draft.values:
+        draft.put("eval.micro", min(2, spec.integer("eval.micro")))
+
+
+def _schedule(draft: _Draft) -> None:
+    """The shape of the schedule: numbers of steps become shares of the run."""
+    steps = total_steps(draft.spec)
+    for path, value in list(draft.values.items()):
+        if path.startswith("schedule.") and isinstance(value.value, Amount) and value.value.unit == "count":
+            count = value.value.value
+            draft.put(path, Amount("share", min(1.0, count / steps)) if steps else Amount("count", min(2, count)))
+
+
+def _adapters(draft: _Draft) -> None:
+    """A small rank with the same ratio of alpha to rank."""
+    spec = draft.spec
+    rank = spec.get("lora.rank")
+    if isinstance(rank, int) and rank > 8 and spec.lora:
+        draft.put("lora.rank", 8, STAND_IN)
+        alpha = spec.get("lora.alpha")
+        if isinstance(alpha, int | float):
+            draft.put("lora.alpha", alpha * 8 / rank)
+    if spec.bits is not None and not spec.stack.facts.quantized_on_cpu:
+        for path in ("lora.bits", "lora.double_quant", "qlora"):
+            draft.omit(path)
+        draft.replaced.append(Replaced("lora.bits", str(spec.bits), "", "the stack loads no quantized base on a CPU"))
+        if spec.adapter == "qlora":
+            draft.put("lora", True)
+    for path in ("freeze.except_last", "freeze.except_first"):
+        if path in draft.values:
+            draft.put(path, 1, STAND_IN)
+
+
+def _method(draft: _Draft) -> None:
+    """Short completions in small groups."""
+    spec = draft.spec
+    if spec.get("method.max_completion") is not None:
+        draft.put("method.max_completion", min(8, spec.integer("method.max_completion")), "completions are short")
+    if spec.get("method.max_prompt") is not None:
+        draft.put("method.max_prompt", min(512, spec.integer("method.max_prompt")))
+    if spec.get("method.generations") is not None:
+        draft.put("method.generations", 2, "groups are small")
+    draft.omit("method.steps_per_generation")
+    if spec.teacher is not None:
+        draft.put("method.teacher", TEACHER)
+
+
+def _saving(draft: _Draft) -> None:
+    """A save and an evaluation every two steps, in a folder of the rehearsal."""
+    spec = draft.spec
+    draft.put("save", OUT)
+    if spec.get("save.every") != Amount("never"):
+        draft.put("save.every", EVERY)
+    if spec.evaluates and spec.get("eval.every") != Amount("never"):
+        draft.put("eval.every", EVERY)
+    draft.put("launch", "local", ONE_MACHINE)
+    draft.put("track", ("none",), "nothing is sent to a tracker")
+    draft.put("track.every", Amount("count", 1))
+    draft.omit("save.hub.revision")
+
+
+def _data(
+    draft: _Draft, here: Callable[[DataSource], bool], at_hand: bool
+) -> tuple[tuple[DataSource, ...], tuple[EvalSet, ...], list[Rows]]:
+    """The sources of the twin, each with a file of its own below `data/`."""
+    spec = draft.spec
+    rows: list[Rows] = []
+
+    def small(source: DataSource) -> DataSource:
+        found = here(source)
+        ending = os.path.splitext(source.path or "")[1] if found else ".jsonl"
+        path = DATA.format(len(rows), "" if found and source.parts else ending)
+        rows.append(Rows(source, path, not found))
+        take = source.take if source.take is None or source.take.unit == "share" else None
+        return evolve(
+            source, id=None, path=path, config=None, revision=None, slice=None, take=take, limit=None,
+            split=source.split if source.parts else "train",
+        )  # fmt: skip
+
+    data = tuple(map(small, spec.data))
+    evaluated = tuple(evolve(one, sources=tuple(map(small, one.sources))) for one in spec.evaluated)
+    draft.omit("data.format")
+    formats = {source.wording or source.shape for source in data}
+    if len(formats) == 1:
+        draft.put("data.format", next(iter(formats)))
+    split = spec.get("eval.split")
+    if split is not None and not all(source.parts for source in spec.data):
+        draft.omit("eval.split")
+        draft.put("data.holdout", Amount("share", 0.25))
+        draft.replaced.append(
+            Replaced("eval.split", str(split), "data.holdout = 25%", "rows of the split are not here")
+        )
+    holdout = spec.get("data.holdout")
+    if isinstance(holdout, Amount) and holdout.unit == "count":
+        draft.put("data.holdout", Amount("share", 0.25), "a rehearsal has few rows")
+    made = any(one.absent for one in rows) and not at_hand
+    rewards = spec.get("method.rewards")
+    if made and isinstance(rewards, tuple) and any(one.function is not None for one in rewards):
+        own = tuple(one for one in rewards if one.function is None) or (Weighted("format", 1.0),)
+        why = "a function of your own reads columns that made rows do not have; --rows FILE rehearses it"
+        draft.put("method.rewards", own, why)
+    for path in ("data.min_tokens", "data.max_tokens"):
+        if path in draft.values and made:
+            draft.omit(path, "the rows are made for the rehearsal")
+    return data, evaluated, rows

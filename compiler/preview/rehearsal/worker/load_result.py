@@ -1,0 +1,68 @@
+"""Load what a run left in plain transformers, compare it with the weights before, and generate. Reads one JSON object:
+
+    {"final": folder, "base": folder, "adapter": bool, "merged": folder or null, "scores": bool}
+
+and writes one: `loaded` is the name of the model's class, `changed` whether any weight differs from the start, `finite`
+whether the logits are numbers, `text` what the model writes after `Hello`.
+"""
+
+import json
+import sys
+from typing import Any
+
+
+def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
+    """The model and the tokenizer of the result."""
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+
+    maker = AutoModelForSequenceClassification if question["scores"] else AutoModelForCausalLM
+    options = {"num_labels": 1} if question["scores"] else {}
+    folder = question["merged"] or question["final"]
+    tokenizer = AutoTokenizer.from_pretrained(question["final"])
+    if question["adapter"] and not question["merged"]:
+        from peft import PeftModel
+
+        model = maker.from_pretrained(question["base"], **options)
+        if len(tokenizer) > model.get_input_embeddings().weight.shape[0]:
+            model.resize_token_embeddings(len(tokenizer))
+        return PeftModel.from_pretrained(model, folder), tokenizer
+    return maker.from_pretrained(folder, **options), tokenizer
+
+
+def changed(question: dict[str, Any], model: Any) -> bool:
+    """Whether training changed any weight. New adapters change something once their second matrix is not 0."""
+    import torch
+
+    state = model.state_dict()
+    if question["adapter"] and not question["merged"]:
+        return any(bool(value.any()) for name, value in state.items() if "lora_B" in name or "oft_" in name)
+    from transformers import AutoModelForCausalLM
+
+    before = AutoModelForCausalLM.from_pretrained(question["base"]).state_dict()
+    return any(
+        name in before and before[name].shape == value.shape and not torch.equal(before[name].float(), value.float())
+        for name, value in state.items()
+    )
+
+
+def main() -> int:
+    """Answer the question on standard input."""
+    question = json.load(sys.stdin)
+    import torch
+
+    model, tokenizer = loaded(question)
+    model.eval()
+    ids = tokenizer("Hello", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        finite = bool(torch.isfinite(model(ids).logits).all())
+        text = ""
+        if not question["scores"]:
+            written = model.generate(ids, max_new_tokens=8, do_sample=False, pad_token_id=tokenizer.pad_token_id)
+            text = tokenizer.decode(written[0][ids.shape[1] :])
+    answer = {"loaded": type(model).__name__, "changed": changed(question, model), "finite": finite, "text": text}
+    print(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

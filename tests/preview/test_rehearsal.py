@@ -1,0 +1,95 @@
+"""Rehearsals: two recipes to their end, and planted defects, each found in one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from compile_support import REPOSITORY, put
+
+pytestmark = pytest.mark.slow
+
+SPEC = """\
+xpc 1
+train "tiny" on "messages.jsonl" for 40 steps
+hardware cpu
+batch gbs=4 micro=2 seq=64
+save "{out}" every=10
+{more}
+"""
+STEPS = [
+    "rows and masks", "load, train, evaluate, save", "kill -9 after the first checkpoint", "resume, and stop",
+    "go on to the end", "load the result in plain transformers, and generate",
+]  # fmt: skip
+THIRD = """\
+def third(completions, **kwargs):
+    if any("number 2" in str(one) for one in kwargs["prompts"]):
+        raise ValueError("no score for this row")
+    return [float(len(str(one))) for one in completions]
+"""
+
+
+def rehearsed(folder: str, spec: str, *words: str) -> tuple[dict[str, Any], int]:
+    done = subprocess.run(
+        [sys.executable, "-m", "xpc.compiler.cli", "rehearse", spec, "--format", "json", *words], cwd=folder,
+        capture_output=True, text=True, check=False, env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    assert done.stdout, done.stderr[-3000:]
+    return json.loads(done.stdout), done.returncode
+
+
+@pytest.mark.parametrize("recipe", ["sentence", "smollm3-3b-apo-16xh100"])
+def test_a_recipe_rehearses_to_its_end(recipe: str) -> None:
+    report, status = rehearsed(os.path.join(REPOSITORY, "specs"), recipe + ".xp")
+    assert [one["step"] for one in report["exercised"]][:6] == STEPS
+    assert {one["state"] for one in report["exercised"]} == {"done"}
+    assert report["exercised"][4]["text"] == "the same weights, bit for bit"
+    assert not [one for one in report["findings"] if one["severity"] == "error"]
+    assert status == 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    made = tmp_path_factory.mktemp("place")
+    tiny.build(str(made / "tiny"))
+    tiny.write_messages(str(made / "messages.jsonl"), 64)
+    prompts = [{"prompt": f"What is number {number}?"} for number in range(64)]
+    (made / "prompts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in prompts))
+    silent = [{"messages": [{"role": "user", "content": f"Say {number}"}]} for number in range(64)]
+    (made / "silent.jsonl").write_text("".join(json.dumps(one) + "\n" for one in silent))
+    (made / "third.py").write_text(THIRD)
+    (made / "file").write_text("")
+    return str(made)
+
+
+GRPO = 'method grpo(generations=2, max_completion=8, rewards=["third.py:third"])'
+DEFECTS = {
+    "reward": (SPEC.replace("messages.jsonl", "prompts.jsonl"), GRPO, "out", "no score for this row"),
+    "warm-up": (SPEC, "schedule cosine(warmup=100%)", "out", "the run ends within its warm-up"),
+    "folder": (SPEC, "", "file/out", "cannot be written"),
+}
+"""Specs with a defect: text, further lines, the folder of results, and what is found."""
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_planted_defect_is_found(name: str, folder: str) -> None:
+    text, more, out, sentence = DEFECTS[name]
+    put(folder, {f"{name}.xp": text.format(more=more, out=out)})
+    report, status = rehearsed(folder, f"{name}.xp")
+    assert any(sentence in one["message"] for one in report["findings"]), report["findings"]
+    assert status == 1
+
+
+def test_nothing_is_left_behind(folder: str) -> None:
+    before = set(os.listdir(folder))
+    put(folder, {"clean.xp": SPEC.format(more="", out="out")})
+    report, status = rehearsed(folder, "clean.xp", "--keep", "kept")
+    assert status == 0, report["findings"]
+    assert set(os.listdir(folder)) - before == {"clean.xp", "kept"}
+    assert Path(folder, "kept", "twin.xp").exists()

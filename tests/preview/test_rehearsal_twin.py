@@ -1,0 +1,133 @@
+"""The twin of a rehearsal keeps what a CPU can do, and lists what it cannot."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from case_support import spec as written
+from compile_support import REPOSITORY, checked, put
+
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.preview.rehearsal import command, rows
+from xpc.compiler.preview.rehearsal.twin import Twin, twin_of
+from xpc.compiler.spec.resources import DataSource
+
+SPECS = os.path.join(REPOSITORY, "specs")
+
+
+def twin(text: str, folder: str = SPECS) -> Twin:
+    found = checked(text, folder)
+    assert found.spec is not None, found.problems
+    return twin_of(found.spec, lambda source: source.path is not None)
+
+
+def replaced(made: Twin) -> dict[str, tuple[str, str]]:
+    return {one.setting: (one.was, one.now) for one in made.replaced}
+
+
+def test_zero_stays_and_gpus_become_two_processes() -> None:
+    made = twin(written("memory liger", strategy="zero3(offload=optimizer)"))
+    text = made.text
+    assert "hardware 2 x cpu" in text
+    assert "strategy zero3" in text
+    assert "precision fp32" in text
+    assert set(replaced(made)) >= {"strategy.offload", "precision", "memory.liger"}
+
+
+def test_fsdp_becomes_ddp_and_says_so() -> None:
+    made = twin(written(strategy="fsdp"))
+    assert replaced(made)["strategy"] == ("fsdp", "ddp")
+    assert "precision bf16" in made.text
+
+
+def test_steps_of_a_schedule_become_shares() -> None:
+    made = twin(written("schedule cosine(warmup=40)", train="qwen2.5-3b on infinity-instruct for 400 steps"))
+    assert "warmup = 10%" in made.text
+
+
+def test_the_ratio_of_alpha_to_rank_stays() -> None:
+    made = twin(written("lora(rank=64, alpha=16)"))
+    assert "rank = 8" in made.text
+    assert "alpha = 2" in made.text
+
+
+def test_a_tracker_and_an_engine_are_left_out() -> None:
+    made = twin(written("track wandb(name=\"x\")", "launch slurm(partition=gpu)"))
+    assert "track none" in made.text
+    assert "partition" not in made.text
+    assert replaced(made)["launch"] == ("slurm", "local")
+
+
+def source(**more: Any) -> DataSource:
+    found = checked(written(), SPECS).spec
+    assert found is not None
+    return DataSource("org/set", None, found.model.label, **more)
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns"),
+    [
+        ("messages", ("turns",)), ("conversations", ("talk",)), ("prompt_completion", ("ask", "answer")),
+        ("text", ("body",)), ("unpaired", ("q", "a", "good")), ("prompt", ("problem",)),
+        ("preference", ("yes", "no")), ("preference", ("q", "yes", "no")),
+        ("preference", ("q", "yes", "no", "chat_template_kwargs")),
+    ],
+)  # fmt: skip
+def test_made_rows_have_the_columns_of_the_source(shape: str, columns: tuple[str, ...], tmp_path: Path) -> None:
+    target = str(tmp_path / "data" / "0.jsonl")
+    texts = rows.write_made(source(shape=shape, columns=columns), target, {"solution": "4"})
+    made = [json.loads(line) for line in Path(target).read_text().splitlines()]
+    assert len(made) == rows.MADE
+    assert all(made[0][name] not in ("", None, []) for name in columns if name != "chat_template_kwargs")
+    assert {*made[0]} <= {*columns, "solution", "prompt"}
+    assert texts
+
+
+def test_columns_that_a_reward_reads_are_made() -> None:
+    content = b"def f(completions, test_cases, **kwargs):\n    return [0.0 for _ in completions]\n"
+    assert rows._parameters(content, "f") == ["test_cases"]
+    assert rows._parameters(b"(" * 5000, "f") == []
+
+
+def test_the_first_rows_of_a_file_are_copied(tmp_path: Path) -> None:
+    (tmp_path / "m.jsonl").write_text("{}\n" * 1000)
+    rows.copy_head(str(tmp_path / "m.jsonl"), str(tmp_path / "twin" / "0.jsonl"))
+    assert len((tmp_path / "twin" / "0.jsonl").read_text().splitlines()) == rows.TAKEN + 1
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.jsonl")
+    with pytest.raises(UsageError, match="is not a file"):
+        rows.copy_head(str(tmp_path / "m.jsonl"), str(tmp_path / "twin" / "0.jsonl"))
+
+
+def test_the_workers_import_nothing_of_the_compiler() -> None:
+    folder = os.path.join(os.path.dirname(command.__file__), "worker")
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".py"):
+            tree = ast.parse(Path(folder, name).read_text())
+            named = {one.module for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)}
+            assert not any(str(one).startswith("xpc") for one in named), name
+
+
+@pytest.mark.parametrize("recipe", sorted(name for name in os.listdir(SPECS) if name.endswith(".xp")))
+def test_no_twin_of_a_recipe_needs_a_gpu(recipe: str) -> None:
+    text = Path(SPECS, recipe).read_text()
+    found = checked(text, SPECS)
+    if found.spec is None:
+        pytest.skip("its model is built by `make demo`")
+    made = twin_of(found.spec, lambda source: False).text
+    assert "x cpu" in made or "hardware cpu" in made
+    for setting in ("flash2", "liger", "vllm", "x h100", "wandb", "fsdp"):
+        assert setting not in made, setting
+
+
+def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
+    put(str(tmp_path), {"run.xp": written()})
+    with pytest.raises(UsageError, match="exists"):
+        command.run(command.parse([str(tmp_path / "run.xp"), "--keep", str(tmp_path)]))
