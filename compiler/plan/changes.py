@@ -20,7 +20,7 @@ from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.from_spec import load_of
 from xpc.compiler.spec import Spec
-from xpc.grammar.record import record
+from xpc.grammar.record import field, record
 
 STRATEGIES = ("zero1", "zero2", "zero3")
 OFFLOADS = ("none", "optimizer", "cpu")
@@ -33,7 +33,8 @@ _found: dict[tuple[object, ...], list[Change]] = {}
 
 @record
 class Change:
-    """Settings with their new values, and the plan of the changed run.
+    """Settings with their new values, and the plan of the changed run. `follows` are settings that the spec leaves open
+    and the plan then chooses otherwise.
 
     `pace` is the changed run's tokens per second over those of the unchanged run, or None if no speed is predicted. It
     does not include the cost of offloading, which was not measured.
@@ -42,6 +43,7 @@ class Change:
     settings: Settings
     plan: Plan
     pace: float | None
+    follows: Settings = field(factory=dict)
 
     @property
     def known_pace(self) -> float | None:
@@ -52,6 +54,11 @@ class Change:
     def typed(self) -> list[str]:
         """The settings as a user types them in a spec."""
         return list(forms(self.settings, self.plan.spec.get("strategy.offload")))
+
+    @property
+    def also(self) -> list[str]:
+        """What the plan then chooses otherwise, in words: `checkpointing goes off`."""
+        return [_followed(path, value) for path, value in self.follows.items()]
 
 
 def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
@@ -90,7 +97,13 @@ def effect(one: Change) -> str:
         parts.append(f"{abs(pace - 1):.0%} {'slower' if pace < 1 else 'faster'}")
     if "batch.micro" in one.settings and one.plan.spec.learns_from_micro:
         parts.append("and changes what is learned: the micro-batch is part of the loss")
-    return ", ".join(parts)
+    also = " and ".join(one.also)
+    return ", ".join(parts) + (f"; {also}" if also else "")
+
+
+def _followed(path: Path, value: object) -> str:
+    name = path.rpartition(".")[2]
+    return f"{name} goes {'on' if value else 'off'}" if isinstance(value, bool) else f"{name} becomes {value}"
 
 
 def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> list[Change]:
@@ -183,7 +196,9 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
     if found.speed is not None and now.speed is not None:
         gpus = found.spec.hardware.world / now.spec.hardware.world
         pace = gpus * found.speed.tokens / now.speed.tokens
-    return Change(settings, found, pace)
+    after = found.spec
+    follows = {path: after.get(path) for path in CHOSEN if after.get(path) != now.spec.get(path)}
+    return Change(settings, found, pace, {path: one for path, one in follows.items() if path not in settings})
 
 
 def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assumed: Assumed | None) -> list[Change]:

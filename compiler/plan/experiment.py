@@ -11,9 +11,10 @@ from xpc.compiler.plan import GIB, HIGH, UNKNOWN, verdict
 from xpc.compiler.plan.calibration import Measured, Reading, measured
 from xpc.compiler.plan.from_spec import load_of, row_tokens, speed_of
 from xpc.compiler.plan.memory import Memory, memory
+from xpc.compiler.plan.price import price_of
 from xpc.compiler.plan.time import Speed
 from xpc.compiler.spec import Spec
-from xpc.grammar.record import evolve, record
+from xpc.grammar.record import evolve, field, record
 
 
 @record
@@ -24,6 +25,10 @@ class Span:
     low: float
     high: float
 
+    def times(self, factor: float) -> Span:
+        """The span of a multiple of the value."""
+        return Span(self.value * factor, self.low * factor, self.high * factor)
+
     def table(self, factor: float = 1.0) -> dict[str, float]:
         """The three numbers for JSON, multiplied by `factor`."""
         return {"value": self.value * factor, "low": self.low * factor, "high": self.high * factor}
@@ -31,11 +36,14 @@ class Span:
 
 @record
 class Assumed:
-    """Assumptions from the command line: rows of one epoch, average tokens of a row, and readings of real runs."""
+    """Assumptions from the command line: rows of one epoch, average tokens of a row, readings of real runs, and prices
+    of a GPU-hour by the GPU's name (`price.py`).
+    """
 
     rows: int | None = None
     tokens: int | None = None
     readings: tuple[Reading, ...] = ()
+    prices: Mapping[str, float] = field(factory=dict)
 
 
 @record
@@ -55,6 +63,7 @@ class Plan:
     speed: Speed | None
     unknown: Mapping[str, str]
     measured: Measured | None = None
+    price: float | None = None
 
     @property
     def peak(self) -> Span | None:
@@ -73,8 +82,12 @@ class Plan:
         """Hours of all GPUs together."""
         if self.hours is None:
             return None
-        world = self.spec.hardware.world
-        return Span(self.hours.value * world, self.hours.low * world, self.hours.high * world)
+        return self.hours.times(self.spec.hardware.world)
+
+    @property
+    def cost(self) -> Span | None:
+        """The price of all GPU-hours, if both are known."""
+        return None if self.gpu_hours is None or self.price is None else self.gpu_hours.times(self.price)
 
 
 def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
@@ -111,6 +124,7 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
     out = Plan(
         spec, capacity, UNKNOWN, None if isinstance(held, str) else held, steps, tokens, full,
         _warmup(spec, steps), _saves(spec, steps), hours, fast, unknown, real,
+        None if gpu is None else price_of(given.prices, gpu.name),
     )  # fmt: skip
     if out.peak is None or not capacity:
         return out

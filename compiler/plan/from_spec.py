@@ -11,7 +11,7 @@ from xpc.compiler.plan.adapters import rotations
 from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, tables
 from xpc.compiler.spec import Spec
-from xpc.compiler.spec.adapter_dtype import adapter_dtype, tables_dtype
+from xpc.compiler.spec.adapter_dtype import adapter_dtype, norms_widened, tables_dtype
 from xpc.compiler.stacks.fused_experts import adapter_layers, expert_parameters, stacked
 
 TYPE_CHECKING = False
@@ -95,7 +95,8 @@ def load_of(spec: Spec) -> Load | str:
         selective=spec.flag("memory.checkpointing.selective"), layers=layers, stack=spec.stack.name,
         widened=widened and half, at_most=not exact or _is_most(spec),
         reentrant=spec.flag("memory.checkpointing.reentrant"),
-        looped=facts.experts > 0 and not stacked(spec.stack, facts),
+        looped=facts.experts > 0 and not stacked(spec.stack, facts), norms_widened=norms_widened(spec),
+        fsdp1=strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts.hsdp == "fsdp1"),
     )  # fmt: skip
 
 
@@ -116,6 +117,7 @@ def _adapters(spec: Spec, element: float) -> Adapters:
     return Adapters(
         standing, rank or 0, params, 4 if element == 4 else 2, linear, spec.get("lora.dropout") or 0.0, merged,
         "oft" if oft else "dora" if spec.flag("lora.dora") else "lora", blocks, spec.bits or 0,
+        spec.flag("lora.double_quant"),
     )  # fmt: skip
 
 

@@ -22,7 +22,8 @@ class Adapters:
     `sites` are the modules that have one; `params` counts their parameters in the complete model, `element` is the
     bytes of one. `linear` are the adapted linear layers of a decoder layer, and `merged` are the weights of a layer
     that peft merges with its adapters in each forward pass (stacks of experts). `kind` is lora, dora or oft; `blocks`
-    counts the elements of a layer's rotations as full matrices; `bits` is 4 or 8 for a quantized base, else 0.
+    counts the elements of a layer's rotations as full matrices; `bits` is 4 or 8 for a quantized base, else 0, and
+    `nested` says that its scales are quantized, too.
     """
 
     sites: str
@@ -35,6 +36,7 @@ class Adapters:
     kind: str = "lora"
     blocks: int = 0
     bits: int = 0
+    nested: bool = False
 
 
 @record
@@ -52,7 +54,8 @@ class Load:
     gradient passes through, None for all. `stack` names the libraries that run them.
 
     Flags: with `selective`, recomputation keeps the outputs of attention; with `reentrant`, it is the older kind. With
-    `widened`, embeddings and head of a packed base are float32 in half precision. With `at_most`, what grows with the
+    `widened`, embeddings, head and norms of a packed base are float32 in half precision; with `norms_widened`, only the
+    norms are. `fsdp1` is the first version of FSDP. With `at_most`, what grows with the
     batch is an upper bound. With `looped`, experts are computed one after the other.
     """
 
@@ -89,6 +92,8 @@ class Load:
     at_most: bool = False
     reentrant: bool = False
     looped: bool = False
+    norms_widened: bool = False
+    fsdp1: bool = False
 
     @property
     def tokens(self) -> int:
@@ -100,7 +105,8 @@ class Load:
         """The row of the coefficients for this load: what is trained, and in which precision.
 
         There are separate rows for adapters of a float32 base under autocast, and for those of a packed base with
-        float32 embeddings. FSDP computes with half-precision weights (accelerate's policy) for every stored dtype.
+        float32 embeddings or norms. FSDP computes with half-precision weights (accelerate's policy) for every stored
+        dtype.
         """
         precision = "amp" if self.amp else "bf16" if self.element == 2 else "fp32"
         tuned = self.adapters
@@ -109,6 +115,8 @@ class Load:
         if self.amp and self.engine == "none":
             if self.widened:
                 precision = "wide"
+            elif self.norms_widened:
+                precision = "norms"
             elif self.weight == 4:
                 precision = "amp32"
         # The memory of the other adapters follows from LoRA's row (`adapters.py`).

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from xpc.compiler.plan import LOW
+from xpc.compiler.plan import LOW, packed_bytes
 from xpc.compiler.plan.adapters import component, in_backward, in_forward, of_layer, of_token, recomputed_too
 from xpc.compiler.plan.coefficients import row, saved
 from xpc.compiler.plan.load import Load
@@ -43,6 +43,9 @@ gradient_as_bucket_view off)."""
 
 OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
 """Components that grow with the micro-batch."""
+HELD_INPUTS = "gradients of layer inputs"
+"""Memory that the published runs of FSDP1 with adapters needed. Newer transformers recompute inside the FSDP unit, and
+then it is not kept on the CPU; no run on GPUs shows whether, so a run is not refused because of it."""
 STATES = ("weights", "gradients", "optimizer", "master", "other models")
 
 
@@ -70,7 +73,8 @@ class Memory:
         """The low end of the peak's range: at least the model states, which are counted and not estimated. If the batch
         is an upper bound, `low` has only what does not depend on the batch.
         """
-        most = self._largest(lambda name: name not in OF_BATCH) if self.at_most else self.peak
+        doubtful = (*OF_BATCH, HELD_INPUTS) if self.at_most else (HELD_INPUTS,)
+        most = self._largest(lambda name: name not in doubtful)
         return max(most * LOW, self._largest(lambda name: name in STATES))
 
     def _largest(self, counts: Callable[[str], bool]) -> float:
@@ -103,7 +107,9 @@ def memory(load: Load) -> Memory | str:
 def _layer(load: Load, attention: str) -> float | str:
     """Bytes that a layer keeps per token with this kind of attention, or a sentence that says what is not known."""
     trained, precision = load.mode.split("/")
-    precision = "amp" if precision in ("amp32", "wide") else precision  # attention was measured with full training only
+    precision = (
+        "amp" if precision in ("amp32", "wide", "norms") else precision
+    )  # attention was measured with full training only
     found = _row(load, load.mode, attention)
     if found is not None:
         return saved(found, load.facts, load.length, load.rank)
@@ -121,7 +127,10 @@ def _layer(load: Load, attention: str) -> float | str:
 
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
-    return row(load.family, f"{mode}/{attention}", load.stack)
+    found = row(load.family, f"{mode}/{attention}", load.stack)
+    if found is None and mode.endswith("/norms"):  # no more than with float32 embeddings
+        found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)
+    return found
 
 
 def _slides(load: Load) -> bool:
@@ -192,9 +201,12 @@ def _states(load: Load) -> States:
         # Two layers are gathered, one computed and one prefetched; the embedding and the head stay gathered, since the
         # root is not resharded after the forward pass. Their gradients are reduced in full.
         outside = max(0.0, facts.params - facts.layers * facts.layer_params)
-        # A quantized layer is gathered as it is stored.
-        each = min(float(load.element), load.weight) if adapters is not None else load.element
+        each = _gathered_weight(load)
         gathered = 2 * facts.layer_params * each + outside * load.element if shard > 1 and load.stage == 3 else 0.0
+        # bitsandbytes keeps the scales of 4-bit weights outside of the parameters that FSDP shards (`quant_state`).
+        if adapters is not None and adapters.bits == 4 and spread[3] > 1:
+            packed = facts.layers * facts.layer_params * (packed_bytes(4, adapters.nested) - 0.5)
+            weights += packed * (1 - 1 / shard)
         if adapters is None and shard > 1:
             communication = whole
     elif load.world > 1:
@@ -206,6 +218,11 @@ def _states(load: Load) -> States:
         weights, gathered = 0.0, gathered or 2 * whole
         gradients = 0.0
     return States(weights, gradients, optimizer, master, communication, temporary, gathered)
+
+
+def _gathered_weight(load: Load) -> float:
+    """Bytes of a gathered weight of a layer: in the computed dtype, or as it is stored if it is quantized."""
+    return float(load.element) if load.adapters is None else min(float(load.element), load.weight)
 
 
 def _casts(load: Load) -> float:
@@ -226,6 +243,9 @@ def _kept(load: Load) -> float:
     float32.
     """
     stays = load.amp and load.weight == 4 and load.engine == "none"
+    if load.norms_widened and load.amp:
+        found = _row(load, "residual/norms", "sdpa") or _row(load, "residual/norms", "eager") or {"hidden": 4.0}
+        return saved(found, load.facts, load.length)
     return float(load.facts.hidden * (4 if load.element == 4 or stays or load.widened else 2))
 
 
@@ -289,15 +309,16 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     masks = {"attention masks": _masks(load)}
     before = held.gradients if load.accumulates else 0.0
     layers = facts.layers if load.layers is None else load.layers
+    frozen_units = load.engine == "fsdp" and adapted and load.shard > 1
+    # FSDP2 gathers the next layer early; that it then keeps two working sets is assumed.
+    sets = 2 if frozen_units and not load.fsdp1 else 1
     if load.checkpointing:
         attention, stays = load.tokens * _attended(load) if load.selective else 0.0, recomputed_too(load)
         kept = layers * (load.tokens * (_kept(load) + stays) + attention)
-        again = (largest - attention) * (2 if load.engine == "fsdp" and adapted and load.shard > 1 else 1)
+        again = (largest - attention) * sets
     else:
         kept, again = layers * layer, 0.0
-    working = _working(load, layer)
-    if load.checkpointing and load.engine == "fsdp" and adapted and load.shard > 1:
-        working *= 2  # FSDP1 keeps the working sets of two layers of adapters, as measured in a100_80gb_liger.csv
+    working = _working(load, layer) * (sets if load.checkpointing else 1)
     casts, logits = _casts(load), _logits(load)
     # Adapter memory that does not depend on tokens: per kept layer, for the layer in the forward pass, in the backward
     # pass.
@@ -324,6 +345,13 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         "activations": kept / max(1, layers), "recomputation": again, "backward temporaries": working + backwards,
         own: (kept_adapters if load.checkpointing else each) + passing,
     }  # fmt: skip
+    if frozen_units and load.fsdp1 and load.checkpointing:
+        # FSDP1 hooks the inputs of a unit without trained weights. If the unit runs inside reentrant recomputation
+        # (transformers before 4.52), the hook holds each layer's input and its gradient until the backward pass ends
+        # (torch, _runtime_utils.py, `_register_post_backward_reshard_only_hook`). No next layer is gathered by then.
+        last["activations"] = kept
+        last[HELD_INPUTS] = layers * load.tokens * _kept(load)
+        last["gathered weights"] -= facts.layer_params * _gathered_weight(load)
     if sum(last.values()) > sum(out["backward"].values()):
         out["backward"] = last
     if load.evaluated:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.registry import find_gpu
 
+HELP = "of a GPU-hour: 2.5, or h100-80gb=2.5,a100-80gb=1.4"
 EVERY = ""
 """The key of a price that holds for all GPUs."""
 
@@ -23,6 +24,16 @@ def prices(written: str) -> dict[str, float]:
             raise ValueError(f"`{part.strip()[:40]}` is not a price: write 2.5, or h100-80gb=2.5,a100-80gb=1.4")
         out[EVERY if gpu is None else gpu.name] = float(number)
     return out
+
+
+def price_argument(written: str) -> dict[str, float]:
+    """The same for an option of the command line: argparse shows the sentence of its error."""
+    import argparse
+
+    try:
+        return prices(written)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def price_of(known: Mapping[str, float], gpu: str) -> float | None:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from xpc.compiler.plan.price import prices
+from xpc.compiler.plan.price import HELP, price_argument
 from xpc.compiler.render import render
 from xpc.compiler.render.output import show_rendered
 from xpc.compiler.render.visible import visible
@@ -34,17 +34,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("after", metavar="B", help="the same, to compare with A")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
     parser.add_argument("--exit-code", action="store_true", help="exit with 0, 4, 1 or 5 (see below)")
-    parser.add_argument(
-        "--price", type=_prices, metavar="PRICE", help="of a GPU-hour: 2.5, or h100-80gb=2.5,a100-80gb=1.4"
-    )
+    parser.add_argument("--price", type=price_argument, metavar="PRICE", help=HELP)
     return parser.parse_args(list(arguments))
-
-
-def _prices(written: str) -> dict[str, float]:
-    try:
-        return prices(written)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:

@@ -25,8 +25,19 @@ def adapter_dtype(spec: Spec) -> str | None:
     return "bf16" if narrow and spec.get("method") in methods else "fp32"
 
 
+def norms_widened(spec: Spec) -> bool:
+    """Whether the norms of a quantized base are float32 in half precision, although embeddings and head are not.
+
+    TRL before 1 does this to 4-bit weights in bf16: peft_module_casting_to_bf16 makes every norm float32, and many
+    families then compute the residual stream in float32. It does not touch sharded 4-bit weights; DeepSpeed casts
+    afterwards.
+    """
+    widened = spec.get("method") in spec.stack.facts.quantized_widened and not spec.weights_sharded
+    return bool(widened and spec.bits == 4 and spec.text("precision") == "bf16" and not spec.zero_stage)
+
+
 def tables_dtype(spec: Spec) -> str:
-    """The dtype of embeddings, head and norms of a quantized base.
+    """The dtype of embeddings and head of a quantized base.
 
     TRL before 1 makes them float32 (peft's prepare_model_for_kbit_training) and then, for 4 bits in bf16, makes all
     except the norms bf16 again (peft_module_casting_to_bf16). It does not touch sharded 4-bit weights; DeepSpeed casts

@@ -13,6 +13,7 @@ from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan.experiment import Assumed, Plan, plan
+from xpc.compiler.plan.price import HELP, price_argument
 from xpc.compiler.registry import find_gpu
 from xpc.compiler.render import render
 from xpc.compiler.render.output import show, show_rendered
@@ -29,7 +30,7 @@ NODE = 8
 COMPARED = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
-NAMES = ("gpu_hours", "hours", "steps", "peak_gib", "share", "tokens_per_step", "verdict")
+NAMES = ("cost", "gpu_hours", "hours", "steps", "peak_gib", "share", "tokens_per_step", "verdict")
 EPILOG = (
     "Names of --fail-if: " + ", ".join(NAMES) + " (`share` is the peak over the card's memory). A value that "
     "is not known fails. Exit status: 0 planned, 1 a spec does not compile or a condition holds, 2 wrong usage."
@@ -43,6 +44,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--on", action="append", default=[], metavar="GPUS", help="plan for `8 x a100-80gb` instead")
     parser.add_argument("--rows", type=_positive, metavar="N", help="rows of an epoch, if they are not known")
     parser.add_argument("--tokens", type=_positive, metavar="N", help="tokens of a row on average")
+    parser.add_argument("--price", type=price_argument, default={}, metavar="PRICE", help=HELP)
     parser.add_argument("--calibration", metavar="FILE", help="readings of real runs, as `xpc tune` writes them")
     parser.add_argument("--compare", action="store_true", help="print one line for each plan")
     parser.add_argument("--fail-if", action="append", default=[], metavar="EXPR", help="as 'gpu_hours > 500'")
@@ -61,7 +63,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     conditions = [_condition(one) for one in options.fail_if]
     readings = calibration_file.read(options.calibration) if options.calibration is not None else ()
-    given = Assumed(options.rows, options.tokens, readings)
+    given = Assumed(options.rows, options.tokens, readings, options.price)
     plans: list[Plan] = []
     wrong = False
     for path in options.files:
@@ -175,6 +177,7 @@ def value_of(one: Plan, name: str) -> float | str | None:
         return one.verdict
     peak = None if one.peak is None else one.peak.value
     values: dict[str, float | None] = {
+        "cost": None if one.cost is None else one.cost.value,
         "gpu_hours": None if one.gpu_hours is None else one.gpu_hours.value,
         "hours": None if one.hours is None else one.hours.value,
         "steps": one.steps,

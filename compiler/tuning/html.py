@@ -18,7 +18,7 @@ from xpc.compiler.render.page import page as frame
 from xpc.compiler.render.page import text
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
-from xpc.compiler.tuning.show import hours, saved, title, total_hours, verdict_counts, ways
+from xpc.compiler.tuning.show import duration, saved, title, total_hours, verdict_counts, ways
 from xpc.grammar.package_data import read_text
 from xpc.grammar.record import evolve
 
@@ -171,7 +171,7 @@ def _course(one: Plan) -> Iterator[str]:
     if one.hours is None or one.gpu_hours is None:
         yield f"hours unknown: {text(one.unknown.get('hours', ''))}"
     else:
-        yield f"{hours(one.hours)} hours, {hours(one.gpu_hours)} GPU-hours"
+        yield f"{duration(one.hours)}, {duration(one.gpu_hours, 'GPU-')}"
     yield from saved(one)
 
 

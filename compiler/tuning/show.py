@@ -14,6 +14,8 @@ from xpc.compiler.rules.core.legality import error_codes
 VERSION = 1
 """The version of the JSON contract; a change that breaks readers raises it (docs/plan.schema.json)."""
 WIDTH = 36
+SHOWN = 0.05
+"""GiB of the smallest component in the text: a smaller one would be shown as 0.0."""
 LINE = 80
 """Characters of a terminal's line."""
 
@@ -46,7 +48,8 @@ def _one(plan: Plan) -> str:
         cited = peak_source(plan)
         lines += [f"  {cited}; by component it is predicted:"] if cited else []
         for name, size in sorted(memory.components.items(), key=lambda one: -one[1]):
-            lines.append(_line(name, size, scale))
+            if size >= SHOWN * GIB or size == max(memory.components.values()):
+                lines.append(_line(name, size, scale))
         lines.append("  by phase")
         for name, parts in memory.phases.items():
             lines.append(_line(name, sum(parts.values()), scale))
@@ -63,9 +66,11 @@ def _one(plan: Plan) -> str:
     if plan.hours is None or plan.gpu_hours is None:
         lines.append(f"time: unknown, {plan.unknown.get('hours', '')}")
     else:
-        lines.append(f"time: {hours(plan.hours)} hours, {hours(plan.gpu_hours)} GPU-hours")
+        lines.append(f"time: {duration(plan.hours)}, {duration(plan.gpu_hours, 'GPU-')}")
         if plan.full_rows:
             lines.append("  as if every row were as long as `seq`: `--tokens N` says how long rows are on average")
+    if plan.cost is not None:
+        lines.append(f"cost: {cost(plan.cost)}, {plan.price:g} for a GPU-hour")
     if plan.speed is not None:
         lines.append(f"  {plan.speed.tokens:,.0f} tokens/s a GPU, from {plan.speed.source}")
     found = ways(plan)
@@ -128,8 +133,21 @@ def saved(plan: Plan) -> list[str]:
     return [f"{plan.saves:,} checkpoint{'s' if plan.saves != 1 else ''} of {size / GIB:.1f} GiB"]
 
 
+def duration(span: Span, of: str = "") -> str:
+    """Hours with their range: `133.1 (102.4 to 190.1) hours`; minutes for less than an hour. `of` is `GPU-` or ""."""
+    if span.value >= 1:
+        return f"{hours(span)} {of}hours"
+    return f"{hours(span.times(60))} {of}minutes"
+
+
+def cost(span: Span) -> str:
+    """A price with its range: `1,064.50 (818.90 to 1,520.70)`."""
+    low = f"{span.low:,.2f} to " if span.low else "up to "
+    return f"{span.value:,.2f} ({low}{span.high:,.2f})"
+
+
 def hours(span: Span) -> str:
-    """Hours with their range: `133.1 (102.4 to 190.1)`; more digits for less than an hour."""
+    """Hours, or minutes, with their range: `133.1 (102.4 to 190.1)`; more digits for less than one."""
     digits = 1 if span.value >= 1 else 2 if span.value >= 0.1 else 3
     low = f"{span.low:.{digits}f} to " if span.low else "up to "
     return f"{span.value:.{digits}f} ({low}{span.high:.{digits}f})"
@@ -184,11 +202,13 @@ def table(plan: Plan) -> dict[str, object]:
         "tokens_per_second_per_gpu": None if plan.speed is None else round(plan.speed.tokens, 1),
         "hours": None if plan.hours is None else _span(plan.hours),
         "gpu_hours": None if plan.gpu_hours is None else _span(plan.gpu_hours),
+        "cost": None if plan.cost is None else {name: round(one, 2) for name, one in plan.cost.table().items()},
         "calibration": None if plan.measured is None else plan.measured.source,
         "unknown": dict(plan.unknown),
         "changes": [
             {
                 "settings": one.typed,
+                "also": one.also,
                 "verdict": one.plan.verdict,
                 "peak_allocated_bytes": None if one.plan.peak is None else _rounded(one.plan.peak),
                 "pace": None if one.known_pace is None else round(one.known_pace, 3),
@@ -214,13 +234,16 @@ def as_json(plans: Sequence[Plan]) -> str:
 
 def markdown(plans: Sequence[Plan]) -> str:
     """A table with a row for each plan."""
-    lines = ["| spec | runs on | GiB of a GPU | verdict | steps | hours | GPU-hours |", "|---|---|---|---|---|---|---|"]
+    priced = any(plan.price is not None for plan in plans)
+    names = ["spec", "runs on", "GiB of a GPU", "verdict", "steps", "hours", "GPU-hours", *(["cost"] if priced else [])]
+    lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
     for plan in plans:
         peak = "unknown" if plan.peak is None else f"{plan.peak.value / GIB:.1f} of {plan.capacity / GIB:.1f}"
         steps = "unknown" if plan.steps is None else f"{plan.steps:,}"
-        long = "unknown" if plan.hours is None else hours(plan.hours)
-        together = "unknown" if plan.gpu_hours is None else hours(plan.gpu_hours)
-        cells = (_cell(plan.spec.name), _cell(title(plan)), peak, plan.verdict, steps, long, together)
+        long = "unknown" if plan.hours is None else duration(plan.hours).removesuffix(" hours")
+        together = "unknown" if plan.gpu_hours is None else duration(plan.gpu_hours).removesuffix(" hours")
+        cells = [_cell(plan.spec.name), _cell(title(plan)), peak, plan.verdict, steps, long, together]
+        cells += ["unknown" if plan.cost is None else cost(plan.cost)] if priced else []
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

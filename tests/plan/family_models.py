@@ -175,3 +175,15 @@ def packed(model: Any) -> Any:
         if one.dtype == torch.bfloat16:
             one.data = one.data.float()
     return model
+
+
+def only_norms(model: Any) -> Any:
+    """The model with float32 norms and bf16 embeddings, as TRL before 1 leaves 4-bit weights in bf16: the same rules as
+    its peft_module_casting_to_bf16."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.LayerNorm) or "norm" in name:
+            module.to(torch.float32)
+        elif any(one in name for one in ("lm_head", "embed_tokens", "wte", "wpe")) and hasattr(module, "weight"):
+            if module.weight.dtype == torch.float32:
+                module.to(torch.bfloat16)
+    return model

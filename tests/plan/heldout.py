@@ -30,8 +30,9 @@ def load(row: Row) -> Load:
     strategy, gpus = row.get("strategy", "ddp"), row.get("gpus", 1)
     # peft's prepare_model_for_kbit_training makes float32 of what is not quantized; with autocast, or without
     widened = trainer == "peft_widened"
+    norms = trainer == "trl_bf16"  # peft_module_casting_to_bf16 leaves only the norms float32
     element = 4 if trainer == "peft_upcast" else 2
-    own = 4 if trainer in ("peft_upcast", "peft_widened", "peft_fp32_adapters", "deepspeed") else 2
+    own = 4 if trainer in ("peft_upcast", "peft_widened", "trl_bf16", "peft_fp32_adapters", "deepspeed") else 2
     weight = 2.0
     if row["quantized"]:
         tables = facts.vocab * facts.hidden * (1 if facts.tied else 2)
@@ -42,17 +43,28 @@ def load(row: Row) -> Load:
         linear = [one for one in linear_layers(facts) if one.site in SITES[row["sites"]]]
         params, bits = float(lora_parameters(facts, rank, linear)), 4 if row["quantized"] else 0
         adapters, trained = (
-            Adapters(row["sites"], rank, params, own, tuple(linear), row.get("dropout", 0.0), bits=bits),
+            Adapters(
+                row["sites"],
+                rank,
+                params,
+                own,
+                tuple(linear),
+                row.get("dropout", 0.0),
+                bits=bits,
+                nested=row.get("nested", False),
+            ),
             0.0,
         )
     return Load(
         facts=facts, family=facts.model_type, stage=STAGES[strategy], world=gpus, shard=gpus,
         engine="deepspeed" if trainer == "deepspeed" else "fsdp" if strategy == "fsdp" else "none",
-        offload=row.get("offload", 0), element=element, weight=weight, amp=widened or trainer == "peft_fp32_adapters",
+        offload=row.get("offload", 0), element=element, weight=weight,
+        amp=widened or norms or trainer == "peft_fp32_adapters",
         moments=2.0 * own, temporary=0.0 if trainer in ("deepspeed", "bf16_fused") else float(own), micro=row["micro"],
         length=row["length"], accumulates=row.get("accum", 1) > 1, checkpointing=row["checkpointing"],
         attention=row["attention"], loss=row["loss"], trained=trained, adapters=adapters,
         widened=widened, looped=facts.experts > 0, stack=row.get("stack", DEFAULT), reentrant=True,
+        norms_widened=norms, fsdp1=strategy == "fsdp",
     )  # fmt: skip
 
 

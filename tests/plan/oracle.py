@@ -19,7 +19,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from family_models import MIXTURES, ROTATED_HALF, adapted, built, facts, packed, period, shapes
+from family_models import MIXTURES, ROTATED_HALF, adapted, built, facts, only_norms, packed, period, shapes
 
 LENGTHS = (64, 96, 192)
 WITHOUT_SDPA = ("gemma2", "gpt_oss")
@@ -86,6 +86,18 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
     return after[0] - before[0]
 
 
+def residual(model: Any, first: int, length: int, padded: bool, autocast: bool) -> int:
+    """Bytes of the hidden states that enter layer `first`, times the layers of a period."""
+    found: list[int] = []
+    layers = stack(model)
+    hook = layers[first].register_forward_pre_hook(
+        lambda _, args, kwargs: found.append((args or tuple(kwargs.values()))[0].nbytes), with_kwargs=True
+    )
+    saved(model, first, length, padded, autocast)
+    hook.remove()
+    return found[0] * first
+
+
 def stack(model: Any) -> torch.nn.ModuleList:
     """The decoder's layers: the outermost list of modules, which may have lists of experts inside."""
     return next(one for one in model.modules() if isinstance(one, torch.nn.ModuleList))
@@ -97,6 +109,7 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 BASES: dict[str, dict[str, Any]] = {
     "bf16": {}, "fp32": {"dtype": torch.float32}, "amp": {"autocast": True},
     "amp32": {"dtype": torch.float32, "autocast": True}, "wide": {"packed": True, "autocast": True},
+    "norms": {"packed": True, "norms": True, "autocast": True},
 }  # fmt: skip
 """What adapters stand on, and how it computes."""
 KINDS: dict[str, dict[str, Any]] = {
@@ -113,11 +126,19 @@ def expands_keys() -> bool:
     return not hasattr(sdpa_attention, "use_gqa_in_sdpa")
 
 
+def casts_norms() -> bool:
+    """Whether this TRL makes the norms of a 4-bit base float32 in bf16, as those before 1 do."""
+    from importlib.metadata import version
+
+    return version("trl").startswith("0.")
+
+
 def modes(family: str) -> dict[str, dict[str, Any]]:
     """What is trained / in which precision / with which attention, as the family runs.
 
     `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters of a bf16 base; of a
-    float32 one it is `amp32`, and `wide` of one of 4 bits with float32 beside it. Flash attention is measured where
+    float32 one it is `amp32`, and `wide` of one of 4 bits with float32 weights next to it, `norms` if only its norms
+    are float32; `residual` is what recomputation then keeps of a layer. Flash attention is measured where
     torch's own is not to be had or keeps something else. Adapters are measured with one kind of attention: the others
     differ from it as they do in full training. What DoRA and rotations keep follows from what LoRA keeps
     (`adapters.py`), but for a float32 base. Into stacks of experts PEFT merges adapters, which is a
@@ -143,6 +164,10 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
             out[f"{kind}-{sites}/amp32/{kinds[0]}"] = {
                 "lora": (sites, 0.0, True, kind), **BASES["amp32"], **KINDS[kinds[0]]
             }  # fmt: skip
+    if not casts_norms():
+        return {mode: how for mode, how in out.items() if "/norms/" not in mode}
+    settled = {"lora": ("qv", 0.0, True), **BASES["norms"], **KINDS[kinds[0]]}
+    out[f"residual/norms/{kinds[0]}"] = {**settled, "residual": True}
     return out
 
 
@@ -159,12 +184,14 @@ def measure(
             plain = built(family, shape, 2, attention, dtype, window)
             plain = packed(plain) if how.get("packed") else plain
             model = adapted(plain, how["lora"][0], rank, *how["lora"][1:])
+            model = only_norms(model) if how.get("norms") else model
         else:
             if attention not in whole:
                 whole[attention] = built(family, shape, 2, attention, dtype, window)
             model = whole[attention].to(dtype)
+        count = residual if how.get("residual") else saved
         out[mode] = [
-            saved(model, period(family), n, how.get("padded", False), how.get("autocast", False)) for n in LENGTHS
+            count(model, period(family), n, how.get("padded", False), how.get("autocast", False)) for n in LENGTHS
         ]
     gc.collect()  # hooks and graphs hold each other, and with them all that was kept
     return out

@@ -114,7 +114,7 @@ def load(row: Row) -> Load:
         temporary=0.0 if deepspeed else own if adapters is None else float(adapters.element),
         micro=row["micro_batch"], length=row["seq_len"], accumulates=row["grad_accum"] > 1,
         checkpointing=row["grad_ckpt"], attention="flash" if row["flash_attn"] or old else "sdpa",
-        loss=loss(row), trained=trained, adapters=adapters,
+        loss=loss(row), trained=trained, adapters=adapters, fsdp1=fsdp,
     )  # fmt: skip
 
 
@@ -150,4 +150,6 @@ def lora(row: Row, sizes: ModelFacts) -> Adapters:
     # fms' fused kernels run dropout and adapter in one kernel that keeps neither
     fused = "foak" in row["notes"]
     dropout, bits = 0.0 if fused else row["lora_dropout"], {"int8": 8}.get(row["quant"], 4) if row["quant"] else 0
-    return Adapters(sites, row["lora_r"], float(params), element, tuple(linear), dropout, bits=bits)
+    return Adapters(
+        sites, row["lora_r"], float(params), element, tuple(linear), dropout, bits=bits, nested=row["group"] in NESTED
+    )

@@ -200,7 +200,7 @@ def test_conditions_decide_the_status(planned):
     assert "gpu_hours is" in told
     assert text
     assert planned("--fail-if", "verdict == fits")[1] == 1
-    for wrong in ("gpu_hours > fits", "verdict > fits", "cost > 3", "hours"):
+    for wrong in ("gpu_hours > fits", "verdict > fits", "price > 3", "hours"):
         with pytest.raises(UsageError):
             planned("--fail-if", wrong)
 
