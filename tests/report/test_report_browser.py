@@ -1,0 +1,94 @@
+"""The page of `xpc report --html` in a real browser, at the width of a phone and of a desk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browser import WIDTHS, in_browser, measured
+from compile_support import put
+from report_support import SPEC, compiled, events, lines, run
+
+from xpc.compiler.report.command import parse
+from xpc.compiler.report.command import run as report
+
+CHECK = """
+<div id="frames"></div><pre id="found"></pre>
+<script>
+const found = {}, page = %s;
+window.errors = [];
+const early = "<script>window.onerror = (m) => { parent.errors.push(String(m)); };"
+  + "window.addEventListener('securitypolicyviolation', (e) => parent.errors.push(e.violatedDirective));<\\/script>";
+function box(one) { const at = one.getBoundingClientRect(); return [at.left, at.right, at.height]; }
+function measured(width) {
+  return new Promise((done) => {
+    const frame = document.createElement("iframe");
+    frame.style.cssText = `width:${width}px;height:800px;border:0`;
+    frame.onload = () => {
+      const inside = frame.contentDocument, all = (words) => [...inside.querySelectorAll(words)];
+      for (const one of all("details")) one.open = true;
+      const steps = all("table.three tr").find((row) => row.cells[0].textContent === "steps");
+      found[width] = { page: inside.documentElement.scrollWidth, width: inside.documentElement.clientWidth,
+        panels: all("div.curves > svg").map(box), text: inside.body.innerText, lines: all("div.curves path").length,
+        lengths: all("div.curves path").map((one) => one.getTotalLength()),
+        steps: [...steps.cells].map((one) => one.innerText), block: getComputedStyle(steps).display,
+        heads: all("table.three tbody td").filter((one) => one.innerText)
+          .map((one) => inside.defaultView.getComputedStyle(one, "::before").content),
+        cells: all("table.three td").filter((one) => one.innerText).map(box), font: parseFloat(
+          inside.defaultView.getComputedStyle(all("div.curves text")[0]).fontSize) * all("div.curves > svg")[0]
+          .getBoundingClientRect().width / 400 };
+      done();
+    };
+    frame.srcdoc = page.replace("<head>", "<head>" + early);
+    document.getElementById("frames").append(frame);
+  });
+}
+(async () => {
+  for (const width of %s) await measured(width);
+  found.errors = window.errors;
+  document.getElementById("found").textContent = JSON.stringify(found);
+})();
+</script>
+"""
+
+
+def pages(place: Path, several: bool) -> str:
+    """The page of one run with an evaluation and a long name, or of three runs."""
+    for name, rate in (("x", "1e-5"), ("y", "3e-5"), ("z", "5e-5")):
+        compiled(place, name, SPEC.replace("1e-5", rate))
+        out = run(place, name, starts=(0, 4), finished=name != "y")
+        logged = events() + [{"step": one, f"eval_{'long' * 20}_loss": 2.0 / one} for one in (5, 10)]
+        put(out, {"metrics.jsonl": lines(logged)})
+    folders = [str(place / "out" / name) for name in ("x", "y", "z")]
+    report(parse([*folders[: 3 if several else 1], "--html", str(place / "r.html")]))
+    return (place / "r.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@in_browser
+@pytest.mark.parametrize("several", [False, True], ids=["one", "three"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_in_a_browser(tmp_path: Path, several: bool, dark: bool) -> None:
+    """No error, never wider than its window, curves that are as wide as the phone and readable, every value there."""
+    options = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0") if dark else ()
+    found = measured(CHECK, pages(tmp_path, several), tmp_path, *options)
+    assert found["errors"] == []
+    for width in WIDTHS:
+        seen = found[str(width)]
+        assert seen["page"] <= seen["width"], "the page scrolls sideways"
+        assert len(seen["panels"]) == 3
+        assert all(left >= 0 and right <= seen["width"] for left, right, _ in seen["panels"])
+        assert all(height > 100 for _, _, height in seen["panels"])
+        assert all(length > 10 for length in seen["lengths"])
+        assert seen["font"] >= 8
+        assert seen["steps"][2:4] == ["10", "10"]
+        assert all(left >= 0 and right <= seen["width"] for left, right, _ in seen["cells"])
+        assert "batch.accum" in seen["text"]
+        assert "derived: 8 / (2 x 2)" in seen["text"]
+        if several:
+            assert "Spec of z, compared with x" in seen["text"]
+            assert seen["lines"] == 12  # three runs with loss, evaluation, rate and speed
+    assert found["390"]["panels"][0][0] == found["390"]["panels"][1][0], "one panel in a row on a phone"
+    assert found["1280"]["panels"][0][1] <= found["1280"]["panels"][1][0]
+    assert found["390"]["heads"][0] != "none"
+    assert found["1280"]["heads"][0] == "none"
