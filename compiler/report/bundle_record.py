@@ -9,7 +9,7 @@ from xpc.compiler.files import bundled
 from xpc.compiler.files.folder_contents import read
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.plan.experiment import Plan, plan
-from xpc.compiler.report.run_record import RunRecord
+from xpc.compiler.report.run_record import RunRecord, table
 from xpc.compiler.review.finished_run import DECISIVE, decisive_digest, read_json
 from xpc.compiler.review.operands import open_operand
 from xpc.compiler.spec import CheckedSpec
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from xpc.compiler.review.operands import Operand
 
+LARGEST_PINS = 2**16
+"""Most bytes of requirements.txt."""
 MOST = 200
 """Most folders next to a run in which its bundle is looked for."""
 
@@ -62,7 +64,10 @@ def bundle_of(run: RunRecord) -> BundleRecord | None:
     found = None
     for place in _places(run) if run.digest else ():
         if digest_of(place) == run.digest:
-            one = read_bundle(place)
+            try:
+                one = read_bundle(place)
+            except UsageError:  # it only looks like a bundle
+                continue
             if one.spec is not None:
                 return one
             found = found or one
@@ -83,9 +88,18 @@ def _places(run: RunRecord) -> Iterator[str]:
             continue
         for place in (os.path.join(folder, name) for name in names[:MOST]):
             yield place
-            members = os.path.join(place, "members")
-            if os.path.isdir(members) and not os.path.islink(members):
-                yield from (os.path.join(members, name) for name in sorted(os.listdir(members))[:MOST])
+            yield from members_of(place)
+
+
+def members_of(folder: str) -> list[str]:
+    """The bundles of a sweep's members; empty for another folder."""
+    members = os.path.join(folder, "members")
+    if os.path.islink(members) or not os.path.isfile(os.path.join(folder, "sweep.toml")):
+        return []
+    try:
+        return [os.path.join(members, name) for name in sorted(os.listdir(members))[:MOST]]
+    except OSError:
+        return []
 
 
 def output_of(folder: str) -> str:
@@ -101,10 +115,10 @@ def output_of(folder: str) -> str:
 def read_bundle(folder: str) -> BundleRecord:
     """Read a bundle. Raises UsageError if it cannot be read."""
     stated = read_json(os.path.join(folder, DECISIVE[0]))
-    if not all(isinstance(stated.get(name), dict) for name in ("arguments", "run", "method")):
+    if not all(table(stated.get(name)) for name in ("arguments", "run", "method")):
         raise UsageError(f"{folder}/{DECISIVE[0]} is not of a bundle")
     try:
-        text = read(os.path.join(folder, "requirements.txt")).decode("utf-8", "replace")
+        text = read(os.path.join(folder, "requirements.txt"), LARGEST_PINS).decode("utf-8", "replace")
     except OSError:
         text = ""
     lines = (line.partition("#")[0].partition(";")[0].partition("==") for line in text.splitlines())

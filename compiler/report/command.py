@@ -10,12 +10,11 @@ from xpc.compiler.report.entry import Entry, entries
 from xpc.compiler.report.show import as_json, markdown
 
 FORMATS: dict[str, Callable[[Sequence[Entry]], str]] = {"markdown": markdown, "json": as_json}
-MOST = 24
-"""Most runs of a report."""
 EPILOG = (
-    "DIR is the output folder of a run, which may be going or have died, or its bundle. Several runs are overlaid, and "
-    "their specs compared with the first one's. The bundle of a run is found where the run was launched, or in a "
-    "folder *.bundle here or next to the run. Nothing in DIR is executed. Exit status: 0 reported, 2 wrong usage."
+    "DIR is the output folder of a run, which may be going or have died, its bundle, or a sweep. Several runs are "
+    "overlaid, and their specs compared with the first one's. The bundle of a run is found where the run was launched, "
+    "or in a folder *.bundle here or next to the run. Nothing in DIR is executed. Exit status: 0 reported, 2 wrong "
+    "usage."
 )
 
 
@@ -24,7 +23,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "xpc report", description="Show what runs were asked to do, what was planned and what ran.", epilog=EPILOG
     )
-    parser.add_argument("folders", nargs="+", metavar="DIR", help="the output folder of a run, or a bundle")
+    parser.add_argument("folders", nargs="+", metavar="DIR", help="the output folder of a run, a bundle, or a sweep")
     parser.add_argument("--bundle", metavar="DIR", help="the bundle of the run, if it is not found")
     parser.add_argument("--html", metavar="FILE", help="write the report as a page with the curves, too")
     parser.add_argument(
@@ -39,8 +38,6 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     folders = list(dict.fromkeys(options.folders))
     if options.bundle is not None and len(folders) > 1:
         raise UsageError("--bundle names the bundle of one run: report several by their bundles")
-    if len(folders) > MOST:
-        raise UsageError(f"a report has at most {MOST} runs")
     found = entries(folders, options.bundle)
     if options.html is not None:
         _write(options.html, found)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.files import bundled
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.report.bundle_record import BundleRecord, bundle_of, output_of, read_bundle
+from xpc.compiler.report.bundle_record import BundleRecord, bundle_of, members_of, output_of, read_bundle
 from xpc.compiler.report.row import Row, time
 from xpc.compiler.report.rows import rows_of
 from xpc.compiler.report.run_record import RunRecord, read_run
@@ -16,6 +16,8 @@ from xpc.compiler.review.operands import DoesNotCompile
 from xpc.grammar.record import field, mutable
 
 NO_BUNDLE = "the bundle of this run was not found here: --bundle DIR names it"
+MOST = 24
+"""Most runs of a report."""
 NAMED = 6
 """Values that the first line names."""
 
@@ -72,7 +74,12 @@ def entry(folder: str, bundle: str | None) -> Entry:
 
 
 def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
-    """The entries of a report. Names that stand twice are paths; specs are compared with the first one."""
+    """The entries of a report; a sweep's folder counts as its members. Runs with the same name are named by their
+    paths, and specs are compared with the first one's. Raises UsageError.
+    """
+    folders = [one for folder in folders for one in members_of(folder) or [folder]]
+    if len(folders) > MOST:
+        raise UsageError(f"a report has at most {MOST} runs, and these are {len(folders)}")
     found = [entry(folder, bundle) for folder in folders]
     labels = [one.label for one in found]
     for one, folder in zip(found, folders, strict=True):

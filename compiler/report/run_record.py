@@ -30,7 +30,7 @@ LARGEST_TABLE = 16 * 2**20
 MOST_EVENTS = 1_000_000
 MOST_ENTRIES = 100_000
 """Most names in the folder that are looked at."""
-MOST_VALUES = 200
+MOST_VALUES = 1000
 """Most phases, packages or counts of one kind."""
 MOST_RESULTS = 24
 FINISHED, GOING, ENDED = "finished", "going", "ended without a result"

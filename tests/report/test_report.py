@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
-from compile_support import put
+from compile_support import REPOSITORY, put
 from report_support import ROWS, SPEC, compiled, events, lines, run
 
 from xpc.compiler.cli import main
@@ -24,9 +26,15 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+with open(os.path.join(REPOSITORY, "docs", "report.schema.json"), encoding="utf-8") as handle:
+    SCHEMA = json.load(handle)
+
+
 def rows(*words: str) -> dict[str, dict[str, Any]]:
     """The rows of the first run by name, and its other keys under ""."""
-    found = json.loads(report(parse([*words, "--json"]))[0])["runs"][0]
+    complete = json.loads(report(parse([*words, "--json"]))[0])
+    jsonschema.validate(complete, SCHEMA)
+    found = complete["runs"][0]
     return {"": found, **{row["name"]: row for row in found["rows"]}}
 
 
@@ -169,9 +177,21 @@ def test_several_runs_are_columns_and_their_specs_are_compared(place: Path) -> N
     assert page.count("<svg") == 3
     assert page.count('stroke="#0072b2"') == page.count('stroke="#d55e00"') == 3
     found = json.loads(report(parse(["out/x", "out/y", "--json"]))[0])
+    jsonschema.validate(found, SCHEMA)
     assert found["runs"][0]["diff"] is None
     (change,) = [one for one in found["runs"][1]["diff"]["groups"][0]["settings"] if one["name"] == "optimizer.lr"]
     assert (change["before"], change["after"]) == (1e-05, 3e-05)
+
+
+def test_a_sweep_is_its_members(place: Path) -> None:
+    put(place, {"s.xp": SPEC.replace('save "out"', "sweep { lr = [1e-5, 3e-5] }")})
+    assert main(["compile", "s.xp", "-o", "s.bundle"]) == 0
+    found = json.loads(report(parse(["s.bundle", "--json"]))[0])
+    jsonschema.validate(found, SCHEMA)
+    assert len(found["runs"]) == 2
+    names = [one["name"] for one in found["runs"][1]["diff"]["groups"][0]["settings"]]
+    assert "optimizer.lr" in names
+    assert report(parse(["s.bundle"]))[0].count("has not run yet") == 6
 
 
 def test_rewards_come_before_a_loss_that_says_nothing(place: Path) -> None:
