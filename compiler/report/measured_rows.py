@@ -71,10 +71,10 @@ def _hours(run: RunRecord | None, one: BundleRecord | None) -> Row:
     row = Row("Time", "hours")
     seconds = None if run is None else run.seconds
     if plan is not None:
-        row = evolve(row, planned="unknown" if plan.hours is None else _span(plan.hours, 1, 3))
+        row = evolve(row, planned="unknown" if plan.hours is None else _span(plan.hours))
     if seconds is None or run is None:
         return row
-    row = evolve(row, actual=f"{seconds / 3600:.3f}")
+    row = evolve(row, actual=_hours_text(seconds / 3600))
     if plan is None or plan.hours is None:
         return evolve(row, why="" if plan is None else plan.unknown.get("hours", ""))
     if run.status != FINISHED:
@@ -98,7 +98,8 @@ def _slow(run: RunRecord) -> str:
     if (run.measured.get("padding") or 0) >= PADDED:
         reasons.append(f"{share(run.measured['padding'])} of the tokens were padding")
     if run.restarts:
-        reasons.append(f"{len(run.restarts)} starts repeated steps")
+        again = len(run.restarts)
+        reasons.append(f"{again} later start{'s' * (again > 1)} repeated steps")
     return "; ".join(reasons) or "slower than the runs that the plan was fitted to"
 
 
@@ -241,5 +242,10 @@ def data_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
             yield Row("Data", words, actual=f"{count:,.0f}{more}", why=why if count else "", differs=bool(count))
 
 
-def _span(found: Span, factor: float, digits: int) -> str:
-    return f"{found.value * factor:.{digits}f} ({found.low * factor:.{digits}f} to {found.high * factor:.{digits}f})"
+def _span(found: Span) -> str:
+    return f"{_hours_text(found.value)}, {found.low:.3g} to {found.high:.3g}"
+
+
+def _hours_text(hours: float) -> str:
+    """Hours, below one also as a time: 0.0261 (0:01:34)."""
+    return f"{hours:.3g} ({time(hours * 3600)})" if hours < 1 else f"{hours:,.1f}"

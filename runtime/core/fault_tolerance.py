@@ -161,7 +161,8 @@ class FaultTolerant(TrainerHooks):
                 measurements.saved(target, checkpoint_integrity.names(target))
         if rank() == 0:
             self.saved = sorted({*self.saved, self.state.global_step})
-            measurements.append(self.args.output_dir, measurements.now(self.state.global_step))
+            with writing(measurements.MEASURED, self.args.output_dir, self.saved):
+                measurements.append(self.args.output_dir, measurements.now(self.state.global_step))
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save as trl does, but do not push. The saved config enables the key-value cache, which is off in training."""
