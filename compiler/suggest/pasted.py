@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.language.convert import convert
+from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.values import Wrong
@@ -219,7 +220,6 @@ def findings_of(text: str) -> list[Diagnostic]:
     written = expand(file, advisor=Suggestions)
     if written.problems:
         return [*written.problems]
-    values = (
-        convert(BY_PATH[path], item) for path, item in written.items.items() if path in BY_PATH and path != "hardware"
-    )
+    rows = ((BY_PATH[path], item) for path, item in written.items.items() if path in BY_PATH and path != "hardware")
+    values = (convert(row, item) for row, item in rows if row.kind is not BLOCK)
     return [answer(one) for one in values if isinstance(one, Wrong)]
