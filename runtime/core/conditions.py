@@ -145,7 +145,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "all_reduce": not nodes and not on_cpu and run["processes_per_node"] > 1,
         "assistant_masks": arguments.get("assistant_only_loss"),
         "chat": systems or any(one["shape"] in ("messages", "text") for one in sources(plan)),
-        "chat_template": tokens["chat_template"] or arguments.get("chat_template_path"),
+        "chat_template": tokens["chat_template"] or arguments.get("chat_template_path") or model["path"],
         "checkpointing_warning": method["name"] != "sft" or plan["lora"],
         "chunks": data.get("long") == "chunk",
         "compiled_layers": model.get("compile_layers"),

@@ -5,16 +5,14 @@ only after the model is loaded and the first completions are generated (``GRPOTr
 """
 
 import asyncio
-import signal
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
 from ...core.errors import RunError, first_line, say
+from ..launch.time_limit import TooSlow, time_limit
 
 SECONDS = 60.0
 """Time limit of the first call: a function that loads something large may be slower once, and is only reported."""
@@ -23,10 +21,6 @@ ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
 FROM_TRAINING = ("wandb.init", "trackio.init", "process group has not been initialized", "init_process_group")
 """Words of errors about things that exist only during training."""
-
-
-class TooSlow(BaseException):
-    """Raised when a call exceeds its time limit. It is not an Exception, which the function itself might catch."""
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -62,7 +56,7 @@ def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: in
     """Call the function once. Returns a sentence about what is wrong with it or with its result, or None."""
     where = f"called with {row} and {size} answers, the first of them empty"
     try:
-        with _limit(SECONDS):
+        with time_limit(SECONDS):
             returned = function(**values)
             if iscoroutinefunction(function):
                 returned = asyncio.run(returned)
@@ -171,29 +165,3 @@ def _problem(
 def _described(value: Any) -> str:
     kind = type(value).__name__
     return "None" if value is None else f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind} ({value!r:.80})"
-
-
-@contextmanager
-def _limit(seconds: float) -> Iterator[None]:
-    """Raise TooSlow in this thread after some seconds.
-
-    The signal is not SIGALRM, which math_verify uses for its own limits. Only the main thread can handle signals; other
-    threads have no limit.
-    """
-    main = threading.main_thread()
-    if threading.current_thread() is not main:
-        yield
-        return
-
-    def handler(*_: object) -> None:
-        raise TooSlow
-
-    before = signal.signal(signal.SIGVTALRM, handler)
-    timer = threading.Timer(seconds, signal.pthread_kill, (main.ident, signal.SIGVTALRM))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        signal.signal(signal.SIGVTALRM, before)

@@ -1,21 +1,36 @@
-"""The chat template in the bundle, which must be unchanged since the compilation."""
+"""The chat template of the bundle, which must be unchanged since the compilation, or of a local model. It must end."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
+from ..launch.time_limit import TooSlow, time_limit
 from ..launch.verified_files import verified
+
+SECONDS = 10.0
+"""Time limit for a template to write one conversation; templates take milliseconds."""
+LARGEST = 2**24
+"""Most characters that a template may write for the probe; an ordinary one writes a few hundred."""
+PROBE = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello"}]
 
 
 class ChatTemplate(Feature):
-    """The feature of a run with a chat template in the bundle."""
+    """The feature of a run with a chat template in the bundle or in a local model."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
-        """Set the tokenizer's chat template."""
+        """Set the tokenizer's chat template. Raises RunError if it does not end."""
         if name := bundle.tokenizer["chat_template"]:
             template = verified(bundle, name).decode("utf-8-sig")
             tokenizer.chat_template = template.replace("\r\n", "\n").replace("\r", "\n")
+        if isinstance(tokenizer.chat_template, str):
+            _render(tokenizer, PROBE, "a conversation of two words")
+
+    def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
+        """Write the first row. Raises RunError if the template does not end."""
+        for messages in bundle.row_format().conversations(row) if tokenizer.chat_template else ():
+            _render(tokenizer, messages, f"row 0 of {source}")
+        return []
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
         """Set the path of a template that trl reads itself."""
@@ -33,3 +48,16 @@ class ChatTemplate(Feature):
                 except RunError as error:
                     found[name] = str(error)
         return found
+
+
+def _render(tokenizer: Any, messages: Any, what: str) -> None:
+    """Write a conversation within the time limit. Other errors of the template are reported where rows are written."""
+    try:
+        with time_limit(SECONDS):
+            text = tokenizer.apply_chat_template(messages, tokenize=False)
+    except TooSlow:
+        raise RunError(f"the chat template writes {what} for more than {SECONDS:.0f} s: it may never end") from None
+    except Exception:  # a template may raise anything
+        return
+    if len(text) > LARGEST and messages is PROBE:
+        raise RunError(f"the chat template writes {len(text):,} characters for {what}")
