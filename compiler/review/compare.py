@@ -17,6 +17,7 @@ from xpc.compiler.review.differences.change import Change as Change
 from xpc.compiler.review.differences.change import scalar, short
 from xpc.compiler.review.differences.files import CONTENT, MANIFEST, FileChange, decides, differing, file_changes
 from xpc.compiler.review.differences.packages import installs, package_changes, summary
+from xpc.compiler.review.differences.rows import row_changes
 from xpc.compiler.review.meaning import plain
 from xpc.compiler.review.operands import Run
 from xpc.compiler.review.resuming import resumes
@@ -47,8 +48,9 @@ class Difference:
     `arguments` are changed keys of the emitted tables; `same_arguments` counts the unchanged keys. Between two
     `stacks`, `renamed` arguments have another name and the same value; on one stack, `facts` are changed facts for the
     trainer's code. `new` and `gone` are findings. `runs_now` and `ran_before` are programs that only one of the runs
-    starts next to its trainer. `checkpoints` says whether the new run can resume from checkpoints of the old one, and
-    `fixed` are errors of the libraries that the new stack does not have.
+    starts next to its trainer. `contents` are lines about rows and texts that differ. `checkpoints` says whether the
+    new run can resume from checkpoints of the old one, and `fixed` are errors of the libraries that the new stack does
+    not have.
     """
 
     settings: tuple[Change, ...]
@@ -67,6 +69,7 @@ class Difference:
     fixed: tuple[str, ...]
     headline: str
     stacks: tuple[str, str]
+    contents: tuple[str, ...] = ()
 
     @property
     def across(self) -> bool:
@@ -112,6 +115,7 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     found = Difference(
         tuple(settings), tuple(derived), arguments, renamed, () if arguments else facts, same,
         tuple(listed), packages, new, gone, added, removed, checkpoints, _fixes(one.spec, other.spec), "", stacks,
+        tuple(row_changes(one.spec, other.spec)),
     )  # fmt: skip
     first = before.length.headline(after.length, settings)
     return evolve(found, headline=_headline(found, first, verdict_change(before.plan, after.plan)))

@@ -10,10 +10,11 @@ from xpc.compiler.plan.price import HELP, price_argument
 from xpc.compiler.render import render
 from xpc.compiler.render.output import show_rendered
 from xpc.compiler.render.visible import visible
-from xpc.compiler.review.changes import compare_operands
+from xpc.compiler.review.changes import Comparison, compare_operands
 from xpc.compiler.review.compare import CODE, DIFFERS, SAME
 from xpc.compiler.review.operands import DoesNotCompile, Operand, open_operand
 from xpc.compiler.review.show import FORMATS, broken_as_json
+from xpc.grammar.record import evolve
 
 STATUS = {SAME: 0, CODE: 4, DIFFERS: 1}
 """The exit status of each verdict under --exit-code."""
@@ -52,7 +53,25 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             found = compare_operands(before, after, options.price)
         except DoesNotCompile as member:
             return _broken([member.operand], options)
+        found = _with_templates(found, before, after)
         return FORMATS[options.format](found), STATUS[found.verdict] if options.exit_code else 0
+
+
+def _with_templates(found: Comparison, before: Operand, after: Operand) -> Comparison:
+    """The comparison with a sample row as each chat template writes it. Only this command renders templates."""
+    from xpc.compiler.review.differences.templates import template_changes
+
+    if before.sweep != after.sweep:
+        return found
+    runs = [{run.name: run for run in operand.runs} for operand in (before, after)]
+    groups = []
+    for group in found.groups:
+        name = group.members[0] if group.members else ""
+        one, other = (named.get(name) for named in runs)
+        lines = () if one is None or other is None else tuple(template_changes(one.spec, other.spec))
+        contents = (*group.difference.contents, *lines)
+        groups.append(evolve(group, difference=evolve(group.difference, contents=contents)))
+    return evolve(found, groups=tuple(groups))
 
 
 def _broken(operands: Sequence[Operand], options: argparse.Namespace) -> tuple[str, int]:

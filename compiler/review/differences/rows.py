@@ -1,0 +1,54 @@
+"""What changed inside the rows of a local file: how many are added and removed, and the first one that differs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from xpc.compiler.data.reader import read
+from xpc.compiler.data.rows import readable
+from xpc.compiler.review.differences.change import short
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
+from xpc.compiler.spec.survey import Broken
+
+
+def row_changes(one: Spec, other: Spec) -> Iterator[str]:
+    """A sentence for each local file that both runs read and whose rows differ."""
+    before, after = ({part.path: part for part in _files(spec)} for spec in (one, other))
+    for path, was in before.items():
+        now = after.get(path)
+        if now is not None and was.sha256 != now.sha256 and readable(was) and readable(now):
+            yield f"{path}: {_described(_rows(was), _rows(now))}"
+
+
+def _files(spec: Spec) -> list[DataSource]:
+    return [part for source in spec.sources for part in (source.parts or (source,))]
+
+
+def _rows(source: DataSource) -> list[str]:
+    """Every row as JSON text with sorted keys, up to one that cannot be read."""
+    assert source.content is not None
+    found = read(source.content, source.path or "", source.documents or "line")
+    return [json.dumps(row, sort_keys=True, ensure_ascii=False) for row in found if not isinstance(row, Broken)]
+
+
+def _described(before: Sequence[str], after: Sequence[str]) -> str:
+    """`1 row added, 2 removed (64 -> 63 rows); row 17 was ..., and is ...`."""
+    was, now = Counter(before), Counter(after)
+    added, removed = (now - was).total(), (was - now).total()
+    first = next((at for at, (x, y) in enumerate(zip_longest(before, after)) if x != y), None)
+    if first is None:
+        return "the same rows, written in another way"
+    if not added and not removed:
+        return f"the same rows in another order, from row {first:,} on"
+    counts = f"{added:,} row{'' if added == 1 else 's'} added, {removed:,} removed"
+    counts += f" ({len(before):,} -> {len(after):,} rows)" if len(before) != len(after) else ""
+    if first >= len(before):
+        return f"{counts}; row {first:,} is new: {short('', after[first])[1]}"
+    if first >= len(after):
+        return f"{counts}; row {first:,} is gone: {short(before[first], '')[0]}"
+    texts = short(before[first], after[first])
+    return f"{counts}; row {first:,} is the first that differs: {texts[0]} -> {texts[1]}"

@@ -1,0 +1,43 @@
+"""The jinja2 environment of chat templates, as transformers makes it (`utils/chat_template_utils.py`, 5.23)."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from jinja2.parser import Parser
+
+
+class Generation(Extension):
+    """`{% generation %}` around an answer, which writes the answer."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2's own form
+
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
+        """Parse the block, and return its body."""
+        next(parser.stream)
+        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+
+def environment() -> ImmutableSandboxedEnvironment:
+    """A sandbox without a loader, with the filters and functions of chat templates."""
+    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    made.filters["tojson"] = _tojson
+    made.globals.update(raise_exception=_raise, strftime_now=lambda form: datetime.now().strftime(form))
+    return made
+
+
+def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
+
+
+def _raise(message: str) -> None:
+    raise TemplateError(message)

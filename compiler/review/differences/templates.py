@@ -1,0 +1,169 @@
+"""Show what another chat template makes of a sample row, for `xpc diff` only.
+
+A template may come from anybody, and may never end. It is rendered by jinja2's sandbox in a fork of this process, which
+runs no other program, can open no file, and has limits of time and memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from difflib import unified_diff
+
+from xpc.compiler.data.reader import read
+from xpc.compiler.data.row_shapes import ROLES
+from xpc.compiler.data.rows import columns, readable
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.survey import Broken
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SECONDS = 5
+"""Time limit for rendering a row, of the CPU and of the clock."""
+MEMORY = 512 * 2**20
+"""Memory that rendering may take in addition, in bytes."""
+LARGEST = 2**20
+"""Most bytes of a rendered row."""
+LINES, WIDTH = 24, 200
+"""Lines of the difference that are shown, and characters of a line."""
+SAMPLE = [{"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "It is 2."}]
+
+
+def template_changes(one: Spec, other: Spec) -> Iterator[str]:
+    """Lines that show how the first row is written before and after; nothing if the template is the same or unknown."""
+    before, after = one.chat_template, other.chat_template
+    if before is None or after is None or before == after:
+        return
+    row, name = _sample(other)
+    texts = [rendered(template, row, spec.model.eos) for template, spec in ((before, one), (after, other))]
+    for side, (text, why) in zip(("before", "after"), texts, strict=True):
+        if text is None:
+            yield f"the chat template {side} does not write {name}: {why}"
+    was, now = (text for text, _ in texts)
+    if was is None or now is None:
+        return
+    if was == now:
+        yield f"{name} is written as before by the other chat template"
+        return
+    yield f"{name} as the chat template writes it:"
+    lines = list(unified_diff(was.split("\n"), now.split("\n"), lineterm="", n=1))[2:]
+    shown = [line for line in lines if not line.startswith("@@")]
+    yield from (f"  {line[:WIDTH]}{'...' if len(line) > WIDTH else ''}" for line in shown[:LINES])
+    if len(shown) > LINES:
+        yield f"  and {len(shown) - LINES:,} more lines"
+
+
+def _sample(spec: Spec) -> tuple[Mapping[str, Any], str]:
+    """The first conversation of the run's local data, or a made-up one; and its name."""
+    for source in spec.files:
+        if source.shape in ("messages", "conversations") and readable(source):
+            row = next(iter(read(source.content or b"", source.path or "")), None)
+            turns = None if row is None or isinstance(row, Broken) else row.get(columns(source)[0])
+            if isinstance(row, dict) and isinstance(turns, list) and all(isinstance(turn, dict) for turn in turns):
+                sample = {"messages": [_turn(turn) for turn in turns], "tools": row.get("tools")}
+                return sample, f"row 0 of {source.path}"
+    return {"messages": SAMPLE, "tools": None}, "a made-up conversation"
+
+
+def _turn(turn: dict[str, Any]) -> dict[str, Any]:
+    if "from" not in turn:
+        return turn
+    return {"role": ROLES.get(str(turn["from"]), str(turn["from"])), "content": turn.get("value")}
+
+
+def rendered(template: str, row: Mapping[str, Any], eos: str | None) -> tuple[str | None, str]:
+    """The text that a template writes, or None and the reason why there is none."""
+    from importlib.util import find_spec
+
+    if find_spec("jinja2") is None:
+        return None, "jinja2 is not installed here"
+    if not hasattr(os, "fork"):
+        return None, "this system cannot limit what a template does"
+    answer = _limited(lambda: _render(template, row, eos))
+    if answer is None:
+        return None, f"it takes more than {SECONDS} s, or too much memory"
+    found = json.loads(answer)
+    return found.get("text"), str(found.get("error", ""))
+
+
+def _render(template: str, row: Mapping[str, Any], eos: str | None) -> str:
+    """What the fork answers: the text or the error, as JSON of at most `LARGEST` bytes."""
+    from xpc.compiler.review.differences.template_environment import environment
+
+    try:
+        text = (
+            environment()
+            .from_string(template)
+            .render(**row, add_generation_prompt=False, bos_token="<bos>", eos_token=eos or "<eos>", pad_token="<pad>")
+        )
+        answer = json.dumps({"text": text})
+        return answer if len(answer) <= LARGEST else json.dumps({"error": f"it writes {len(text):,} characters"})
+    except Exception as error:  # a template may raise anything
+        line = (str(error).splitlines() or [""])[0]
+        return json.dumps({"error": f"{type(error).__name__}: {line[:WIDTH]}"})
+
+
+def _limited(work: Callable[[], str]) -> bytes | None:
+    """Call a function in a fork with limits; None if it does not answer."""
+    import signal
+    import time
+    from select import select
+
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            _limit(writer)
+            _write(writer, work().encode("utf-8", "backslashreplace"))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    out, end = b"", time.monotonic() + SECONDS
+    try:
+        while len(out) <= 2 * LARGEST:
+            left = end - time.monotonic()
+            if left <= 0 or not select([reader], [], [], left)[0]:
+                return None
+            part = os.read(reader, 2**16)
+            if not part:
+                return out or None
+            out += part
+        return None
+    finally:
+        os.close(reader)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _limit(writer: int) -> None:
+    """Limit this process: its time, memory and files. Modules are loaded before."""
+    import resource
+
+    from xpc.compiler.review.differences.template_environment import environment
+
+    environment().from_string("{{ [1]|tojson }}").render()
+    used = int(_pages()) * resource.getpagesize()
+    for kind, most in (
+        (resource.RLIMIT_CPU, SECONDS), (resource.RLIMIT_AS, used + MEMORY), (resource.RLIMIT_NOFILE, writer + 1),
+        (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NPROC, 0),
+    ):  # fmt: skip
+        hard = resource.getrlimit(kind)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
+
+
+def _pages() -> str:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as handle:
+            return handle.read().split()[0]
+    except OSError:
+        return "262144"  # 1 GiB of pages of 4 KiB
+
+
+def _write(writer: int, data: bytes) -> None:
+    while data:
+        data = data[os.writev(writer, [data]) :]
