@@ -114,6 +114,13 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
         raise UsageError(f"--target {options.target}: the targets are {', '.join(stacks.names())}")
     if options.nodes is not None and options.nodes < 1:
         raise UsageError("--nodes takes a whole number above 0")
+    version = None
+    if options.trl is not None:
+        from xpc.compiler.importing.trl import versions
+
+        version = versions.find(options.trl)
+        if version is None:
+            raise UsageError(f"--trl {options.trl}: the versions are {', '.join(versions.numbers())}")
     named = options.output if options.output not in (None, "-") else source.name
     stem = os.path.basename(named).partition(".")[0] or "import"
     stem = "".join(c if (c.isalnum() and c.isascii()) or c in "-_." else "-" for c in stem).strip("-") or "import"
@@ -129,7 +136,7 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
         return None
 
     return Overrides(stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
-                 _reference(options.data), read_next_to, lambda: scripts_near(source.folder))  # fmt: skip
+                 _reference(options.data), version, read_next_to, lambda: scripts_near(source.folder))  # fmt: skip
 
 
 def scripts_near(folder: str) -> Iterator[tuple[str, str]]:

@@ -106,8 +106,10 @@ class Draft:
 
     `files` are written next to the spec, by name. `later` are comments with keys that no setting can express yet.
     `differences` are comments about what the source's tool does and a run of the spec does not, by the tool's name for
-    it. `undecided` are comments with the lines that `--partial` could not place, and `decisions` what a person must
-    decide about them (`partial.py`). `read` are the files that a source named, `text` is the complete spec of a bundle,
+    it. `trl` is the version of TRL whose defaults the source gets, `fitting` are all versions that it may be for, and
+    `dated` are comments about defaults that differ among them.
+    `undecided` are comments with the lines that `--partial` could not place, and `decisions` what a person must decide
+    about them (`partial.py`). `read` are the files that a source named, `text` is the complete spec of a bundle,
     and `seen` are the keys that a reader looked up, whether the source has them or not.
     """
 
@@ -121,6 +123,9 @@ class Draft:
     files: dict[str, bytes] = field(factory=dict)
     later: dict[str, str] = field(factory=dict)
     differences: dict[str, str] = field(factory=dict)
+    trl: str = ""
+    fitting: tuple[str, ...] = ()
+    dated: dict[str, str] = field(factory=dict)
     undecided: list[str] = field(factory=list)
     decisions: list[Decision] = field(factory=list)
     text: str = ""

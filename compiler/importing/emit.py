@@ -70,6 +70,11 @@ def _lines(draft: Draft, origin: str) -> list[str]:
         out += _extra(escape, table)
     if draft.undecided:
         out += ["# Lines of the source that a person must decide:", *(f"# {_shown(one)}" for one in draft.undecided)]
+    if draft.dated:
+        out += [
+            "# Defaults that differ among the versions of TRL that the source may be for:",
+            *(f"# {_shown(name)}: {_shown(why)}" for name, why in draft.dated.items()),
+        ]
     if draft.later:
         out += [
             "# Keys of the source that this spec does not follow:",

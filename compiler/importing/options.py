@@ -37,6 +37,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--target", choices=stacks.names(), help="stack of the spec (default: the one that the source was written for)"
     )
+    parser.add_argument("--trl", metavar="VERSION", help="the version of TRL that FILE was written for, such as 0.22")
     parser.add_argument(
         "--partial", action="store_true",
         help="write what is known; every other line becomes a comment, and a list says what to decide (exit status 3)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.importing.draft import Draft, Written
@@ -29,7 +29,8 @@ def no_scripts() -> Iterator[tuple[str, str]]:
 @record
 class Overrides:
     """The options of `xpc import` that override the source. `read` returns the bytes of a file that a source names,
-    relative to the source. `scripts` yields the Python files near the source, each with its name and text.
+    relative to the source. `trl` is the version of TRL that the source was written for, such as `0.22`. `scripts`
+    yields the Python files near the source, each with its name and text.
     """
 
     stem: str = "import"
@@ -39,6 +40,7 @@ class Overrides:
     nodes: int | None = None
     model: str | None = None
     data: str | None = None
+    trl: str | None = None
     read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
     scripts: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
 
@@ -105,13 +107,47 @@ def machine(text: str) -> str:
     return f"{count} x {gpu}" if count else gpu
 
 
-def native(names: set[str], method: str, model: str | None, trackio: bool = False) -> tuple[Stack, Stack]:
+def native(names: set[str], method: str, model: str | None, trackio: bool = False,
+           versions: Sequence[str] = (), named: bool = False) -> tuple[Stack, Stack]:  # fmt: skip
     """Two stacks for a TRL configuration: the one whose defaults it relies on, and the one that can run it.
 
-    If a file has names that the default stack lacks, it was written for the other stack with most of these names. If it
-    has a name, a method or a family that only the default stack has, then it runs on the default stack. `trackio`: the
-    file reports to trackio.
+    If a file has names that the default stack lacks, it was written for the other stack with most of these names. If
+    that stack's TRL is not among the `versions` that the file may be for, the stack nearest to their newest is taken;
+    `named`: only the versions decide. If the file has a name, a method or a family that only the default stack has,
+    then it runs on the default stack. `trackio`: the file reports to trackio.
     """
+    source = _dated(names, method)
+    if versions and (named or number(source) not in versions):
+        ours = [one for one in map(load, stacks.names()) if number(one) in versions]
+        source = max(ours, key=lambda one: _order(number(one))) if ours else _nearest(versions[-1])
+    if source.name == stacks.DEFAULT:
+        return source, source
+    default = load(stacks.DEFAULT)
+    known = registry.find_model(model) if model else None
+    gone = known is not None and source.lacks_family(known.model_type)
+    later = names & (_arguments(default, method) - _arguments(source, method))
+    gone = gone or (trackio and not source.facts.trackio)
+    return source, default if gone or later or source.refused(method) else source
+
+
+def number(stack: Stack) -> str:
+    """The version of a stack's TRL, such as `0.18`."""
+    return stack.name.rpartition("-")[2]
+
+
+def _order(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")
+    return int(major), int(minor)
+
+
+def _nearest(version: str) -> Stack:
+    """The stack with the defaults that a version of TRL shares: those of transformers changed about 0.21 and 1.0."""
+    order = _order(version)
+    return load("trl-0.18" if order < (0, 21) else "trl-0.24" if order < (1, 0) else "trl-1.16")
+
+
+def _dated(names: set[str], method: str) -> Stack:
+    """The stack that has most of the names that the default stack lacks; the default stack if it lacks none."""
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)
     dated = names & (
@@ -121,13 +157,8 @@ def native(names: set[str], method: str, model: str | None, trackio: bool = Fals
         - today
     )
     if not dated or not others:
-        return default, default
-    source = max(others, key=lambda one: len(dated & _arguments(one, method)))
-    known = registry.find_model(model) if model else None
-    gone = known is not None and source.lacks_family(known.model_type)
-    later = names & (today - _arguments(source, method))
-    gone = gone or (trackio and not source.facts.trackio)
-    return source, default if gone or later or source.refused(method) else source
+        return default
+    return max(others, key=lambda one: len(dated & _arguments(one, method)))
 
 
 def _arguments(stack: Stack, method: str) -> set[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from xpc.compiler.importing.draft import EXTRA, Draft, Fate
+from xpc.compiler.importing.overrides import number
 from xpc.compiler.importing.text.values import RENAMES, optimizers
+from xpc.compiler.importing.trl import versions
 from xpc.compiler.language import extras
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.methods import METHODS
@@ -32,13 +34,48 @@ OF_ITS_TIME = (
 (its SFTConfig has True), Open-R1 pins 0.18.0 (transformers 4.52.3 has False)."""
 
 
+def stated(draft: Draft, native: Stack) -> dict[str, Json]:
+    """The defaults of the TRL that the source was written for: those of the nearest stack, and what that version has
+    otherwise.
+    """
+    out = native.base_arguments(native.config(draft.method))
+    out["bf16"] = native.fields(native.config(draft.method))["bf16"].effective is True
+    if draft.trl in ("", number(native)):
+        return out
+    for name in versions.table()[draft.method]:
+        old = "max_seq_length" if name == "max_length" else name
+        value = versions.default(draft.method, name, draft.trl)
+        if value is None and draft.method == "sft" and old != name:
+            value = versions.default(draft.method, old, draft.trl)
+        if value is not None and not isinstance(value, dict) and not str(value).startswith("<"):
+            out[name] = value  # type: ignore[assignment]
+    for name in versions.MATTERS:
+        value = versions.default(draft.method, name, draft.trl)
+        if name not in versions.table()[draft.method] and name in out and value is not None:
+            out[name] = value  # type: ignore[assignment]
+    return out
+
+
+def origin(draft: Draft, native: Stack) -> str:
+    """The name of the version whose defaults are written."""
+    return f"trl {draft.trl}" if draft.trl not in ("", number(native)) else native.name
+
+
+def packing(draft: Draft) -> None:
+    """Before 0.19, TRL packed by cutting one stream of texts."""
+    if versions.numbers().index(draft.trl) < versions.numbers().index("0.19"):
+        draft.default("batch.packing.strategy", "wrapped", f"not set: trl {draft.trl} cuts one stream of texts")
+
+
 def native_defaults(draft: Draft, native: Stack) -> None:
-    """Write the defaults of `native` for settings that no key states, if xpc has other defaults."""
-    stated = native.base_arguments(native.config(draft.method))
-    why = f"not set: the default of {native.name}"
+    """Write the defaults of the source's TRL for settings that no key states, if xpc has other defaults. `native` is
+    the nearest stack.
+    """
+    table = stated(draft, native)
+    why = f"not set: the default of {origin(draft, native)}"
 
     def usual(name: str) -> Json:
-        return stated.get(RENAMES.get(name, name), stated.get(name))
+        return table.get(RENAMES.get(name, name), table.get(name))
 
     if not draft.has("train.steps"):
         draft.default("train.epochs", 3.0, why)
@@ -63,9 +100,9 @@ def native_defaults(draft: Draft, native: Stack) -> None:
     if draft.method == "sft" and not usual("average_tokens_across_devices") and not draft.has("batch.mean"):
         draft.warn(None, OF_ITS_TIME, "`average_tokens_across_devices: true` is trl 0.19's default")
     draft.default("batch.mean", "global_tokens" if usual("average_tokens_across_devices") else "local_tokens", why)
-    if native.name != draft.stack.name:
-        _method(draft, native, stated, why)
-        _others(draft, native, stated, why)
+    if native.name != draft.stack.name or draft.trl not in ("", number(native)):
+        _method(draft, native, table, why)
+        _others(draft, native, table, why)
 
 
 def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
@@ -91,7 +128,7 @@ def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
     known = native.fields(native.config(draft.method))
     for name in sorted(extras.legal_names(draft.stack, "trl", draft.method) & set(stated)):
         value = stated[name]
-        plain = isinstance(value, bool | int | float | str) and not known[name].machine
+        plain = isinstance(value, bool | int | float | str) and not (name in known and known[name].machine)
         if name in REPORTING or not plain or value == here.get(name) or name in draft.extra.get("trl", {}):
             continue
         if extras.wrong_value(draft.stack, "trl", name, value, draft.method) is None:

@@ -12,11 +12,11 @@ from xpc.compiler.importing import families, local_model
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import Machines, Overrides, load, machines, native
+from xpc.compiler.importing.overrides import Machines, Overrides, load, machines, native, number
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, as_json, boolean, text, words
 from xpc.compiler.importing.text.values import KEYS, RENAMES
 from xpc.compiler.importing.trl import data as corpus
-from xpc.compiler.importing.trl import defaults, switches, trainer
+from xpc.compiler.importing.trl import defaults, switches, trainer, versions
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import TABLE
@@ -59,8 +59,12 @@ def start(overrides: Overrides, entries: Entries, file: str) -> tuple[Draft, Sta
     method = method_of(overrides, file, entries, entries)
     entry, reports = entries.get("model_name_or_path"), entries.get("report_to")
     model = overrides.model or (text(entry) if entry is not None else None)
-    source, stack = native(set(entries), method, model, "trackio" in ((words(reports) if reports else None) or []))
+    fitting = (overrides.trl,) if overrides.trl else versions.possible(method, entries)
+    trackio = "trackio" in ((words(reports) if reports else None) or [])
+    source, stack = native(set(entries), method, model, trackio, fitting, overrides.trl is not None)
     draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
+    draft.trl = number(source) if number(source) in fitting else fitting[-1]
+    draft.fitting = fitting
     given(draft, overrides)
     return draft, source
 
@@ -100,13 +104,17 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     if many is not None and "dataset_num_proc" not in named:
         trainer.one(draft, "dataset_num_proc", many)
     models.adapter(draft, named)
-    if source.fields(source.config(draft.method))["bf16"].effective is True:
-        draft.default("precision", "bf16", f"not set: the default of {source.name}")
+    if defaults.stated(draft, source)["bf16"] is True:
+        draft.default("precision", "bf16", f"not set: the default of {defaults.origin(draft, source)}")
     shard(draft, named, overrides, launch, zero, found)
     switches.precision(draft, f"not set: the default of {source.name}")
     corpus.corpus(draft, named)
     draft.put("method", draft.method)
+    if draft.trl and "packing" in named and boolean(named["packing"]) and draft.stack.name != "trl-0.18":
+        defaults.packing(draft)
     defaults.native_defaults(draft, source)
+    on = {name for name, one in named.items() if boolean(one)}
+    versions.report(draft, {*named, *(["loss_type"] if draft.has("method.loss") else [])}, on)
     switches.follow(draft)
     models.loaded_as(draft)
     families.trained_dtype(draft, "TRL")

@@ -1,0 +1,206 @@
+"""Find out for which version of TRL a file was written, and which defaults it relies on.
+
+`versions.json` has the names and defaults of each release's configuration classes from 0.9 to 1.16
+(tests/importing/oracles/trl_versions.py reads them from the wheels). A file is dated by all names that it has: it fits
+the versions that have most of them. If a default that changes training differs among these versions, the spec states
+the version whose value it takes, and `--trl VERSION` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.text.values import RENAMES
+from xpc.grammar.package_data import read_json
+
+LAST = {"vllm_device": "0.15", "vllm_dtype": "0.15", "vllm_max_model_len": "0.15"}
+"""The last version that used a name, where later ones accept it and ignore it (grpo_config.py of 0.16 and 0.17)."""
+SCRIPTS = {
+    "evaluation_strategy": ("0.9", "0.12"),
+    **dict.fromkeys(("hub_model_revision", "benchmarks", "callbacks", "overwrite_hub_revision"), ("0.14", "0.18")),
+}
+"""The versions at the time of names that TRL's classes do not have: transformers removed `evaluation_strategy` in 4.46,
+and Open-R1's scripts of 2025 pin trl 0.14 to 0.18."""
+
+VALUES = {
+    ("packing_strategy", "ffd"): ("0.19", "0.19"),
+    **{("scale_rewards", one): ("0.22", "1.16") for one in ("group", "batch", "none")},
+}
+"""The versions whose classes have a value of a name."""
+MATTERS = (
+    "beta", "loss_type", "scale_rewards", "temperature", "top_k", "max_completion_length", "max_prompt_length",
+    "max_length", "max_seq_length", "truncation_mode", "learning_rate", "per_device_train_batch_size",
+    "gradient_accumulation_steps", "average_tokens_across_devices", "bf16", "disable_dropout",
+    "use_bias_correction_kl", "vllm_importance_sampling_correction", "vllm_mode", "ref_model_mixup_alpha",
+    "ref_model_sync_steps", "epsilon", "num_iterations", "router_aux_loss_coef", "packing_strategy",
+)  # fmt: skip
+"""Names whose default changes what is learned."""
+NEEDS = {"vllm_importance_sampling_correction": "use_vllm", "vllm_mode": "use_vllm", "packing_strategy": "packing",
+         "ref_model_mixup_alpha": "sync_ref_model", "ref_model_sync_steps": "sync_ref_model"}  # fmt: skip
+"""The switch without which a name has no effect."""
+PADDED = ("dpo", "kto", "orpo", "cpo")
+"""Methods whose trainers once replaced a missing `max_length` by 512 and a missing `max_prompt_length` by 128."""
+
+
+def table() -> dict[str, dict[str, list[list[object]]]]:
+    """The names and defaults by method."""
+    found: dict[str, dict[str, list[list[object]]]] = read_json(__file__, "versions.json")
+    return found
+
+
+def numbers() -> list[str]:
+    """Every version of the table, the oldest first."""
+    return [str(one) for one in read_json(__file__, "versions.json")["versions"]]
+
+
+def find(text: str) -> str | None:
+    """The version of the table that `--trl` names, such as `0.18` or `0.18.0`; None for one that it lacks."""
+    parts = text.strip().removeprefix("trl-").removeprefix("v").split(".")
+    number = ".".join(parts[:2])
+    return number if number in numbers() else None
+
+
+def having(method: str, name: str) -> set[str]:
+    """The versions whose classes for a method have a name; empty if no version has it."""
+    order, out = numbers(), set[str]()
+    if name in SCRIPTS:
+        first, last = SCRIPTS[name]
+        return set(order[order.index(first) : order.index(last) + 1])
+    for block in (method, "model", "script"):
+        runs = table()[block].get(name, [])
+        for at, run in enumerate(runs):
+            if len(run) == 2:
+                end = order.index(str(runs[at + 1][0])) if at + 1 < len(runs) else len(order)
+                out.update(order[order.index(str(run[0])) : end])
+    if name in LAST:
+        out -= set(order[order.index(LAST[name]) + 1 :])
+    return out
+
+
+def since(method: str) -> list[str]:
+    """The versions that have the method."""
+    first = min((numbers().index(str(runs[0][0])) for runs in table()[method].values()), default=0)
+    return numbers()[first:]
+
+
+def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
+    """The versions that have most of a file's names, among those that have the method."""
+    versions = since(method)
+    score = dict.fromkeys(versions, 0)
+    inherited = read_json(__file__, "versions.json")["inherited"]
+    for name, entry in entries.items():
+        if isinstance(entry.value, str) and (name, entry.value) in VALUES:
+            first, last = (numbers().index(one) for one in VALUES[name, entry.value])
+            versions = [one for one in versions if first <= numbers().index(one) <= last] or versions
+        if name in inherited and name not in SCRIPTS:
+            continue  # transformers has it in every version
+        for one in having(method, name):
+            if one in score:
+                score[one] += 1
+    best = max((score[one] for one in versions), default=0)
+    return tuple(one for one in versions if score[one] == best)
+
+
+def default(method: str, name: str, version: str) -> object:
+    """What a version of TRL does if a file does not state a name. None if the table does not say."""
+    order = numbers()
+    at = order.index(version)
+    value: object = None
+    known = False
+    for run in table()[method].get(name, []):
+        if order.index(str(run[0])) <= at:
+            known, value = len(run) == 2, run[1] if len(run) == 2 else None
+    return _meaning(method, name, value, known, at)
+
+
+def _meaning(method: str, name: str, value: object, known: bool, at: int) -> object:
+    """The value that a missing name or a null had in the trainer of that time (`at`: the version's place)."""
+    order = numbers()
+    if name == "bf16" and known:
+        return True  # null is bf16, unless the file has fp16
+    if name == "average_tokens_across_devices" and not known:
+        return at >= order.index("0.23")  # the default of transformers, which changed at that time
+    if not known:
+        early = {"loss_type": "grpo" if at < order.index("0.16") else "bnpo", "scale_rewards": "group"} if (
+            method == "grpo" and at < order.index("0.17")) else {}  # fmt: skip
+        usual = {"bf16": False, "learning_rate": 5e-5, "per_device_train_batch_size": 8,
+                 "gradient_accumulation_steps": 1, "vllm_importance_sampling_correction": False,
+                 "use_bias_correction_kl": False, "vllm_mode": "server", "packing_strategy": "wrapped",
+                 "disable_dropout": False, "epsilon": 0.2, "num_iterations": 1, "loss_type": "nll"}  # fmt: skip
+        return early.get(name, usual.get(name))
+    if value is None and method in PADDED and at < order.index("0.14"):
+        return {"max_length": 512, "max_prompt_length": 128}.get(name)
+    if value is None and method == "reward" and name == "max_length":
+        return 512
+    if value is None and method in ("sft", "distill") and name in ("max_length", "max_seq_length"):
+        return 1024  # the trainer's, if the tokenizer's limit is not lower
+    if name == "loss_type" and value is None:
+        return "nll"
+    if name == "top_k" and not value:
+        return None
+    if value == -1:
+        return None  # marks a name that is deprecated
+    if value == "ffd":
+        return "bfd"  # the trainer failed on it
+    if isinstance(value, list) and len(value) == 1:
+        return value[0]
+    return ("group" if value else "none") if name == "scale_rewards" and isinstance(value, bool) else value
+
+
+def moved(method: str, among: Collection[str], names: Collection[str], on: Collection[str]) -> dict[str, list[str]]:
+    """The names that a file does not state, whose default changes training and differs among versions.
+
+    `names` are the file's names as the table of settings writes them, `on` those that are switched on. Each name has
+    its defaults in words, such as `0.04 (trl 0.14 to 0.18)`.
+    """
+    out: dict[str, list[str]] = {}
+    order = [one for one in numbers() if one in among]
+    for name in MATTERS:
+        if name not in table()[method] or RENAMES.get(name, name) in names or name == "max_seq_length":
+            continue
+        if NEEDS.get(name, "") and NEEDS[name] not in on:
+            continue
+        runs: list[tuple[object, list[str]]] = []
+        for version in order:
+            value = default(method, *_at(name, method, version), version)
+            if runs and runs[-1][0] == value:
+                runs[-1][1].append(version)
+            else:
+                runs.append((value, [version]))
+        if len({str(value) for value, _ in runs}) > 1:
+            out[name] = [f"{_shown(value)} ({_span(versions)})" for value, versions in runs]
+    return out
+
+
+def _at(name: str, method: str, version: str) -> tuple[str]:
+    """The name in a version: sft's `max_length` was `max_seq_length` until 0.15."""
+    old = method == "sft" and name == "max_length" and version not in having(method, "max_length")
+    return ("max_seq_length" if old else name,)
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _span(versions: list[str]) -> str:
+    return f"trl {versions[0]}" + (f" to {versions[-1]}" if len(versions) > 1 else "")
+
+
+def report(draft: Draft, names: Collection[str], on: Collection[str]) -> None:
+    """State each default that differs among the versions that a file may be for."""
+    different = moved(draft.method, draft.fitting, names, on)
+    if not different:
+        return
+    span = _span(list(draft.fitting))
+    why = "no name in it tells which" if len(draft.fitting) > 20 else f"its names fit {span}"
+    for name, values in different.items():
+        draft.dated[name] = f"not set, and by default {', '.join(values)}; the spec follows trl {draft.trl}"
+    draft.warn(
+        None,
+        f"the file may be for several versions of TRL ({why}), and their defaults differ: "
+        + "; ".join(f"{name} = {', '.join(values)}" for name, values in different.items())
+        + f". The spec follows trl {draft.trl}",
+        "`--trl VERSION` decides",
+    )
