@@ -22,7 +22,7 @@ from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import MAX_SIZE, Entry, Unreadable
 from xpc.compiler.importing.trl.reader import given, trl
 from xpc.compiler.render.output import show, show_exact, show_json
-from xpc.grammar.record import record
+from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +52,32 @@ def run(options: argparse.Namespace) -> int:
     else:
         source = Read("--command", options.command_line, os.getcwd()) if options.file is None else read(options.file)
     overrides = overrides_of(options, source)
+    if options.pick == "all":
+        return _each(source, options, overrides)
+    return _one(source, options, overrides)
+
+
+def _each(source: Read, options: argparse.Namespace, overrides: Overrides) -> int:
+    """Write a spec for each training command of a script: `x-1.xp`, `x-2.xp`. Raises UsageError."""
+    from xpc.compiler.importing import command
+
+    if options.output in (None, "-") or kind_of(source, options) != "command":
+        raise UsageError("--pick all takes a script and -o FILE, which becomes FILE-1, FILE-2 ...")
+    stem, dot, ending = options.output.rpartition(".")
+    try:
+        count = command.count(source.text, overrides)
+    except Unreadable as error:
+        raise UsageError(f"{source.name}: {error}") from error
+    worst = 0
+    for number in range(1, count + 1):
+        options.output = f"{stem if dot else ending}-{number}{dot}{ending if dot else ''}"
+        picked = evolve(overrides, stem=f"{overrides.stem}-{number}", pick=number)
+        worst = max(worst, _one(source, options, picked))
+    return worst
+
+
+def _one(source: Read, options: argparse.Namespace, overrides: Overrides) -> int:
+    """Write the spec of a source, or the reasons why there is none. Returns the exit status. Raises UsageError."""
     try:
         draft = convert(source, options, overrides)
     except Unreadable as error:
@@ -135,8 +161,28 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
                 return read_file(path, 4 * MAX_SIZE)
         return None
 
-    return Overrides(stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
-                 _reference(options.data), version, read_next_to, lambda: scripts_near(source.folder))  # fmt: skip
+    return Overrides(
+        stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
+        _reference(options.data), version, _sets(options), _pick(options), read_next_to,
+        lambda: scripts_near(source.folder),
+    )  # fmt: skip
+
+
+def _sets(options: argparse.Namespace) -> dict[str, str]:
+    """The variables of `--set NAME=VALUE`. Raises UsageError."""
+    found = dict(one.partition("=")[::2] for one in options.sets)
+    if any("=" not in one for one in options.sets):
+        raise UsageError("--set takes NAME=VALUE")
+    return found
+
+
+def _pick(options: argparse.Namespace) -> int | None:
+    """The number of `--pick`; None without it, and for `all`. Raises UsageError."""
+    if options.pick in (None, "all"):
+        return None
+    if not options.pick.isdecimal() or not 0 < int(options.pick) < 1000:
+        raise UsageError("--pick takes the number of a training command, or `all`")
+    return int(options.pick)
 
 
 def scripts_near(folder: str) -> Iterator[tuple[str, str]]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xpc.compiler.importing import keys
 from xpc.compiler.importing.accelerate import config as sharding
-from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.draft import Draft, Written
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
 from xpc.compiler.importing.overrides import Machines, Overrides, load, native
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
-from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, boolean, text
+from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, boolean, shown, text
 from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.language.methods import METHODS
@@ -25,30 +25,95 @@ ENVIRONMENT = {"WANDB_PROJECT": "wandb_project"}
 FASTCHAT = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
 
+NAMING = ("save", "track.name", "track.project", "save.hub.name")
+"""Settings that only name a run: the members of a sweep have names of their own."""
+
+
+NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "wandb_project", "cache_dir")
+"""Arguments that only name a run or a place."""
+
+
 @record
 class Line:
-    """A parsed command: the launcher, its options, the program, its arguments, and words without a key (`rest`)."""
+    """A parsed command: the launcher, its options, the program, its arguments, and words without a key (`rest`).
+
+    `again` are earlier values of arguments that the command has twice, which argparse ignores.
+    """
 
     launcher: str
     options: dict[str, Entry]
     program: str
     arguments: dict[str, Entry]
     rest: tuple[Word, ...] = ()
+    again: tuple[Entry, ...] = ()
 
 
 def command(text_: str, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
-    """Convert the training command of a script to a draft. Raises Unreadable unless there is exactly one such
-    command.
+    """Convert a training command of a script to a draft; the values of a loop become a sweep. Raises Unreadable if
+    there is no such command, or if there are several and `--pick` does not say which.
     """
-    found = [one for one in calls(text_) if one.words]
-    training = [one for one in found if _trains(one.words)]
-    if len(training) != 1:
-        lines = ", ".join(str(one.words[0].line) for one in training[:8])
-        raise Unreadable(f"it has {len(training)} training commands, on lines {lines}" if training else
-                         "it has no training command (torchrun, accelerate launch, deepspeed, trl)")  # fmt: skip
-    environment = [word for one in calls(text_) for word in one.environment]
-    line = _taken_apart(training[0], file)
-    return _draft(line, environment, file, overrides, launch, zero)
+    loops: dict[str, tuple[str, ...]] = {}
+    at, training = _chosen(text_, overrides, loops)
+    draft = _converted(training, text_, file, overrides, launch, zero)
+    for name, values in loops.items():
+        _sweep(draft, name, values, at, text_, file, overrides, launch, zero)
+    return draft
+
+
+def _chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
+    """The training command that `--pick` names, or the only one, with its place among them."""
+    training = [one for one in calls(text_, overrides.sets, loops) if one.words and _trains(one.words)]
+    if not training:
+        raise Unreadable("it has no training command (torchrun, accelerate launch, deepspeed, trl)")
+    if overrides.pick is None and len(training) > 1:
+        listed = "; ".join(f"{number} on line {one.words[0].line} ({_named(one)})"
+                           for number, one in enumerate(training[:8], 1))  # fmt: skip
+        raise Unreadable(f"it has {len(training)} training commands: {listed}. `--pick N` takes one of them, and "
+                         "`--pick all` with `-o` writes all")  # fmt: skip
+    place = (overrides.pick or 1) - 1
+    if place >= len(training):
+        raise Unreadable(f"it has {len(training)} training commands, so there is no `--pick {overrides.pick}`")
+    return place, training[place]
+
+
+def count(text_: str, overrides: Overrides) -> int:
+    """How many training commands a script has."""
+    return sum(bool(one.words) and _trains(one.words) for one in calls(text_, overrides.sets))
+
+
+def _named(call: Call) -> str:
+    """The program of a command, or its configuration file."""
+    names = [one.text for one in call.words if one.text.endswith((".py", ".yaml", ".yml"))]
+    return ", ".join(os.path.basename(one)[:40] for one in names[:2]) or call.words[0].text[:40]
+
+
+def _converted(call: Call, text_: str, file: str, overrides: Overrides, launch: Entries | None,
+               zero: Entries | None) -> Draft:  # fmt: skip
+    environment = [word for one in calls(text_, overrides.sets) for word in one.environment]
+    return _draft(_taken_apart(call, file), environment, file, overrides, launch, zero)
+
+
+def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, file: str, overrides: Overrides,
+           launch: Entries | None, zero: Entries | None) -> None:  # fmt: skip
+    """Write the settings that a loop over values changes as lists of a sweep."""
+    changed: dict[str, list[str]] = {}
+    for value in values:
+        sets = {**overrides.sets, name: value}
+        training = [one for one in calls(text_, sets) if one.words and _trains(one.words)]
+        if at >= len(training):
+            return
+        member = _converted(training[at], text_, file, evolve(overrides, sets=sets), launch, zero)
+        for path, written in {**member.settings, "model": Written(member.model)}.items():
+            if path not in NAMING and path not in ("hardware", "nodes"):
+                changed.setdefault(path, []).append(written.text)
+        if member.sources != draft.sources:
+            loop = Entry(f"${name}", " ".join(values), file, 0)
+            draft.error(loop, "a sweep has one corpus, and the loop has several", f"`--set {name}=VALUE` takes one")
+            return
+    for path, texts in changed.items():
+        if len(texts) == len(values) and len(set(texts)) > 1:
+            draft.sweep[path] = texts
+            draft.settings.pop(path, None)
 
 
 def _trains(words: Sequence[Word]) -> bool:
@@ -62,7 +127,8 @@ def _trains(words: Sequence[Word]) -> bool:
     if name in ("srun", "nohup", "env", "time", "uv", "poetry", "exec"):
         return len(words) > 1 and any(_trains(words[n:]) for n in range(1, min(len(words), 12)))
     program = any(one.text.endswith(".py") or one.text == "-m" for one in words[1:4])
-    return name.startswith("python") and program and any(one.text.startswith("--") for one in words)
+    given = any(one.text.startswith("--") or one.text.endswith((".yaml", ".yml")) for one in words)
+    return name.startswith("python") and program and given
 
 
 def _taken_apart(call: Call, file: str) -> Line:
@@ -85,8 +151,9 @@ def _taken_apart(call: Call, file: str) -> Line:
         options: dict[str, Entry] = {}
     else:
         options, program, words = _options(words, file)
-    arguments, rest = _arguments(words, file)
-    return Line(launcher, options, program, arguments, tuple(rest))
+    again: list[Entry] = []
+    arguments, rest = _arguments(words, file, again)
+    return Line(launcher, options, program, arguments, tuple(rest), tuple(again))
 
 
 def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:
@@ -111,8 +178,10 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
     return out, "", words
 
 
-def _arguments(words: list[Word], file: str) -> tuple[dict[str, Entry], list[Word]]:
-    """The values of `--key value`, `--key=value`, `--key` and `--key a b c`, and the words before the first key."""
+def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[str, Entry], list[Word]]:
+    """The values of `--key value`, `--key=value`, `--key` and `--key a b c`, and the words before the first key.
+    `again` receives the earlier values of a key that is given twice.
+    """
     out: dict[str, Entry] = {}
     rest: list[Word] = []
     while words and not words[0].text.startswith("--"):
@@ -127,7 +196,7 @@ def _arguments(words: list[Word], file: str) -> tuple[dict[str, Entry], list[Wor
         off = not values and key.startswith("no_") and _switched_off(key[3:])
         key = key[3:] if off else key
         if key in out:
-            raise Unreadable(f"`--{key[:60]}` is given twice", word.line)
+            again.append(out[key])
         out[key] = Entry(key, False, file, word.line) if off else _entry(key, values, file, word.line)
     return out, rest
 
@@ -149,6 +218,8 @@ def _entry(key: str, values: list[Word], file: str, line: int) -> Entry:
     if len(values) > 1:
         parts: list[Entry] = [Entry(f"{key}[{n}]", one.text, file, one.line, one.text) for n, one in enumerate(values)]
         return Entry(key, parts, file, line)
+    if values[0].open:
+        return Entry(key, values[0].text, file, line, values[0].text, unset=values[0].open)
     return jsontext.unfolded(Entry(key, values[0].text, file, line, values[0].text))
 
 
@@ -161,18 +232,30 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
         return _factory(line, environment, file, overrides, launch, zero)
     if line.program.startswith("axolotl"):
         raise Unreadable(f"`{line.program}` reads a file: import that file instead")
+    rest = list(line.rest)
+    if config is None and len(rest) == 1 and rest[0].text.endswith((".yaml", ".yml", ".json")):
+        word = rest.pop()
+        config = Entry("config", word.text, file, word.line, unset=word.open)
     overridden: list[Entry] = []
-    if config is not None:
+    lost = config is not None and overrides.read(text(config) or "") is None
+    if config is not None and not lost:
         table = _file(config, overrides)
         overridden += [one for key, one in table.items() if key in entries]
         entries = {**table, **entries}
+    unset = {key: one for key, one in entries.items() if one.unset and key not in ("deepspeed", "deepspeed_config")}
+    entries = {key: one for key, one in entries.items() if key not in unset}
     method = overrides.method or _method(line.program)
     wandb = [Entry(ENVIRONMENT[name], value, file, word.line) for word in environment
              for name, _, value in [word.text.partition("=")] if name in ENVIRONMENT]  # fmt: skip
     entries.update({one.key: one for one in wandb if one.key not in entries})
     chat = "fastchat" in line.program or any(key in entries for key in FASTCHAT)
     draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, file)
-    if config is not None:
+    _unset(draft, unset)
+    for one in line.again:
+        draft.warn(one, f"it is given twice: the last value, {shown(line.arguments[one.key])}, counts")
+    if config is not None and lost:
+        draft.error(config, "the file does not exist, and most of the run is in it", "import that file itself")
+    elif config is not None:
         draft.mark(config, "mapped", "the file was read")
         for over in overridden:
             draft.note(over, f"line {entries[over.key].line} of the command overrides it")
@@ -196,9 +279,21 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     trlyaml.arguments(draft, entries, overrides, source, launch, zero, found)
     for word in environment:
         _environment(draft, word, file)
-    for word in line.rest:
+    for word in rest:
         draft.error(Entry(word.text, None, file, word.line), "an argument without a key")
     return draft
+
+
+def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
+    """Report arguments whose value has a variable that the script does not set. Names of runs are left to the spec."""
+    for key, one in entries.items():
+        if key in NAMES:
+            draft.note(one, f"it names the run by {one.unset}, which the script does not set")
+            draft.warn(one, f"the script does not set {one.unset}, and the spec leaves the name to its default")
+        else:
+            name = one.unset.removeprefix("$")
+            how = f"`--set {name}=VALUE` sets it" if name.isidentifier() or name.isdecimal() else "write its value"
+            draft.error(one, f"the script does not set {one.unset}", how)
 
 
 def _factory(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,

@@ -106,8 +106,9 @@ class Draft:
 
     `files` are written next to the spec, by name. `later` are comments with keys that no setting can express yet.
     `differences` are comments about what the source's tool does and a run of the spec does not, by the tool's name for
-    it. `trl` is the version of TRL whose defaults the source gets, `fitting` are all versions that it may be for, and
-    `dated` are comments about defaults that differ among them.
+    it. `sweep` has the values of the settings that a script's loop changes. `trl` is the version of TRL whose defaults
+    the source gets, `fitting` are all versions that it may be for, and `dated` are comments about defaults that differ
+    among them.
     `undecided` are comments with the lines that `--partial` could not place, and `decisions` what a person must decide
     about them (`partial.py`). `read` are the files that a source named, `text` is the complete spec of a bundle,
     and `seen` are the keys that a reader looked up, whether the source has them or not.
@@ -123,6 +124,7 @@ class Draft:
     files: dict[str, bytes] = field(factory=dict)
     later: dict[str, str] = field(factory=dict)
     differences: dict[str, str] = field(factory=dict)
+    sweep: dict[str, list[str]] = field(factory=dict)
     trl: str = ""
     fitting: tuple[str, ...] = ()
     dated: dict[str, str] = field(factory=dict)

@@ -66,6 +66,8 @@ def _lines(draft: Draft, origin: str) -> list[str]:
             out += _data(draft, draft.sources if named else [])
         else:
             out += _clause(draft, clause, "lora" if clause in ADAPTERS else clause)
+    if draft.sweep:
+        out += ["sweep {", *(f"{_swept(path)} = [{', '.join(texts)}]" for path, texts in draft.sweep.items()), "}", ""]
     for escape, table in draft.extra.items():
         out += _extra(escape, table)
     if draft.undecided:
@@ -86,6 +88,12 @@ def _lines(draft: Draft, origin: str) -> list[str]:
             *(f"# {_shown(name)}: {_shown(why)}" for name, why in draft.differences.items()),
         ]
     return out
+
+
+def _swept(path: str) -> str:
+    """A setting as a sweep names it: by its own name if no other setting has it."""
+    name = path.rpartition(".")[2]
+    return name if sum(row.name == name for row in TABLE) == 1 or path == "model" else path
 
 
 def _shown(text: str) -> str:

@@ -37,6 +37,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--target", choices=stacks.names(), help="stack of the spec (default: the one that the source was written for)"
     )
+    parser.add_argument(
+        "--set", dest="sets", action="append", default=[], metavar="NAME=VALUE", help="the value of a script's variable"
+    )
+    parser.add_argument(
+        "--pick",
+        metavar="N",
+        help="the number of the training command of a script; `all` with -o writes a spec for each",
+    )
     parser.add_argument("--trl", metavar="VERSION", help="the version of TRL that FILE was written for, such as 0.22")
     parser.add_argument(
         "--partial", action="store_true",

@@ -29,8 +29,9 @@ def no_scripts() -> Iterator[tuple[str, str]]:
 @record
 class Overrides:
     """The options of `xpc import` that override the source. `read` returns the bytes of a file that a source names,
-    relative to the source. `trl` is the version of TRL that the source was written for, such as `0.22`. `scripts`
-    yields the Python files near the source, each with its name and text.
+    relative to the source. `trl` is the version of TRL that the source was written for, such as `0.22`; `sets` are
+    the variables of a script by name, and `pick` is the number of the training command, from 1. `scripts` yields the
+    Python files near the source, each with its name and text.
     """
 
     stem: str = "import"
@@ -41,6 +42,8 @@ class Overrides:
     model: str | None = None
     data: str | None = None
     trl: str | None = None
+    sets: Mapping[str, str] = field(factory=dict)
+    pick: int | None = None
     read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
     scripts: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
 

@@ -36,17 +36,28 @@ def apply(draft: Draft, overrides: Overrides) -> None:
     if not draft.sources:
         draft.decisions.append(Decision("which data it trains on: no key names it", help="`--data NAME`"))
     known = find(draft, [one.entry.key for one in errors if one.own and one.entry], overrides) if errors else {}
+    grouped: dict[tuple[str, str], list[Message]] = {}
     for one in errors:
         why = one.why
         if one.own and one.entry is not None and one.entry.key in known:
             why = known[one.entry.key]
         draft.undecided.append(_comment(one, why))
         if not one.own:
-            text = one.text if one.entry is None else f"`{one.entry.key}: {shown(one.entry)}`: {why}"
-            draft.decisions.append(Decision(text, (one.place,) if one.place else (), one.help))
+            grouped.setdefault((why, one.help), []).append(one)
+    draft.decisions += [_decision(why, help, group) for (why, help), group in grouped.items()]
     own = [one for one in errors if one.own and one.entry is not None]
     if own:
         draft.decisions.append(_own(own, known))
+
+
+def _decision(why: str, help: str, messages: list[Message]) -> Decision:
+    """One decision about the lines that have the same reason."""
+    places = tuple(one.place for one in messages if one.place)
+    if len(messages) == 1:
+        return Decision(messages[0].text, places, help)
+    names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]
+    listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return Decision(f"{listed}: {why}", places, help)
 
 
 def _comment(message: Message, why: str) -> str:

@@ -50,6 +50,7 @@ class Entry:
 
     `typed` is the text in the file if it contains more than the value, such as the `no` that YAML 1.1 reads as false.
     `earlier` is the line of an earlier occurrence of the key with another value, which YAML readers ignore.
+    `unset` is a variable in the value that a script does not set.
     """
 
     key: str
@@ -58,6 +59,7 @@ class Entry:
     line: int
     typed: str = ""
     earlier: int = 0
+    unset: str = ""
 
     @property
     def place(self) -> str:

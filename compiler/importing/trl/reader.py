@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from xpc.compiler import stacks
+from xpc.compiler import registry, stacks
 from xpc.compiler.importing import families, local_model
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
@@ -114,6 +114,8 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
         defaults.packing(draft)
     defaults.native_defaults(draft, source)
     on = {name for name, one in named.items() if boolean(one)}
+    facts = registry.find_model(draft.model)
+    on |= {"experts"} if facts is not None and facts.experts else set()
     versions.report(draft, {*named, *(["loss_type"] if draft.has("method.loss") else [])}, on)
     switches.follow(draft)
     models.loaded_as(draft)

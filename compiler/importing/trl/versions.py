@@ -37,9 +37,15 @@ MATTERS = (
     "ref_model_sync_steps", "epsilon", "num_iterations", "router_aux_loss_coef", "packing_strategy",
 )  # fmt: skip
 """Names whose default changes what is learned."""
-NEEDS = {"vllm_importance_sampling_correction": "use_vllm", "vllm_mode": "use_vllm", "packing_strategy": "packing",
-         "ref_model_mixup_alpha": "sync_ref_model", "ref_model_sync_steps": "sync_ref_model"}  # fmt: skip
-"""The switch without which a name has no effect."""
+NEEDS = {
+    "router_aux_loss_coef": "experts",
+    "vllm_importance_sampling_correction": "use_vllm",
+    "vllm_mode": "use_vllm",
+    "packing_strategy": "packing",
+    "ref_model_mixup_alpha": "sync_ref_model",
+    "ref_model_sync_steps": "sync_ref_model",
+}
+"""The switch without which a name has no effect; `experts` is a model that has them."""
 PADDED = ("dpo", "kto", "orpo", "cpo")
 """Methods whose trainers once replaced a missing `max_length` by 512 and a missing `max_prompt_length` by 128."""
 
@@ -129,6 +135,8 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
                  "gradient_accumulation_steps": 1, "vllm_importance_sampling_correction": False,
                  "use_bias_correction_kl": False, "vllm_mode": "server", "packing_strategy": "wrapped",
                  "disable_dropout": False, "epsilon": 0.2, "num_iterations": 1, "loss_type": "nll"}  # fmt: skip
+        if name == "truncation_mode" and method in ("sft", "distill"):
+            return "keep_start"
         return early.get(name, usual.get(name))
     if value is None and method in PADDED and at < order.index("0.14"):
         return {"max_length": 512, "max_prompt_length": 128}.get(name)
@@ -194,7 +202,8 @@ def report(draft: Draft, names: Collection[str], on: Collection[str]) -> None:
     if not different:
         return
     span = _span(list(draft.fitting))
-    why = "no name in it tells which" if len(draft.fitting) > 20 else f"its names fit {span}"
+    open_ = list(draft.fitting) == since(draft.method)
+    why = "no name in it tells which" if open_ else f"its names fit {span}"
     for name, values in different.items():
         draft.dated[name] = f"not set, and by default {', '.join(values)}; the spec follows trl {draft.trl}"
     draft.warn(
