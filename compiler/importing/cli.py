@@ -329,6 +329,9 @@ def kind_of(source: Read, options: argparse.Namespace) -> str:
             return "command"
         raise
     keys = set(table)
+    reason = trains_nothing(keys, table)
+    if reason:
+        raise Unreadable(reason)
     if any("_component_" in part.mapping for one in table.values() for part in one.items):
         return "torchtune"
     if "base_model" in keys and "datasets" in keys:
@@ -339,9 +342,38 @@ def kind_of(source: Read, options: argparse.Namespace) -> str:
         return "accelerate"
     if "base_model" in keys or len(keys & set(AXOLOTL)) > 1:
         return "axolotl"
-    if len(keys & set(LLAMAFACTORY)) > 1 or {"model_class", "train_dataset"} & keys or "dataset_dir" in keys:
+    if len(keys & set(LLAMAFACTORY)) > 1 or {"model_class", "train_dataset"} & keys:
+        return "llamafactory"
+    if "dataset_dir" in keys and not keys & {"dataset_mixer", "dataset_mixture", "dataset_name", "dataset_splits"}:
         return "llamafactory"
     return "trl"
+
+
+TRAINING = ("learning_rate", "num_train_epochs", "num_epochs", "max_steps", "per_device_train_batch_size", "dataset",
+            "train_dataset", "datasets", "dataset_name", "dataset_mixer", "dataset_mixture", "data_path", "do_train",
+            "gradient_accumulation_steps", "micro_batch_size", "train_batch_size", "output_dir", "optimizer", "optim",
+            "stage", "epochs", "beta")  # fmt: skip
+"""Keys of which a file has at least one if it trains something."""
+INFERENCE = ("infer_backend", "infer_dtype", "vllm_maxlen", "max_new_tokens", "do_sample", "top_p",
+             "adapter_name_or_path", "template", "prompt", "prompts", "max_model_len")  # fmt: skip
+
+
+def trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:
+    """Why a file is no training configuration: it merges models, exports one, evaluates or answers; "" if it trains."""
+    trains = keys & set(TRAINING)
+    if "merge_method" in keys or ("slices" in keys and not trains):
+        return "it is a merge configuration of mergekit, which trains nothing: merge first, and train the result"
+    if "export_dir" in keys and not keys & {"dataset", "train_dataset", "do_train", "learning_rate"}:
+        return "it exports a trained model (`llamafactory-cli export`), and trains nothing"
+    off = "do_train" not in keys or table["do_train"].off
+    if off and keys & {"do_predict", "predict_with_generate"} and "learning_rate" not in keys:
+        return "it evaluates or predicts (`do_predict`), and trains nothing"
+    if {"task", "n_shot"} <= keys:
+        return "it evaluates a model (`llamafactory-cli eval`), and trains nothing"
+    if keys & set(INFERENCE) and keys & {"infer_backend", "max_new_tokens", "do_sample", "prompts", "max_model_len"}:
+        return "" if trains else "it is for inference, and trains nothing"
+    chat = {"model_name_or_path", "template"} <= keys and not trains
+    return "it is for inference (`llamafactory-cli chat`), and trains nothing" if chat else ""
 
 
 def _table(source: Read) -> dict[str, Entry]:

@@ -234,6 +234,10 @@ class Draft:
                 typed = f"{row.name} = {show(row, value)}"
                 self.reserve(entry, f"{home} {{ {typed} }}" if home else typed, row.pending)
             return
+        if row.kind is kinds.PATH and isinstance(value, str) and value.startswith("~/"):
+            value = value.lstrip("~/")
+            if entry is not None:
+                self.warn(entry, f"a spec has no home folder: it names `{value}`, a path next to it")
         typed = EXPONENT.sub(r"\1", show(row, value)) if row.kind is kinds.REAL else show(row, value)
         written = Written(typed, entry, why)
         if entry is not None and hidden_characters(written.text):

@@ -64,13 +64,14 @@ def named_table(
 @mutable
 class Machines:
     """The machines that the sources name: all processes (`total`) or those of a node (`each`), the number of nodes, and
-    whether the run is on a CPU.
+    whether the run is on a CPU. `generates`: a vLLM server takes a GPU that no training process has.
     """
 
     total: int | None = None
     each: int | None = None
     nodes: int | None = None
     cpu: bool = False
+    generates: bool = False
     entries: list[Entry] = field(factory=list)
 
 
@@ -85,6 +86,11 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
             draft.warn(place, f"{found.total} processes do not divide by {found.nodes} nodes")
     if overrides.hardware is not None:
         text = overrides.hardware
+        gpus, x, gpu = text.partition(" x ")
+        if x and found.generates and nodes == 1 and each is not None and int(gpus) == each + 1:
+            text = f"{each} x {gpu}"
+            place = found.entries[0] if found.entries else None
+            draft.warn(place, f"{each} of the {gpus} GPUs train, and the vLLM server has the last one")
     elif found.cpu:
         text = f"{each or 1} x cpu"
     else:

@@ -328,9 +328,9 @@ def test_a_text_model_ignores_how_pictures_are_read_and_none_of_its_layers_may_b
     assert "except_last" not in found.text
 
 
-def test_unknown_template_of_llamafactory_is_reported() -> None:
+def test_unknown_template_of_llamafactory_is_an_error_as_in_the_tool() -> None:
     found = imported(FACTORY.replace("template: qwen", "template: of_mine"), *HARDWARE)
-    assert "has no such template" in found.draft.differences["template"]
+    assert any("no such template, and refuses the file" in one for one in found.messages if "error" in one)
 
 
 def test_a_mixer_has_a_configuration_for_each_data_set() -> None:

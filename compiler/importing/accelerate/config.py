@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 from xpc.compiler.importing.accelerate import deepspeed as zero
@@ -19,6 +20,7 @@ SHARDING = {
     "FULL_SHARD": ("fsdp1", True), "SHARD_GRAD_OP": ("fsdp1", False), "NO_SHARD": ("ddp", None),
     "HYBRID_SHARD": ("hsdp", True), "HYBRID_SHARD_ZERO2": ("hsdp", False),
 }  # fmt: skip
+MESH = ("dp_replicate_size", "dp_shard_size", "cp_size", "tp_size", "sp_size")
 CODES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"}
 KEYS = load("accelerate/keys.toml")
 BLOCKS = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "parallelism_config": "FSDP"}
@@ -51,10 +53,15 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
     elif name == "FSDP" and kind is not None:
         draft.mark(kind, "mapped", "strategy")
         mesh(draft, table.get("parallelism_config"))
+        _processes_of(table.get("parallelism_config"), found)
         fsdp(draft, table.get("fsdp_config"))
     elif name in OFF and kind is not None:
-        draft.mark(kind, "mapped", "strategy = ddp")
-        draft.put("strategy", "ddp", kind)
+        zero_on = draft.has("strategy") and draft.settings["strategy"].text.startswith("zero")
+        if zero_on and name != "MULTI_CPU":
+            draft.note(kind, "the trainer's DeepSpeed file decides")
+        else:
+            draft.mark(kind, "mapped", "strategy = ddp")
+            draft.put("strategy", "ddp", kind)
         found.cpu = found.cpu or name == "MULTI_CPU"
     elif kind is not None:
         draft.error(kind, "the language has DDP, ZeRO and FSDP")
@@ -71,6 +78,22 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
             draft.note(one, "it is off")
         elif not draft.escape("accelerate", key, one):
             draft.error(one, f"the accelerate of {draft.stack.name} has no such key, or a bundle decides it")
+
+
+NODE = 8
+"""GPUs of a node, for a mesh of more processes than a file counts."""
+
+
+def _processes_of(block: Entry | None, found: Machines) -> None:
+    """Take the number of processes from the sizes of the mesh if the file does not state it."""
+    sizes = [one for key, one in ({} if block is None else block.mapping).items()
+             if key.removeprefix("parallelism_config_") in MESH and (integer(one) or 0) > 1]  # fmt: skip
+    if found.total is not None or found.each is not None or not sizes:
+        return
+    found.total = math.prod(integer(one) or 1 for one in sizes)
+    found.entries += sizes
+    if found.nodes is None and found.total > NODE and found.total % NODE == 0:
+        found.nodes = found.total // NODE
 
 
 def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
@@ -94,10 +117,25 @@ def _unused(draft: Draft, table: Entries, name: str) -> None:
         for one in block.mapping.values() or [block]:
             if one.key.endswith("sp_size") and (integer(one) or 1) > 1:
                 draft.error(one, f"{name} has no Ulysses parallelism", "`context_parallel` splits sequences under ZeRO")
-            elif key in ("fp8_config", "dynamo_config") and not one.off and one.value not in ("NO", "no"):
+            elif key == "dynamo_config":
+                _dynamo(draft, one, block)
+            elif key == "fp8_config" and not one.off and one.value not in ("NO", "no"):
                 draft.error(one, "a bundle's accelerate.yaml has no such block")
             else:
                 draft.note(one, f"{name} does not read it")
+
+
+def _dynamo(draft: Draft, entry: Entry, block: Entry) -> None:
+    """Read `dynamo_config`: inductor is what `torch_compile` turns on, and its modes change no result."""
+    table = {key.removeprefix("dynamo_"): one for key, one in block.mapping.items()}
+    backend = table.get("backend")
+    word = "NO" if backend is None or backend.empty else str(text(backend)).upper()
+    if word in ("NO", "FALSE"):
+        draft.note(entry, "nothing is compiled")
+    elif entry is not backend:
+        draft.note(entry, "how torch compiles, not what it computes")
+    elif word != "INDUCTOR" or not draft.escape("trl", "torch_compile", Entry(entry.key, True, entry.file, entry.line)):
+        draft.error(entry, "a bundle compiles a model by inductor only", "write `dynamo_backend: INDUCTOR` or `NO`")
 
 
 def _mixed(draft: Draft, entry: Entry) -> None:

@@ -14,6 +14,11 @@ from xpc.compiler.language.kinds import Amount
 
 STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 KEYS = load("accelerate/deepspeed.toml")
+IGNORED = tuple(key.rpartition(".")[2] for key in KEYS if key.startswith("zero_optimization."))
+"""Keys of a DeepSpeed file that have no effect in accelerate's `deepspeed_config`."""
+REPORTING = ("tensorboard", "csv_monitor", "wandb", "comet", "monitor_config", "flops_profiler", "comms_logger",
+             "seq_parallel_communication_data_type")  # fmt: skip
+"""Blocks that only report, and a key that only DeepSpeed's own sequence parallelism reads."""
 AUTO = "auto: it follows the trainer's arguments"
 
 
@@ -29,9 +34,24 @@ def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
     _scheduler(draft, table.get("scheduler"))
     precision(draft, table)
     stage(draft, table.get("zero_optimization"))
-    for one in table.values():
+    for name, one in table.items():
         for leaf in _leaves(one):
-            _rest(draft, leaf, leaf.key.removeprefix(prefix))
+            if name in REPORTING:
+                draft.note(leaf, "reporting only")
+            elif name == "activation_checkpointing":
+                draft.note(leaf, "transformers recomputes with torch, and calls no function that reads it")
+            elif name == "elasticity" and not _enabled(one):
+                draft.note(leaf, "it is off")
+            elif name == "elasticity":
+                draft.error(leaf, "a run has one number of processes, and no batch that follows it", "leave it out")
+            else:
+                _rest(draft, leaf, leaf.key.removeprefix(prefix))
+
+
+def _enabled(block: Entry) -> bool:
+    """Whether a block that is off by default is on."""
+    on = block.mapping.get("enabled")
+    return on is not None and boolean(on) is True
 
 
 def _leaves(entry: Entry) -> Iterator[Entry]:
@@ -172,8 +192,20 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
             draft.setting("optimizer.lr", one)
         elif inner == "warmup_num_steps" and integer(one) is not None:
             draft.put("schedule.warmup", Amount("count", integer(one) or 0), one)
-        elif inner == "warmup_min_lr" and number(one) == 0:
+        elif inner in ("warmup_min_lr", "warmup_min_ratio") and number(one) == 0:
             draft.note(one, "a warm-up always begins at 0")
+        elif inner == "cos_min_ratio" and (least := number(one)) is not None:
+            draft.put("schedule.min_lr", Amount("share", least), one)
+        elif inner == "last_batch_iteration" and number(one) == -1:
+            draft.note(one, "the run begins at its first step")
+        elif inner == "total_num_steps" and integer(one) is not None:
+            steps = draft.settings.get("train.steps")
+            if steps is not None and steps.text == str(integer(one)):
+                draft.note(one, "the length of the run")
+            else:
+                draft.error(one, "a schedule ends with the run", "write `max_steps` with this number, or leave it out")
+        elif inner == "warmup_type" and one.value == "log":
+            draft.note(one, "reported with the schedule")
         elif inner == "warmup_type" and one.value == "linear":
             draft.note(one, "the language's warm-up is linear")
         else:
@@ -283,5 +315,8 @@ def inline(draft: Draft, block: Entry, value: object = None) -> None:
             draft.note(one, irrelevant[name])
         elif one.off or plain(one) == "none":
             draft.note(one, "it is off")
+        elif name in IGNORED:
+            draft.note(one, "accelerate does not pass it on to DeepSpeed")
+            draft.warn(one, "accelerate does not pass it on to DeepSpeed: it belongs into a DeepSpeed file")
         elif name != "deepspeed_config_file":
             draft.error(one, "a bundle's accelerate.yaml has no such key")

@@ -166,6 +166,8 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
     """A key of the template: from the datasets if they have it, otherwise from the file."""
     listed, shared = named.get("datasets"), named.get(key)
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
+    if listed is not None and key == "chat_template":
+        parts = [part or _conversation(draft, one) for part, one in zip(parts, listed.items)]
     given = [one for one in parts if one is not None and not one.empty]
     if not given:
         return shared
@@ -179,6 +181,23 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
     if shared is not None and shared is not given[0]:
         draft.note(shared, "each data set has its own")
     return given[0]
+
+
+CONVERSATIONS = {"chatml": "chatml", "llama-3": "llama3", "llama3": "llama3", "gemma": "gemma"}
+"""axolotl's templates by the names of FastChat's conversations, which older files of the type sharegpt have."""
+
+
+def _conversation(draft: Draft, entry: Entry) -> Entry | None:
+    """The template that a data set of the type sharegpt names by `conversation`, as axolotl did before 0.5."""
+    kind, named = entry.mapping.get("type"), entry.mapping.get("conversation")
+    if named is None or named.empty or kind is None or not str(kind.value).startswith("sharegpt"):
+        return None
+    word = str(text(named)).lower()
+    if word not in CONVERSATIONS:
+        draft.error(named, "no template of axolotl is FastChat's conversation of this name",
+                    "write `chat_template` with the template of the rows")  # fmt: skip
+        return None
+    return Entry(named.key, CONVERSATIONS[word], named.file, named.line, word)
 
 
 def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:

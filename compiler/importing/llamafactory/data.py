@@ -191,12 +191,10 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
                 entry,
             )
     elif entry is not None and word:
-        draft.note(entry, "the tokenizer's own chat template")
-        draft.differs(
-            "template",
-            f"LLaMA-Factory 0.9.5 has no such template as `{word}`, and the spec renders by the tokenizer's "
-            '(`model(chat_template=file("x.jinja"))` names another)',
+        draft.error(
             entry,
+            "LLaMA-Factory 0.9.5 has no such template, and refuses the file",
+            "name one that it has, such as `qwen`, `llama3` or `chatml`",
         )
     elif entry is not None:
         draft.note(entry, "the tokenizer's own chat template")
@@ -256,6 +254,15 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
         draft.error(entry, "a data set needs a `path`")
         return
     found = corpus.source(draft, path, None, inside.get("split"))
+    size = inside.get("size")
+    most = integer(size) if size is not None else None
+    if size is not None and size.empty:
+        draft.note(size, "all rows")
+    elif size is not None and (most is None or most < 1):
+        draft.error(size, "it takes a number of rows")
+    elif size is not None and found is not None:
+        found = evolve(found, limit=most)
+        draft.mark(size, "mapped", f"limit = {most}")
     draft.mark(kind, "mapped", "data")
     word = "messages" if how is None or how.empty else str(text(how))
     shape = {"messages": "messages", "alpaca": "alpaca", "sharegpt": "conversations", "pair": "preference"}.get(

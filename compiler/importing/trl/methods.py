@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.text.entries import Entries, boolean, number, plain, text, words
+from xpc.compiler.importing.draft import MAPPED, NULL, Draft
+from xpc.compiler.importing.text.entries import Entries, boolean, integer, number, plain, text, words
 from xpc.compiler.importing.text.values import KEYS
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.methods import METHODS
@@ -36,6 +36,29 @@ def online(draft: Draft, named: Entries) -> None:
             draft.put("method.scale_rewards", word, scaled)
     if METHODS[draft.method].grouped:
         _rewards(draft, named)
+        batch = named.get("generation_batch_size")
+        if batch is not None and batch.empty:
+            draft.note(batch, NULL)
+        elif batch is not None:  # divided below, once the number of processes is known
+            draft.mark(batch, MAPPED, "method.steps_per_generation")
+
+
+def generation_batch(draft: Draft, named: Entries) -> None:
+    """Write `generation_batch_size`, the completions of a round, as steps: it is the product of `steps_per_generation`,
+    the micro-batch and the processes.
+    """
+    entry = named.get("generation_batch_size")
+    if entry is None or entry.empty or not METHODS[draft.method].grouped:
+        return
+    devices, _, _ = draft.settings["hardware"].text.rpartition(" x ")
+    micro = draft.settings.get("batch.micro")
+    world = int(devices or 1) * int(draft.settings["nodes"].text) * int("8" if micro is None else micro.text)
+    value = integer(entry)
+    if value is None or value < 1 or value % world:
+        draft.error(entry, f"it is no multiple of {world}, the micro-batches of all processes",
+                    "`--hardware` and `--nodes` name the machines of the run")  # fmt: skip
+    else:
+        draft.put("method.steps_per_generation", value // world, entry)
 
 
 def _loss(draft: Draft, named: Entries) -> None:
@@ -110,8 +133,9 @@ def _blocks(draft: Draft, named: Entries) -> None:
         elif name in ("vllm_enforce_eager", "vllm_enable_prefix_caching"):
             draft.note(one, "how vLLM computes, not what it computes")
         elif name == "vllm_device":
-            draft.note(one, "no target has it: vLLM is colocated or a server")
-            draft.warn(one, "no target can place vLLM on one device", "`method { vllm(mode=colocate) }`")
+            draft.put("method.vllm.mode", "server", one, "vLLM had a GPU of its own")
+            draft.warn(one, "vLLM had a GPU that trained nothing: the spec generates with a vLLM server, which takes a "
+                       "GPU that `hardware` does not count")  # fmt: skip
 
 
 def _rewards(draft: Draft, named: Entries) -> None:

@@ -51,7 +51,8 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
     if found is not None and not local:
         return found.id
     if name.startswith("~"):
-        draft.warn(entry, "`~` is not expanded: the path is used unchanged")
+        name = name.lstrip("~/") or name
+        draft.warn(entry, f"a spec has no home folder: it names `{name}`, a path next to it")
     return quoted(name)
 
 

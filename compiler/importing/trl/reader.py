@@ -16,7 +16,7 @@ from xpc.compiler.importing.overrides import Machines, Overrides, load, machines
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, as_json, boolean, text, words
 from xpc.compiler.importing.text.values import KEYS, RENAMES
 from xpc.compiler.importing.trl import data as corpus
-from xpc.compiler.importing.trl import defaults, switches, trainer, versions
+from xpc.compiler.importing.trl import defaults, methods, switches, trainer, versions
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import TABLE
@@ -120,7 +120,10 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     switches.follow(draft)
     models.loaded_as(draft)
     families.trained_dtype(draft, "TRL")
+    mode = draft.settings.get("method.vllm.mode")
+    found.generates = draft.has("method.vllm") and (mode is None or mode.text == "server")
     finish(draft, overrides, found)
+    methods.generation_batch(draft, named)
     draft.settle(entries, known(draft), KEYS.column("refused"))
     for table in (launch, zero, *draft.read):
         draft.settle(table or {})

@@ -40,14 +40,20 @@ def canonical(entries: Entries) -> dict[str, Entry]:
     """The entries under the names that the table of settings uses."""
     out: dict[str, Entry] = {}
     for name, entry in entries.items():
-        out.setdefault(RENAMES.get(name, name), unfolded(entry) if name in MAPPINGS else entry)
+        value = unfolded(entry) if name in MAPPINGS else entry
+        if name in RENAMES:
+            out.setdefault(RENAMES[name], value)
+        else:
+            out[name] = value
     return out
 
 
 def arguments(draft: Draft, entries: Entries) -> None:
     """Give a fate to every key that belongs to the trainer."""
     for old, new in RENAMES.items():
-        if old in entries and new in entries:
+        if old in entries and new in entries and entries[old].value == entries[new].value:
+            draft.note(entries[old], f"`{new}` says the same")
+        elif old in entries and new in entries:
             draft.error(entries[old], f"`{new}` on line {entries[new].line} is the same setting", "keep one of the two")
     named = canonical(entries)
     for part in (_length, _precision, _optimizer, schedule.schedule, switches.intervals, switches.trackers,
