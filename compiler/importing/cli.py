@@ -83,7 +83,7 @@ def _one(source: Read, options: argparse.Namespace, overrides: Overrides) -> int
     except Unreadable as error:
         place = f"{source.name}:{error.line}" if error.line else source.name
         raise UsageError(f"{place}: {error}") from error
-    if options.partial and (draft.wrong or not (draft.text or (draft.model and draft.sources))):
+    if options.partial and not draft.text:
         from xpc.compiler.importing import partial
 
         partial.apply(draft, overrides)
@@ -163,7 +163,7 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
 
     return Overrides(
         stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
-        _reference(options.data), version, _sets(options), _pick(options), read_next_to,
+        _reference(options.data), version, _sets(options), _pick(options), options.partial, read_next_to,
         lambda: scripts_near(source.folder),
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 
 from xpc.compiler.importing import keys
@@ -25,6 +26,8 @@ ENVIRONMENT = {"WANDB_PROJECT": "wandb_project"}
 FASTCHAT = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
 
+OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_to|download")
+"""Words in the names of programs that train nothing."""
 NAMING = ("save", "track.name", "track.project", "save.hub.name")
 """Settings that only name a run: the members of a sweep have names of their own."""
 
@@ -63,6 +66,10 @@ def command(text_: str, file: str, overrides: Overrides, launch: Entries | None,
 def _chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
     """The training command that `--pick` names, or the only one, with its place among them."""
     training = [one for one in calls(text_, overrides.sets, loops) if one.words and _trains(one.words)]
+    if overrides.pick is None and len(training) > 1:  # a script may also evaluate what it trains
+        kept = [one for one in training if not OTHER.search(_named(one).lower())]
+        if len(kept) == 1:
+            return training.index(kept[0]), kept[0]
     if not training:
         raise Unreadable("it has no training command (torchrun, accelerate launch, deepspeed, trl)")
     if overrides.pick is None and len(training) > 1:
@@ -118,7 +125,9 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, 
 
 def _trains(words: Sequence[Word]) -> bool:
     name = os.path.basename(words[0].text)
-    if name in ("torchrun", "deepspeed", "trl"):
+    if name == "trl":
+        return len(words) > 1 and words[1].text not in ("vllm-serve", "chat", "env")
+    if name in ("torchrun", "deepspeed"):
         return True
     if name in ("llamafactory-cli", "axolotl"):  # only `train` is a run; other subcommands export, serve and evaluate
         return len(words) > 1 and words[1].text in llamafactory_command.VERBS
@@ -169,12 +178,12 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
         if key in ("m", "module"):
             return out, words.pop(0).text if words else "", words
         if equals:
-            out[key] = Entry(f"{key}", value, file, word.line, value)
+            out[key] = Entry(key, value, file, word.line, value, unset=word.open)
         elif key in flags or not words or words[0].text.startswith("-") or words[0].text.endswith(".py"):
             out[key] = Entry(key, True, file, word.line)
         else:
             one = words.pop(0)
-            out[key] = Entry(key, one.text, file, word.line, one.text)
+            out[key] = Entry(key, one.text, file, word.line, one.text, unset=one.open)
     return out, "", words
 
 
@@ -258,7 +267,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     elif config is not None:
         draft.mark(config, "mapped", "the file was read")
         for over in overridden:
-            draft.note(over, f"line {entries[over.key].line} of the command overrides it")
+            draft.note(over, f"line {line.arguments[over.key].line} of the command overrides it")
     if chat:
         entries = fastchat(draft, entries, line.program, overrides)
         # scripts with `evaluation_strategy` were written for that stack
@@ -358,7 +367,10 @@ def _launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None)
             continue
         if key in ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", "num_machines"):
             slot = {"nproc_per_node": "each", "num_gpus": "each", "num_processes": "total"}.get(key, "nodes")
-            if text(one) in ("gpu", "auto", "-1"):
+            if one.unset:
+                draft.note(one, f"the script does not set {one.unset}")
+                draft.warn(one, f"the script does not set {one.unset}: `--hardware` and `--nodes` name the machines")
+            elif text(one) in ("gpu", "auto", "-1"):
                 draft.note(one, "all devices of the node: `--hardware` sets how many")
             else:
                 sharding.count(draft, one, slot, found)

@@ -30,7 +30,8 @@ def no_scripts() -> Iterator[tuple[str, str]]:
 class Overrides:
     """The options of `xpc import` that override the source. `read` returns the bytes of a file that a source names,
     relative to the source. `trl` is the version of TRL that the source was written for, such as `0.22`; `sets` are
-    the variables of a script by name, and `pick` is the number of the training command, from 1. `scripts` yields the
+    the variables of a script by name, `pick` is the number of the training command, from 1, and
+    `partial` allows guesses that a person confirms. `scripts` yields the
     Python files near the source, each with its name and text.
     """
 
@@ -44,6 +45,7 @@ class Overrides:
     trl: str | None = None
     sets: Mapping[str, str] = field(factory=dict)
     pick: int | None = None
+    partial: bool = False
     read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
     scripts: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
 

@@ -12,6 +12,8 @@ one decision together. A missing model or missing data is a decision without a l
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler.importing.draft import ERROR, UNDECIDED, Decision, Draft, Message
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.script_keys import find
@@ -35,6 +37,13 @@ def apply(draft: Draft, overrides: Overrides) -> None:
         draft.decisions.append(Decision("which model is trained: no key names it", help="`--model NAME`"))
     if not draft.sources:
         draft.decisions.append(Decision("which data it trains on: no key names it", help="`--data NAME`"))
+    rewards = draft.settings.get("method.rewards")
+    lost = sorted({one for one in re.findall(r'"([^":]+\.py):', rewards.text) if overrides.read(one) is None}
+                  ) if rewards is not None else []  # fmt: skip
+    if lost:
+        place = (rewards.entry.place,) if rewards is not None and rewards.entry is not None else ()
+        draft.decisions.append(Decision(f"what the reward functions compute: no `{lost[0]}` is next to the spec", place,
+                                        "write it, or copy the repository's own"))  # fmt: skip
     known = find(draft, [one.entry.key for one in errors if one.own and one.entry], overrides) if errors else {}
     grouped: dict[tuple[str, str], list[Message]] = {}
     for one in errors:

@@ -62,7 +62,10 @@ def origin(draft: Draft, native: Stack) -> str:
 
 
 def packing(draft: Draft) -> None:
-    """Before 0.19, TRL packed by cutting one stream of texts."""
+    """Before 0.19, TRL packed by cutting one stream of texts, as trl-0.18 does anyway with flash attention."""
+    attention = draft.settings.get("model.attn")
+    if draft.stack.name == "trl-0.18" and attention is not None and attention.text.startswith("flash"):
+        return
     if versions.numbers().index(draft.trl) < versions.numbers().index("0.19"):
         draft.default("batch.packing.strategy", "wrapped", f"not set: trl {draft.trl} cuts one stream of texts")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import MAPPED, NULL, Draft
-from xpc.compiler.importing.text.entries import Entries, boolean, integer, number, plain, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, plain, text, words
 from xpc.compiler.importing.text.values import KEYS
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.methods import METHODS
@@ -36,11 +36,26 @@ def online(draft: Draft, named: Entries) -> None:
             draft.put("method.scale_rewards", word, scaled)
     if METHODS[draft.method].grouped:
         _rewards(draft, named)
+        _generation_arguments(draft, named.get("generation_kwargs"))
         batch = named.get("generation_batch_size")
         if batch is not None and batch.empty:
             draft.note(batch, NULL)
         elif batch is not None:  # divided below, once the number of processes is known
             draft.mark(batch, MAPPED, "method.steps_per_generation")
+
+
+def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
+    """Read those arguments in `generation_kwargs` that are settings; they override keys of the file."""
+    if entry is None or not entry.mapping:
+        return
+    draft.note(entry, "each of its keys has its own fate")
+    for name, one in entry.mapping.items():
+        path = next((row.path for row in TABLE if draft.method in row.methods and name in row.args), None)
+        if path is not None and name in ("top_p", "top_k", "min_p", "temperature", "repetition_penalty"):
+            draft.settings.pop(path, None)
+            draft.setting(path, one)
+        else:
+            draft.error(one, "the language has no such argument of generation")
 
 
 def generation_batch(draft: Draft, named: Entries) -> None:

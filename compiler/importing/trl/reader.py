@@ -5,15 +5,15 @@ one file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.importing import families, local_model
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
-from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.draft import Decision, Draft
 from xpc.compiler.importing.overrides import Machines, Overrides, load, machines, native, number
-from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, as_json, boolean, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, as_json, boolean, shown, text, words
 from xpc.compiler.importing.text.values import KEYS, RENAMES
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import defaults, methods, switches, trainer, versions
@@ -43,7 +43,8 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
         return overrides.method
     seen = set(names)
     for part in reversed(re.split(r"[^a-z0-9]+", file.lower())):
-        if part in METHODS and (part != "distill" or seen & set(TELLING[0][1])):
+        online = bool(seen & {"num_generations", "reward_funcs"})
+        if part in METHODS and (part != "distill" or seen & set(TELLING[0][1])) and METHODS[part].grouped >= online:
             return part
     if "sft" not in (entries["loss_type"].value if "loss_type" in entries else "",):
         for method, telling in TELLING:
@@ -89,6 +90,9 @@ def trl(entries: Entries, file: str, overrides: Overrides, launch: Entries | Non
 def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stack, launch: Entries | None,
               zero: Entries | None, found: Machines) -> None:  # fmt: skip
     """Write all settings of a draft from the entries of its source."""
+    if overrides.partial:
+        entries = guessed(draft, entries)
+    entries = loading(draft, _with_variables(draft, entries, overrides.sets))
     named = Lookups(trainer.canonical(entries), draft.seen)
     draft.keep(named, KEYS.column("comment"))
     _callbacks(draft, named.get("callbacks"))
@@ -110,7 +114,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     switches.precision(draft, f"not set: the default of {source.name}")
     corpus.corpus(draft, named)
     draft.put("method", draft.method)
-    if draft.trl and "packing" in named and boolean(named["packing"]) and draft.stack.name != "trl-0.18":
+    if draft.trl and "packing" in named and boolean(named["packing"]):
         defaults.packing(draft)
     defaults.native_defaults(draft, source)
     on = {name for name, one in named.items() if boolean(one)}
@@ -127,6 +131,88 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     draft.settle(entries, known(draft), KEYS.column("refused"))
     for table in (launch, zero, *draft.read):
         draft.settle(table or {})
+
+
+GUESSES = {
+    "model_name_or_path": (
+        "model_id", "model_path", "model", "model_name", "base_model", "pretrained_model_name_or_path",
+        "sft_model_path", "base_model_name_or_path", "model_id_or_path", "original_model_name_or_path", "policy_model",
+    ),
+    "dataset_name": (
+        "dataset_id_or_path", "dataset_path", "dataset_id", "dataset", "train_dataset", "train_data_path", "train_data",
+        "train_file", "train_file_path", "data_name", "data_file", "data_paths", "dataset_name_or_path",
+        "train_dataset_name", "dataset_file", "train_path", "train_data_file", "training_data", "train_dataset_path",
+    ),
+}  # fmt: skip
+"""Keys of people's own scripts that name the model and the data, where the file has no key of TRL for them."""
+DATA = ("dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "data_path")
+
+
+LOADING = {
+    "torch_dtype": "torch_dtype",
+    "dtype": "torch_dtype",
+    "attn_implementation": "attn_implementation",
+    "trust_remote_code": "trust_remote_code",
+    "revision": "model_revision",
+    "use_cache": "use_cache",
+}
+"""TRL's keys for the arguments of `model_init_kwargs`."""
+
+
+def loading(draft: Draft, entries: Entries) -> Entries:
+    """The entries with those that `model_init_kwargs` has inside, with which TRL loads the model."""
+    inside = entries.get("model_init_kwargs")
+    if inside is None or not inside.mapping or not set(inside.mapping) <= set(LOADING):
+        return entries
+    out = {key: one for key, one in entries.items() if key != "model_init_kwargs"}
+    for name, one in inside.mapping.items():
+        stated = out.setdefault(LOADING[name], one)
+        if stated.value == one.value and stated is not one:
+            draft.note(one, f"`{LOADING[name]}` says the same")
+        elif stated is not one:
+            draft.error(one, f"{stated.place} sets {shown(stated)}", "keep one of the two")
+    return out
+
+
+def guessed(draft: Draft, entries: Entries) -> Entries:
+    """The entries with TRL's keys for the model and the data, if a key of the source's own script probably names them.
+    A person decides whether it does.
+    """
+    out = dict(entries)
+    for name, keys in GUESSES.items():
+        stated = any(key in entries for key in (DATA if name == "dataset_name" else (name,)))
+        given = draft.sources if name == "dataset_name" else draft.model
+        key = next((one for one in keys if one in entries and isinstance(entries[one].value, str)), None)
+        if stated or given or key is None or entries[key].empty:
+            continue
+        out[name] = out.pop(key)
+        what = "the data" if name == "dataset_name" else "the model"
+        option = "--data" if name == "dataset_name" else "--model"
+        draft.decisions.append(Decision(f"whether `{key}`, a key of the source's own script, names {what}",
+                                        (entries[key].place,), f"if not, `{option} NAME` does"))  # fmt: skip
+    return out
+
+
+NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "wandb_project", "cache_dir")
+"""Keys that only name a run or a place."""
+VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
+
+
+def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> Entries:
+    """The entries with the variables of `--set` in their texts. A name of a run with another variable is dropped."""
+    out: dict[str, Entry] = {}
+    for key, one in entries.items():
+        if not isinstance(one.value, str) or "$" not in one.value or key == "chat_template":
+            out[key] = one
+            continue
+        value = VARIABLE.sub(lambda found: sets.get(found[1] or found[3], found[2] or found[0]), one.value)
+        if "$" in value and key in NAMES:
+            draft.note(one, "it names the run by a variable that is not set")
+            draft.warn(one, "it has a variable that is not set, and the spec leaves the name to its default",
+                       "`--set NAME=VALUE` sets it")  # fmt: skip
+        else:
+            out[key] = Entry(one.key, value, one.file, one.line, value)
+    return out
 
 
 def _callbacks(draft: Draft, entry: Entry | None) -> None:

@@ -51,7 +51,15 @@ def _amount(entry: Entry) -> Amount | None:
 def intervals(draft: Draft, named: Entries) -> None:
     """Write how often the run saves, logs and evaluates."""
     saving, saved = named.get("save_strategy"), named.get("save_steps")
-    if saving is not None or saved is not None:
+    often, steps = named.get("eval_strategy"), named.get("eval_steps")
+    if saving is not None and saving.value == "best" and often is not None and not often.off and often.value != "no":
+        every(often, steps, Amount("count", 500), draft, "save.every")
+        draft.mark(saving, MAPPED, "save.every")
+        draft.note(saved, "the evaluations decide")
+        draft.differs(
+            "save_strategy", "the source saves only if an evaluation improved, the spec at each evaluation", saving
+        )
+    elif saving is not None or saved is not None:
         every(saving, saved, Amount("count", 500), draft, "save.every")
     logging, logged = named.get("logging_strategy"), named.get("logging_steps")
     if logging is not None or logged is not None:
