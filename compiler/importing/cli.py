@@ -118,14 +118,15 @@ def read(path: str) -> Read:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
         else:
-            data, name = read_file(path, 4 * MAX_SIZE), path
+            # the outputs of a notebook's cells are not read
+            data, name = read_file(path, (64 if path.endswith(".ipynb") else 4) * MAX_SIZE), path
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text") from error
     except (OSError, ValueError) as error:
         path = "standard input" if path == "-" else path
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if len(text) > MAX_SIZE:
+    if len(text) > MAX_SIZE and not path.endswith(".ipynb"):
         raise UsageError(f"{path} is larger than {MAX_SIZE} characters")
     return Read(name, text, os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd())
 
@@ -163,7 +164,7 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
 
     return Overrides(
         stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
-        _reference(options.data), version, _sets(options), _pick(options), options.partial, read_next_to,
+        _reference(options.data), options.rewards, options.prompt, version, _sets(options), _pick(options), options.partial, read_next_to,
         lambda: scripts_near(source.folder),
     )  # fmt: skip
 
@@ -242,6 +243,10 @@ def convert(source: Read, options: argparse.Namespace, overrides: Overrides) -> 
     launch = None if options.accelerate is None else _table(read(options.accelerate))
     zero = None if options.deepspeed is None else _table(read(options.deepspeed))
     kind = options.kind or kind_of(source, options)
+    if kind == "python":
+        from xpc.compiler.importing.python.reader import python
+
+        return python(source.text, source.name, overrides)
     if kind == "command":
         from xpc.compiler.importing.command import command
 
@@ -319,6 +324,8 @@ def fragment(table: dict[str, Entry], kind: str, overrides: Overrides) -> Draft:
 
 def kind_of(source: Read, options: argparse.Namespace) -> str:
     """Determine the kind of a source by its keys. Raises Unreadable."""
+    if options.file is not None and source.name.endswith((".py", ".ipynb")):
+        return "python"
     if options.file is None or source.name.endswith((".sh", ".bash")) or source.text.startswith("#!"):
         return "command"
     try:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from xpc.compiler import stacks
 from xpc.compiler.language.methods import METHODS
 
-KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl", "torchtune")
+KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl", "torchtune", "python")
 EPILOG = (
     "Every key of the source becomes a setting, is kept under `extra` or in a comment, is noted as irrelevant, or is "
     "an error that names its line. Exit status: 0 imported, 1 a key has no place and nothing is written, 2 wrong "
@@ -22,7 +22,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
                                      epilog=EPILOG)  # fmt: skip
     parser.add_argument("file", nargs="?", metavar="FILE",
                         help="YAML of TRL, axolotl, LLaMA-Factory, torchtune, "
-                        "accelerate; a DeepSpeed JSON; a script")  # fmt: skip
+                        "accelerate; a DeepSpeed JSON; a shell or Python script; a notebook")  # fmt: skip
     parser.add_argument("--command", dest="command_line", metavar="LINE", help="a command line instead of a file")
     parser.add_argument("--from", dest="kind", choices=KINDS, help="what FILE is (default: recognized by its keys)")
     parser.add_argument("--accelerate", metavar="FILE", help="the YAML that accelerate launches the run with")
@@ -34,6 +34,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--model", metavar="NAME", help="the model, in place of the source's")
     parser.add_argument("--data", metavar="NAME", help="the data, in place of the source's")
+    parser.add_argument("--prompt", metavar="NAME", help="the column with the prompts")
+    parser.add_argument("--rewards", metavar="FILE", help="the file next to the spec with the reward functions; those of "
+                        "a Python script are written into it")  # fmt: skip
     parser.add_argument(
         "--target", choices=stacks.names(), help="stack of the spec (default: the one that the source was written for)"
     )

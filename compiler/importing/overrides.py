@@ -29,10 +29,10 @@ def no_scripts() -> Iterator[tuple[str, str]]:
 @record
 class Overrides:
     """The options of `xpc import` that override the source. `read` returns the bytes of a file that a source names,
-    relative to the source. `trl` is the version of TRL that the source was written for, such as `0.22`; `sets` are
-    the variables of a script by name, `pick` is the number of the training command, from 1, and
-    `partial` allows guesses that a person confirms. `scripts` yields the
-    Python files near the source, each with its name and text.
+    relative to the source. `rewards` is the file of the reward functions, and `prompt` the column of the prompts. `trl`
+    is the version of TRL that the source was written for, such as `0.22`; `sets` are the variables of a script by name,
+    `pick` is the number of the training command, from 1, and `partial` allows guesses that a person confirms.
+    `scripts` yields the Python files near the source, each with its name and text.
     """
 
     stem: str = "import"
@@ -42,6 +42,8 @@ class Overrides:
     nodes: int | None = None
     model: str | None = None
     data: str | None = None
+    rewards: str | None = None
+    prompt: str | None = None
     trl: str | None = None
     sets: Mapping[str, str] = field(factory=dict)
     pick: int | None = None

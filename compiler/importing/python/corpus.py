@@ -1,0 +1,175 @@
+"""Write the data of a script: the sources, the rows that are held out, and what evaluation reads."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.draft import Source as Written
+from xpc.compiler.importing.python import program, rows, shapes
+from xpc.compiler.importing.python.data import Chain, Data, chain_of, source_of, understood
+from xpc.compiler.importing.python.entries import Entries
+from xpc.compiler.importing.python.machine import Machine
+from xpc.compiler.importing.python.values import Argument, Object, Unknown
+from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.language.kinds import Amount
+
+COLLATORS = ("DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "DataCollatorWithPadding", "DPODataCollatorWithPadding",
+             "default_data_collator", "RewardDataCollatorWithPadding")  # fmt: skip
+ONCE = "map the rows once, and name the file that has them"
+
+
+def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries) -> None:
+    """Write the sources and how their rows are read."""
+    masked = _masked(draft, machine, trainer)
+    given = program.argument(trainer, "train_dataset")
+    if given is None:
+        draft.warn(None, "the trainer has no data", "`--data` names it")
+        return
+    if draft.sources:
+        draft.note(Entry("train_dataset", None, given.place.file, given.place.line), "`--data` names another")
+        return
+    chain = chain_of(given.value)
+    parts = chain.parts or [chain]
+    field = program.argument(trainer, "dataset_text_field") or _configured(entries, "dataset_text_field")
+    data = Data()
+    for one in parts:
+        data = understood(machine, _joined(one, chain) if chain.parts else one)
+        _source(draft, machine, trainer, one, data, field, masked)
+    _problems(draft, machine, chain, data, given)
+    _holdout(draft, data)
+    _evaluation(draft, machine, trainer, chain, data, entries)
+
+
+def _configured(entries: Entries, name: str) -> Argument | None:
+    return entries.config.keywords.get(name) if entries.config is not None else None
+
+
+def _joined(part: Chain, whole: Chain) -> Chain:
+    """A part of a mixture with the steps after it."""
+    return Chain(part.loaded, part.file, [*part.steps, *whole.steps], [*part.unknown, *whole.unknown])
+
+
+def _source(draft: Draft, machine: Machine, trainer: Object, chain: Chain, data: Data, field: Argument | None,
+            masked: bool) -> None:  # fmt: skip
+    place = chain.loaded.place if chain.loaded is not None else trainer.place
+    if chain.loaded is not None and chain.loaded.last == "load_from_disk":
+        draft.error(Entry("load_from_disk", None, place.file, place.line), "a folder of Arrow files is no data of a spec",
+                    "save it as JSONL or Parquet, and name that file")  # fmt: skip
+    source = source_of(draft, chain, data)
+    if source is None:
+        return
+    formatting = program.argument(trainer, "formatting_func")
+    text: object = None
+    if formatting is not None and formatting.value is not None:
+        value = formatting.value
+        text = value if isinstance(value, Unknown) else rows.formatted(machine, value, data.columns)
+    if data.problems and text is None and not data.columns:
+        columns: tuple[str, ...] = ()
+    else:
+        columns = shapes.write(draft, data, place, field, text, masked)
+    draft.sources.append(Written(source.ref, columns, source.take, source.limit))
+
+
+def _problems(draft: Draft, machine: Machine, chain: Chain, data: Data, given: Argument) -> None:
+    """Report each step of the data that cannot be said, with its line."""
+    for step, why, help in data.problems:
+        name = step.last.strip("[]:") or "slice"
+        draft.error(Entry(f"dataset.{name}", None, step.place.file, step.place.line), why, help)
+    for place in machine.filters[:2] if chain.columns else []:
+        draft.error(Entry("rows", None, place.file, place.line), "a loop leaves out rows by a condition", ONCE)
+    for one in chain.unknown[:1]:
+        draft.error(Entry("train_dataset", None, one.place.file, one.place.line), f"the rows are not known: {one.why}", ONCE)
+    if not draft.sources and not chain.unknown and not data.problems and not any(
+        message.severity == "error" and message.entry is not None and message.entry.key.startswith("load_")
+        for message in draft.messages
+    ):
+        draft.error(Entry("train_dataset", None, given.place.file, given.place.line), "the rows are made in the script",
+                    "save them as JSONL, and name the file by `--data`")  # fmt: skip
+
+
+def _holdout(draft: Draft, data: Data) -> None:
+    share = data.holdout
+    if share is not None and data.held in ("", "train"):
+        value = share.value
+        found = Entry("train_test_split.test_size", value, share.place.file, share.place.line)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            draft.put("data.holdout", Amount("share", value) if value < 1 else Amount("count", int(value)), found)
+        else:
+            why = value.why if isinstance(value, Unknown) else "it takes a share or a number of rows"
+            draft.error(Entry(found.key, None, found.file, found.line), why)
+    elif share is not None:
+        draft.error(Entry("train_dataset", data.held, share.place.file, share.place.line),
+                    "the script trains on the part that is held out")  # fmt: skip
+    seed = data.seed
+    if seed is not None and isinstance(seed.value, int):
+        draft.put("data.seed", seed.value, Entry("data.seed", seed.value, seed.place.file, seed.place.line))
+
+
+def _evaluation(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: Data, entries: Entries) -> None:
+    given = program.argument(trainer, "eval_dataset")
+    strategy = entries.values.get("eval_strategy") or entries.values.get("evaluation_strategy")
+    evaluates = strategy is not None and str(strategy.value) not in ("no", "None", "False")
+    if given is None or given.value is None:
+        if evaluates and not draft.has("data.holdout"):
+            assert strategy is not None
+        return
+    found = Entry("eval_dataset", None, given.place.file, given.place.line)
+    if not evaluates:
+        draft.note(found, "nothing is evaluated during training")
+        return
+    chain = chain_of(given.value)
+    other = understood(machine, chain)
+    if other.holdout is not None and data.holdout is not None and other.held in ("test", "validation"):
+        draft.note(found, "the rows that are held out")
+        return
+    if chain.unknown or chain.loaded is None:
+        why = chain.unknown[0].why if chain.unknown else "they are made in the script"
+        draft.error(found, f"the rows of the evaluation are not known: {why}", "write `data { holdout = 5% }`")
+        return
+    if train.loaded is not None and _path(train) == _path(chain) and other.limit is None and other.take is None:
+        split = other.split or _text(chain.loaded.keywords.get("split"))
+        if split.isidentifier() and split != (data.split or _text(train.loaded.keywords.get("split"))):
+            draft.put("eval.split", split, Entry("eval_dataset", split, found.file, found.line))
+            return
+    source = source_of(draft, chain, other)
+    if source is not None and source.limit is None and source.take is None:
+        draft.put("eval.data", (source.ref,), found)
+    elif source is not None:
+        draft.error(found, "the script evaluates on a part of the rows", "write `data { holdout = 5% }`, or the split")
+
+
+def _path(chain: Chain) -> object:
+    call = chain.loaded
+    first = None if call is None else call.argument("path", 0)
+    files = None if call is None else call.keywords.get("data_files")
+    value = files.value if files is not None and isinstance(files.value, str) else None
+    return (first.value if first is not None else None, value)
+
+
+def _text(given: Argument | None) -> str:
+    return given.value if given is not None and isinstance(given.value, str) else ""
+
+
+def _masked(draft: Draft, machine: Machine, trainer: Object) -> bool:
+    """Whether the script trains on answers only: by a collator of TRL's, or by Unsloth's function."""
+    call = program.responses_only(machine, trainer)
+    if call is not None:
+        draft.note(Entry("train_on_responses_only", None, call.place.file, call.place.line), "the loss is on answers")
+        return True
+    given = program.argument(trainer, "data_collator")
+    value = None if given is None else given.value
+    if given is None or value is None:
+        return False
+    found = Entry("data_collator", None, given.place.file, given.place.line)
+    if isinstance(value, Object) and value.last == "DataCollatorForCompletionOnlyLM":
+        draft.note(found, "the loss is on answers")
+        return True
+    if isinstance(value, Object) and value.last in COLLATORS:
+        mlm = value.keywords.get("mlm")
+        if value.last == "DataCollatorForLanguageModeling" and (mlm is None or mlm.value is not False) and trainer.path.startswith("transformers"):
+            draft.error(found, "it masks words, as for a model that does not generate", "write `mlm=False`")
+        else:
+            draft.note(found, "rows are padded to the longest of a batch")
+        return False
+    why = value.why if isinstance(value, Unknown) else "how rows become a batch is the script's own"
+    draft.error(found, f"the collator is not read: {why}", "leave it out if it only pads")
+    return False

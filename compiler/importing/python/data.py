@@ -1,0 +1,315 @@
+"""Follow a script's data from the trainer back to the call that loads it, and write it as sources of a spec."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.draft import Source as Written
+from xpc.compiler.importing.python import rows
+from xpc.compiler.importing.python.machine import Machine
+from xpc.compiler.importing.python.values import (
+    Argument,
+    Bound,
+    Column,
+    Function,
+    Name,
+    Object,
+    Place,
+    Row,
+    Table,
+    Text,
+    Unknown,
+)
+from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.trl.model import reference
+from xpc.compiler.language.kinds import Amount
+from xpc.grammar.record import field, mutable
+
+KINDS = ("json", "csv", "parquet", "text", "jsonl")
+UNCHANGED = ("remove_columns", "select_columns", "with_format", "set_format", "flatten_indices", "cast_column", "cast",
+             "to_iterable_dataset", "cache", "align_labels_with_mapping")  # fmt: skip
+MOST = 60
+BUILT = ("from_list", "from_dict", "from_pandas", "from_records", "DataFrame", "Dataset", "DatasetDict", "list", "to_list",
+         "from_generator")  # fmt: skip
+"""Calls that make a data set of rows."""
+OPENED = ("open", "load", "read_text", "read_json", "read_csv", "read_parquet", "from_json", "from_csv", "from_parquet",
+          "load_jsonl", "read_jsonl")  # fmt: skip
+
+
+@mutable
+class Chain:
+    """A data set: where it is loaded, the calls on the way in the order of the script, and what cannot be followed."""
+
+    loaded: Object | None = None
+    file: Argument | None = None
+    steps: list[Object] = field(factory=list)
+    unknown: list[Unknown] = field(factory=list)
+    parts: list[Chain] = field(factory=list)
+    columns: dict[str, object] = field(factory=dict)
+    """Columns of rows that a loop of the script makes."""
+
+
+@mutable
+class Data:
+    """What the steps of a chain mean: the split, the rows that are used, the columns that functions make."""
+
+    split: str = ""
+    take: Argument | None = None
+    limit: Argument | None = None
+    seed: Argument | None = None
+    shuffled: bool = False
+    holdout: Argument | None = None
+    held: str = ""
+    conversations: bool = False
+    columns: dict[str, object] = field(factory=dict)
+    made: dict[str, Place] = field(factory=dict)
+    problems: list[tuple[Object, str, str]] = field(factory=list)
+
+
+def chain_of(value: object, depth: int = 0) -> Chain:
+    """Follow a data set back to where it is loaded."""
+    out = Chain()
+    for _ in range(MOST):
+        if isinstance(value, Unknown):
+            out.unknown.append(value)
+            value = value.hidden
+            continue
+        if isinstance(value, Bound):
+            value = value.receiver
+            continue
+        if isinstance(value, list | tuple) and len(value) == 1:
+            value = value[0]
+            continue
+        if isinstance(value, dict | Row):
+            out.columns = dict(value.written if isinstance(value, Row) else value)
+            value = value.source if isinstance(value, Row) else _made_of(value)
+            continue
+        if not isinstance(value, Object):
+            break
+        if value.last in ("load_dataset", "load_from_disk"):
+            out.loaded = value
+            break
+        if value.last in OPENED and value.positional and isinstance(value.positional[0].value, str):
+            out.file = value.positional[0]
+            break
+        if value.last in BUILT and value.positional and not isinstance(value.receiver, Object):
+            value = value.positional[0].value
+            continue
+        if value.last == "concatenate_datasets" and depth < 3:
+            inner = value.positional[0].value if value.positional else None
+            if isinstance(inner, list | tuple):
+                out.parts = [chain_of(one, depth + 1) for one in inner[:20]]
+                break
+        out.steps.append(value)
+        first = value.positional[0].value if value.positional else None
+        below = value.receiver if isinstance(value.receiver, Object) else first
+        value = below
+    out.steps.reverse()
+    return out
+
+
+def _made_of(value: object, depth: int = 0) -> object:
+    """The data whose rows a value is made of."""
+    if isinstance(value, Column):
+        return value.source
+    inner: list[object] = []
+    if isinstance(value, dict):
+        inner = list(value.values())
+    elif isinstance(value, Text):
+        inner = list(value.parts)
+    elif isinstance(value, list | tuple):
+        inner = list(value)
+    elif isinstance(value, Object):
+        inner = [value.receiver, *(one.value for one in value.positional)]
+    for one in inner[:50] if depth < 8 else []:
+        found = _made_of(one, depth + 1)
+        if found is not None:
+            return found
+    return None
+
+
+def understood(machine: Machine, chain: Chain) -> Data:
+    """What the steps of a chain mean."""
+    out = Data(columns={str(key): one for key, one in chain.columns.items()})
+    for step in chain.steps:
+        _step(machine, out, step)
+    return out
+
+
+def _step(machine: Machine, out: Data, step: Object) -> None:
+    name = step.last
+    given = step.positional[0] if step.positional else None
+    if step.path.endswith("[]"):
+        _item(out, step, given)
+    elif name == "shuffle":
+        out.shuffled, out.seed = True, step.argument("seed", 0) or out.seed
+    elif name == "select":
+        _select(out, step, given)
+    elif name == "take":
+        out.limit = given
+    elif name == "train_test_split":
+        out.holdout = step.argument("test_size", 0) or Argument(0.25, step.place)
+        out.seed = step.keywords.get("seed") or out.seed
+        if "train_size" in step.keywords and "test_size" not in step.keywords:
+            out.problems.append((step, "the share of rows that are trained on is set, and not the share that is held out", ""))
+    elif name in ("map", "filter"):
+        _mapped(machine, out, step)
+    elif name in ("rename_column", "rename_columns"):
+        _renamed(out, step)
+    elif name in ("standardize_sharegpt", "standardize_data_formats"):
+        out.conversations = True
+    elif name not in UNCHANGED:
+        out.problems.append((step, f"the rows go through `{name.strip('[]:') or 'a slice'}`, which is not read", ""))
+
+
+def _item(out: Data, step: Object, given: Argument | None) -> None:
+    key = given.value if given is not None else None
+    if not isinstance(key, str):
+        out.problems.append((step, "a part of the data that is not known", ""))
+    elif out.holdout is not None:
+        out.held = key
+    else:
+        out.split = key
+
+
+def _select(out: Data, step: Object, given: Argument | None) -> None:
+    value = given.value if given is not None else None
+    count: object = None
+    if isinstance(value, Object) and value.path == "range" and len(value.positional) == 1:
+        count = value.positional[0].value
+    elif isinstance(value, list) and value and value[0] == 0 and all(a == n for n, a in enumerate(value)):
+        count = len(value)
+    if not isinstance(count, int) or isinstance(count, bool):
+        why = "the rows that are selected are not known, or do not begin with the first"
+        out.problems.append((step, why, "write `take = N` or `limit = N` at the source"))
+    elif out.shuffled:
+        out.take = Argument(count, step.place)
+    else:
+        out.limit = Argument(count, step.place)
+
+
+def _mapped(machine: Machine, out: Data, step: Object) -> None:
+    function = step.argument("function", 0)
+    if step.last == "filter":
+        why = "which rows a function keeps, a spec cannot say"
+        out.problems.append((step, why, "filter the rows once, and name the file that has them"))
+        return
+    batched = step.keywords.get("batched")
+    made = rows.apply(machine, None if function is None else function.value,
+                      batched is not None and batched.value is True, out.columns, step)  # fmt: skip
+    if made.why:
+        why = f"the columns that the function makes are not read: {made.why}"
+        out.problems.append((step, why, "map the rows once, and name the file that has them"))
+    for key, value in made.columns.items():
+        out.columns[key] = value
+        out.made[key] = step.place
+
+
+def _renamed(out: Data, step: Object) -> None:
+    pairs: dict[object, object] = {}
+    values = [one.value for one in step.positional] + [one.value for one in step.keywords.values()]
+    if len(values) == 2 and all(isinstance(one, str) for one in values):
+        pairs = {values[0]: values[1]}
+    elif len(values) == 1 and isinstance(values[0], dict):
+        pairs = dict(values[0])
+    for old, new in pairs.items():
+        if isinstance(old, str) and isinstance(new, str):
+            out.columns[new] = out.columns.pop(old, Column(old))
+            out.made[new] = step.place
+    if not pairs:
+        out.problems.append((step, "the names of the columns are not known", ""))
+
+
+def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] = ()) -> Written | None:
+    """The source of a chain in the notation of a spec; None, after an error, if a spec cannot name it."""
+    found, place = _named(draft, chain, data)
+    if found is None:
+        return None
+    ref = reference(draft, found, "dataset")
+    if ref is None:
+        return None
+    draft.mark(found, "mapped", f"data {{ {ref} }}")
+    take = limit = None
+    for name, one in (("take", data.take), ("limit", data.limit)):
+        if one is None or not isinstance(one.value, int):
+            continue
+        draft.mark(Entry(f"data.{name}", one.value, one.place.file, one.place.line), "mapped", f"{name} = {one.value}")
+        if name == "take":
+            take = Amount("count", one.value)
+            draft.differs("select", "the script shuffles the rows and takes the first ones; the spec shuffles them in "
+                          "its own order, and takes as many")  # fmt: skip
+        else:
+            limit = one.value
+    return Written(_with_parts(draft, chain, data, ref, place), columns, take, limit)
+
+
+def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place | None]:
+    """The key that names the data: a file, a folder or a data set of the hub."""
+    if chain.file is not None:
+        value, place = chain.file.value, chain.file.place
+        if isinstance(value, str):
+            return Entry("data", value, place.file, place.line), place
+        return None, place
+    if chain.loaded is None:
+        return None, None
+    call = chain.loaded
+    path = call.argument("path", 0) or call.argument("dataset_path", 0)
+    files = call.keywords.get("data_files")
+    given = path
+    if files is not None and (path is None or path.value in KINDS):
+        given = files
+        value = files.value
+        if isinstance(value, list | tuple) and len(value) == 1:
+            given = Argument(value[0], files.place)
+        elif isinstance(value, dict):
+            key = data.split or _text(call.keywords.get("split")) or "train"
+            inner = value.get(key.partition("[")[0])
+            inner = inner[0] if isinstance(inner, list) and len(inner) == 1 else inner
+            given = Argument(inner, value.places.get(key, files.place) if isinstance(value, Table) else files.place)
+    if given is None or not isinstance(given.value, str):
+        why = given.value.why if given is not None and isinstance(given.value, Unknown) else "it names several files, or none"
+        place = given.place if given is not None else call.place
+        draft.error(Entry("load_dataset", None, place.file, place.line), why, "`--data NAME` names the data")
+        return None, call.place
+    return Entry("load_dataset", given.value, given.place.file, given.place.line), call.place
+
+
+def _text(given: Argument | None) -> str:
+    return given.value if given is not None and isinstance(given.value, str) else ""
+
+
+def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, place: Place | None) -> str:
+    """The reference with its configuration and split."""
+    call = chain.loaded
+    if call is None or ref.startswith('"'):
+        return ref
+    config, split = call.argument("name", 1), call.keywords.get("split")
+    if config is not None and isinstance(config.value, str) and config.value != "default":
+        ref += f":{config.value}"
+        draft.mark(Entry("load_dataset.name", config.value, config.place.file, config.place.line), "mapped", f"data {{ {ref} }}")
+    elif config is not None and isinstance(config.value, Unknown):
+        draft.error(Entry("load_dataset.name", None, config.place.file, config.place.line), config.value.why)
+    name = data.split or _text(split)
+    if split is not None and isinstance(split.value, Unknown):
+        draft.error(Entry("load_dataset.split", None, split.place.file, split.place.line), split.value.why)
+    from xpc.compiler import registry
+    from xpc.compiler.importing.trl.data import SPLIT
+
+    found = SPLIT.fullmatch(name) if name else None
+    if name and found is None and call is not None:
+        draft.error(Entry("load_dataset.split", name, call.place.file, call.place.line), "a spec cannot name this split",
+                    "write one name, with `[:N]` or `[:N%]` after it")  # fmt: skip
+    elif found is not None:
+        known = registry.find_dataset(ref.partition(":")[0])
+        usual = "train" if known is None else known.split
+        cut = "" if found[2] is None else f":{found[2]}"
+        ref += f"[{found[1]}{cut}]" if cut or found[1] != usual else ""
+        at = split.place if split is not None else call.place
+        draft.mark(Entry("load_dataset.split", name, at.file, at.line), "mapped", f"data {{ {ref} }}")
+    return ref
+
+
+def function_named(value: object) -> str:
+    """The name of a function, for messages."""
+    if isinstance(value, Function):
+        return value.name
+    return value.last if isinstance(value, Name) else "a function"

@@ -1,0 +1,96 @@
+"""Values of a script as entries with places, under the names of TRL's arguments."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.python.values import Argument, Name, Object, Place, Scalar, Table, Text, Unknown
+from xpc.compiler.importing.text.entries import MAX_DEPTH, Entry, Unreadable, checked
+from xpc.grammar.record import field, mutable
+
+MOST = 2_000
+"""Most values of one argument."""
+KEPT = ("task_type", "lora_task_type")
+"""Arguments whose enumerations keep their capital letters."""
+
+
+@mutable
+class Entries:
+    """The arguments of a run by TRL's names, what cannot be read with the reason, and arguments of other calls.
+
+    `own` are fields of the script's own classes, `old` is whether the trainer takes arguments of older versions, and
+    `command_line` whether the configuration comes from the command line alone.
+    """
+
+    values: dict[str, Entry] = field(factory=dict)
+    problems: list[tuple[Entry, str]] = field(factory=list)
+    own: dict[str, Entry] = field(factory=dict)
+    others: list[tuple[str, Argument]] = field(factory=list)
+    old: bool = False
+    command_line: bool = False
+    config: Object | None = None
+
+    def add(self, name: str, given: Argument, own: bool = False) -> None:
+        """Add an argument; one that is not known becomes a problem."""
+        why = unread(given.value)
+        place = given.place
+        if name.startswith("**"):
+            self.problem("**", given.value, "arguments", place)
+        elif own:
+            self.own[name] = Entry(name, None, place.file, place.line)
+        elif why:
+            at = given.value.place if isinstance(given.value, Unknown) else place
+            line = "" if at == place else f" ({at})"
+            self.problems.append((Entry(name, None, place.file, place.line), f"its value is not known: {why}{line}"))
+            self.values.pop(name, None)
+        else:
+            self.values[name] = entry(name, given)
+
+    def problem(self, name: str, value: object, what: str, place: Place | None = None) -> None:
+        """Report something that is not known as a whole."""
+        at = value.place if isinstance(value, Unknown) else place
+        why = value.why if isinstance(value, Unknown) else "it is not read"
+        if at is not None:
+            self.problems.append((Entry(name, None, at.file, at.line), f"{what}: {why}"))
+
+
+def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
+    """Why a value is not known; empty if it is."""
+    left = [MOST] if left is None else left
+    left[0] -= 1
+    if left[0] < 0 or depth > MAX_DEPTH:
+        return "it has too many values"
+    if isinstance(value, Unknown):
+        return value.why
+    if isinstance(value, list | tuple):
+        return next((why for one in value if (why := unread(one, depth + 1, left))), "")
+    if isinstance(value, dict):
+        return next((why for one in value.values() if (why := unread(one, depth + 1, left))), "")
+    if isinstance(value, Text):
+        return "a part of the text is computed"
+    if isinstance(value, str) and "\0" in value:
+        return "it contains a NUL character"
+    return "" if isinstance(value, (*Scalar, Name)) else "the script computes it"
+
+
+def entry(key: str, given: Argument) -> Entry:
+    """The entry of an argument. A value that is not known is null."""
+    place = given.place
+    if unread(given.value):
+        return Entry(key, None, place.file, place.line)
+    return _entry(key, given.value, place)
+
+
+def _entry(key: str, value: object, place: Place) -> Entry:
+    if isinstance(value, dict):
+        places = value.places if isinstance(value, Table) else {}
+        inside = {str(name): _entry(f"{key}.{name}", one, places.get(name, place)) for name, one in value.items()}
+        return Entry(key, inside, place.file, place.line)
+    if isinstance(value, list | tuple):
+        return Entry(key, [_entry(f"{key}[{n}]", one, place) for n, one in enumerate(value)], place.file, place.line)
+    if isinstance(value, Name):
+        last = value.last
+        word = last if value.path.startswith("torch.") or key in KEPT or not last.isupper() else last.lower()
+        return Entry(key, word, place.file, place.line)
+    try:
+        return Entry(key, checked(value, place.line), place.file, place.line)
+    except Unreadable:
+        return Entry(key, None, place.file, place.line)

@@ -1,0 +1,33 @@
+"""Read a YAML or JSON file that a script loads, as values with places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from xpc.compiler.importing.python.values import Place, Table
+from xpc.compiler.importing.text import json as jsontext
+from xpc.compiler.importing.text import yaml as yamltext
+from xpc.compiler.importing.text.entries import Entry, Unreadable
+
+
+def contents(read: Callable[[str], bytes | None], name: str) -> Table | None:
+    """The contents of a file next to the script; None if it is missing or is no mapping."""
+    data = read(name) if name.endswith((".yaml", ".yml", ".json")) else None
+    if data is None:
+        return None
+    try:
+        text = data.decode("utf-8-sig")
+        return _table(jsontext.read(text, name) if text.lstrip().startswith("{") else yamltext.read(text, name))
+    except (Unreadable, UnicodeDecodeError):
+        return None
+
+
+def _table(entries: Mapping[str, Entry]) -> Table:
+    places: dict[object, Place] = {key: Place(one.file, one.line) for key, one in entries.items()}
+    return Table({key: _value(one) for key, one in entries.items()}, places)
+
+
+def _value(entry: Entry) -> object:
+    if isinstance(entry.value, dict):
+        return _table(entry.value)
+    return [_value(one) for one in entry.value] if isinstance(entry.value, list) else entry.value

@@ -1,0 +1,182 @@
+"""Find what a script trains: the trainer among its calls, with its configuration, model, tokenizer, adapter and data."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.python import functions
+from xpc.compiler.importing.python.machine import Machine
+from xpc.compiler.importing.python.values import Argument, Name, Object, Place, Unknown
+from xpc.compiler.importing.text.entries import Unreadable
+from xpc.grammar.record import field, mutable
+
+POSITIONS = {
+    "SFTTrainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
+    "DPOTrainer": ("model", "ref_model", "args"),
+    "GRPOTrainer": ("model", "reward_funcs", "args", "train_dataset", "eval_dataset"),
+    "RLOOTrainer": ("model", "reward_funcs", "args", "train_dataset", "eval_dataset"),
+    "KTOTrainer": ("model", "ref_model", "args", "train_dataset", "eval_dataset"),
+    "RewardTrainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
+    "GKDTrainer": ("model", "teacher_model", "args"),
+    "Trainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
+}
+"""The order of the trainers' arguments."""
+OTHERS = (
+    ("PPOTrainer", "PPO, which the language does not have"),
+    ("Seq2SeqTrainer", "a model with an encoder, and the language trains decoders"),
+    ("SentenceTransformerTrainer", "embeddings"),
+    ("MegatronTrainer", "Megatron"),
+)
+HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMaskedLM", "ForSeq2SeqLM",
+         "ForImageTextToText", "ForVision2Seq", "ForSpeechSeq2Seq", "ForConditionalGeneration", "ForImageClassification",
+         "ForMultipleChoice")  # fmt: skip
+MOST = 40
+
+
+@mutable
+class Model:
+    """The model: the call that loads it, and what the script does with it before training."""
+
+    loaded: Object | None = None
+    name: Argument | None = None
+    adapter: Argument | None = None
+    unsloth_adapter: Object | None = None
+    continued: Argument | None = None
+    prepared: Object | None = None
+    formatted: Object | None = None
+    dtype: Argument | None = None
+    checkpointing: Place | None = None
+    unknown: list[Unknown] = field(factory=list)
+    steps: list[Object] = field(factory=list)
+
+
+def trainer_of(machine: Machine, pick: int | None = None) -> Object:
+    """The trainer of the script. Raises Unreadable if it has none, or several, or another kind of training."""
+    made = [one for one in machine.calls if functions.is_trainer(one.path)]
+    trained: list[Object] = []
+    for one in machine.trained:
+        base = one
+        while base.last == "train_on_responses_only" and base.positional:
+            inner = base.positional[0].value
+            if not isinstance(inner, Object):
+                break
+            base = inner
+        if not any(base is other or base.place == other.place for other in trained):
+            trained.append(base)
+    found = trained or made
+    if len(found) > 1:
+        if pick is not None and 0 < pick <= len(found):
+            return found[pick - 1]
+        listed = ", ".join(f"{n}. {one.last} on line {one.place.line}" for n, one in enumerate(found[:8], 1))
+        raise Unreadable(f"it trains {len(found)} times ({listed}); `--pick N` chooses one")
+    if found:
+        return found[0]
+    names = {one.last: one for one in machine.calls}
+    for name, what in OTHERS:
+        if name in names:
+            raise Unreadable(f"it trains {what} ({name})", names[name].place.line)
+    parsers = [one for one in machine.calls if one.last in ("parse_args_into_dataclasses", "parse_args_and_config")]
+    if parsers:
+        raise Unreadable("its settings come from the command line: import the command that starts it", parsers[0].place.line)
+    loop = next((one for one in machine.calls if one.last in ("backward", "DataLoader")), None)
+    own = "it has a training loop of its own" if loop is not None else "it constructs no trainer of TRL or transformers"
+    raise Unreadable(f"{own}: a script with SFTTrainer, DPOTrainer, GRPOTrainer or another one of them can be imported",
+                     0 if loop is None else loop.place.line)  # fmt: skip
+
+
+def responses_only(machine: Machine, trainer: Object) -> Object | None:
+    """The call of Unsloth's `train_on_responses_only` with this trainer."""
+    for one in machine.calls:
+        if one.last == "train_on_responses_only" and one.positional and one.positional[0].value is trainer:
+            return one
+    return None
+
+
+def argument(trainer: Object, name: str) -> Argument | None:
+    """An argument of the trainer."""
+    if name in trainer.attributes and not isinstance(trainer.attributes[name], Object):
+        return Argument(trainer.attributes[name], trainer.places.get(name, trainer.place))
+    order = POSITIONS.get(trainer.last, POSITIONS["SFTTrainer"])
+    return trainer.argument(name, order.index(name) if name in order else None)
+
+
+def revealed(value: object) -> object:
+    """A value that one branch leaves as it is and another one changes: what it is made of."""
+    for _ in range(MOST):
+        if not isinstance(value, Unknown) or value.hidden is None:
+            return value
+        value = value.hidden
+    return value
+
+
+def model_of(given: Argument | None) -> Model:
+    """Follow the model from the trainer back to the call that loads it."""
+    out = Model()
+    if given is None:
+        return out
+    value, place = given.value, given.place
+    for _ in range(MOST):
+        if isinstance(value, Unknown):
+            out.unknown.append(value)
+            value = value.hidden
+            continue
+        if not isinstance(value, Object):
+            out.name = Argument(value, place)
+            return out
+        place = value.place
+        below = _step(out, value)
+        if below is None:
+            return out
+        value = below
+    return out
+
+
+def _step(out: Model, value: Object) -> object:
+    """Note one call on the way to the model's loading, and return the model before it; None at the end."""
+    first = value.positional[0].value if value.positional else None
+    if value.last in ("from_pretrained", "from_config", "load_model"):
+        if ".PeftModel." in value.path or "AutoPeftModel" in value.path or value.path.startswith("peft."):
+            out.continued = value.argument("model_id", 1) or value.argument("pretrained_model_name_or_path", 0)
+            if "AutoPeftModel" in value.path:
+                out.loaded, out.name = value, None
+                return None
+            return first or _keyword(value, "model")
+        out.loaded = value
+        out.name = value.argument("pretrained_model_name_or_path", 0) or value.argument("model_name", 0)
+        for call in value.calls:
+            if call.last == "gradient_checkpointing_enable":
+                out.checkpointing = call.place
+        return None
+    for call in value.calls:
+        if call.last == "gradient_checkpointing_enable":
+            out.checkpointing = call.place
+    if value.last == "get_peft_model":
+        if "unsloth" in value.path or "Fast" in value.path:
+            out.unsloth_adapter = value
+        else:
+            out.adapter = value.argument("peft_config", 1)
+        return first or _keyword(value, "model")
+    if value.last == "prepare_model_for_kbit_training" or value.last == "prepare_model_for_int8_training":
+        out.prepared = value
+        return first or _keyword(value, "model")
+    if value.last == "setup_chat_format":
+        out.formatted = value
+        return first or _keyword(value, "model")
+    if value.path.endswith("[]"):
+        return value.receiver
+    if value.last in ("half", "bfloat16", "float"):
+        out.dtype = Argument({"half": "float16", "bfloat16": "bfloat16", "float": "float32"}[value.last], value.place)
+    if value.last == "to":
+        kind = next((one.value for one in [*value.positional, *value.keywords.values()]
+                     if isinstance(one.value, Name) and one.value.path.startswith("torch.")), None)  # fmt: skip
+        if kind is not None:
+            out.dtype = Argument(kind, value.place)
+    if value.last in ("half", "bfloat16", "float", "to", "cuda", "train", "eval", "cpu", "requires_grad_"):
+        return value.receiver
+    if value.last in ("prepare", "prepare_model", "compile", "patch_model", "deepcopy"):
+        return first
+    out.steps.append(value)
+    return first if isinstance(first, Object | Unknown) else value.receiver
+
+
+def _keyword(value: Object, name: str) -> object:
+    given = value.keywords.get(name)
+    return None if given is None else given.value

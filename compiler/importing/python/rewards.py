@@ -1,0 +1,156 @@
+"""Write the reward functions of a script: by name, and with `--rewards FILE` their source text to a file."""
+
+from __future__ import annotations
+
+import ast
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.python import program
+from xpc.compiler.importing.python.entries import Entries
+from xpc.compiler.importing.python.machine import Machine
+from xpc.compiler.importing.python.values import Function, Name, Object, Unknown
+from xpc.compiler.importing.text.entries import Entry, number
+from xpc.compiler.language.kinds import Weighted
+from xpc.compiler.language.methods import METHODS
+
+IN_THE_SCRIPT = "`--rewards FILE` writes the functions to a file next to the spec"
+
+
+def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, overrides: Overrides) -> None:
+    """Write `method { rewards }` with the functions' names and weights."""
+    if not METHODS[draft.method].grouped:
+        return
+    given = program.argument(trainer, "reward_funcs")
+    weights = entries.values.pop("reward_weights", None)
+    if given is None:
+        return
+    values = list(given.value) if isinstance(given.value, list | tuple) else [given.value]
+    numbers = [] if weights is None or weights.empty else [number(one) for one in weights.items]
+    found: list[Weighted] = []
+    functions: list[Function] = []
+    place = Entry("reward_funcs", None, given.place.file, given.place.line)
+    if numbers and (len(numbers) != len(values) or None in numbers):
+        draft.error(weights, f"there are {len(values)} reward functions and {len(numbers)} weights")
+        numbers = []
+    file = overrides.rewards or "rewards.py"
+    for n, value in enumerate(values):
+        name = _name(value)
+        if isinstance(value, Function) and name and len(value.scopes) == 1:
+            functions.append(value)
+        elif not (isinstance(value, Name) and name and overrides.rewards is not None and _defined(overrides, name)):
+            why = value.why if isinstance(value, Unknown) else "it is not a function at the top of the script"
+            draft.error(Entry("reward_funcs", name or None, place.file, place.line), f"reward {n + 1}: {why}",
+                        "write it as a function in the file of the rewards")  # fmt: skip
+            continue
+        found.append(Weighted(name, numbers[n] if numbers else None, file, name))
+    if weights is not None:
+        draft.mark(weights, "mapped", "method.rewards")
+    if not found:
+        return
+    named = Entry("reward_funcs", [Entry(f"reward_funcs[{n}]", one.name, place.file, place.line)
+                                   for n, one in enumerate(found)], place.file, place.line)  # fmt: skip
+    draft.put("method.rewards", tuple(found), named)
+    own = [one for one in functions if not _defined(overrides, one.name)]
+    if own and overrides.rewards is None:
+        draft.error(Entry("reward_functions", ", ".join(one.name for one in own), place.file, place.line),
+                    "they are in the script", IN_THE_SCRIPT)  # fmt: skip
+        draft.files[file] = stub(own).encode()
+    elif own:
+        _copy(draft, machine, own, file)
+
+
+def _name(value: object) -> str:
+    name = value.name if isinstance(value, Function) else value.last if isinstance(value, Name) else ""
+    return name if name.isidentifier() and name != "lambda" else ""
+
+
+def _defined(overrides: Overrides, name: str) -> bool:
+    """Whether the file of `--rewards` exists and defines a function."""
+    data = overrides.read(overrides.rewards) if overrides.rewards else None
+    if data is None:
+        return False
+    from xpc.compiler.importing.python.source import parts
+    from xpc.compiler.importing.text.entries import Unreadable
+
+    try:
+        found, _ = parts(data.decode("utf-8-sig"), overrides.rewards or "")
+    except (Unreadable, UnicodeDecodeError):
+        return False
+    return any(isinstance(node, ast.FunctionDef) and node.name == name for part in found for node in part.tree.body)
+
+
+def stub(functions: list[Function]) -> str:
+    """A file with the signatures of reward functions, each of which raises until it is written."""
+    out = ['"""Reward functions, whose signatures are those of the script. Write each before the run."""\n']
+    for one in functions:
+        node = one.node
+        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        arguments = ", ".join(ast.unparse(node.args).split(", "))
+        plain = ast.parse(f"def f({arguments}): pass").body[0]
+        assert isinstance(plain, ast.FunctionDef)
+        for each in [*plain.args.posonlyargs, *plain.args.args, *plain.args.kwonlyargs, plain.args.vararg, plain.args.kwarg]:
+            if each is not None:
+                each.annotation = None
+        out.append(f"\ndef {node.name}({ast.unparse(plain.args)}):\n"
+                   f'    raise NotImplementedError("write {node.name} as in {one.label}, line {node.lineno}")\n')  # fmt: skip
+    return "\n".join(out)
+
+
+def _copy(draft: Draft, machine: Machine, functions: list[Function], file: str) -> None:
+    """Write the functions' source text to a file, with the imports, constants and functions that they use."""
+    made: list[str] = []
+    for label in dict.fromkeys(one.label for one in functions):
+        made.append(_needed(draft, machine, label, [one for one in functions if one.label == label]))
+    draft.files[file] = "\n".join(made).encode()
+
+
+def _needed(draft: Draft, machine: Machine, label: str, functions: list[Function]) -> str:
+    first = label.partition(" cell ")[0]
+    statements: list[tuple[str, ast.stmt]] = []
+    for name, text in machine.texts.items():
+        if name == label or name.partition(" cell ")[0] == first:
+            statements += [(name, node) for node in ast.parse(text).body]
+    defines: dict[str, list[int]] = {}
+    for n, (_, node) in enumerate(statements):
+        for name in _defines(node):
+            defines.setdefault(name, []).append(n)
+    wanted, chosen = [one.name for one in functions], set()
+    while wanted:
+        name = wanted.pop()
+        for n in defines.get(name, []):
+            if n in chosen:
+                continue
+            chosen.add(n)
+            wanted += [one.id for one in ast.walk(statements[n][1]) if isinstance(one, ast.Name)]
+    out: list[str] = []
+    for n in sorted(chosen):
+        where, node = statements[n]
+        _heavy(draft, where, node, {one.name for one in functions})
+        start = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+        lines = machine.texts[where].split("\n")[start - 1 : node.end_lineno]
+        out.append("\n".join(lines))
+    imports = [one for one in out if one.startswith(("import ", "from "))]
+    return "\n".join([*imports, *(f"\n\n{one}" if one.startswith(("def ", "class ", "@")) else one
+                                  for one in out if one not in imports)]) + "\n"  # fmt: skip
+
+
+def _defines(node: ast.stmt) -> list[str]:
+    """The names that a statement at the top of a script defines."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [one.asname or one.name.partition(".")[0] for one in node.names]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+
+
+def _heavy(draft: Draft, label: str, node: ast.stmt, names: set[str]) -> None:
+    """Report a statement that loads a model, a tokenizer or data when the file of the rewards is imported."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
+        return
+    loads = [one for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr == "from_pretrained"]
+    calls = [one for one in ast.walk(node) if isinstance(one, ast.Name) and one.id in ("load_dataset", "open")]
+    if loads or calls:
+        draft.warn(Entry("reward_funcs", None, label, node.lineno), "the rewards use a value that is loaded when their "
+                   "file is imported")  # fmt: skip

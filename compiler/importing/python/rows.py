@@ -1,0 +1,171 @@
+"""Read the functions that a script maps over the rows of its data: which column, text or conversation they make."""
+
+from __future__ import annotations
+
+import ast
+
+from xpc.compiler.importing.python.machine import Machine
+from xpc.compiler.importing.python.values import (
+    Argument,
+    Bound,
+    Column,
+    Function,
+    Object,
+    Row,
+    Text,
+    Unknown,
+)
+from xpc.grammar.record import field, mutable, record
+
+TRIMMED = ("strip", "rstrip", "lstrip")
+
+
+@record
+class Prompt:
+    """What a text is made of: one column, or a Jinja template over several; `known` is a text without columns."""
+
+    column: str = ""
+    template: str = ""
+    known: str | None = None
+
+
+@mutable
+class Turns:
+    """A conversation: one column that has it, or a system prompt, a question and an answer."""
+
+    column: str = ""
+    system: str = ""
+    system_column: str = ""
+    user: Prompt | None = None
+    answer: Prompt | None = None
+    generation: bool = False
+    """Whether it is a rendered text that ends where the answer begins."""
+
+
+@mutable
+class Made:
+    """The columns that a function makes, by name, and why it cannot be read."""
+
+    columns: dict[str, object] = field(factory=dict)
+    why: str = ""
+
+
+def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], place: object) -> Made:
+    """The columns that a mapped function makes, over the columns of the data."""
+    if not isinstance(function, Function | Bound):
+        return Made(why="the function is not in the script")
+    row = Row(batched, {name: value for name, value in before.items()})
+    node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
+    value = machine.call(function, [Argument(row, getattr(place, "place", None) or machine.place(node))], {}, node)
+    if isinstance(value, Row):
+        value = value.written
+    if not isinstance(value, dict):
+        why = value.why if isinstance(value, Unknown) else "it returns no dict of columns"
+        return Made(why=why)
+    columns = {str(key): single(one, batched) for key, one in value.items()}
+    return Made({key: one for key, one in columns.items() if before.get(key) is not one})
+
+
+def formatted(machine: Machine, function: object, before: dict[str, object]) -> object:
+    """The text that a formatting function makes of a row, or of several rows."""
+    if not isinstance(function, Function | Bound):
+        return Unknown("the function is not in the script", machine.place(ast.Pass()))
+    found: object = None
+    for batch in (False, True):
+        node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
+        value = machine.call(function, [Argument(Row(batch, dict(before)), machine.place(node))], {}, node)
+        if isinstance(value, dict) and len(value) == 1:
+            value = next(iter(value.values()))
+        value = single(value, batch or isinstance(value, list))
+        if not isinstance(value, Unknown) and value is not None:
+            return value
+        found = found or value
+    return found
+
+
+def single(value: object, batched: bool) -> object:
+    """The value of one row: the only item of a list over a batch."""
+    if batched and isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return Column(value.name, False, value.source) if isinstance(value, Column) else value
+
+
+def prompt_of(value: object) -> Prompt | None:
+    """A text as a column or a template; None if it is neither."""
+    if isinstance(value, str):
+        return Prompt(known=value)
+    if isinstance(value, Column):
+        return Prompt(value.name)
+    if isinstance(value, Object) and value.path.startswith("str.") and isinstance(value.receiver, Column):
+        return Prompt(template=f"{{{{ {value.receiver.name} | trim }}}}") if value.receiver.name.isidentifier() else None
+    if not isinstance(value, Text):
+        return None
+    out = ""
+    for part in value.parts:
+        if isinstance(part, str):
+            if any(mark in part for mark in ("{{", "{%", "{#")):
+                return None
+            out += part
+        else:
+            inner = prompt_of(part)
+            if inner is None or not (inner.template or (inner.column and inner.column.isidentifier())):
+                return None
+            out += inner.template or f"{{{{ {inner.column} }}}}"
+    return Prompt(template=out)
+
+
+def is_end(value: object) -> bool:
+    """Whether a part of a text is the tokenizer's end token."""
+    return isinstance(value, Object) and value.path.endswith(".eos_token")
+
+
+def divided(value: object) -> tuple[Prompt, str, bool] | None:
+    """A text as its beginning, the column at its end, and whether the end token follows; None for another form."""
+    parts = list(value.parts) if isinstance(value, Text) else [value]
+    ended = bool(parts) and is_end(parts[-1])
+    if ended:
+        parts.pop()
+    if not parts or not isinstance(parts[-1], Column):
+        return None
+    answer = parts.pop()
+    assert isinstance(answer, Column)
+    head = prompt_of(Text(tuple(parts))) if parts else Prompt(known="")
+    return None if head is None else (head, answer.name, ended)
+
+
+def turns_of(value: object) -> Turns | None:
+    """A conversation; None for another form."""
+    if isinstance(value, Column):
+        return Turns(value.name)
+    if isinstance(value, Object) and value.last == "apply_chat_template":
+        rendered = value.argument("conversation", 0)
+        tokens = value.keywords.get("tokenize")
+        if rendered is None or (tokens is not None and tokens.value is not False):
+            return None
+        found = turns_of(rendered.value)
+        asks = value.keywords.get("add_generation_prompt")
+        others = set(value.keywords) - {"conversation", "tokenize", "add_generation_prompt", "enable_thinking"}
+        if found is None or others or (asks is not None and not isinstance(asks.value, bool)):
+            return None
+        found.generation = asks is not None and bool(asks.value)
+        return found
+    if not isinstance(value, list) or not 1 <= len(value) <= 3:
+        return None
+    out = Turns()
+    for one in value:
+        if not isinstance(one, dict) or not set(one) <= {"role", "content"}:
+            return None
+        role, content = one.get("role"), prompt_of(one.get("content"))
+        if content is None or not isinstance(role, str):
+            return None
+        if role == "system" and out.user is None:
+            if content.known is None and not content.column:
+                return None
+            out.system, out.system_column = content.known or "", content.column
+        elif role == "user" and out.user is None and out.answer is None:
+            out.user = content
+        elif role == "assistant" and out.answer is None:
+            out.answer = content
+        else:
+            return None
+    return out

@@ -1,0 +1,268 @@
+"""Write the format of a script's rows: columns, prompt templates and conversations, by what the method trains on."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.python.data import Data
+from xpc.compiler.importing.python.rows import Prompt, Turns, divided, prompt_of, turns_of
+from xpc.compiler.importing.python.values import Argument, Column, Object, Place, Unknown
+from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.trl.data import system_prompt
+from xpc.compiler.language.methods import METHODS
+from xpc.grammar.record import mutable
+
+ONCE = "map the rows once, and name the file that has them"
+
+
+@mutable
+class Shape:
+    """The rows of a source: their columns in the order of the format, and what is read elsewhere."""
+
+    draft: Draft
+    data: Data
+    place: Place
+    columns: tuple[str, ...] = ()
+
+    def entry(self, key: str, value: object = None) -> Entry:
+        """The entry of a column that the script makes."""
+        place = self.data.made.get(key, self.place)
+        return Entry(f"rows.{key}", value, place.file, place.line)
+
+    def refuse(self, key: str, why: str = "") -> None:
+        """Report a column that a spec cannot say."""
+        value = self.data.columns.get(key)
+        reason = why or (value.why if isinstance(value, Unknown) else "a spec cannot say how the script makes it")
+        self.draft.error(self.entry(key), f"the column `{key}`: {reason}", ONCE)
+
+    def template(self, prompt: Prompt, key: str) -> str | None:
+        """The column of a prompt, with its template in the spec; None if it cannot be said."""
+        if prompt.column:
+            return prompt.column
+        if prompt.known is not None and not prompt.template:
+            return None
+        self.draft.put("data.prompt_template", prompt.template, self.entry(key, prompt.template))
+        name = prompt.template.partition("{{ ")[2].partition(" ")[0]
+        return name or None
+
+    def turns(self, turns: Turns, key: str) -> None:
+        """Write the system prompt of a conversation."""
+        if turns.system:
+            system_prompt(self.draft, self.entry(key, turns.system))
+        elif turns.system_column:
+            self.draft.put("data.system_column", turns.system_column, self.entry(key, turns.system_column))
+
+
+def write(draft: Draft, data: Data, place: Place, field: Argument | None, text: object, masked: bool) -> tuple[str, ...]:
+    """Write how the rows of a source are read, and return the source's columns.
+
+    `field` is the argument `dataset_text_field`, `text` what a formatting function makes of a row, and `masked`
+    whether the script trains on answers only.
+    """
+    shape = Shape(draft, data, place)
+    if draft.method == "sft":
+        _sft(shape, field, text, masked)
+    elif METHODS[draft.method].grouped:
+        _prompts(shape)
+    elif draft.method in ("dpo", "orpo", "cpo", "reward"):
+        _pairs(shape, ("chosen", "rejected"), "preference")
+    elif draft.method == "kto":
+        _pairs(shape, ("completion",), "unpaired")
+    elif data.columns:
+        for key in data.columns:
+            shape.refuse(key)
+    return shape.columns
+
+
+def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> None:
+    made, draft = shape.data.columns, shape.draft
+    name = field.value if field is not None and isinstance(field.value, str) else "text"
+    if isinstance(text, Unknown):
+        draft.error(Entry("formatting_func", None, text.place.file, text.place.line),
+                    f"how a row becomes a text is not read: {text.why}", ONCE)  # fmt: skip
+        return
+    if text is None and field is None and ("messages" in made or "conversations" in made):
+        key = "messages" if "messages" in made else "conversations"
+        _conversation(shape, turns_of(made[key]), key, masked)
+    elif text is None and "prompt" in made and "completion" in made and name not in made:
+        _completion(shape, masked)
+    elif text is None and name not in made:
+        if field is not None:
+            shape.columns = (name,)
+            draft.put("data.format", "text", Entry("dataset_text_field", name, field.place.file, field.place.line))
+        elif shape.data.conversations:
+            draft.put("data.format", "conversations")
+    else:
+        _text(shape, name if text is None else "formatting_func", made[name] if text is None else text, masked)
+
+
+def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
+    """Rows that are one text: a column, a rendered conversation, or a prompt with an answer at its end."""
+    draft = shape.draft
+    if isinstance(value, Column):
+        shape.columns = (value.name,)
+        draft.put("data.format", "text", shape.entry(key, value.name))
+        return
+    if isinstance(value, Object) and value.last == "apply_chat_template":
+        turns = turns_of(value)
+        if turns is not None and turns.generation:
+            shape.refuse(key, "its conversations end with the beginning of an answer")
+            return
+        _conversation(shape, turns, key, masked)
+        return
+    found = divided(value)
+    if found is None:
+        shape.refuse(key, value.why if isinstance(value, Unknown) else "a spec has a prompt with an answer at its end, "
+                     "and this text has another form")  # fmt: skip
+        return
+    head, answer, ended = found
+    if head.known is not None and head.known and not head.template:
+        shape.refuse(key, "its prompt has no column")
+        return
+    prompt = shape.template(head, key)
+    if prompt is None:
+        shape.columns = (answer,)
+        draft.put("data.format", "text", shape.entry(key, answer))
+        return
+    shape.columns = (prompt, answer)
+    draft.put("data.format", "prompt_completion", shape.entry(key, answer))
+    draft.put("method.completion_only", masked, None, "the script trains on " + ("answers" if masked else "the whole text"))
+    if not ended:
+        draft.differs(key, "the script's texts have no end token of their own, which TRL or the tokenizer may add; the "
+                      "spec learns one after each answer", shape.entry(key))  # fmt: skip
+
+
+def _conversation(shape: Shape, turns: Turns | None, key: str, masked: bool) -> None:
+    draft = shape.draft
+    if turns is None:
+        shape.refuse(key)
+        return
+    if turns.column:
+        name = turns.column
+        if name != "messages":
+            shape.columns = (name,)
+        form = "conversations" if name == "conversations" or shape.data.conversations else "messages"
+        draft.put("data.format", form, shape.entry(key, name))
+        if masked:
+            draft.put("method.assistant_only", True, None, "the script trains on answers only")
+        return
+    if turns.user is None or turns.answer is None or not turns.answer.column:
+        shape.refuse(key, "the answer is more than one column, or the conversation has other turns")
+        return
+    prompt = shape.template(turns.user, key)
+    if prompt is None:
+        shape.refuse(key, "its prompt has no column")
+        return
+    shape.turns(turns, key)
+    shape.columns = (prompt, turns.answer.column)
+    draft.put("data.format", "prompt_completion", shape.entry(key, turns.answer.column))
+    draft.put("data.chat", True, shape.entry(key, True))
+    draft.put("method.completion_only", masked, None, "the script trains on " + ("answers" if masked else "all turns"))
+
+
+def _completion(shape: Shape, masked: bool) -> None:
+    """Rows with a prompt and a completion, as texts or as turns."""
+    made, draft = shape.data.columns, shape.draft
+    asked, answered = _side(made["prompt"], "user"), _side(made["completion"], "assistant")
+    if asked is None or answered is None or not answered[0].column or asked[1] is not answered[1]:
+        shape.refuse("completion" if asked is not None else "prompt")
+        return
+    name = shape.template(asked[0], "prompt")
+    if name is None:
+        shape.refuse("prompt", "it has no column")
+        return
+    turns = turns_of(made["prompt"])
+    if turns is not None and asked[1]:
+        shape.turns(turns, "prompt")
+    shape.columns = (name, answered[0].column)
+    draft.put("data.format", "prompt_completion", shape.entry("completion", answered[0].column))
+    if asked[1]:
+        draft.put("data.chat", True, shape.entry("prompt", True))
+
+
+def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
+    """A prompt or an answer as a text, and whether it is a turn of a conversation."""
+    if isinstance(value, Object) and value.last == "apply_chat_template":
+        turns = turns_of(value)
+        return (turns.user, True) if turns is not None and turns.user is not None and turns.generation else None
+    if isinstance(value, list):
+        turns = turns_of(value)
+        if turns is None:
+            return None
+        found = turns.user if role == "user" else turns.answer
+        other = turns.answer if role == "user" else turns.user
+        return None if found is None or other is not None else (found, True)
+    found = prompt_of(value)
+    return None if found is None or found.known is not None else (found, False)
+
+
+def _prompts(shape: Shape) -> None:
+    """Rows of prompts; every other column is for the reward functions, which get it as it is in the data."""
+    made, draft = dict(shape.data.columns), shape.draft
+    value = made.pop("prompt", None)
+    if value is not None:
+        side = _side(value, "user")
+        if isinstance(value, Object) and value.last == "apply_chat_template" and side is None:
+            shape.refuse("prompt")
+        elif side is None:
+            shape.refuse("prompt")
+        else:
+            prompt, chat = side
+            name = shape.template(prompt, "prompt")
+            if name is None:
+                shape.refuse("prompt", "it has no column")
+            else:
+                draft.put("data.prompt", name, shape.entry("prompt", name))
+                if chat:
+                    draft.put("data.chat", True, shape.entry("prompt", True))
+                    turns = turns_of(value)
+                    if turns is not None:
+                        shape.turns(turns, "prompt")
+    for key, one in made.items():
+        if isinstance(one, Column) and one.name == key:
+            continue
+        if isinstance(one, Column):
+            why = f"reward functions get it as `{one.name}`, the name in the data"
+        elif isinstance(one, str | int | float):
+            why = f"all rows have the same value, {str(one)[:40]!r}, and reward functions do not get it"
+        else:
+            why = "the script computes it, and reward functions get the columns as they are in the data"
+        shape.draft.error(shape.entry(key), f"the column `{key}`: {why}", "compute it in the reward function")
+
+
+def _pairs(shape: Shape, answers: tuple[str, ...], form: str) -> None:
+    """Preference pairs, or answers with a label: a prompt and answers, as texts or as turns."""
+    made, draft = shape.data.columns, shape.draft
+    wanted = ("prompt", *answers, *(("label",) if form == "unpaired" else ()))
+    if not any(key in made for key in wanted):
+        return
+    names: list[str] = []
+    chats: set[bool] = set()
+    for key in wanted:
+        value = made.get(key, Column(key))
+        if key == "prompt" and form == "preference" and key not in made and _whole(made, answers):
+            continue
+        side = _side(value, "user" if key == "prompt" else "assistant")
+        name = None
+        if side is not None:
+            name = shape.template(side[0], key) if key == "prompt" else side[0].column or None
+            chats |= {side[1]} if key in made else set()
+        if name is None:
+            shape.refuse(key)
+            return
+        names.append(name)
+    if len(chats) > 1:
+        shape.refuse(wanted[0], "some columns are turns and others are texts")
+        return
+    if tuple(names) != wanted[: len(names)] or len(names) < len(wanted):
+        shape.columns = tuple(names)
+    draft.put("data.format", form, shape.entry(answers[0], form))
+    if True in chats:
+        draft.put("data.chat", True, shape.entry("prompt", True))
+        turns = turns_of(made.get("prompt"))
+        if turns is not None:
+            shape.turns(turns, "prompt")
+
+
+def _whole(made: dict[str, object], answers: tuple[str, ...]) -> bool:
+    """Whether the answers are columns with complete conversations, which begin with the prompt."""
+    return all(isinstance(made.get(key, Column(key)), Column) for key in answers)

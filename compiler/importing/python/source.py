@@ -1,0 +1,98 @@
+"""Parse a script, or the code cells of a notebook, within bounds."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+
+from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
+from xpc.grammar.record import field, record
+
+MAX_NODES = 60_000
+"""Most nodes of a syntax tree that is read."""
+MAGIC = re.compile(r"\s*(?:[%!?]|pip install |conda install )")
+"""The first letters of a notebook's line for the shell or for IPython."""
+CELL = re.compile(r"\s*%%(\w+)")
+PYTHON_CELLS = ("capture", "time", "timeit", "python", "python3")
+
+
+@record
+class Part:
+    """A script, or a cell of a notebook. `label` is its name in messages, such as `train.ipynb cell 3`."""
+
+    label: str
+    tree: ast.Module = field(repr=False)
+    text: str = field(repr=False)
+
+
+def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
+    """The script, or the cells of a notebook, and the labels of cells that are no Python. Raises Unreadable."""
+    if not file.endswith(".ipynb") and not _is_notebook(text):
+        return [_part(text, file)], []
+    found: list[Part] = []
+    broken: list[str] = []
+    cells = _cells(text)
+    if sum(map(len, cells)) > MAX_SIZE:
+        raise Unreadable(f"its code is larger than {MAX_SIZE} characters")
+    for number, code in enumerate(cells, 1):
+        label = f"{file} cell {number}"
+        try:
+            found.append(_part(_without_magic(code), label))
+        except Unreadable:
+            broken.append(label)
+    return found, broken
+
+
+def _is_notebook(text: str) -> bool:
+    return text.lstrip()[:1] == "{" and '"cells"' in text
+
+
+def _part(text: str, label: str) -> Part:
+    if len(text) > MAX_SIZE:
+        raise Unreadable(f"it is larger than {MAX_SIZE} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as invalid escapes, which are the script's
+            tree = ast.parse(text)
+    except SyntaxError as error:
+        raise Unreadable(f"it is not Python: {error.msg}", error.lineno or 0) from error
+    except (RecursionError, MemoryError) as error:
+        raise Unreadable("it is nested too deeply") from error
+    except ValueError as error:
+        raise Unreadable(f"it is not Python: {error}") from error
+    count = 0
+    for _ in ast.walk(tree):
+        count += 1
+        if count > MAX_NODES:
+            raise Unreadable(f"it has more than {MAX_NODES} expressions and statements")
+    return Part(label, tree, text)
+
+
+def _cells(text: str) -> list[str]:
+    try:
+        notebook = json.loads(text)
+        cells = notebook["cells"]
+        codes = ["".join(one["source"]) for one in cells if one["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Unreadable("it is not a notebook: it has no list of cells") from error
+    if not codes:
+        raise Unreadable("the notebook has no code")
+    return codes
+
+
+def _without_magic(code: str) -> str:
+    """The code with `pass` in place of lines for the shell and for IPython, so that line numbers stay."""
+    first = CELL.match(code)
+    if first is not None and first[1] not in PYTHON_CELLS:
+        return ""
+    out: list[str] = []
+    inside, quoted = False, False
+    for line in code.split("\n"):
+        magic = inside or (not quoted and MAGIC.match(line) is not None)
+        if not magic and (line.count('"""') + line.count("'''")) % 2:
+            quoted = not quoted  # a line of a text may begin with `!`
+        inside = magic and line.rstrip().endswith("\\")
+        out.append(f"{line[: len(line) - len(line.lstrip())]}pass" if magic else line)
+    return "\n".join(out)

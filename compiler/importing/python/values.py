@@ -1,0 +1,302 @@
+"""Values of a script that is read and not executed. None, truth values, numbers, texts, lists, tuples and dicts are
+themselves; other values have the classes below.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+
+from xpc.grammar.record import field, mutable, record
+
+Scalar = (bool, int, float, str, type(None))
+LONGEST = 100_000
+"""Longest text or list that is computed."""
+
+
+@record
+class Place:
+    """A line of a file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@record
+class Unknown:
+    """A value that the text does not decide: the reason and the place."""
+
+    why: str
+    place: Place
+    hidden: object = field(default=None, repr=False)
+    """What the value is made of, such as the data set whose rows an unreadable function filters."""
+
+
+@record
+class Name:
+    """A name of a library, such as `torch.bfloat16`."""
+
+    path: str
+
+    @property
+    def last(self) -> str:
+        """The part after the last dot."""
+        return self.path.rpartition(".")[2]
+
+
+@record
+class Column:
+    """The value of a column in a row that a function is called with; with `batch`, its values in several rows. `source`
+    is the data whose rows a loop follows.
+    """
+
+    name: str
+    batch: bool = False
+    source: object = field(default=None, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Column) and (self.name, self.batch) == (other.name, other.batch)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.batch))
+
+
+@mutable
+class Row:
+    """The row that a function over rows is called with, or several of them (`batch`), and the columns that it sets."""
+
+    batch: bool = False
+    written: dict[object, object] = field(factory=dict)
+    source: object = field(default=None, repr=False)
+
+
+@record
+class Text:
+    """A text with columns of a row in it, as its parts in their order."""
+
+    parts: tuple[object, ...]
+
+
+@record
+class Argument:
+    """A value that a call is given, and the place of the keyword."""
+
+    value: object
+    place: Place
+
+
+class Table(dict[object, object]):
+    """A dict with the places of its keys."""
+
+    def __init__(self, values: Mapping[object, object] | None = None, places: Mapping[object, Place] | None = None):
+        super().__init__(values or {})
+        self.places: dict[object, Place] = dict(places or {})
+
+
+@mutable
+class Object:
+    """What a call of a library's function returns. `receiver` is the object of a method; `attributes` are those that
+    the script sets, and `calls` the methods that it calls for their effect.
+    """
+
+    path: str
+    positional: list[Argument]
+    keywords: dict[str, Argument]
+    place: Place
+    receiver: object = None
+    attributes: dict[str, object] = field(factory=dict)
+    places: dict[str, Place] = field(factory=dict)
+    calls: list[Object] = field(factory=list)
+
+    @property
+    def last(self) -> str:
+        """The part of the path after the last dot."""
+        return self.path.rpartition(".")[2]
+
+    def argument(self, name: str, position: int | None = None) -> Argument | None:
+        """The argument with a name, or at a position."""
+        found = self.keywords.get(name)
+        if found is None and position is not None and position < len(self.positional):
+            return self.positional[position]
+        return found
+
+
+@mutable
+class Function:
+    """A function of the script, with the scopes around it."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    scopes: list[dict[str, object]] = field(repr=False)
+    label: str = ""
+    owner: object = None
+    called: bool = False
+
+    @property
+    def name(self) -> str:
+        """The function's name, or `lambda`."""
+        return getattr(self.node, "name", "lambda")
+
+
+@mutable
+class Class:
+    """A class of the script: its bases, and its attributes with their places."""
+
+    name: str
+    bases: list[object]
+    place: Place
+    attributes: dict[str, object] = field(factory=dict)
+    places: dict[str, Place] = field(factory=dict)
+    fields: list[str] = field(factory=list)
+    """Names with an annotation, which a dataclass takes as arguments."""
+    required: dict[str, Place] = field(factory=dict)
+
+    def base(self) -> str:
+        """The path of the library's class that it inherits from; empty for none."""
+        for one in self.bases:
+            found = one.path if isinstance(one, Name) else one.base() if isinstance(one, Class) else ""
+            if found and found.rpartition(".")[2] not in ("object", "ABC", "Generic", "Protocol", "Enum", "str"):
+                return found
+        return ""
+
+    def lineage(self) -> list[Class]:
+        """The class and its bases of the script, the class itself first."""
+        out = [self]
+        for one in self.bases:
+            if isinstance(one, Class) and len(out) < 20:
+                out += [each for each in one.lineage() if each not in out]
+        return out
+
+    def find(self, name: str) -> object:
+        """An attribute of the class or of its bases; None if it has no such attribute."""
+        for one in self.lineage():
+            if name in one.attributes:
+                return one.attributes[name]
+        return None
+
+
+@mutable
+class Instance:
+    """An object of a class of the script."""
+
+    kind: Class
+    attributes: dict[str, object] = field(factory=dict)
+    places: dict[str, Place] = field(factory=dict)
+    made: Object | None = None
+    """The call of the library's class that it inherits from."""
+
+
+@mutable
+class Bound:
+    """A function with the object that it is a method of, or with arguments that are given already."""
+
+    function: object
+    receiver: object = None
+    keywords: dict[str, Argument] = field(factory=dict)
+
+
+class Join:
+    """Join the values of two branches: equal parts stay, others are unknown. `limit` bounds the number of values."""
+
+    def __init__(self, place: Place, limit: int = 20_000, hidden: object = None) -> None:
+        self.place, self.left, self.hidden = place, limit, hidden
+        self.made: dict[tuple[int, int], object] = {}
+
+    def join(self, one: object, other: object) -> object:
+        """The value after a branch in which it is `one` or `other`."""
+        self.left -= 1
+        if one is other or self.left < 0:
+            return one if one is other else self.unknown()
+        if isinstance(one, Place):
+            return one
+        if isinstance(one, Argument) and isinstance(other, Argument):
+            return Argument(self.join(one.value, other.value), one.place)
+        if isinstance(one, Scalar) and isinstance(other, Scalar):
+            return one if type(one) is type(other) and one == other else self.unknown(one, other)
+        known = self.made.get((id(one), id(other)))
+        if known is not None:
+            return known
+        if isinstance(one, Unknown):
+            return one
+        if isinstance(other, Unknown):
+            return other
+        if isinstance(one, Name | Column | Text) and one == other:
+            return one
+        return self.parts(one, other)
+
+    def parts(self, one: object, other: object) -> object:
+        """The join of two values with parts."""
+        if isinstance(one, Object) and isinstance(other, Object) and one.path == other.path:
+            out = Object(one.path, [], {}, one.place, one.receiver)
+            self.made[id(one), id(other)] = out
+            out.receiver = self.join(one.receiver, other.receiver)
+            if len(one.positional) == len(other.positional):
+                out.positional = [
+                    Argument(self.join(a.value, b.value), a.place)
+                    for a, b in zip(one.positional, other.positional)
+                ]
+            else:
+                out.positional = [Argument(self.unknown(), self.place)]
+            out.keywords = self.keywords(one.keywords, other.keywords)
+            out.attributes = self.tables(one.attributes, other.attributes)
+            out.places = {**other.places, **one.places}
+            out.calls = [*one.calls, *(call for call in other.calls if call not in one.calls)]
+            return out
+        if isinstance(one, Table) and isinstance(other, Table):
+            return Table(self.tables(one, other), {**other.places, **one.places})
+        if isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):  # type: ignore[arg-type]
+            return type(one)(self.join(a, b) for a, b in zip(one, other))  # type: ignore[call-overload]
+        return self.unknown(one, other)
+
+    def keywords(self, one: dict[str, Argument], other: dict[str, Argument]) -> dict[str, Argument]:
+        """The join of two calls' keywords; a keyword that one of them lacks is unknown."""
+        out: dict[str, Argument] = {}
+        for name in [*one, *(key for key in other if key not in one)]:
+            a, b = one.get(name), other.get(name)
+            if a is not None and b is not None:
+                out[name] = Argument(self.join(a.value, b.value), a.place)
+            else:
+                present = a or b
+                assert present is not None
+                out[name] = Argument(self.unknown(present.value), present.place)
+        return out
+
+    def tables(self, one: Mapping, other: Mapping) -> dict:  # type: ignore[type-arg]
+        """The join of two mappings; a key that one of them lacks is unknown."""
+        return {
+            key: self.join(one[key], other[key]) if key in one and key in other else self.only(
+                one.get(key, other.get(key)))
+            for key in [*one, *(key for key in other if key not in one)]
+        }  # fmt: skip
+
+    def only(self, present: object) -> object:
+        """The value that one branch alone has."""
+        if isinstance(present, Place):
+            return present
+        if isinstance(present, Argument):
+            return Argument(self.unknown(present.value), present.place)
+        return self.unknown(present)
+
+    def unknown(self, one: object = None, other: object = None) -> Unknown:
+        """The value that depends on the branch."""
+        shown = " or ".join(repr(each) for each in (one, other) if isinstance(each, Scalar) and each is not None)
+        return Unknown(f"it depends on the condition{f' ({shown[:60]})' if shown else ''}", self.place,
+                       self.hidden or (one if not isinstance(one, Scalar) else other))  # fmt: skip
+
+
+def plain(value: object, depth: int = 0, budget: list[int] | None = None) -> bool:
+    """Whether a value is known completely: numbers, texts, names, and lists and dicts of them."""
+    left = [5_000] if budget is None else budget
+    left[0] -= 1
+    if left[0] < 0 or depth > 20:
+        return False
+    if isinstance(value, list | tuple):
+        return all(plain(one, depth + 1, left) for one in value)
+    if isinstance(value, dict):
+        return all(isinstance(key, str | int) and plain(one, depth + 1, left) for key, one in value.items())
+    return isinstance(value, (*Scalar, Name))
+
+
+Call = Callable[..., object]
