@@ -26,7 +26,7 @@ from xpc.grammar.record import field, mutable
 
 KINDS = ("json", "csv", "parquet", "text", "jsonl")
 UNCHANGED = ("remove_columns", "select_columns", "with_format", "set_format", "flatten_indices", "cast_column", "cast",
-             "to_iterable_dataset", "cache", "align_labels_with_mapping")  # fmt: skip
+             "to_iterable_dataset", "iterrows", "to_dict", "to_pandas", "reset_index", "cache", "align_labels_with_mapping")  # fmt: skip
 MOST = 60
 BUILT = ("from_list", "from_dict", "from_pandas", "from_records", "DataFrame", "Dataset", "DatasetDict", "list", "to_list",
          "from_generator")  # fmt: skip

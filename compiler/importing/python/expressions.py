@@ -121,6 +121,8 @@ class Expressions:
             return Unknown(value.why, value.place, value.hidden)
         if isinstance(value, Function) and name in ("remote", "local", "spawn"):
             return value  # Modal's and Ray's functions
+        if isinstance(value, str) and name in functions.PATH_PARTS:
+            return functions.PATH_PARTS[name](value)
         if isinstance(value, Text | Column) and name in ("strip", "rstrip", "lstrip"):
             return Bound(Name(f"<str>.{name}"), value)
         return Bound(Name(f"<{functions.kind(value)}>.{name}"), value)

@@ -156,7 +156,14 @@ def field_default(machine: Machine, value: object) -> object:
     return Unknown("it has no default", value.place)
 
 
-LINES = ("open", "readlines", "splitlines", "split", "read", "read_text")
+PATH_PARTS: dict[str, Callable[[str], object]] = {
+    "parent": lambda path: posixpath.dirname(path) or (".." if path == "." else "."),
+    "parents": lambda path: [PATH_PARTS["parent"](path), *([".."] * 3)],
+    "name": posixpath.basename,
+    "stem": lambda path: posixpath.basename(path).rpartition(".")[0] or posixpath.basename(path),
+    "suffix": lambda path: posixpath.splitext(path)[1],
+}
+"""Attributes of a path, which is a text here."""
 
 
 def is_row(value: object) -> bool:
@@ -170,8 +177,10 @@ def rows_of(value: Object) -> list[object] | None:
     """What a loop over a file, its JSON or a data set follows: one row, for each of them; None for another value."""
     if value.path == "open" or (value.last in ("readlines", "splitlines", "open") and opened(value) is not None):
         return [Object("<line>", [], {}, value.place, opened(value) or value)]
-    if value.last in ("load", "loads", "Reader", "load_dataset", "shuffle", "select", "map", "filter", "iter_rows", "[]"):
-        data = value.last == "load_dataset" or any(is_data(one) for one in lineage(value))
+    if value.last in ("iterrows", "itertuples") and any(is_data(one) for one in lineage(value)):
+        return [(0, Row(source=value))] if value.last == "iterrows" else None
+    if value.last in ("load", "loads", "Reader", "to_dict", "read_json", "read_csv", "read_parquet", "load_dataset", "shuffle", "select", "map", "filter", "iter_rows", "[]"):
+        data = any(is_data(one) for one in lineage(value))
         if value.path in ("json.load", "json.loads") or data:
             return [Row(source=value)]
     return None
@@ -187,7 +196,7 @@ def lineage(value: Object) -> list[Object]:
 
 def is_data(value: Object) -> bool:
     """Whether an object is a data set."""
-    return value.last in ("load_dataset", "load_from_disk")
+    return value.last in ("load_dataset", "load_from_disk", "read_json", "read_csv", "read_parquet")
 
 
 def opened(value: Object) -> Object | None:
@@ -224,13 +233,23 @@ def library(machine: Machine, function: Name | Object, positional: list[Argument
     if isinstance(receiver, Object):
         machine.change(receiver.calls, [*receiver.calls, made])  # type: ignore[arg-type]
         if made.last == "train" and (is_trainer(receiver.path) or receiver.last == "train_on_responses_only"):
-            machine.trained.append(receiver)
+            machine.trained.append(moment(receiver))
         if made.last in ("parse_args", "parse_known_args") and receiver.last == "ArgumentParser":
             space = parsed(machine, receiver, node)
             return space if made.last == "parse_args" else (space, [])
         if receiver.last in ("HfArgumentParser", "TrlParser") and made.last.startswith("parse_"):
             return dataclasses(machine, receiver, node)
     return made
+
+
+def moment(trainer: Object) -> Object:
+    """A copy of a trainer with all that it has, because the script may change the model and the tokenizer afterwards."""
+    from copy import deepcopy
+
+    try:
+        return deepcopy(trainer)
+    except RecursionError:
+        return trainer
 
 
 def first(positional: list[Argument], keywords: dict[str, Argument], name: str = "") -> object:
@@ -296,7 +315,10 @@ def dataclasses(machine: Machine, parser: Object, node: ast.AST) -> object:
     out: list[object] = []
     for one in kinds:
         if isinstance(one, Class):
-            out.append(machine.construct(one, [], {}, node))
+            found = machine.construct(one, [], {}, node)
+            if isinstance(found, Object):
+                found.attributes["<command line>"] = True
+            out.append(found)
         elif isinstance(one, Name):
             made = Object(one.path, [], {}, machine.place(node))
             made.attributes["<command line>"] = True

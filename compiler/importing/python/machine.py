@@ -89,7 +89,8 @@ class Machine(Expressions):
             return self.modules[name]
         if len(self.modules) >= MAX_MODULES or not all(part.isidentifier() for part in name.split(".")):
             return None
-        for path in (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}/__init__.py"):
+        stem = name.replace(".", "/")
+        for path in (f"{stem}.py", f"{stem}/__init__.py", f"src/{stem}.py", f"src/{stem}/__init__.py"):
             data = self.read(path)
             if data is None:
                 continue
@@ -153,7 +154,11 @@ class Machine(Expressions):
             if a is MISSING and b is MISSING:
                 continue
             if isinstance(container, _Items) and isinstance(a, list) and isinstance(b, list):
-                self.change(container.items_, _merged(join, a, b))
+                if self.row_loops and len(a) != len(b):
+                    self.filters.append(place)
+                    self.change(container.items_, a if len(a) > len(b) else b)
+                else:
+                    self.change(container.items_, _merged(join, a, b))
             elif a is MISSING or b is MISSING:
                 self.write(container, slot[1], join.only(b if a is MISSING else a))
             else:
@@ -263,6 +268,8 @@ class Machine(Expressions):
             items = [*value[:star], list(value[star : len(value) - after]), *value[len(value) - after :]]
         elif isinstance(value, Object):
             items = [self.item(value, n, node) for n in range(len(targets))]
+        elif isinstance(value, tuple) and len(value) == len(targets) - 1 and star is None:
+            items = [*value, []]  # transformers' parsers return the rest of the command line on request
         else:
             hidden = value.hidden if isinstance(value, Unknown) else value
             why = value.why if isinstance(value, Unknown) else "a part of a value that is not known"
@@ -283,6 +290,8 @@ class Machine(Expressions):
         """A branch."""
         condition = self.evaluate(node.test)
         truth = self.truth(condition)
+        if truth is None and self.row_loops and _is_empty_line(node.test):
+            truth = not isinstance(node.test, ast.UnaryOp)  # files may have empty lines, which are no rows
         if truth is not None:
             return self.block(node.body if truth else node.orelse)
         return self.either(lambda: self.block(node.body), lambda: self.block(node.orelse), self.place(node), node.test)

@@ -68,6 +68,9 @@ def _head(loaded: Object, trainer: Object) -> None:
     if head and not reward:
         raise Unreadable(f"its model has another head ({loaded.path.split('.')[-2]}): the language trains models that "
                          "generate text", loaded.place.line)  # fmt: skip
+    labels = loaded.keywords.get("num_labels")
+    if labels is not None and trainer.last != "RewardTrainer":
+        raise Unreadable("it trains a classifier, and the language trains models that generate text", loaded.place.line)
     if "FastVision" in loaded.path or "Processor" in loaded.path:
         raise Unreadable("it trains a vision model, and the language trains text models", loaded.place.line)
 

@@ -29,6 +29,8 @@ HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnsw
          "ForImageTextToText", "ForVision2Seq", "ForSpeechSeq2Seq", "ForConditionalGeneration", "ForImageClassification",
          "ForMultipleChoice")  # fmt: skip
 MOST = 40
+FROM_COMMAND_LINE = ("its settings come from the command line or a YAML file: import the command that starts it, such as "
+                     "`xpc import --command '...'`, or the YAML file")  # fmt: skip
 
 
 @mutable
@@ -68,6 +70,10 @@ def trainer_of(machine: Machine, pick: int | None = None) -> Object:
         listed = ", ".join(f"{n}. {one.last} on line {one.place.line}" for n, one in enumerate(found[:8], 1))
         raise Unreadable(f"it trains {len(found)} times ({listed}); `--pick N` chooses one")
     if found:
+        config = argument(found[0], "args")
+        value = revealed(config.value) if config is not None else None
+        if isinstance(value, Object) and "<command line>" in value.attributes:
+            raise Unreadable(FROM_COMMAND_LINE, value.place.line)
         return found[0]
     names = {one.last: one for one in machine.calls}
     for name, what in OTHERS:
@@ -75,7 +81,7 @@ def trainer_of(machine: Machine, pick: int | None = None) -> Object:
             raise Unreadable(f"it trains {what} ({name})", names[name].place.line)
     parsers = [one for one in machine.calls if one.last in ("parse_args_into_dataclasses", "parse_args_and_config")]
     if parsers:
-        raise Unreadable("its settings come from the command line: import the command that starts it", parsers[0].place.line)
+        raise Unreadable(FROM_COMMAND_LINE, parsers[0].place.line)
     loop = next((one for one in machine.calls if one.last in ("backward", "DataLoader")), None)
     own = "it has a training loop of its own" if loop is not None else "it constructs no trainer of TRL or transformers"
     raise Unreadable(f"{own}: a script with SFTTrainer, DPOTrainer, GRPOTrainer or another one of them can be imported",
@@ -85,7 +91,8 @@ def trainer_of(machine: Machine, pick: int | None = None) -> Object:
 def responses_only(machine: Machine, trainer: Object) -> Object | None:
     """The call of Unsloth's `train_on_responses_only` with this trainer."""
     for one in machine.calls:
-        if one.last == "train_on_responses_only" and one.positional and one.positional[0].value is trainer:
+        inner = one.positional[0].value if one.positional else None
+        if one.last == "train_on_responses_only" and isinstance(inner, Object) and inner.place == trainer.place:
             return one
     return None
 

@@ -199,6 +199,7 @@ def _prompts(shape: Shape) -> None:
     """Rows of prompts; every other column is for the reward functions, which get it as it is in the data."""
     made, draft = dict(shape.data.columns), shape.draft
     value = made.pop("prompt", None)
+    draft.put("data.format", "prompt", None, "the trainer reads prompts")
     if value is not None:
         side = _side(value, "user")
         if isinstance(value, Object) and value.last == "apply_chat_template" and side is None:

@@ -134,6 +134,10 @@ class Function:
     owner: object = None
     called: bool = False
 
+    def __deepcopy__(self, memo: object) -> object:
+        """A copy for the moment of training shares the script's functions and classes."""
+        return self
+
     @property
     def name(self) -> str:
         """The function's name, or `lambda`."""
@@ -152,6 +156,10 @@ class Class:
     fields: list[str] = field(factory=list)
     """Names with an annotation, which a dataclass takes as arguments."""
     required: dict[str, Place] = field(factory=dict)
+
+    def __deepcopy__(self, memo: object) -> object:
+        """A copy for the moment of training shares the script's functions and classes."""
+        return self
 
     def base(self) -> str:
         """The path of the library's class that it inherits from; empty for none."""
