@@ -35,6 +35,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries) -> 
         data = understood(machine, _joined(one, chain) if chain.parts else one)
         _source(draft, machine, trainer, one, data, field, masked)
     _problems(draft, machine, chain, data, given)
+    if trainer.last == "Trainer" and draft.method == "sft":
+        _length(draft, data, trainer)
     _holdout(draft, data)
     _evaluation(draft, machine, trainer, chain, data, entries)
 
@@ -84,6 +86,17 @@ def _problems(draft: Draft, machine: Machine, chain: Chain, data: Data, given: A
     ):
         draft.error(Entry("train_dataset", None, given.place.file, given.place.line), "the rows are made in the script",
                     "save them as JSONL, and name the file by `--data`")  # fmt: skip
+
+
+def _length(draft: Draft, data: Data, trainer: Object) -> None:
+    """The longest row of transformers' Trainer, which gets rows that are tokenized already."""
+    found = data.length
+    if found is not None and isinstance(found.value, int):
+        draft.put("batch.seq", found.value, Entry("max_length", found.value, found.place.file, found.place.line))
+        return
+    place = found.place if found is not None else trainer.place
+    why = "its value is not known" if found is not None else "the script cuts no row, and a spec has a longest one"
+    draft.error(Entry("max_length", None, place.file, place.line), why, "write `batch { seq = N }`")
 
 
 def _holdout(draft: Draft, data: Data) -> None:

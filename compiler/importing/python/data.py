@@ -60,6 +60,7 @@ class Data:
     holdout: Argument | None = None
     held: str = ""
     conversations: bool = False
+    length: Argument | None = None
     columns: dict[str, object] = field(factory=dict)
     made: dict[str, Place] = field(factory=dict)
     problems: list[tuple[Object, str, str]] = field(factory=list)
@@ -199,6 +200,7 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
     if made.why:
         why = f"the columns that the function makes are not read: {made.why}"
         out.problems.append((step, why, "map the rows once, and name the file that has them"))
+    out.length = made.length or out.length
     for key, value in made.columns.items():
         out.columns[key] = value
         out.made[key] = step.place

@@ -228,6 +228,8 @@ def library(machine: Machine, function: Name | Object, positional: list[Argument
         if value is not NotImplemented:
             return value
     receiver = function.receiver if isinstance(function, Object) else None
+    if isinstance(function, Object) and (receiver is None or path.endswith("[]")):
+        path, receiver = f"{path}()", function  # such as `tokenizer(text)`
     made = Object(path, positional, keywords, machine.place(node), receiver)
     recorded(machine, made)
     if isinstance(receiver, Object):

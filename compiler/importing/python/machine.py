@@ -34,6 +34,7 @@ MAX_CALLS = 24
 """Deepest nesting of calls of the script's functions."""
 MAX_MODULES = 20
 MISSING = object()
+PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "children", "layers")
 RETURN, STOP, LOOP = "return", "stop", "loop"
 """How a block ends early: by `return`, by an exception or exit, by `break` or `continue`."""
 
@@ -63,6 +64,7 @@ class Machine(Expressions):
         self.nesting = 0
         self.row_loops = 0
         self.filters: list[Place] = []
+        self.parameters: list[Place] = []
         self.main: dict[str, object] = {"__name__": "__main__"}
         self.texts: dict[str, str] = {}
 
@@ -317,6 +319,8 @@ class Machine(Expressions):
         """A loop: each turn if the items are known, otherwise one turn that may or may not happen."""
         value = self.evaluate(node.iter)
         items = self.iterated(value)
+        if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
+            self.parameters.append(self.place(node))
         if items is None:
             def turn() -> str:
                 self.assign(node.target, self.unknown(node.iter, "a loop over items that are not known"))
@@ -653,3 +657,12 @@ def _is_empty_line(test: ast.expr | None) -> bool:
     if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and test.func.attr == "strip":
         test = test.func.value
     return isinstance(test, ast.Name)
+
+
+def _changes(node: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop sets attributes or calls a method for its effect, such as `parameter.requires_grad_(False)`."""
+    effects = ("requires_grad_", "to", "copy_", "float", "half", "register_forward_hook", "add_")
+    for one in ast.walk(node):
+        if isinstance(one, ast.Attribute) and (isinstance(one.ctx, ast.Store) or one.attr in effects):
+            return True
+    return False

@@ -242,6 +242,11 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     for step in model.steps:
         draft.error(Entry(f"model.{step.last}", None, step.place.file, step.place.line),
                     "the model goes through a function that is not read", "leave it out if it changes no weights")  # fmt: skip
+    for place in machine.parameters[:3]:
+        draft.error(Entry("parameters", None, place.file, place.line), "a loop over the model's parameters or modules "
+                    "changes them", "`freeze` trains some of the weights; casts follow `precision`")  # fmt: skip
+    _config(draft, model)
+    _unread_calls(draft, model, trainer, machine)
     _formatted(draft, model)
     _template(draft, trainer)
     _tokens(draft, trainer)
@@ -340,3 +345,41 @@ def compute_dtype(draft: Draft, entries: Entries, stated: Entry | None) -> None:
     draft.note(stated, "quantized layers compute in the precision of the spec")
     draft.differs("bnb_4bit_compute_dtype", f"the script computes quantized layers in {wanted or 'another type'}"
                   f"{', the default' if stated is None else ''}; the spec computes them in its precision", stated)  # fmt: skip
+
+
+HARMLESS = ("use_cache", "pretraining_tp", "torch_dtype", "pad_token_id", "bos_token_id", "dtype", "name_or_path")
+"""Attributes of a model's configuration that change nothing in training."""
+LIBRARIES = ("trl", "transformers", "peft", "datasets", "torch", "unsloth", "accelerate", "wandb", "os", "json", "logging", "sys",
+             "print", "len", "str", "evaluate", "gc", "time", "torchinfo", "getattr", "type", "isinstance", "huggingface_hub",
+             "mlflow", "id", "repr", "display", "hasattr", "super", "copy", "next", "sum", "list")  # fmt: skip
+
+
+def _config(draft: Draft, model: Model) -> None:
+    """Attributes of the model's configuration that the script sets."""
+    for owner in model.seen:
+        config = owner.attributes.get("config")
+        for key, value in config.attributes.items() if isinstance(config, Object) else ():
+            place = config.places.get(key) if isinstance(config, Object) else None
+            if place is None:
+                continue
+            found = entry(f"model.config.{key}", Argument(value, place))
+            if key in HARMLESS:
+                draft.note(found, "it changes nothing in training")
+            elif key == "eos_token_id" or isinstance(value, Object):
+                draft.note(found, "the tokenizer's token")
+            else:
+                draft.error(found, "it overrides the model's config.json", "write `model { config = file(\"config.json\") }`")
+
+
+def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine) -> None:
+    """Warn of functions of other modules that are given the model, the trainer or its configuration."""
+    own = {(one.path, one.place) for one in [*model.seen, trainer]}
+    config = program.argument(trainer, "args")
+    if config is not None and isinstance(config.value, Object):
+        own.add((config.value.path, config.value.place))
+    for call in machine.calls:
+        given = [*(one.value for one in call.positional), *(one.value for one in call.keywords.values())]
+        known = call.path.partition(".")[0] in LIBRARIES or call.path.endswith("()") or call in model.seen
+        if not known and any(isinstance(one, Object) and (one.path, one.place) in own for one in given):
+            draft.warn(Entry(call.last, None, call.place.file, call.place.line), "it is given the model or the trainer, and "
+                       "its module is not read: it may change what is learned")  # fmt: skip

@@ -48,6 +48,8 @@ class Model:
     checkpointing: Place | None = None
     unknown: list[Unknown] = field(factory=list)
     steps: list[Object] = field(factory=list)
+    seen: list[Object] = field(factory=list)
+    """Every object on the way."""
 
 
 def trainer_of(machine: Machine, pick: int | None = None) -> Object:
@@ -129,6 +131,7 @@ def model_of(given: Argument | None) -> Model:
             out.name = Argument(value, place)
             return out
         place = value.place
+        out.seen.append(value)
         below = _step(out, value)
         if below is None:
             return out

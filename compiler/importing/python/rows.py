@@ -48,6 +48,8 @@ class Made:
 
     columns: dict[str, object] = field(factory=dict)
     why: str = ""
+    length: Argument | None = None
+    """The length at which a tokenizer cuts the text."""
 
 
 def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], place: object) -> Made:
@@ -59,11 +61,41 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
     value = machine.call(function, [Argument(row, getattr(place, "place", None) or machine.place(node))], {}, node)
     if isinstance(value, Row):
         value = value.written
+    if isinstance(value, Object) and value.path.endswith("()"):
+        return _tokenized(value, batched)
     if not isinstance(value, dict):
         why = value.why if isinstance(value, Unknown) else "it returns no dict of columns"
         return Made(why=why)
     columns = {str(key): single(one, batched) for key, one in value.items()}
     return Made({key: one for key, one in columns.items() if before.get(key) is not one})
+
+
+def _tokenized(call: Object, batched: bool) -> Made:
+    """The text that a tokenizer is given, if the labels are its own tokens."""
+    text = call.argument("text", 0)
+    padding, cut, length = (call.keywords.get(one) for one in ("padding", "truncation", "max_length"))
+    if text is None:
+        return Made(why="the text that is tokenized is not known")
+    labels = call.attributes.get("['labels']")
+    copied = isinstance(labels, Object) and "input_ids" in str(_keys(labels))
+    if labels is not None and not copied:
+        return Made(why="the script makes the labels itself")
+    padded = padding is not None and padding.value not in (False, None)
+    if padded and labels is not None:
+        return Made(why="the labels contain padding, which the script trains on")
+    if cut is not None and cut.value not in (True, "longest_first", "only_first", False):
+        return Made(why="how the text is cut is not known")
+    return Made({"text": single(text.value, batched)}, length=length if cut is not None and cut.value else None)
+
+
+def _keys(value: Object) -> list[object]:
+    """The keys of the items that an object is made of."""
+    out: list[object] = []
+    at: object = value
+    while isinstance(at, Object) and len(out) < 20:
+        out += [one.value for one in at.positional]
+        at = at.receiver
+    return out
 
 
 def formatted(machine: Machine, function: object, before: dict[str, object]) -> object:
