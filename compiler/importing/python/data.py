@@ -80,6 +80,12 @@ def chain_of(value: object, depth: int = 0) -> Chain:
         if isinstance(value, list | tuple) and len(value) == 1:
             value = value[0]
             continue
+        if isinstance(value, list | tuple) and value and isinstance(value[0], dict | Row):
+            place = next((one.place for one in out.steps), Place("", 0))
+            if place.line:
+                out.unknown.append(Unknown("the script makes several rows of one", place))
+            value = value[0]
+            continue
         if isinstance(value, dict | Row):
             out.columns = dict(value.written if isinstance(value, Row) else value)
             value = value.source if isinstance(value, Row) else _made_of(value)

@@ -230,6 +230,8 @@ def library(machine: Machine, function: Name | Object, positional: list[Argument
     receiver = function.receiver if isinstance(function, Object) else None
     if isinstance(function, Object) and (receiver is None or path.endswith("[]")):
         path, receiver = f"{path}()", function  # such as `tokenizer(text)`
+    if isinstance(receiver, Object) and receiver.path == "<line>" and path.endswith(("strip", "decode")):
+        return receiver
     made = Object(path, positional, keywords, machine.place(node), receiver)
     recorded(machine, made)
     if isinstance(receiver, Object):

@@ -295,7 +295,15 @@ class Machine(Expressions):
         if truth is None and self.row_loops and _is_empty_line(node.test):
             truth = not isinstance(node.test, ast.UnaryOp)  # files may have empty lines, which are no rows
         if truth is not None:
-            return self.block(node.body if truth else node.orelse)
+            chosen, other = (node.body, node.orelse) if truth else (node.orelse, node.body)
+            if not any(isinstance(one, ast.Raise | ast.Expr) for one in chosen):
+                return self.block(chosen)
+            with self.branch() as writes:
+                ends = self.block(chosen)
+            if ends == STOP:
+                return self.block(other)  # a script that stops trains nothing: the command line is another one
+            self.apply(writes)
+            return ends
         return self.either(lambda: self.block(node.body), lambda: self.block(node.orelse), self.place(node), node.test)
 
     def either(self, one: Callable[[], str], other: Callable[[], str], place: Place, test: ast.expr | None = None,
