@@ -95,7 +95,7 @@ def chain_of(value: object, depth: int = 0) -> Chain:
         if value.last in ("load_dataset", "load_from_disk"):
             out.loaded = value
             break
-        if value.last in OPENED and value.positional and isinstance(value.positional[0].value, str):
+        if value.last in OPENED and value.positional and isinstance(value.positional[0].value, str | Unknown):
             out.file = value.positional[0]
             break
         if value.last in BUILT and value.positional and not isinstance(value.receiver, Object):
@@ -256,6 +256,8 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place 
         value, place = chain.file.value, chain.file.place
         if isinstance(value, str):
             return Entry("data", value, place.file, place.line), place
+        why = value.why if isinstance(value, Unknown) else "its name is not known"
+        draft.error(Entry("data", None, place.file, place.line), f"the file of the rows: {why}", "`--data NAME` names it")
         return None, place
     if chain.loaded is None:
         return None, None

@@ -12,9 +12,11 @@ from xpc.compiler.importing.python.values import (
     Argument,
     Bound,
     Class,
+    Choice,
     Column,
     Function,
     Instance,
+    Join,
     Name,
     Object,
     Place,
@@ -23,6 +25,7 @@ from xpc.compiler.importing.python.values import (
     Table,
     Text,
     Unknown,
+    condition,
 )
 from xpc.compiler.importing.text.entries import LARGEST, Unreadable
 
@@ -278,6 +281,8 @@ class Expressions:
             for part in one.parts if isinstance(one, Text) else [one]:
                 if isinstance(part, Unknown):
                     return Unknown(part.why, part.place, part.hidden)
+                if isinstance(part, Choice):
+                    return self.chosen(part, parts, node)
                 if isinstance(part, list | tuple | dict | Function | Class | Instance | Bound):
                     return self.unknown(node, "a text of a value that is not a text")
                 text = part if isinstance(part, str) else str(part) if isinstance(part, Scalar) else None
@@ -290,6 +295,15 @@ class Expressions:
         if not flat:
             return ""
         return flat[0] if len(flat) == 1 and isinstance(flat[0], str) else Text(tuple(flat))
+
+    def chosen(self, choice: Choice, parts: list[object], node: ast.AST) -> object:
+        """A text with a part that depends on a column, as a choice between two texts."""
+        at = next(n for n, one in enumerate(parts) if one is choice)
+        full, empty = (self.joined([*parts[:at], one, *parts[at + 1 :]], node) for one in (choice.full, choice.empty))
+        for one in (full, empty):
+            if isinstance(one, Unknown):
+                return one
+        return Choice(choice.column, full, empty)
 
     def of_BinOp(self, node: ast.BinOp) -> object:
         """Arithmetic, texts that are put together, and paths."""
@@ -314,8 +328,8 @@ class Expressions:
             return functions.path_join(left, right)
         if kind is ast.BitOr and isinstance(left, dict) and isinstance(right, dict):
             return Table({**left, **right}, {**getattr(left, "places", {}), **getattr(right, "places", {})})
-        if kind is ast.Add and (isinstance(left, Text | Column | Object) or isinstance(right, Text | Column | Object)):
-            texts = (str, Text, Column, Object)
+        if kind is ast.Add and (not isinstance(left, str) or not isinstance(right, str)):
+            texts = (str, Text, Column, Object, Choice)
             if isinstance(left, texts) and isinstance(right, texts):
                 return self.joined([left, right], node)
         if kind is ast.Mod and isinstance(left, str):
@@ -370,6 +384,8 @@ class Expressions:
                 unclear = unclear or value
             elif truth is stops:
                 return value if unclear is None else self.undecided(node, unclear, value)
+        if unclear is not None and not stops and condition(unclear) and condition(unclear) == condition(value):
+            return value
         return value if unclear is None else self.undecided(node, unclear, value)
 
     def undecided(self, node: ast.AST, unclear: object, value: object) -> object:
@@ -385,6 +401,8 @@ class Expressions:
         for op, right_node in zip(node.ops, node.comparators):
             right = self.evaluate(right_node)
             found = self.compared(op, left, right)
+            if found is None and len(node.ops) == 1 and isinstance(op, ast.NotEq) and right == "" and condition(left):
+                return Object("<full>", [], {}, self.place(node), left)
             if found is None:
                 return self.unknown(node, "it depends on a value that is not known")
             if not found:
@@ -433,14 +451,13 @@ class Expressions:
 
     def of_IfExp(self, node: ast.IfExp) -> object:
         """`a if condition else b`."""
-        condition = self.evaluate(node.test)
-        truth = self.truth(condition)
+        condition_ = self.evaluate(node.test)
+        truth = self.truth(condition_)
         if truth is not None:
             return self.evaluate(node.body if truth else node.orelse)
-        one, other = self.evaluate(node.body), self.evaluate(node.orelse)
-        from xpc.compiler.importing.python.values import Join
-
-        return Join(self.place(node)).join(one, other)
+        join = Join(self.place(node))
+        join.column = condition(condition_)
+        return join.join(self.evaluate(node.body), self.evaluate(node.orelse))
 
     def of_NamedExpr(self, node: ast.NamedExpr) -> object:
         """`name := value`."""

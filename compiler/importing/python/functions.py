@@ -11,6 +11,7 @@ from xpc.compiler.importing.python.values import (
     LONGEST,
     Argument,
     Bound,
+    Choice,
     Class,
     Column,
     Function,
@@ -543,7 +544,7 @@ def _number(convert: type) -> Callable[..., object]:
 
 def _text(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value = first(positional, keywords)
-    if isinstance(value, Unknown | Text | Column | Object | str):
+    if isinstance(value, Unknown | Text | Column | Object | Choice | str):
         return value
     return str(value) if isinstance(value, Scalar) else machine.unknown(node, "a text of a value that is not a text")
 

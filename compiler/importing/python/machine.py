@@ -16,6 +16,7 @@ from xpc.compiler.importing.python.source import Part, parts
 from xpc.compiler.importing.python.values import (
     Argument,
     Bound,
+    Choice,
     Class,
     Function,
     Instance,
@@ -26,6 +27,7 @@ from xpc.compiler.importing.python.values import (
     Row,
     Table,
     Unknown,
+    condition,
 )
 from xpc.compiler.importing.text.entries import Unreadable
 from xpc.grammar.record import mutable
@@ -145,9 +147,10 @@ class Machine(Expressions):
                     container[key] = old
                 writes.old[slot] = (container, new)
 
-    def merge(self, one: Writes, other: Writes, place: Place, hidden: object = None) -> None:
+    def merge(self, one: Writes, other: Writes, place: Place, hidden: object = None, column: str = "") -> None:
         """Write what two branches wrote: equal values stay, others are unknown."""
         join = Join(place, hidden=hidden)
+        join.column = column
         for slot in [*one.old, *(key for key in other.old if key not in one.old)]:
             container, _ = one.old.get(slot) or other.old[slot]
             current = container.get(slot[1], MISSING)
@@ -290,8 +293,8 @@ class Machine(Expressions):
 
     def do_If(self, node: ast.If) -> str:
         """A branch."""
-        condition = self.evaluate(node.test)
-        truth = self.truth(condition)
+        tested = self.evaluate(node.test)
+        truth = self.truth(tested)
         if truth is None and self.row_loops and _is_empty_line(node.test):
             truth = not isinstance(node.test, ast.UnaryOp)  # files may have empty lines, which are no rows
         if truth is not None:
@@ -304,13 +307,17 @@ class Machine(Expressions):
                 return self.block(other)  # a script that stops trains nothing: the command line is another one
             self.apply(writes)
             return ends
-        return self.either(lambda: self.block(node.body), lambda: self.block(node.orelse), self.place(node), node.test)
+        return self.either(lambda: self.block(node.body), lambda: self.block(node.orelse), self.place(node), node.test,
+                           column=condition(tested))  # fmt: skip
 
     def either(self, one: Callable[[], str], other: Callable[[], str], place: Place, test: ast.expr | None = None,
-               hidden: object = None) -> str:  # fmt: skip
-        """Read two ways on, of which the script takes one."""
+               hidden: object = None, column: str = "") -> str:  # fmt: skip
+        """Read two ways on, of which the script takes one; `column` is the column whose emptiness decides."""
+        before = len(self.returned[-1]) if self.returned else 0
         with self.branch() as first:
             ends = one()
+        if ends == RETURN and column and self.returned and len(self.returned[-1]) == before + 1:
+            self.returned[-1][before] = Choice(column, self.returned[-1][before], MISSING)
         with self.branch() as second:
             other_ends = other()
         if self.row_loops and LOOP in (ends, other_ends) and ends != other_ends and not _is_empty_line(test):
@@ -320,7 +327,7 @@ class Machine(Expressions):
         if ends or other_ends:
             self.apply(second if ends else first)
         else:
-            self.merge(first, second, place, hidden)
+            self.merge(first, second, place, hidden, column)
         return ""
 
     def do_For(self, node: ast.For) -> str:
@@ -524,10 +531,12 @@ class Machine(Expressions):
             if not values:
                 return functions.EXIT if ends == STOP else None
             join = Join(self.place(function.node))
-            value = values[0]
-            for one in values[1:]:
-                value = join.join(value, one)
-            return value
+            value = values[-1]
+            for one in reversed(values[:-1]):
+                choice = isinstance(one, Choice) and one.empty is MISSING
+                join.column = one.column if choice else ""  # type: ignore[attr-defined]
+                value = join.join(one.full if choice else one, value)  # type: ignore[attr-defined]
+            return value.full if isinstance(value, Choice) and value.empty is MISSING else value
         finally:
             self.returned.pop()
             self.nesting, self.depth = self.nesting - 1, depth

@@ -8,6 +8,7 @@ from xpc.compiler.importing.python.machine import Machine
 from xpc.compiler.importing.python.values import (
     Argument,
     Bound,
+    Choice,
     Column,
     Function,
     Object,
@@ -130,6 +131,14 @@ def prompt_of(value: object) -> Prompt | None:
         return Prompt(value.name)
     if isinstance(value, Object) and value.path.startswith("str.") and isinstance(value.receiver, Column):
         return Prompt(template=f"{{{{ {value.receiver.name} | trim }}}}") if value.receiver.name.isidentifier() else None
+    if isinstance(value, Choice):
+        full, empty = prompt_of(value.full), prompt_of(value.empty)
+        if full is None or empty is None or not value.column.isidentifier():
+            return None
+        texts = [one.template or (one.known if one.known is not None else f"{{{{ {one.column} }}}}") for one in (full, empty)]
+        if any(one.known is not None and "{" in one.known for one in (full, empty)):
+            return None
+        return Prompt(template=f"{{% if {value.column} %}}{texts[0]}{{% else %}}{texts[1]}{{% endif %}}")
     if not isinstance(value, Text):
         return None
     out = ""
@@ -153,6 +162,13 @@ def is_end(value: object) -> bool:
 
 def divided(value: object) -> tuple[Prompt, str, bool] | None:
     """A text as its beginning, the column at its end, and whether the end token follows; None for another form."""
+    if isinstance(value, Choice):
+        full, empty = divided(value.full), divided(value.empty)
+        if full is None or empty is None or full[1:] != empty[1:] or not value.column.isidentifier():
+            return None
+        heads = [one[0].template or one[0].known or f"{{{{ {one[0].column} }}}}" for one in (full, empty)]
+        text = f"{{% if {value.column} %}}{heads[0]}{{% else %}}{heads[1]}{{% endif %}}"
+        return Prompt(template=text), full[1], full[2]
     parts = list(value.parts) if isinstance(value, Text) else [value]
     ended = bool(parts) and is_end(parts[-1])
     if ended:

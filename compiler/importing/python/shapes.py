@@ -41,7 +41,7 @@ class Shape:
         if prompt.known is not None and not prompt.template:
             return None
         self.draft.put("data.prompt_template", prompt.template, self.entry(key, prompt.template))
-        name = prompt.template.partition("{{ ")[2].partition(" ")[0]
+        name = prompt.template.partition("{{ ")[2].partition(" ")[0]  # the template replaces its text
         return name or None
 
     def turns(self, turns: Turns, key: str) -> None:

@@ -5,7 +5,7 @@ themselves; other values have the classes below.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from xpc.grammar.record import field, mutable, record
 
@@ -78,6 +78,15 @@ class Text:
     """A text with columns of a row in it, as its parts in their order."""
 
     parts: tuple[object, ...]
+
+
+@record
+class Choice:
+    """A value that depends on whether a column of the row is empty."""
+
+    column: str
+    full: object
+    empty: object
 
 
 @record
@@ -210,6 +219,7 @@ class Join:
 
     def __init__(self, place: Place, limit: int = 20_000, hidden: object = None) -> None:
         self.place, self.left, self.hidden = place, limit, hidden
+        self.column = ""
         self.made: dict[tuple[int, int], object] = {}
 
     def join(self, one: object, other: object) -> object:
@@ -230,7 +240,7 @@ class Join:
             return one
         if isinstance(other, Unknown):
             return other
-        if isinstance(one, Name | Column | Text) and one == other:
+        if isinstance(one, Name | Column | Text | Choice) and one == other:
             return one
         return self.parts(one, other)
 
@@ -288,23 +298,20 @@ class Join:
         return self.unknown(present)
 
     def unknown(self, one: object = None, other: object = None) -> Unknown:
-        """The value that depends on the branch."""
+        """The value that depends on the branch: for texts of a row, whether a column is empty decides."""
+        texts = (str, Column, Text, Object, Choice)
+        if self.column and isinstance(one, texts) and isinstance(other, texts):
+            return Choice(self.column, one, other)  # type: ignore[return-value]
         shown = " or ".join(repr(each) for each in (one, other) if isinstance(each, Scalar) and each is not None)
         return Unknown(f"it depends on the condition{f' ({shown[:60]})' if shown else ''}", self.place,
                        self.hidden or (one if not isinstance(one, Scalar) else other))  # fmt: skip
 
 
-def plain(value: object, depth: int = 0, budget: list[int] | None = None) -> bool:
-    """Whether a value is known completely: numbers, texts, names, and lists and dicts of them."""
-    left = [5_000] if budget is None else budget
-    left[0] -= 1
-    if left[0] < 0 or depth > 20:
-        return False
-    if isinstance(value, list | tuple):
-        return all(plain(one, depth + 1, left) for one in value)
-    if isinstance(value, dict):
-        return all(isinstance(key, str | int) and plain(one, depth + 1, left) for key, one in value.items())
-    return isinstance(value, (*Scalar, Name))
+def condition(value: object) -> str:
+    """The column whose emptiness a condition tests, such as that of `row["input"]`; empty for another condition."""
+    if isinstance(value, Column) and not value.batch:
+        return value.name
+    if isinstance(value, Object) and value.path in ("str.strip", "<full>"):
+        return condition(value.receiver)
+    return ""
 
-
-Call = Callable[..., object]
