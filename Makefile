@@ -91,13 +91,13 @@ bench-run: $(VENV)/ready ## a bundle beside the plain TRL script: time to the fi
 bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
 	$(BIN)/python tests/bench.py
 
-docs: $(VENV)/ready ## write docs/reference.md, rules.md, recipes.md, stack-*.md, error.svg, the type of the paths of settings and the index of the rules anew
+docs: $(VENV)/ready ## write the generated pages and pictures of docs/, the type of the paths of settings and the index of the rules anew
 	$(FOLD)
 	$(BIN)/python -m xpc.compiler.language.build
 	$(BIN)/python -m xpc.compiler.rules.core.build
-	$(BIN)/python -m xpc.compiler.explain.reference docs/reference.md
+	$(BIN)/python -m xpc.compiler.explain.reference docs
 	$(BIN)/python tests/evidence/evidence.py
-	$(BIN)/python tests/evidence/rules_page.py docs/rules.md
+	$(BIN)/python tests/evidence/rules_page.py docs
 	$(BIN)/python -m xpc.compiler.explain.stack_pages docs
 	$(BIN)/python tests/recipes/recipes_page.py docs/recipes.md
 	$(BIN)/python tests/importing/keys_page.py docs/import-keys.md

@@ -1,17 +1,46 @@
-"""Hooks of the site: the README is its first page, and repository files that pages link to are included."""
+"""Hooks of the site: the README is its first page, repository files that pages link to are included, `xp` has colours,
+and the search prefers pages that answer questions to lists.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(ROOT, "docs"))
+
+from xp_lexer import register  # noqa: E402
+
 OUTSIDE = re.compile(r"\]\(\.\./([^)#]+?)/?(?=[)#])")
 CARRIED = "repository/"
 """The site's folder for files from outside docs/. `.txt` is added to their names, so that browsers show them."""
+BOOST = {
+    "faq.md": 20,
+    "troubleshooting.md": 2,
+    "tutorial.md": 2,
+    "reference/": 0.5,
+    "rules.md": 0.1,
+    "rules/": 0.02,
+    "recipes.md": 0.1,
+    "import-keys.md": 0.02,
+    "stack-": 0.05,
+    "stacks.md": 0.5,
+    "differential.md": 0.02,
+    "requirements.md": 0.05,
+    "casts.md": 0.2,
+    "plan-accuracy.md": 0.2,
+}
+"""Weight of pages in the search, by the beginning of their path; 1 for the others."""
+WIDE = ("rules.md", "reference.md")
+"""Pages of long tables, which take the space of the table of contents."""
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.S | re.M)
+SPEC = re.compile(r"(?:\s*#.*\n|\s*\n)*(?:xpc 1\b|train \S+ on |extends \"|\w+ ?(?:\w+ )?\{|\w+\([a-z_]+=)", re.M)
+BAR = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
 
 
 def _text(*names: str) -> str:
@@ -30,15 +59,42 @@ def _index() -> str:
     return re.sub(r"\]\(docs/", "](", re.sub(r"\]\((?!docs/|#|[a-z]+://)", "](../", _text("README.md")))
 
 
+def on_config(config: Any) -> None:
+    """Blocks of `xp` have colours."""
+    register()
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Adds the first page and every linked file."""
     files.append(File.generated(config, "index.md", content=_index()))
-    linked = {path for one in list(files.documentation_pages()) for path in OUTSIDE.findall(one.content_string)}
+    pages = [one for one in files.documentation_pages() if "/" not in one.src_uri]
+    linked = {path for one in pages for path in OUTSIDE.findall(one.content_string)}
     for path in sorted(linked):
         files.append(File.generated(config, f"{CARRIED}{path}.txt", content=_shown(path)))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links to files outside of docs/ lead to the copies."""
-    return OUTSIDE.sub(lambda found: f"]({CARRIED}{found[1]}.txt", markdown)
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Gives a page its weight in the search, and its text what Python-Markdown needs.
+
+    Links to files outside of docs/ lead to the copies. A block without a language that begins as a spec is `xp`. In a
+    table GitHub needs a bar in code as `\\|`, and Python-Markdown shows the backslash, so such code is written as HTML.
+    """
+    path = page.file.src_uri
+    weight = next((weight for start, weight in BOOST.items() if path.startswith(start)), 1)
+    page.meta["search"] = {"boost": weight}
+    page.meta["hide"] = ["toc"] if path in WIDE else []
+    if "/" not in path:
+        markdown = OUTSIDE.sub(lambda found: f"]({CARRIED}{found[1]}.txt", markdown)
+    markdown = FENCE.sub(lambda found: f"```xp\n{found[2]}```" if _is_spec(found) else found[0], markdown)
+    lines = [BAR.sub(_as_html, line) if line.startswith("|") else line for line in markdown.split("\n")]
+    return "\n".join(lines)
+
+
+def _is_spec(block: re.Match[str]) -> bool:
+    return not block[1] and SPEC.match(block[2]) is not None
+
+
+def _as_html(code: re.Match[str]) -> str:
+    text = code[1].replace("\\|", "|").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"<code>{text.replace('|', '&#124;')}</code>"

@@ -1,52 +1,97 @@
-"""`python -m xpc.compiler.explain.reference`: write the page docs/reference.md from the settings, rules and codes."""
+"""`python -m xpc.compiler.explain.reference`: write docs/reference.md and the page of each clause from the settings."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
 from xpc.compiler.explain.examples import example
 from xpc.compiler.language import kinds as k
-from xpc.compiler.language.codes import CODES, explanation
-from xpc.compiler.language.schema import SOURCE_SETTINGS, TABLE, Setting, outer_names
+from xpc.compiler.language.schema import CLAUSES, SOURCE_SETTINGS, TABLE, Setting, outer_names
 from xpc.compiler.language.typed import show
-from xpc.compiler.rules import every
-from xpc.grammar.codes import CODES as SYNTAX
 from xpc.grammar.package_data import read_text
 
+TOGETHER = {
+    "train": ("seed", "target", "sweep", "extra"),
+    "lora": ("qlora", "oft"),
+    "hardware": ("nodes", "precision"),
+}
+"""Clauses with few settings, by the clause whose page has them, too."""
+SENTENCE = """\
+`train MODEL on DATA for LENGTH with ...` is the first line of a spec. [language.md](../language.md) describes it, and
+`extra`, which passes a library's own arguments on.
+"""
+GENERATED = "Written by `make docs`; do not edit. [reference.md](../reference.md) lists all clauses."
 
-def reference() -> str:
-    """The page as Markdown."""
+
+def pages() -> Mapping[str, str]:
+    """The text of each page, by its path in docs/."""
+    clauses = {page_of(clause): None for clause in CLAUSES}
+    return {"reference.md": index(), **{f"reference/{name}.md": clause_page(name) for name in clauses}}
+
+
+def page_of(clause: str) -> str:
+    """The page on which the settings of a clause are, such as `lora` for those of `qlora`."""
+    return next((page for page, more in TOGETHER.items() if clause in more), clause)
+
+
+def index() -> str:
+    """The list of all settings, each with a link to its section."""
     short = ", ".join(f"`{name}`" for name, path in outer_names().items() if name != path)
     lines = [read_text(__file__, "reference_head.md").rstrip("\n").replace("SHORT", short)]
-    lines += [_row(row) for row in TABLE]
-    lines += ["", "A row of a `data` block is a source and takes:", "", "| setting | takes | |", "|---|---|---|"]
-    lines += [f"| `{name}` | {row.kind.phrase} | {row.doc} |" for name, row in SOURCE_SETTINGS.items()]
-    lines += ["", "## Diagnostics", "", "`xpc explain CODE` prints the whole explanation.", ""]
-    lines += ["| code | slug | severity | |", "|---|---|---|---|"]
-    table = [
-        (one.code, one.slug, "note" if one.slug == "more-errors" else "error", explanation(one.code))
-        for one in SYNTAX.values()
-    ]
-    table += [(code, slug, severity, explanation(code)) for code, (slug, severity) in CODES.items()]
-    table += [(rule.code, rule.slug, rule.severity, " ".join(rule.text.split())) for rule in every()]
-    lines += [
-        f"| {code} | {slug} | {severity} | {first_sentence(text)} |" for code, slug, severity, text in sorted(table)
-    ]
+    for name in dict.fromkeys(map(page_of, CLAUSES)):
+        links = [f"[{row.path}](reference/{name}.md#{row.path})" for row in _rows(name)]
+        lines.append(f"| [{', '.join(_clauses(name))}](reference/{name}.md) | {', '.join(links)} |")
     return "\n".join(lines) + "\n"
 
 
-def _row(row: Setting) -> str:
+def clause_page(name: str) -> str:
+    """The page of a clause: a section with an anchor for each setting."""
+    title = ", ".join(f"`{one}`" for one in _clauses(name))
+    lines = [f"# Settings of {title}", "", GENERATED, ""]
+    lines += [SENTENCE] if name == "train" else []
+    for row in _rows(name):
+        lines += _section(row)
+    if name == "data":
+        lines += ["## A source", "", "A row of a `data` block is a source and takes:", ""]
+        lines += ["| setting | takes | |", "|---|---|---|"]
+        lines += [f"| `{name}` | {row.kind.phrase} | {row.doc} |" for name, row in SOURCE_SETTINGS.items()]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def _clauses(page: str) -> tuple[str, ...]:
+    return (page, *TOGETHER.get(page, ()))
+
+
+def _rows(page: str) -> list[Setting]:
+    return [row for row in TABLE if row.path.partition(".")[0] in _clauses(page)]
+
+
+def _section(row: Setting) -> list[str]:
     takes = ", ".join(f"`{choice}`" for choice in row.choices) if row.choices else row.kind.phrase
     takes += f", or {k.FILE.phrase}" if row.kind is k.TEMPLATE else ""
-    default = "" if row.default is None else f"`{show(row, row.default)}`"
-    name = f"`{row.path}`" if row.kind is not k.BLOCK else f"`{row.path} {{ }}`"
-    doc = f"{row.doc}; *later*" if row.pending else row.doc
-    if row.engines:
-        doc += f"; read by {', '.join(f'`{one}`' for one in row.engines)}"
-    decides = ", ".join(f"`{one}`" for one in row.args)
-    shown = "<br>".join(f"`{line}`" for line in example(row).replace("|", "\\|").splitlines())
-    return f"| {name}<br>{doc} | {takes} | {default} | {shown} | {decides} |"
+    facts = {
+        "Takes": takes,
+        "Default": "" if row.default is None else f"`{show(row, row.default)}`",
+        "Methods": ", ".join(f"`{one}`" for one in row.methods),
+        "Launchers": ", ".join(f"`{one}`" for one in row.engines),
+        "Decides": ", ".join(f"`{one}`" for one in row.args),
+    }
+    name = row.path if row.kind is not k.BLOCK else f"{row.path} {{ }}"
+    doc = row.doc[:1].upper() + row.doc[1:]
+    shown = example(row)
+    return [
+        f'<a id="{row.path}"></a>',
+        f"## {name}",
+        "",
+        f"{doc}; *later*." if row.pending else f"{doc}.",
+        "",
+        *(f"- {title}: {text}" for title, text in facts.items() if text),
+        "",
+        *(["```xp", shown, "```", ""] if shown else []),
+    ]
 
 
 def first_sentence(text: str) -> str:
@@ -55,9 +100,19 @@ def first_sentence(text: str) -> str:
     return (sentence + dot.strip()).replace("|", "\\|")
 
 
+def write(folder: str, texts: Mapping[str, str]) -> None:
+    """Write pages below a folder, and delete pages of the same subfolders that are no longer written."""
+    for place in {os.path.dirname(path) for path in texts} - {""}:
+        os.makedirs(os.path.join(folder, place), exist_ok=True)
+        for name in os.listdir(os.path.join(folder, place)):
+            if f"{place}/{name}" not in texts:
+                os.unlink(os.path.join(folder, place, name))
+    for path, text in texts.items():
+        with open(os.path.join(folder, path), "w", encoding="utf-8") as handle:
+            handle.write(text)
+
+
 if __name__ == "__main__":
-    path = sys.argv[1] if len(sys.argv) > 1 else os.path.join("docs", "reference.md")
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    with open(path, "w", encoding="utf-8") as handle:
-        handle.write(reference())
-    print(f"wrote {path}")
+    docs = sys.argv[1] if len(sys.argv) > 1 else "docs"
+    write(docs, pages())
+    print(f"wrote {docs}/reference.md and {docs}/reference/")

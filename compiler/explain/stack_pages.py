@@ -108,7 +108,7 @@ def _refused(stack: Stack) -> str:
     holds = {code: one["holds"] for code, one in read_json(__file__, "evidence.json").items() if "holds" in one}
     rows = [
         (
-            f"[{one.code}](rules.md)",
+            f"[{one.code}](rules.md#{one.code.lower()})",
             first_sentence(one.explanation),
             ", ".join(sorted({*stacks.names()} - {*holds[one.code]})),
         )

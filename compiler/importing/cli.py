@@ -164,8 +164,8 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
 
     return Overrides(
         stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
-        _reference(options.data), options.rewards, options.prompt, version, _sets(options), _pick(options), options.partial, read_next_to,
-        lambda: scripts_near(source.folder),
+        _reference(options.data), options.rewards, options.prompt, version, _sets(options), _pick(options),
+        options.partial, read_next_to, lambda: scripts_near(source.folder),
     )  # fmt: skip
 
 

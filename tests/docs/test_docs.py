@@ -10,18 +10,38 @@ from collections.abc import Iterator
 import pytest
 from compile_support import put, read, xpc
 from evidence import PATH, evidence, measured, stated
-from rules_page import page as rules_page
+from rules_page import pages as rules_pages
+from rules_page import topics
 
 from xpc.compiler import stacks
-from xpc.compiler.explain.reference import reference
+from xpc.compiler.explain.reference import page_of
+from xpc.compiler.explain.reference import pages as reference
 from xpc.compiler.explain.stack_pages import file_name, with_menu
 from xpc.compiler.explain.stack_pages import page as stack_page
+from xpc.compiler.language.codes import CODES
+from xpc.compiler.language.schema import TABLE
+from xpc.compiler.rules import codes
+from xpc.grammar.codes import CODES as SYNTAX
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+def generated(folder: str) -> dict[str, str]:
+    """The page with this name in docs/, and those in its folder."""
+    paths = [f"{folder}.md", *(f"{folder}/{name}" for name in sorted(os.listdir(os.path.join(ROOT, "docs", folder))))]
+    return {path: read("docs", path) for path in paths}
+
+
 def test_reference_is_fresh():
-    assert read("docs", "reference.md") == reference(), "`make docs` rewrites it"
+    assert generated("reference") == reference(), "`make docs` rewrites it"
+
+
+def test_every_setting_has_an_anchor_and_a_link():
+    pages = generated("reference")
+    for row in TABLE:
+        page = f"reference/{page_of(row.path.partition('.')[0])}.md"
+        assert f'<a id="{row.path}"></a>' in pages[page], row.path
+        assert f"[{row.path}]({page}#{row.path})" in pages["reference.md"], row.path
 
 
 def test_evidence_is_fresh():
@@ -42,17 +62,30 @@ def test_page_of_a_stack_is_fresh(name):
     assert all(f"`{one}` | {version}" in page for one, version in stacks.load(name).pins.items())
 
 
-def test_rules_page_is_fresh():
-    assert read("docs", "rules.md") == rules_page(), "`make docs` rewrites it"
+def test_rules_pages_are_fresh():
+    assert generated("rules") == rules_pages(), "`make docs` rewrites it"
 
 
-def test_picture_of_the_readme_is_what_the_tool_prints():
+def test_every_code_has_its_old_anchor_and_its_section():
+    """`docs/rules.md#xp310` is where links of older bundles and pages lead."""
+    pages = generated("rules")
+    for code, topic in topics().items():
+        anchor = f'<a id="{code.lower()}"></a>'
+        assert f"{anchor}[{code} " in pages["rules.md"], code
+        assert anchor in pages[f"rules/{topic}.md"], code
+    assert {*codes(), *CODES, *SYNTAX} == {*topics()}
+
+
+def test_pictures_show_what_the_tool_says():
     spec = importlib.util.spec_from_file_location("pictures", os.path.join(ROOT, "docs", "pictures.py"))
     assert spec is not None
     assert spec.loader is not None
     pictures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pictures)
-    assert read("docs", "error.svg") == pictures.error(), "`make docs` writes it anew"
+    shown = "".join(read("docs", name) for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))
+    for name, draw in pictures.PICTURES.items():
+        assert read("docs", name) == draw(), "`make docs` writes it anew"
+        assert f"]({name})" in shown + read("README.md").replace("](docs/", "]("), f"no page shows {name}"
 
 
 def test_readme_is_short():
@@ -79,23 +112,29 @@ def test_changelog_shows_real_output(tmp_path):
         assert re.match("(?s:.*)".join(excerpts), printed), f"{command} prints\n{printed}"
 
 
+def pages_of_docs() -> list[str]:
+    """Every page below docs/."""
+    folder = os.path.join(ROOT, "docs")
+    found = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
+    return sorted(os.path.relpath(path, folder) for path in found if path.endswith(".md"))
+
+
 def test_a_row_of_a_table_is_one_line():
-    for name in os.listdir(os.path.join(ROOT, "docs")):
-        if name.endswith(".md"):
-            text = re.sub(r"^```.*?^```", "", read("docs", name), flags=re.S | re.M)
-            assert not [line for line in text.splitlines() if line.startswith("|") and not line.endswith("|")], name
+    for name in pages_of_docs():
+        text = re.sub(r"^```.*?^```", "", read("docs", name), flags=re.S | re.M)
+        assert not [line for line in text.splitlines() if line.startswith("|") and not line.endswith("|")], name
 
 
 def test_links_of_the_pages_exist():
-    pages = [os.path.join("docs", name) for name in ("language.md", "methods.md")]
+    pages = [os.path.join("docs", name) for name in ("language.md", "methods.md", "faq.md", "reference.md")]
     for page in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *pages):
         for target in re.findall(r"\]\(([^)#:]+)\)", read(page)):
             assert os.path.exists(os.path.join(ROOT, os.path.dirname(page), target)), f"{page} links to {target}"
 
 
 def test_every_page_is_in_the_menu_of_the_site():
-    menu = set(re.findall(r"^ +- ([\w.-]+\.md)$", read("mkdocs.yml"), re.M))
-    assert menu == {name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")}
+    menu = re.findall(r"^ +- (?:\w+: )?([\w./-]+\.md)$", read("mkdocs.yml"), re.M)
+    assert sorted(menu) == sorted([*pages_of_docs(), "index.md"])
 
 
 def test_the_menu_has_the_page_of_a_new_stack():

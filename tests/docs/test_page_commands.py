@@ -53,6 +53,7 @@ LINES = {
     r"\./probe\.sh|\S*\.tune/probe\.sh": "tests/tuning/test_tune.py",
     r"pip install -r \S*requirements.txt": "tests/resolve.py",
     r"\S*launch\.sh": "tests/proof/training/test_train.py",
+    r"MASTER_ADDR=\S+ MASTER_PORT=\d+ NODE_RANK=\d \S*launch\.sh": "tests/launch/test_two_nodes.py",
     r"\S*launch\.sh --preflight.*": "tests/runtime/test_runtime_preflight.py",
     r"\S*launch\.sh --stage \S+": "tests/proof/training/test_train_staged.py",
     r"\S*/launch\.sh (--list|--all|lr=\S+)": "tests/docs/test_sweep_page.py",
@@ -239,7 +240,8 @@ def test_what_is_run_elsewhere_is_run_there():
 
 
 SHELL = re.compile(
-    r"(?:\$ )?(?:python3 -m venv|xpc|echo|cat|\./|[\w.]*launch\.sh|make|pip|sbatch|ray|cd|npm|npx|code|source) ?"
+    r"(?:\$ )?(?:python3 -m venv|xpc|echo|cat|\./|[\w.]*launch\.sh|MASTER_ADDR=|make|pip|sbatch|ray|cd|npm|npx|code"
+    r"|source) ?"
 )
 
 

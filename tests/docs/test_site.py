@@ -1,32 +1,149 @@
-"""The site of the docs: it is built as `make site` builds it, in an environment of its own."""
+"""The site of the docs, built as `make site` builds it in an environment of its own, and read in a real browser."""
 
 from __future__ import annotations
 
+import html
+import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
+from browser import found_on, in_browser
 
 pytestmark = pytest.mark.nightly
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+QUESTIONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "questions.toml")
+TALLEST = 30_000
+"""Pixels of the tallest page, at a width of 1,280."""
 
 
-def test_every_page_is_built_and_no_link_is_broken(tmp_path):
-    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as handle:
-        needs = tomllib.load(handle)["project"]["optional-dependencies"]["site"]
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    bin = tmp_path / "venv" / "bin"
-    subprocess.run([bin / "python", "-m", "pip", "install", "--quiet", *needs], check=True)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The folder of the built site. `XPC_SITE_PYTHON` names an interpreter that has what builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    python = os.environ.get("XPC_SITE_PYTHON") or _installed(folder / "venv")
     built = subprocess.run(
-        [bin / "mkdocs", "build", "--site-dir", tmp_path / "site"],
+        [python, "-m", "mkdocs", "build", "--site-dir", folder / "site"],
         cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
-    pages = {name.removesuffix(".md") for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")}
-    assert {f"{name}.html" for name in (*pages, "index")} <= set(os.listdir(tmp_path / "site"))
-    with open(tmp_path / "site" / "recipes.html", encoding="utf-8") as handle:
-        assert 'href="repository/specs/' in handle.read()
-    assert (tmp_path / "site" / "repository" / "specs" / "vicuna-7b-sharegpt-lora-1xa100.xp.txt").exists()
+    return folder / "site"
+
+
+def _installed(folder: Path) -> Path:
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as handle:
+        needs = tomllib.load(handle)["project"]["optional-dependencies"]["site"]
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", *needs], check=True)
+    return folder / "bin" / "python"
+
+
+def pages(site: Path) -> list[str]:
+    return sorted(str(one.relative_to(site)) for one in site.rglob("*.html"))
+
+
+def text_of(site: Path, page: str) -> str:
+    return (site / page).read_text(encoding="utf-8")
+
+
+def test_every_page_is_built_and_no_link_is_broken(site):
+    docs = Path(ROOT, "docs")
+    names = {str(one.relative_to(docs).with_suffix(".html")) for one in docs.rglob("*.md")}
+    assert names | {"index.html"} <= set(pages(site))
+    assert 'href="repository/specs/' in text_of(site, "recipes.html")
+    assert (site / "repository" / "specs" / "vicuna-7b-sharegpt-lora-1xa100.xp.txt").exists()
+
+
+def test_code_that_is_copied_has_no_escaped_bar(site):
+    shown = 0
+    for page in pages(site):
+        for code in re.findall(r"<code>(.*?)</code>", text_of(site, page), re.S):
+            text = html.unescape(re.sub("<[^>]*>", "", code))
+            assert "\\|" not in text, (page, text)
+            shown += "|" in text
+    assert shown > 50
+
+
+def test_specs_have_colours(site):
+    """The first word of a spec is a keyword, and each page with specs has settings and numbers, too."""
+    specs = 0
+    for page in pages(site):
+        for block in re.findall(
+            r'<div class="highlight"><pre><span></span><code>(.*?)</code>', text_of(site, page), re.S
+        ):
+            if re.match("(?:xpc 1|train .* on )", re.sub("<[^>]*>", "", block)):
+                assert re.match('<span class="k">(?:xpc|train)</span>', block), (page, block[:200])
+                specs += 1
+    assert specs > 60
+    sample = text_of(site, "tutorial.html")
+    assert all(f'<span class="{kind}">' in sample for kind in ("k", "m", "na", "nc", "s"))
+
+
+@in_browser
+def test_no_page_is_endless(site, tmp_path):
+    heights = found_on(
+        site,
+        f"""
+        const heights = {{}};
+        for (const page of {json.dumps(pages(site))}) {{
+          const one = await frame("/" + page, 1280);
+          heights[page] = one.contentDocument.documentElement.scrollHeight;
+          one.remove();
+        }}
+        return heights;""",
+        tmp_path,
+    )
+    assert len(heights) == len(pages(site))
+    assert min(heights.values()) > 100
+    assert {page: height for page, height in heights.items() if height > TALLEST} == {}
+
+
+def asked() -> dict[str, list[str]]:
+    with open(QUESTIONS, "rb") as handle:
+        return tomllib.load(handle)
+
+
+def answers(found: str, wanted: list[str]) -> bool:
+    """Whether an address is one of those that answer; one without an anchor is answered by each of its sections."""
+    return any(found == one or found.split("#")[0] == one for one in wanted)
+
+
+@in_browser
+def test_the_search_answers_questions(site, tmp_path):
+    """The first result is a page, with its best section below it; that section is the first hit."""
+    questions = asked()
+    assert len(questions) == 30
+    first = found_on(
+        site,
+        f"""
+        const first = {{}};
+        for (const question of {json.dumps(list(questions))}) {{
+          const one = await frame("/index.html?q=" + encodeURIComponent(question), 1280);
+          const inside = one.contentDocument;
+          const meta = await until(() => {{
+            const line = inside.querySelector(".md-search-result__meta");
+            return line && /\\d|No matching/.test(line.textContent) && line;
+          }});
+          const links = [...inside.querySelectorAll(".md-search-result__item:first-child > .md-search-result__link")];
+          first[question] = links.length ? links[Math.min(1, links.length - 1)].href : "";
+          one.remove();
+        }}
+        return first;""",
+        tmp_path,
+    )
+    places = {question: re.sub(r"^http://[^/]*/|\?[^#]*", "", found) for question, found in first.items()}
+    missed = {one: found for one, found in places.items() if not answers(found, questions[one])}
+    assert len(missed) <= 3, missed
+
+
+def test_every_answer_exists(site):
+    for question, wanted in asked().items():
+        for one in wanted:
+            page, _, anchor = one.partition("#")
+            assert (site / page).exists(), question
+            assert not anchor or f'id="{anchor}"' in text_of(site, page), (question, one)

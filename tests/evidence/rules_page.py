@@ -1,8 +1,7 @@
-"""`python tests/evidence/rules_page.py`: write docs/rules.md, the page of rules with their evidence."""
+"""`python tests/evidence/rules_page.py`: write docs/rules.md, and pages of rules with their evidence by topic."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -10,10 +9,11 @@ import fate as fates
 from evidence import examples, proof_of, proofs, stated
 from fate import Fate
 
-from xpc.compiler.explain.reference import first_sentence
+from xpc.compiler.explain.reference import first_sentence, write
 from xpc.compiler.language.codes import CODES, explanation
-from xpc.compiler.rules import every
+from xpc.compiler.rules import codes, every
 from xpc.compiler.rules.core.rule import PARTS, SOURCE
+from xpc.grammar.codes import CODES as SYNTAX
 from xpc.grammar.record import record
 
 HEAD = """\
@@ -24,8 +24,8 @@ Written by `make docs` from `compiler/rules/` and `tests/evidence/`; do not edit
 The rules come from a table of {rows} conditions under which a fine-tuning run fails, or silently does something other
 than its configuration says. We found these conditions by reading and running TRL, transformers, accelerate, DeepSpeed,
 peft and Liger. {implemented} of them are checked, {unwritable} cannot be written in a spec, {preflight} are found by
-the preflight on the training machine, and {refused} are not checked, for a stated reason. `xpc explain CODE` prints the
-section of one code.
+the preflight on the training machine, and {refused} are not checked, for a stated reason
+([rules/conditions.md](rules/conditions.md)). `xpc explain CODE` prints the section of one code.
 
 To silence a warning or a note, write a comment with the reason at the end of its line:
 
@@ -33,19 +33,52 @@ To silence a warning or a note, write a comment with the reason at the end of it
 strategy fsdp1   # xpc: allow XP410 the cluster's image has no newer torch
 ```
 
-## Checked
+## Pages
+
+{pages}
+
+## Codes
 """
-FAMILIES = {
-    "1": "Names, units and files",
-    "2": "Batch, optimizer, schedule",
-    "3": "Precision, attention, kernels",
-    "4": "Strategy and adapters",
-    "5": "Data, evaluation, supervised training",
-    "6": "Preferences and reinforcement",
-    "7": "Saving, resuming, tracking",
-    "8": "Launch",
-    "9": "The spec itself",
+TOPICS = {
+    "syntax": ("Syntax", ("grammar.",)),
+    "names": ("Names, units, files and silenced findings", ("resolve.1", "resolve.90")),
+    "rows": (
+        "Rows of the data",
+        tuple(f"rules.data.{one}" for one in ("roles", "rows", "structure", "survey", "tokens")),
+    ),
+    "sources": ("Sources, prompts and evaluation data", ("rules.data.", "resolve.590")),
+    "preview": ("What is learned: findings of `xpc preview`", ("resolve.5",)),
+    "sft": (
+        "Supervised training and distillation",
+        tuple(f"rules.method.{one}" for one in ("sft", "distill", "support")),
+    ),
+    "preference": (
+        "Preferences and reward models",
+        tuple(f"rules.method.{one}" for one in ("dpo", "kto", "preference")),
+    ),
+    "online": ("grpo and rloo", ("rules.method.",)),
+    "attention": ("Attention and packing", tuple(f"rules.numerics.{one}" for one in ("attention", "packing", "batch"))),
+    "precision": ("Precision, kernels and compilation", ("rules.numerics.",)),
+    "optimizer": ("Optimizer, schedule and best model", ("rules.optimizer.",)),
+    "adapters": ("Adapters and frozen weights", ("rules.adapters.", "resolve.93")),
+    "launch": ("Launchers and sweeps", ("engines.", "rules.strategy.launch", "resolve.88")),
+    "strategy": ("Strategy and memory", ("rules.strategy.",)),
+    "saving": ("Saving, hub, tracking and secrets", ("rules.saving.",)),
+    "extra": (
+        "Arguments in `extra trl`",
+        tuple(f"rules.extra.{one}" for one in ("data", "gradients", "numerics", "optimizer", "run")),
+    ),
+    "extra-launch": ("Arguments in `extra accelerate` and `extra deepspeed`", ("rules.extra.",)),
 }
+"""Title of each page, and the beginnings of the modules of its rules; the first page that fits has the rule. A code of
+the compiler itself has its number instead of a module: `resolve.123` is XP123.
+"""
+CONDITIONS = """\
+# Conditions that no rule checks, or no test proves
+
+Written by `make docs` from `tests/evidence/`; do not edit. [rules.md](../rules.md) lists what is checked.
+
+"""
 NOT_CHECKED = (
     (fates.UNWRITABLE, "Cannot be written", "A spec cannot express these conditions. The last column explains why."),
     (
@@ -59,39 +92,84 @@ NOT_CHECKED = (
 
 @record
 class Entry:
-    """A code and its explanation on the page."""
+    """A code and its explanation. `topic` is the name of its page in docs/rules/."""
 
     code: str
     slug: str
     severity: str
     text: str
+    topic: str
 
 
 def entries() -> list[Entry]:
-    """Every rule, and every code that the compiler itself reports, sorted by code."""
-    found = [Entry(rule.code, rule.slug, rule.severity, rule.text) for rule in every()]
-    found += [Entry(code, slug, severity, explanation(code)) for code, (slug, severity) in CODES.items()]
+    """Every rule, and every code that the grammar and the compiler report, sorted by code."""
+    modules = {code: module for code, (module, _) in codes().items()}
+    found = [Entry(one.code, one.slug, one.severity, one.text, topic(modules[one.code])) for one in every()]
+    found += [
+        Entry(code, slug, severity, explanation(code), topic(f"resolve.{code[2:]}"))
+        for code, (slug, severity) in CODES.items()
+    ]
+    found += [
+        Entry(one.code, one.slug, "note" if one.slug == "more-errors" else "error", explanation(one.code), "syntax")
+        for one in SYNTAX.values()
+    ]
     return sorted(found, key=lambda one: one.code)
 
 
-def page() -> str:
-    """The page as Markdown."""
+def topic(module: str) -> str:
+    """The page of a module's rules."""
+    return next(name for name, (_, modules) in TOPICS.items() if module.startswith(modules))
+
+
+def topics() -> dict[str, str]:
+    """The page of each code."""
+    return {one.code: one.topic for one in entries()}
+
+
+def pages() -> dict[str, str]:
+    """The text of each page, by its path in docs/."""
+    known = entries()
+    topical = {name: [one for one in known if one.topic == name] for name in TOPICS}
+    return {
+        "rules.md": index(known),
+        **{f"rules/{name}.md": topic_page(name, codes) for name, codes in topical.items()},
+        "rules/conditions.md": conditions(),
+    }
+
+
+def index(known: list[Entry]) -> str:
+    """The list of codes. Each has the anchor that its section had when all rules were one page."""
     rows, _ = fates.fates()
     counts = {kind: sum(fate.kind == kind for fate in rows.values()) for kind in fates.KINDS}
-    lines = [HEAD.format(rows=len(rows), **counts)]
-    known = entries()
-    for digit, title in FAMILIES.items():
-        family = [one for one in known if one.code[2] == digit]
-        lines += [f"### XP{digit}xx: {title}", "", "| code | slug | severity | |", "|---|---|---|---|"]
-        lines += [
-            f"| [{one.code}](#{one.code.lower()}) | {one.slug} | {one.severity} | {first_sentence(one.text)} |"
-            for one in family
-        ]
-        lines += [""]
-    lines += ["## Explained", ""]
+    links = "\n".join(f"- [{title}](rules/{name}.md)" for name, (title, _) in TOPICS.items())
+    lines = [HEAD.format(rows=len(rows), pages=links, **counts), "| code | | |", "|---|---|---|"]
+    lines += [
+        f'| <a id="{one.code.lower()}"></a>[{one.code} {one.slug}]({address(one)}) | {one.severity} '
+        f"| {first_sentence(one.text)} |"
+        for one in known
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def address(one: Entry) -> str:
+    """The address of a code's section, from docs/."""
+    return f"rules/{one.topic}.md#{one.code.lower()}"
+
+
+def topic_page(name: str, codes: list[Entry]) -> str:
+    """The page of a topic: a section for each code."""
+    lines = [f"# Rules: {TOPICS[name][0]}", "", "Written by `make docs`; do not edit. "
+             "[rules.md](../rules.md) lists all codes, and shows how to silence a warning.", ""]  # fmt: skip
     by_code, holds = fates.by_code(), stated()
-    for one in known:
+    for one in codes:
         lines += explained(one, by_code.get(one.code, []), holds)
+    return "\n".join(lines)
+
+
+def conditions() -> str:
+    """The page of conditions without a rule, without a proof, and of bans that no longer hold."""
+    rows, _ = fates.fates()
+    lines = [CONDITIONS]
     for kind, title, about in NOT_CHECKED:
         lines += [f"## {title}", "", about, ""]
         lines += _listed(fate for fate in rows.values() if fate.kind == kind)
@@ -111,7 +189,7 @@ def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> l
     text, lead, source = markdown(one.text).partition(f"\n\n{SOURCE}")
     for part in PARTS:
         text = text.replace(f"\n\n{part}", f"\n\n**{part.strip()}** ")
-    lines = [f'<a id="{one.code.lower()}"></a>', f"### {one.code} {one.slug} ({one.severity})", "", text, ""]
+    lines = [f'<a id="{one.code.lower()}"></a>', f"## {one.code} {one.slug} ({one.severity})", "", text, ""]
     if one.code in examples():
         rejected, accepted = examples()[one.code]
         marked = [f"- {line}" for line in rejected] + [f"+ {line}" for line in accepted]
@@ -126,8 +204,14 @@ def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> l
     lines += [f"**{SOURCE.strip()}** {source}", ""] if lead else []
     if rows:
         stacks = ", ".join(holds[one.code])
-        lines += [f"**Applies on** {stacks}, in these cases. After the colon: what happens without the rule.", ""]
-        lines += [f"- {fate.row} ({cell(fate.name)}): {proof_of(fate, one.code)}" for fate in rows] + [""]
+        lines += [f"**Applies on** {stacks}.", ""]
+        lines += [
+            "<details markdown>",
+            "<summary>The cases; after the colon, what happens without the rule</summary>",
+            "",
+        ]
+        lines += [f"- {fate.row} ({cell(fate.name)}): {proof_of(fate, one.code)}" for fate in rows]
+        lines += ["", "</details>", ""]
     return lines
 
 
@@ -166,9 +250,6 @@ def markdown(text: str) -> str:
 
 
 if __name__ == "__main__":
-    path = sys.argv[1] if len(sys.argv) > 1 else os.path.join("docs", "rules.md")
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    text = page()
-    with open(path, "w", encoding="utf-8") as handle:
-        handle.write(text)
-    print(f"wrote {path}")
+    docs = sys.argv[1] if len(sys.argv) > 1 else "docs"
+    write(docs, pages())
+    print(f"wrote {docs}/rules.md and {docs}/rules/")
