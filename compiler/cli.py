@@ -240,8 +240,8 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     if away and os.path.dirname(os.path.realpath(out)) != os.path.realpath(workspace.root):
         root = os.path.relpath(workspace.root)
         _print_line(f"{away[0]} is not next to it: XPC_DATA_ROOT={root} lets the launch and `xpc verify` find it", to)
-    start = engine(spec).sweep_command(spec, out) if many else engine(spec).command(spec, out)
-    _print_line(f"  {start}", to)
+    for line in engine(spec).sweep_commands(spec, out) if many else engine(spec).commands(spec, out):
+        _print_line(f"  {line}", to)
     return 0
 
 

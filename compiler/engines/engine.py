@@ -33,6 +33,14 @@ class Engine:
         """The command that starts the bundle in `out`."""
         return quoted(out, "launch.sh")
 
+    def commands(self, spec: Spec, out: str) -> list[str]:
+        """The lines that start the bundle in `out`: a command, or one for each node after comments about them."""
+        return [self.command(spec, out)]
+
+    def sweep_commands(self, spec: Spec, out: str) -> list[str]:
+        """As `commands`, for all members of the sweep in the folder `out`."""
+        return [self.sweep_command(spec, out)]
+
     def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
         """Files that the engine adds next to a sweep's `launch.sh`. `name` is the sweep's name, and `pins` has the
         digest of each member's `run.sha256`, in order.

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xpc.compiler.engines.engine import Engine
+from xpc.compiler.spec import Spec
+
+SHOWN = 8
+"""The most nodes whose commands are all shown; of more, the first two and the last are."""
+ADDRESS, PORT = "10.0.0.1", 29500
+"""An example of node 0's address, and a port that is usually free."""
 
 
 class Local(Engine):
     """The engine `local`, which adds no files: a shell starts the run."""
+
+    def commands(self, spec: Spec, out: str) -> list[str]:
+        """The command for each node."""
+        return on_each_node(spec, self.command(spec, out))
+
+    def sweep_commands(self, spec: Spec, out: str) -> list[str]:
+        """The command for each node."""
+        return on_each_node(spec, self.sweep_command(spec, out))
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
         """The commands of the sweep's own `launch.sh`."""
@@ -17,6 +31,26 @@ class Local(Engine):
             (f"./launch.sh {members[0]}", "one of them"),
             ("./launch.sh --all", "one after another; a failure does not stop the others"),
         ]
+
+
+def on_each_node(spec: Spec, command: str) -> list[str]:
+    """A command as it is typed on each node, after comments about what must be the same. One node needs only the
+    command.
+    """
+    nodes = spec.hardware.nodes
+    if nodes == 1:
+        return [command]
+    ranks: list[int | None] = [*range(nodes)] if nodes <= SHOWN else [0, 1, None, nodes - 1]
+    first = "" if spec.text("launch.rendezvous") == "static" else ", which is the host of the rendezvous"
+    return [
+        f"# One command on each of the {nodes} nodes. Replace {ADDRESS} by the address of node 0{first}",
+        f"# (`hostname -I` prints it there), and {PORT} by a port that is free there. Both are the same on every node.",
+        *("# ..." if one is None else _numbered(one, command) for one in ranks),
+    ]
+
+
+def _numbered(rank: int, command: str) -> str:
+    return f"MASTER_ADDR={ADDRESS} MASTER_PORT={PORT} NODE_RANK={rank} {command}"
 
 
 ENGINE = Local()
