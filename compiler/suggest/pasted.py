@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.language.convert import convert
-from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.expand import expand
+from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.advisor import Suggestions

@@ -57,7 +57,7 @@ def test_the_ratio_of_alpha_to_rank_stays() -> None:
 
 
 def test_a_tracker_and_an_engine_are_left_out() -> None:
-    made = twin(written("track wandb(name=\"x\")", "launch slurm(partition=gpu)"))
+    made = twin(written('track wandb(name="x")', "launch slurm(partition=gpu)"))
     assert "track none" in made.text
     assert "partition" not in made.text
     assert replaced(made)["launch"] == ("slurm", "local")

@@ -33,7 +33,7 @@ xpc compile specs/zephyr-7b-sft-ultrafeedback-dpo-8xh100.xp
 Each recipe is compared on two stacks: the one that its spec names, which is nearest to the publisher's versions, and
 the newest, `{default}`. `xpc upgrade SPEC --target {default}` shows every name and default that changes between them.
 
-`xpc rehearse` (see [rehearse.md](rehearse.md)) runs a small twin of a recipe on a CPU, from its rows to the push. Where a
+`xpc rehearse` (see [rehearse.md](rehearse.md)) runs a small twin of a recipe on a CPU, from its rows to the push. If a
 recipe has no line *Rehearsed* for a stack, it was not rehearsed there. `make rehearse` does it again.
 """
 COMMON = """\
