@@ -48,8 +48,8 @@ def rehearsed(folder: str, spec: str, *words: str) -> tuple[dict[str, Any], int]
 def test_a_recipe_rehearses_to_its_end(recipe: str) -> None:
     report, status = rehearsed(os.path.join(REPOSITORY, "specs"), recipe + ".xp")
     assert [one["step"] for one in report["exercised"]][:6] == STEPS
-    assert {one["state"] for one in report["exercised"]} == {"done"}
-    assert report["exercised"][4]["text"] == "the same weights, bit for bit"
+    assert {one["state"] for one in report["exercised"]} - {"not here"} == {"done"}
+    assert report["exercised"][4]["text"].startswith("the same weights, bit for bit")
     assert not [one for one in report["findings"] if one["severity"] == "error"]
     assert status == 0
 
@@ -70,7 +70,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 GRPO = 'method grpo(generations=2, max_completion=8, rewards=["third.py:third"])'
 DEFECTS = {
-    "reward": (SPEC.replace("messages.jsonl", "prompts.jsonl"), GRPO, "out", "no score for this row"),
+    "reward": (
+        SPEC.replace("messages.jsonl", "prompts.jsonl").replace(" seq=64", ""),
+        GRPO,
+        "out",
+        "no score for this row",
+    ),
     "warm-up": (SPEC, "schedule cosine(warmup=100%)", "out", "the run ends within its warm-up"),
     "folder": (SPEC, "", "file/out", "cannot be written"),
 }

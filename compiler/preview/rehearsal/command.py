@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.resources import DataSource, Model
 
 EPILOG = (
-    "The twin has a small random model of the same family and six steps; the rest is the spec's own, launched by the "
+    "The twin has a small random model of the same family and eight steps; the rest is the spec's own, launched by the "
     "bundle's launch.sh. Reward functions are run. Nothing is sent anywhere, and nothing is left without --keep. "
     "Exit status: 0 nothing is wrong, 1 something is, 2 used wrongly."
 )

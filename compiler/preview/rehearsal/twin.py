@@ -1,6 +1,6 @@
 """The small twin of an experiment: a spec for this machine's CPU that keeps what the spec states and the CPU can do.
 
-The twin has a small model of the same family, the first rows of the same data or rows made in their shape, and six
+The twin has a small model of the same family, the first rows of the same data or rows made in their shape, and eight
 steps. Everything else that the spec states stays as it is: template, filters, mixture, method, rewards, adapters,
 optimizer, schedule, packing, evaluation, saving. `Twin.replaced` lists what could not stay.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from xpc.compiler.spec.resources import DataSource, EvalSet
 
-STEPS = 6
+STEPS = 8
 EVERY = Amount("count", 2)
 MOST_SEQ = 1024
 """The most tokens of a row."""
