@@ -131,7 +131,7 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
         "fsdp_offload_params": spec.text("strategy.offload") == "cpu",
         "fsdp_state_dict_type": "FULL_STATE_DICT" if full else "SHARDED_STATE_DICT",
     }
-    if is_fsdp1(spec):
+    if spec.by_fsdp1:
         names = FSDP1_STRATEGY if spec.text("strategy") == "fsdp1" else HYBRID_STRATEGY
         out.update(
             {
@@ -148,12 +148,6 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
         out["fsdp_reshard_after_forward"] = reshard
         out["fsdp_version"] = 2
     return dict(sorted(out.items()))
-
-
-def is_fsdp1(spec: Spec) -> bool:
-    """Whether the strategy uses version 1 of FSDP."""
-    strategy = spec.text("strategy")
-    return strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts.hsdp == "fsdp1")
 
 
 def yaml(table: dict[str, Json], comment: str) -> str:

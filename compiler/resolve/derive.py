@@ -182,7 +182,12 @@ class Derivation(OpenSpec):
             if "strategy.reshard" not in self.values:
                 self.set("strategy.reshard", True, "", DEFAULT)
             if "strategy.state_dict" not in self.values:
-                self.set("strategy.state_dict", "full", "", DEFAULT)
+                lost = "fsdp2_full" in self.stack.facts.fsdp_adapters_lost and self.get("strategy") != "fsdp1"
+                if lost and self.get("lora") and self.get("save.full_state") is not False:
+                    why = f"a full checkpoint of {self.stack.name} has one shard of an adapter"
+                    self.set("strategy.state_dict", "sharded", why, DEFAULT)
+                else:
+                    self.set("strategy.state_dict", "full", "", DEFAULT)
         if self.get("strategy") == "hsdp" and "strategy.shard" not in self.values:
             self.set("strategy.shard", self.hardware.processes, "the processes of one node", DEFAULT)
 

@@ -387,6 +387,12 @@ class Spec:
         return self.text("strategy") in FSDP
 
     @property
+    def by_fsdp1(self) -> bool:
+        """Whether version 1 of FSDP shards the model."""
+        strategy = self.text("strategy")
+        return strategy == "fsdp1" or (strategy == "hsdp" and self.stack.facts.hsdp == "fsdp1")
+
+    @property
     def weights_sharded(self) -> bool:
         """Whether no single process has all weights, as under FSDP and ZeRO-3."""
         return self.sharded_by_fsdp or self.zero_stage == 3

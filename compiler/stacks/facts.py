@@ -208,6 +208,8 @@ class Facts:
     """Methods whose adapters get the storage dtype of sharded 4-bit weights, which depends on the launch."""
     oft_embeddings: bool
     """Whether OFT can rotate embeddings."""
+    fsdp_adapters_lost: tuple[Literal["fsdp1", "fsdp2_full"], ...]
+    """Where a checkpoint of FSDP does not restore all of an adapter: any of FSDP1's, or the full ones of FSDP2."""
     quantized_adapters_bf16: Names
     """Methods whose trainer casts trained weights of a quantized base to bfloat16."""
     quantized_widened: Names

@@ -8,6 +8,7 @@ import pytest
 from process_groups import together
 from stacks import interpreter
 
+from xpc.compiler import stacks
 from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
@@ -25,3 +26,19 @@ def test_other_processes_load_what_two_have_saved(target: str, tmp_path: Path) -
             torch.testing.assert_close(now["loaded"][part], was["loaded"][part], rtol=0, atol=0)
             torch.testing.assert_close(now["trained"][part], was["trained"][part], rtol=1e-5, atol=1e-6)
         assert not torch.equal(was["trained"]["weights"]["0.weight"], was["loaded"]["weights"]["0.weight"])
+
+
+KINDS = {"fsdp1": "SHARDED_STATE_DICT", "fsdp2": "SHARDED_STATE_DICT", "fsdp2_full": "FULL_STATE_DICT"}
+"""The kinds of checkpoints of the fact `fsdp_adapters_lost`. FSDP1's full ones need a GPU (torch 2.13 crashes)."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("target", stacks.names())
+def test_adapters_are_restored_except_where_the_stack_loses_them(target: str, kind: str, tmp_path: Path) -> None:
+    facts = stacks.load(target).facts
+    if kind != "fsdp1" and not facts.fsdp2:
+        pytest.skip("this accelerate has no FSDP2")
+    together(interpreter(target), "adapter_states.py", 2, kind.removesuffix("_full"), KINDS[kind], str(tmp_path))
+    lost, _, trained = (tmp_path / "lost").read_text(encoding="utf-8").partition(" of ")
+    assert trained == "8"
+    assert (lost != "0") == (kind in facts.fsdp_adapters_lost), lost

@@ -15,10 +15,27 @@ WHEN = extra("trl")
 
 LOAD = "load_best_model_at_end"
 METRIC = "metric_for_best_model"
+HIGHER_IS_BETTER = "greater_is_better"
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 NAMES = {"epoch": "epochs", "steps": "steps"}
 SPEED = ("loss", "runtime", "samples_per_second", "steps_per_second")
 """Metrics that every evaluation reports."""
+NO_QUALITY = ("runtime", "samples_per_second", "steps_per_second", "num_tokens")
+"""Metrics that show how fast or how long an evaluation was."""
+LOWER = ("loss", "kl", "rewards/rejected", "logps/rejected", "completions/clipped_ratio")
+HIGHER = (
+    "accuracy",
+    "accuracies",
+    "reward",
+    "rewards/margins",
+    "rewards/chosen",
+    "margin",
+    "mean_reward",
+    "log_odds_chosen",
+    "log_odds_ratio",
+    "logps/chosen",
+)
+"""Metrics, or the ends of their names, of which a lower or a higher value is better."""
 SHOWN = 12
 """Metrics that a label lists."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
@@ -172,6 +189,63 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
             f"an evaluation of {method} has no metric `{metric[:60]}`",
             write(f'{METRIC} = "{suggested}"'),
             (spec.label("method", "the method"), spec.label("target", "the target")),
+        )
+
+
+@rule("XP583", "best-is-the-worst")
+def best_is_the_worst(spec: Spec) -> Iterator[Finding]:
+    """`greater_is_better` must fit the metric: a lower loss is better, a higher accuracy, reward or margin. Without it,
+    a metric is better if it is higher, unless its name ends with `loss`.
+
+    Why it is bad: the worst checkpoint is kept as the best, and with `patience` a run ends because it improves.
+
+    Without it: nothing is reported.
+
+    Source: transformers 5.23 and 4.52.3 `training_args.py` (`greater_is_better`); confirmed by running it.
+    """
+    higher, metric = spec.extra_value("trl", HIGHER_IS_BETTER), spec.extra_value("trl", METRIC)
+    if not isinstance(higher, bool) and not isinstance(metric, str):
+        return
+    name = metric if isinstance(metric, str) else "loss"
+    lower = _better_when_lower(name)
+    maximized = higher if isinstance(higher, bool) else not name.endswith("loss")
+    if lower is None or lower != maximized:
+        return
+    right = f"{HIGHER_IS_BETTER} = {'false' if lower else 'true'}"
+    yield Finding(
+        spec.extra_place("trl", HIGHER_IS_BETTER if isinstance(higher, bool) else METRIC),
+        f"the {'highest' if lower else 'lowest'} {name[:60]} would count as the best, and it is the worst",
+        write(right) if isinstance(higher, bool) else f"write `{right}` next to it",
+    )
+
+
+def _better_when_lower(metric: str) -> bool | None:
+    """Whether a lower value of the metric is better; None if this is unknown."""
+    name = metric.removeprefix("eval_")
+    if name.endswith("/mean") and name.startswith("rewards/"):
+        return False
+    for lower, ends in ((True, LOWER), (False, HIGHER)):
+        if any(name == end or name.endswith(("_" + end, "/" + end)) for end in ends):
+            return lower
+    return None
+
+
+@rule("XP584", "best-by-its-speed")
+def best_by_its_speed(spec: Spec) -> Iterator[Finding]:
+    """`metric_for_best_model` must not be a metric of speed or length, such as `eval_runtime`.
+
+    Why it is bad: it does not depend on what the model has learned, so the best checkpoint is chosen by chance.
+
+    Without it: nothing is reported.
+
+    Source: transformers 5.23 and 4.52.3 `trainer_utils.py` (`speed_metrics`); confirmed by running it.
+    """
+    metric = spec.extra_value("trl", METRIC)
+    if isinstance(metric, str) and any(metric == one or metric.endswith("_" + one) for one in NO_QUALITY):
+        yield Finding(
+            spec.extra_place("trl", METRIC, "the same for a good and a bad model"),
+            f"`{metric[:60]}` does not show which checkpoint is the best",
+            write(f'{METRIC} = "eval_loss"'),
         )
 
 

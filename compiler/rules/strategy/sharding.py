@@ -267,7 +267,7 @@ def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `training_args.py`; confirmed by running it.
     """
-    if spec.text("strategy") == "fsdp1" and spec.stack.facts.fsdp2:
+    if spec.text("strategy") == "fsdp1" and spec.stack.facts.fsdp2 and not _adapter_lost(spec):  # XP582 replaces it
         yield Finding(spec.place("strategy"), "FSDP1 is about to be removed from transformers", "write `strategy fsdp`")
 
 
@@ -288,6 +288,48 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
             write("state_dict = full"),
             (spec.label("save.full_state", "set here"),),
         )
+
+
+@rule("XP582", "adapter-lost-on-resume")
+def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
+    """A checkpoint of FSDP must restore the complete adapter. On trl-1.16 that needs FSDP2, and on trl-0.24
+    `state_dict = sharded`, which is the default there for adapters.
+
+    Why it is bad: a resumed run continues with an adapter that is partly or completely untrained, at the learning rate
+    and with the optimizer states of a later step.
+
+    Without it: nothing is reported. accelerate before 1.15 writes only the shard of the first process into a full
+    checkpoint of FSDP2; peft 0.21 does not recognise the names of FSDP1's weights, and loads none of them.
+
+    Source: accelerate pull request 4206; peft 0.21 `utils/save_and_load.py`; confirmed by running it with two processes
+    (`tests/faults/test_fsdp_states.py`).
+    """
+    lost = _adapter_lost(spec)
+    if lost == "fsdp1":
+        yield Finding(
+            spec.place("strategy"),
+            f"an adapter under FSDP1 is not restored from a checkpoint on {spec.stack.name}",
+            "write `strategy fsdp`",
+            (spec.label("lora", "the adapter"),),
+        )
+    elif lost:
+        yield Finding(
+            spec.place("strategy.state_dict"),
+            f"a full checkpoint of an adapter has one process's shard of it on {spec.stack.name}",
+            write("state_dict = sharded"),
+            (spec.label("lora", "the adapter"),),
+        )
+
+
+def _adapter_lost(spec: Spec) -> str:
+    """The kind of FSDP whose checkpoints this run loads and which do not restore its adapter, or ""."""
+    loads = spec.text("save.resume") == "auto" and spec.flag("save.full_state")
+    loads = loads or spec.extra_value("trl", "load_best_model_at_end") is True
+    if not spec.sharded_by_fsdp or not spec.lora or not loads or spec.amount("save.every").unit == "never":
+        return ""
+    full = spec.text("strategy.state_dict") == "full"
+    kind = "fsdp1" if spec.by_fsdp1 else "fsdp2_full" if full else ""
+    return kind if kind in spec.stack.facts.fsdp_adapters_lost else ""
 
 
 @rule("XP413", "checkpointing-not-in-the-family")

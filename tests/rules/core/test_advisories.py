@@ -18,6 +18,10 @@ SHOWN = {
     "overlap-buffers-0.24": ("overlap-buffers", "XP940", spec("target trl-0.24", strategy="zero2(overlap_comm=true)")),
     "overlap-buffers-0.18": ("overlap-buffers", "XP940", spec("target trl-0.18", strategy="zero1(overlap_comm=true)")),
     "zero2-accumulation": ("zero2-accumulation", "XP488", spec("target trl-0.24", batch="gbs=256 micro=16")),
+    "adapter-shards": (
+        "adapter-shards", "XP582",
+        spec("target trl-0.24", "lora", strategy="fsdp(state_dict=full)"),
+    ),
     "secondary-shards": (
         "secondary-shards", "XP478",
         spec("target trl-0.24", HPZ, strategy="zero3"),
