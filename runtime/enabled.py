@@ -38,6 +38,7 @@ from .features.model.special_tokens import SpecialTokens
 from .features.model.tied_weights import TiedWeights
 from .features.model.weight_dtypes import WeightDtypes
 from .features.optimizer.empty_groups import NonemptyGroupsTrainer
+from .features.optimizer.idle import Idle
 from .features.optimizer.nan_loss import NanLossTrainer
 from .features.optimizer.projected_gradients import ProjectedGradients
 from .features.rows.chat import ChatRows
@@ -130,6 +131,7 @@ FEATURES: tuple[Feature, ...] = (
     Ulysses(),
     TiedWeights(),
     RewardProgress(),
+    Idle(),
 )
 
 

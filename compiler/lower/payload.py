@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.setting import Path
-from xpc.compiler.lower.accelerate import ATTENTION, distributed_type, is_fsdp1
+from xpc.compiler.lower.accelerate import ATTENTION, distributed_type
 from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.deepspeed import deepspeed_extension, deepspeed_optimizer
 from xpc.compiler.lower.disk import disk
@@ -28,7 +28,7 @@ def payload(spec: Spec) -> Payload:
     """The content of `trainer_args.json`. `format` is the version of its layout."""
     method, stated = method_section(spec), arguments(spec)
     extra = spec.extra.get("deepspeed", {})
-    divided = division(method, stated, distributed_type(spec), is_fsdp1(spec), spec.context_parallel, extra)
+    divided = division(method, stated, distributed_type(spec), spec.by_fsdp1, spec.context_parallel, extra)
     plan: Payload = {
         "format": FORMAT,
         "target": spec.stack.name,
@@ -223,6 +223,7 @@ def _run(spec: Spec, divided: Division) -> Run:
         "full_state": spec.flag("save.full_state"),
         "project": spec.get("track.project"),
         "nan": spec.text("precision.nan"),
+        "idle": spec.text("precision.idle"),
         "disk": disk(spec),
         "flops": flops(spec),
     }

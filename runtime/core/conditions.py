@@ -24,8 +24,8 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "optim_target_modules", "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit", "use_vllm",
     ),
     "run": (
-        "context_parallel", "deepspeed_optimizer", "device", "distributed_type", "division", "full_state", "gpu", "nan",
-        "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
+        "context_parallel", "deepspeed_optimizer", "device", "distributed_type", "division", "full_state", "gpu",
+        "idle", "nan", "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
     ),
 }  # fmt: skip
 """The values that `uses` reads from the two largest sections."""
@@ -162,6 +162,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "fsdp": run["distributed_type"] == "FSDP",
         "hub": arguments.get("push_to_hub"),
         "hub_kernels": model.get("kernels"),
+        "idle": run.get("idle") != "allow",
         "kto": unpaired,
         "lengths": any(lengths),
         "liger": model["liger"],

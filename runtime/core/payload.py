@@ -300,6 +300,7 @@ class Run(TypedDict):
     full_state: bool
     project: str | None
     nan: str
+    idle: str
     disk: Disk | None
     flops: Flops | None
     patience: NotRequired[int]

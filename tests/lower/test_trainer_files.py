@@ -96,7 +96,7 @@ ORDER = {
     "model_loaded": ("WeightDtypes", "AddedTokens", "Liger"),
     "making_trainer": ("Sampling", "Reference", "WeightDtypes", "ContinuedAdapter"),
     "trainer_made": ("OnPolicy", "LossDivision", "WeightDtypes", "ContinuedAdapter", "Adapters"),
-    "before_first_step": ("Evaluation", "DeepSpeed"),
+    "before_first_step": ("Evaluation", "DeepSpeed", "Idle"),
 }
 """Where one feature changes what another one sees, or their messages have an order."""
 

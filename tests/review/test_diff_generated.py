@@ -23,7 +23,8 @@ VALUES = {
     "save.every": ("50", "60"), "save.keep": ("2", "3"), "track.every": ("5", "7"), "data.workers": ("2", "3"),
     "memory.checkpointing": ("true", "false"), "launch.nccl_timeout": ("30m", "2h"), "save": ('"out/x"', '"out/y"'),
     "optimizer.betas": ("[0.9, 0.95]", "[0.8, 0.95]"), "train.steps": ("100", "200"), "data.shuffle": ("true", "false"),
-    "batch.accum": ("2", "4"), "precision.nan": ("stop", "zero"), "track.name": ('"one"', '"two"'),
+    "batch.accum": ("2", "4"), "precision.nan": ("stop", "zero"), "precision.idle": ("warn", "zero"),
+    "track.name": ('"one"', '"two"'),
 }  # fmt: skip
 ALSO = {
     "schedule.warmup": {"lr_scheduler_type", "warmup_steps", "warmup_ratio", "lr_scheduler_kwargs", "optim_args"},

@@ -182,13 +182,15 @@ class Warm:
         """The text's bundle, beside the tiny model."""
         return compiled(text, self.place, os.path.join(self.place, f"{name}.bundle"), f"{name}.xp")
 
-    def run(self, bundle: str, cwd: str, target: str, world: int = 1, **variables: str) -> Trained:
-        """Runs a bundle from ``cwd`` to its end; fails with what it said where it does not end well."""
+    def run(self, bundle: str, cwd: str, target: str, world: int = 1, idle: bool = False, **variables: str) -> Trained:
+        """Runs a bundle from ``cwd`` to its end; fails with what it said where it does not end well, or where it
+        reports that nothing is learned and is not ``idle``."""
         if world > 1:  # one process has looked before the launch
             variables.setdefault("XPC_PREFLIGHT", "passed")
         answer = self.of(target).run(bundle, cwd, world=world, **variables)
         said = f"{answer['out'][-3000:]}\n{answer['err'][-5000:]}"
         assert answer["status"] == [0] * world, said
+        assert idle or "nothing is learned" not in answer["out"], said
         out = os.path.join(cwd, "out")
         with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as handle:
             events = [json.loads(line) for line in handle]

@@ -1,0 +1,67 @@
+"""Report a run that learns nothing: `idle = warn` or `stop`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.errors import RunError, say
+from ...core.feature import Bundle, Feature
+
+WINDOW, FEWEST = 10, 3
+"""Logged steps after the warm-up that are judged together; a shorter run is judged at its end by at least three."""
+NO_RATE = 1e-15
+"""A learning rate that changes no float32 weight."""
+
+
+class Idle(Feature):
+    """The feature that looks for steps without any effect."""
+
+    def __init__(self) -> None:
+        self.warmup = self.last = 0
+        self.rate, self.reported = 0.0, False
+        self.window: list[Mapping[str, Any]] = []
+
+    def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
+        """Note when the warm-up and the run end."""
+        self.last = trainer.state.max_steps
+        self.warmup = trainer.args.get_warmup_steps(self.last)
+
+    def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
+        """Judge the last steps; no words. Raises RunError with `idle = stop`."""
+        self.rate = max(self.rate, event.get("lr") or 0.0)
+        if self.reported or event["step"] <= self.warmup:
+            return []
+        self.window = [*self.window, event][-WINDOW:]
+        if len(self.window) < (FEWEST if event["step"] == self.last else WINDOW):
+            return []
+        if (cause := self._cause(bundle)) is not None:
+            self.reported = True
+            text = f"nothing is learned: over the last {len(self.window)} logged steps {cause}"
+            if bundle.run["idle"] == "stop":
+                error = RunError(f"{text}; `idle = warn` only reports it")
+                error.local = True  # type: ignore[attr-defined]
+                raise error
+            say(f"warning: {text} (reported once)")
+        return []
+
+    def _cause(self, bundle: Bundle) -> str | None:
+        """What was the same at each step of the window, with its likely cause; None if the run learns."""
+        args, method = bundle.arguments, bundle.plan["method"]
+        if "lr" in self.window[-1] and self.rate < NO_RATE:
+            return "and before, the learning rate was 0; raise `optimizer.lr` or change the schedule"
+        if args.get("mask_truncated_completions") and self._always("completions/clipped_ratio", 1):
+            limit = args.get("max_completion_length")
+            return f"every completion was cut at {limit} tokens and masked; raise `max_completion`"
+        if self._always("frac_reward_zero_std", 1) or self._always("reward_std", 0):
+            cold = args.get("temperature", 1) < 0.1
+            why = f"at `temperature = {args['temperature']:g}` they are equal" if cold else "the reward is too coarse"
+            return f"all completions of a prompt had the same reward; {why}"
+        if self._always("grad_norm", 0):
+            return "the gradient was 0; check which tokens have a loss (`xpc preview`) and what is frozen"
+        losses = {one["loss"] for one in self.window if "loss" in one}
+        if len(losses) == 1 and losses != {0} and not method["generates"]:
+            return f"the loss was {losses.pop():.4f}; check `optimizer.lr`, clipping and what is frozen"
+        return None
+
+    def _always(self, name: str, value: float) -> bool:
+        """Whether a metric had this value at each step of the window."""
+        return all(one.get(name) == value for one in self.window)

@@ -1,0 +1,82 @@
+"""A run that learns nothing says so once; a run that learns does not."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from run_features import read
+from runtime_bundles import plan, source, write
+
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.features.optimizer.idle import FEWEST, WINDOW, Idle
+
+LEARNS = {"loss": 1.0, "grad_norm": 0.5, "lr": 1e-5}
+
+
+def judge(
+    tmp_path: Path,
+    events: list[dict[str, Any]],
+    idle: str = "warn",
+    warmup: int = 0,
+    last: int = 1000,
+    generates: bool = False,
+    **arguments: Any,
+) -> list[int]:
+    """The indices of the events at which the feature reports."""
+    folder = tempfile.mkdtemp(dir=tmp_path)
+    bundle = read(write(folder, plan("tiny", [source("d.jsonl")])))
+    bundle.run["idle"], bundle.plan["method"]["generates"] = idle, generates
+    bundle.arguments.update(arguments)
+    feature, found = Idle(), []
+    args = SimpleNamespace(get_warmup_steps=lambda steps: warmup)
+    feature.before_first_step(bundle, SimpleNamespace(args=args, state=SimpleNamespace(max_steps=last)))
+    for number, one in enumerate(events):
+        before = feature.reported
+        feature.log_words(bundle, {"step": number + 1, **one})
+        found += [number] if feature.reported and not before else []
+    return found
+
+
+def varied(count: int, **same: Any) -> list[dict[str, Any]]:
+    return [{**LEARNS, "loss": 2.0 - 0.01 * i, **same} for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("same", "arguments", "words"),
+    [
+        ({"grad_norm": 0.0}, {}, "the gradient was 0"),
+        ({"lr": 0.0}, {}, "the learning rate was 0"),
+        ({"loss": 1.25}, {}, "the loss was 1.2500"),
+        ({"reward_std": 0.0, "reward": 1.0}, {"temperature": 1e-4}, "at `temperature = 0.0001` they are equal"),
+        ({"frac_reward_zero_std": 1.0, "reward": 1.0}, {"temperature": 1.0}, "the reward is too coarse"),
+        (
+            {"completions/clipped_ratio": 1.0}, {"mask_truncated_completions": True, "max_completion_length": 8},
+            "every completion was cut at 8 tokens and masked",
+        ),
+    ],
+)  # fmt: skip
+def test_each_idle_run_is_reported_once_with_its_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], same: dict[str, Any], arguments: dict[str, Any], words: str
+) -> None:
+    assert judge(tmp_path, varied(3 * WINDOW, **same), **arguments) == [WINDOW - 1]
+    assert words in capsys.readouterr().out
+    with pytest.raises(RunError, match="nothing is learned"):
+        judge(tmp_path, varied(WINDOW, **same), "stop", **arguments)
+
+
+def test_a_short_run_is_judged_at_its_end(tmp_path: Path) -> None:
+    assert judge(tmp_path, varied(5, grad_norm=0.0), last=5) == [4]
+    assert judge(tmp_path, varied(FEWEST - 1, grad_norm=0.0), last=FEWEST - 1) == []
+
+
+def test_a_run_that_learns_is_not_reported(tmp_path: Path) -> None:
+    assert judge(tmp_path, varied(100)) == []
+    assert judge(tmp_path, [*varied(20), *varied(20, lr=0.0)]) == []  # a schedule ends at 0
+    assert judge(tmp_path, [*varied(50, lr=0.0), *varied(50)], warmup=50) == []
+    assert judge(tmp_path, [*varied(9, grad_norm=0.0), *varied(1), *varied(9, grad_norm=0.0)]) == []
+    assert judge(tmp_path, varied(50, loss=0.0, reward_std=0.2), generates=True) == []  # on-policy: always near 0
+    assert judge(tmp_path, varied(50, **{"completions/clipped_ratio": 1.0}), mask_truncated_completions=False) == []
