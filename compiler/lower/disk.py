@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import ceil
 
+from xpc.compiler.data.row_counts import steps_of_rows, trained
 from xpc.compiler.lower.arguments import best
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
@@ -87,8 +88,15 @@ def _checkpoints(spec: Spec) -> int:
     every, keep, steps = spec.amount("save.every"), spec.get("save.keep"), spec.get("train.steps")
     if every.unit == "never":
         return 0
+    if not isinstance(steps, int):
+        rows = None if spec.method.grouped or spec.get("batch.packing") else trained(spec)
+        steps = None if rows is None else steps_of_rows(spec, rows)
     saves = None
-    if every.unit == "count" and every.value >= 1 and isinstance(steps, int):
+    if every.unit == "share":
+        saves = ceil(1 / every.value) if every.value else None
+    elif every.unit == "epoch":
+        saves = ceil(spec.real("train.epochs")) if spec.get("train.steps") is None else None
+    elif every.value >= 1 and steps is not None:
         saves = max(1, ceil(steps / every.value))  # the last step is also saved
     if isinstance(keep, int):
         most = keep + (2 if best(spec) else 1)

@@ -163,8 +163,12 @@ def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
         pieces = " of the pieces of long texts" if spec.get("data.long") == "chunk" else ""
         return None, f"the number of rows{pieces} is not known: `--rows N` states it"
     if spec.method.generates and spec.method.grouped:
-        rows *= spec.get("method.generations") or 1  # a batch counts completions
-        rows *= spec.get("method.iterations") or 1  # each prompt is trained on this many times (trl, RepeatSampler)
+        group = spec.get("method.generations") or 1
+        rounds = spec.get("method.steps_per_generation") or spec.integer("batch.accum")
+        together = max(1, spec.integer("batch.micro") * spec.replicas * rounds // group)
+        rows -= rows % together  # trl's RepeatSampler drops prompts that do not fill a round of generation
+        rows *= group  # a batch counts completions
+        rows *= spec.get("method.iterations") or 1  # each prompt is trained on this many times
     if spec.flag("batch.packing"):
         if given.tokens is None:
             return None, "the number of packed rows is not known: `--tokens N` states the average length of a row"
