@@ -86,7 +86,9 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             source.label,
             f"row {found.wrong[0]} of `{source.name[:80]}` is not a row of {source.shape}: {found.wrong[1]}",
-            "fix the row (rows are counted from 0), or name another `format`",
+            'name another column, or write the rows as JSON lines, in which `"42"` is a text'
+            if found.wrong[1].endswith("is read as one")
+            else "fix the row (rows are counted from 0), or name another `format`",
         )
 
 

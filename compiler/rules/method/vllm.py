@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.core.conditions import all_of, enabled, generates
 from xpc.compiler.rules.core.rule import Finding, rule, write
@@ -21,6 +22,29 @@ WHEN = all_of(generates, enabled("method.vllm"))
 def _colocated(spec: Spec) -> bool:
     """Whether vLLM runs inside the training processes."""
     return spec.get("method.vllm.mode") != "server"
+
+
+MOST_OF_A_GPU = 0.95
+
+
+@rule("XP658", "vllm-takes-the-gpu")
+def vllm_takes_the_gpu(spec: Spec) -> Iterator[Finding]:
+    """A colocated vLLM must leave memory of the GPU for training: `gpu_memory` is below 95 %.
+
+    Why it is bad: vLLM reserves its share when the run starts, and the trained model, its gradients and activations
+    need the rest.
+
+    Without it: OutOfMemoryError, or vLLM refuses to start because the model already has some of the memory.
+
+    Source: vLLM `gpu_memory_utilization`; trl 1.16 `vllm_generation.py`.
+    """
+    share = spec.get("method.vllm.gpu_memory")
+    if isinstance(share, Amount) and share.value >= MOST_OF_A_GPU and _colocated(spec):
+        yield Finding(
+            spec.place("method.vllm.gpu_memory"),
+            f"vLLM would take {share.value:.0%} of each GPU, and training needs the rest",
+            write("gpu_memory = 30%"),
+        )
 
 
 @rule("XP680", "vllm-without-gpu")

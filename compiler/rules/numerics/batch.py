@@ -8,6 +8,7 @@ from math import ceil
 from xpc.compiler.data.row_counts import steps_of_rows
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import reads
+from xpc.compiler.language.setting import RealPath
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
@@ -283,6 +284,33 @@ def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
             "the learning rate is 0",
             "write a number above 0 and at most 1, such as `lr = 2e-5`",
         )
+
+
+LEAST_RATE, LEAST_CLIP, LEAST_TEMPERATURE = 1e-15, 1e-8, 1e-2
+
+
+@rule("XP585", "nothing-can-move", "warning")
+def nothing_can_move(spec: Spec) -> Iterator[Finding]:
+    """The learning rate, `clip` and the temperature of sampled completions must be large enough to have an effect.
+
+    Why it is bad: a rate below 1e-15, or gradients clipped below Adam's `eps`, change no weight; at a temperature below
+    0.01 the completions of a prompt are equal, so no one of them is better.
+
+    Without it: nothing is reported by the libraries; the trainer of a bundle reports some of these runs (`idle`).
+
+    Source: torch `AdamW`; trl 1.16 `grpo_trainer.py` (advantages); confirmed by running it.
+    """
+    bounds = {"optimizer.lr": LEAST_RATE, "optimizer.clip": LEAST_CLIP, "method.temperature": LEAST_TEMPERATURE}
+    paths: tuple[RealPath, ...] = ("optimizer.lr", "optimizer.clip", "method.temperature")
+    for path in paths:
+        value = spec.get(path)
+        if isinstance(value, int | float) and 0 < value < bounds[path]:
+            name = path.rpartition(".")[2]
+            yield Finding(
+                spec.place(path),
+                f"at `{name} = {value:g}` nothing is learned",
+                write(f"{name} = {'2e-5' if name == 'lr' else '1'}"),
+            )
 
 
 LARGEST_BF16_SUM = 256

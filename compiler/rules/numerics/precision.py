@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from xpc.compiler.rules.core.rule import Finding, rule, write
@@ -12,6 +13,35 @@ SUMMED_IN = ("data_types.grad_accum_dtype", "communication_data_type", "seq_para
 BF16 = ("bf16", "bfloat16", "torch.bfloat16")
 UNROTATED = ("bloom", "gpt2", "gpt_bigcode", "mpt", "opt")
 """Families whose positions are learned, or added to the scores of attention."""
+
+
+PACKED_NAME = re.compile(
+    r"[-_.](GGUF|AWQ|GPTQ|EXL2|FP8|NVFP4|MXFP4|bnb-4bit|[w248]{0,2}int[48])(?=$|[-_.])", re.IGNORECASE
+)
+"""The end of a hub id by which a quantized copy of a model is published."""
+
+
+@rule("XP171", "quantized-by-its-name")
+def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
+    """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. With
+    adapters, only GGUF is refused. A model whose configuration is known is judged by it instead (XP450).
+
+    Why it is bad: such a repository has packed weights, which have no gradient; one of GGUF files has no safetensors.
+
+    Without it: the trainer, or the loading of the model, refuses after the download.
+
+    Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), `modeling_utils.py`.
+    """
+    found = None if spec.model.config or spec.model.id is None else PACKED_NAME.search(spec.model.id)
+    if found is None or (spec.lora and found[1].upper() != "GGUF"):
+        return
+    plain = spec.model.id[: found.start()] if spec.model.id else ""
+    yield Finding(
+        spec.model.label,
+        f"the name of `{spec.model.name[:80]}` says that its weights are quantized ({found[1]})",
+        f"name the unquantized model, such as `{plain[:80]}`"
+        + ("" if found[1].upper() == "GGUF" else ", or write `lora`"),
+    )
 
 
 @rule("XP301", "bf16-before-ampere")

@@ -141,6 +141,21 @@ def _unsuitable(path: str) -> str:
     return ""
 
 
+@rule("XP659", "save-over-a-file")
+def save_over_a_file(spec: Spec) -> Iterator[Finding]:
+    """`save` names a folder; it must not be a file that the spec reads.
+
+    Why it is bad: a folder cannot be created where a file is.
+
+    Without it: FileExistsError when the run writes its output folder, after the bundle is compiled and submitted.
+
+    Source: the runtime's `output_folder.py`.
+    """
+    place = posixpath.normpath(spec.text("save"))
+    if any(source.path is not None and posixpath.normpath(source.path) == place for source in spec.sources):
+        yield Finding(spec.place("save"), f"`{place[:60]}` is a file of the data", 'write `save "out/NAME"`')
+
+
 @rule("XP706", "save-place")
 def save_place(spec: Spec) -> Iterator[Finding]:
     """`save` must not be a system folder (`/etc`, `/usr`), nor a hidden folder outside of the folder of the launch, nor

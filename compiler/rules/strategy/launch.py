@@ -80,6 +80,29 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
         )
 
 
+SHORTEST_WAIT = 60
+
+
+@rule("XP657", "timeout-of-seconds", "warning")
+def timeout_of_seconds(spec: Spec) -> Iterator[Finding]:
+    """`nccl_timeout` should be at least a minute if several processes train.
+
+    Why it is bad: loading a model, writing a checkpoint and an evaluation on one process take longer, and the others
+    wait for it.
+
+    Without it: the run ends with a timeout of a collective operation at the first such moment.
+
+    Source: torch 2.13 `distributed_c10d.py`; transformers 5.23 `ddp_timeout`.
+    """
+    timeout = spec.integer("launch.nccl_timeout")
+    if spec.hardware.world > 1 and timeout < SHORTEST_WAIT and spec.written("launch.nccl_timeout"):
+        yield Finding(
+            spec.place("launch.nccl_timeout"),
+            f"processes wait only {timeout} s for each other",
+            write("nccl_timeout = 30m"),
+        )
+
+
 @rule("XP893", "rendezvous-of-one-node", "warning")
 def rendezvous_of_one_node(spec: Spec) -> Iterator[Finding]:
     """`rendezvous` needs several nodes.

@@ -195,14 +195,33 @@ def _ways_out(spec: Spec) -> list[Change]:
     from xpc.compiler.plan.changes import fitting  # imported only for a run that does not fit
     from xpc.compiler.rules.core.legality import error_codes
 
-    return fitting(spec, error_codes, 2)
+    return [*_smaller_bases(spec), *fitting(spec, error_codes, 2)][:2]
+
+
+def _smaller_bases(spec: Spec) -> list[Change]:
+    """For adapters: the frozen base in bf16, or in 4 bits, if the run then fits."""
+    if not spec.lora or spec.bits or spec.on_cpu or spec.text("precision") != "bf16":
+        return []
+    from xpc.compiler.plan import FITS
+    from xpc.compiler.plan.changed import legality
+    from xpc.compiler.plan.changes import as_typed
+    from xpc.compiler.plan.experiment import plan
+    from xpc.compiler.rules.core.legality import error_codes
+
+    tried: list[Mapping[Path, object]] = [{"lora.bits": 4}]
+    if spec.text("model.dtype") == "fp32":
+        tried.insert(0, {"model.dtype": "bf16"})
+    legal, now = legality(spec, error_codes), plan(spec)
+    made = (as_typed(spec, error_codes, now, one, None) for one in tried if legal(one))
+    return [one for one in made if one.plan.verdict == FITS]
 
 
 def _suggestions(ways: Sequence[Change]) -> str:
     """The changes as a help, such as `write X with Y (61.2 GiB, 3% slower), or Z`."""
     from xpc.compiler.plan.changes import effect
 
-    forms = [f"{' with '.join(f'`{typed}`' for typed in one.typed)} ({effect(one)})" for one in ways]
+    bases = {"dtype = bf16": "model(dtype=bf16)", "bits = 4": "qlora"}
+    forms = [f"{' with '.join(f'`{bases.get(typed, typed)}`' for typed in one.typed)} ({effect(one)})" for one in ways]
     return f"write {', or '.join(forms)}" if forms else ""
 
 

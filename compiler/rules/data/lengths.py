@@ -1,0 +1,61 @@
+"""Limits on the length of rows (XP655, XP656)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.setting import IntegerPath
+from xpc.compiler.rules.core.conditions import written
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+
+WHEN = written("data.min_tokens", "data.max_tokens")
+
+
+@rule("XP655", "no-length-left")
+def no_length_left(spec: Spec) -> Iterator[Finding]:
+    """`min_tokens` must not be larger than `max_tokens`.
+
+    Why it is bad: no row has a length between the two, so all rows are dropped.
+
+    Without it: RunError after every row was tokenized.
+
+    Source: the runtime's `lengths.py`; confirmed by running it.
+    """
+    least, most = spec.get("data.min_tokens"), spec.get("data.max_tokens")
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        yield Finding(
+            spec.place("data.min_tokens"),
+            f"no row has at least {least:,} and at most {most:,} tokens",
+            write(f"min_tokens = {most}"),
+            (spec.label("data.max_tokens", "the most"),),
+        )
+
+
+@rule("XP656", "limits-beyond-seq", "warning")
+def limits_beyond_seq(spec: Spec) -> Iterator[Finding]:
+    """`max_tokens` and `min_tokens` should not be larger than `seq`.
+
+    Why it is bad: `max_tokens` drops long rows so that none is cut, but rows between `seq` and `max_tokens` are still
+    cut; with `min_tokens` above `seq` every row that is left is cut.
+
+    Without it: the run prints how many rows are cut after it has tokenized them.
+
+    Source: the runtime's `lengths.py`, trl 1.16 `sft_trainer.py` (`max_length`); confirmed by running it.
+    """
+    seq = spec.integer("batch.seq")
+    if spec.get("data.long") == "chunk":
+        return
+    paths: tuple[IntegerPath, ...] = ("data.max_tokens", "data.min_tokens")
+    for path in paths:
+        limit, name = spec.get(path), path.rpartition(".")[2]
+        if isinstance(limit, int) and limit > seq:
+            yield Finding(
+                spec.place(path),
+                f"rows of up to {limit:,} tokens are kept, and cut at {seq:,}"
+                if name == "max_tokens"
+                else f"only rows of at least {limit:,} tokens are kept, and each is cut at {seq:,}",
+                write(f"{name} = {seq}", f", or `seq = {limit}`"),
+                (spec.label("batch.seq", "the longest sequence"),),
+            )
+            return
