@@ -50,6 +50,7 @@ ROWS = {
         }),
         Row("schedule linear(warmup=40)", {"lr_scheduler_type": "linear", "warmup_steps": 40}),
         Row("seed 7", {"seed": 7, ".data.seed": 7}),
+        Row("precision(idle=stop)", {".run.idle": "stop"}),
         Row("seed 7\ndata(seed=3)", {"seed": 7, ".data.seed": 3}),
         Row(f"{HELD}\n{EPOCHS}\nschedule reduce_lr_on_plateau",
             {"metric_for_best_model": "loss", "greater_is_better": False}),
@@ -60,8 +61,7 @@ ROWS = {
         for written, metric, greater in (
             ((BEST,), "loss", False),
             ((BEST, 'metric_for_best_model = "eval_loss"'), "eval_loss", False),
-            ((BEST, 'metric_for_best_model = "eval_runtime"'), "eval_runtime", True),
-            (('metric_for_best_model = "runtime"', "greater_is_better = false"), "runtime", False),
+            (('metric_for_best_model = "loss"', "greater_is_better = false"), "loss", False),
             (("greater_is_better = true",), None, True),
         )
     ),

@@ -204,7 +204,8 @@ def best_is_the_worst(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 and 4.52.3 `training_args.py` (`greater_is_better`); confirmed by running it.
     """
     higher, metric = spec.extra_value("trl", HIGHER_IS_BETTER), spec.extra_value("trl", METRIC)
-    if not isinstance(higher, bool) and not isinstance(metric, str):
+    used = _loads_best(spec) or spec.get("eval.patience") is not None or spec.text("schedule") in METRIC_SCHEDULES
+    if not isinstance(metric, str) and not (isinstance(higher, bool) and used):
         return
     name = metric if isinstance(metric, str) else "loss"
     lower = _better_when_lower(name)
