@@ -171,6 +171,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
         params=facts.active_params or facts.params, layers=facts.layers, hidden=facts.heads * facts.head_dim,
         length=attended, tokens=load.micro * length if load.micro > 1 else load.tokens,
         checkpointing=load.checkpointing, trained=load.trained / max(1, facts.params), peak=peak(gpu, precision),
+        shared=spec.context_parallel > 1,
         through=1.0 if load.layers is None or not facts.layers else load.layers / facts.layers,
         link=gpu.link_gbs * 1e9, network=gpu.network_gbs * 1e9, machines=-(-load.shard // spec.hardware.processes),
         bandwidth=gpu.bandwidth_gbs * 1e9, **moved(load, spec.integer("batch.accum")),
@@ -180,7 +181,10 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     kinds += ["experts"] * bool(facts.experts)
     if row is not None and row < row_tokens(spec) and not spec.flag("batch.packing"):
         kinds.append("lengths")  # the GPU with the longest rows makes the other GPUs wait
-    return speed(done, gpu.capability[0], precision, kind + (" fused" if spec.flag("memory.liger") else ""), kinds)
+    # PEFT's float32 norms, or tables, slow a quantized base more than fused kernels speed it up.
+    casts = load.widened or (load.norms_widened and load.amp)
+    kind += " casts" if casts else " fused" if spec.flag("memory.liger") else ""
+    return speed(done, gpu.capability[0], precision, kind, kinds)
 
 
 def moved(load: Load, accumulation: int) -> dict[str, float]:

@@ -1,10 +1,10 @@
 """The time of a step: a sum of parts whose weights were fitted to public measurements (utilisation.json).
 
 A token costs 2 operations for each parameter forward, 2 backward in layers that a gradient passes through, 2 more for
-each trained parameter, and the forward pass once more if it is recomputed; attention costs 4 x width x length for each
-layer forward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1; attention counted without the causal half, as in the
-measurements). Communication costs its bytes over the bandwidth, in a machine and between machines. The weights are
-those of one chip of a generation (A100, H100); `of_another_chip` converts them.
+each trained parameter, and the forward pass once more if it is recomputed; attention costs 2 x width x length for each
+layer forward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1, and of its scores only the causal half). Communication
+costs its bytes over the bandwidth, in a machine and between machines. The weights are those of one chip of a generation
+(A100, H100); `of_another_chip` converts them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 NARROW = 768
 """The width at which the loss of narrow matrix products is 1."""
+LONG_ATTENTION = {8: 1 / 0.6, 9: 1 / 0.5}
+"""Time of attention over rows that several GPUs share, relative to its causal operations at the GPU's peak.
+
+Such rows are long, so their kernels reach what FlashAttention 2 and 3 publish for causal rows of 16,384 tokens and
+heads of 128: about 0.6 of A100's peak (arXiv:2307.08691, figure 4) and 0.5 of H100's (arXiv:2407.08608, figures 5 and
+6). The fitted weight is that of older kernels, smaller heads and shorter rows."""
 ONE_RUN = (1 / 1.3, 1 / 0.7)
 """The range where only one run was measured: chosen, not fitted."""
 
@@ -33,7 +39,7 @@ class Work:
     gradient (0 for adapters, which are few). `sent` are the bytes that the GPU sends in a micro-batch; `link` and
     `network` are the bandwidths inside its machine and to other machines in bytes per second; `machines` is the number
     of machines. `touched` are the bytes of weights and gradients that a micro-batch reads and writes, `bandwidth` is
-    the GPU's memory bandwidth in bytes per second.
+    the GPU's memory bandwidth in bytes per second. With `shared`, several GPUs share one row.
     """
 
     params: float
@@ -51,6 +57,7 @@ class Work:
     touched: float
     bandwidth: float
     through: float = 1.0
+    shared: bool = False
 
 
 @record
@@ -100,7 +107,7 @@ def parts(work: Work) -> list[float]:
     """
     again = work.through if work.checkpointing else 0.0
     products = 2.0 * (1.0 + work.through + work.trained + again) * work.params / work.peak
-    attention = 4.0 * (1.0 + 2.0 * work.through + again) * work.layers * work.hidden * work.length / work.peak
+    attention = 2.0 * (1.0 + 2.0 * work.through + again) * work.layers * work.hidden * work.length / work.peak
     moved = work.sent / max(1, work.tokens)
     return [
         products, products * NARROW / work.hidden, attention, moved / work.link,
@@ -139,7 +146,8 @@ def range_of(kinds: Sequence[str]) -> tuple[float, float]:
 def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequence[str] = ()) -> Speed | None:
     """The predicted speed, or None if no run of that generation and precision was measured.
 
-    `trainer` is "full", "lora" or "qlora", with " fused" if Liger's or other fused kernels run; `kinds` names
+    `trainer` is "full", "lora" or "qlora", with " fused" if Liger's or other fused kernels run, or " casts" if
+    norms of a quantized base are float32; `kinds` names
     properties of the run that make the prediction less certain, and so its range wider.
     """
     known = table()
@@ -149,6 +157,8 @@ def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequ
         return None
     if kind == "7/fp32":
         return Speed(1 / seconds(work, weights), *ONE_RUN, "one published run on V100")
+    if work.shared:
+        weights = [*weights[:2], LONG_ATTENTION[generation], *weights[3:]]
     factor = known["trainers"].get(trainer) or known["trainers"].get(trainer.partition(" ")[0]) or 1.0
     chip, others = known["chips"][str(generation)], known["other_chips"]
     other = of_another_chip(work, chip["peak_and_bandwidth"], others["share"], others["least"])
@@ -156,4 +166,4 @@ def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequ
     if work.peak != chip["peak_and_bandwidth"][0]:
         kinds = [*kinds, "other chip"]
         source += f" on {chip['name']}, and {others['rows']} on {others['cards']} cards of other chips"
-    return Speed(1 / (seconds(work, weights, other) * factor * known["middle"]), *range_of(kinds), source)
+    return Speed(1 / (seconds(work, weights, other) * factor), *range_of(kinds), source)

@@ -352,3 +352,41 @@ def test_states_of_adapters_are_those_of_their_own_parameters(
     need = Need(facts, None, True, stage, 4, 1024, True, False, offloaded, rank=8)
     trained = lora_parameters(facts, 8, linear_layers(facts))
     assert states(need, facts.params) == facts.params * frozen + trained * adapters
+
+
+def test_a_faster_change_says_what_the_plan_then_chooses() -> None:
+    """Settings that nobody wrote are chosen again: the text and the JSON name those that become other ones."""
+    text = written(model="qwen2.5-0.5b-instruct", hardware="1 x h100-80gb", batch="gbs=64 seq=2048")
+    spec = spec_of(text)
+    one = changes.as_typed(spec, error_codes, plan(spec), {"batch.micro": 64})
+    follows = {path for path in ("memory.checkpointing", "strategy") if one.plan.spec.get(path) != spec.get(path)}
+    assert set(one.follows) == follows
+    for setting in one.also:
+        assert setting in changes.effect(one)
+    assert [changes._followed("memory.checkpointing", value) for value in (False, True)] == [
+        "checkpointing goes off", "checkpointing goes on",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("price", "each"), [("2.5", 2.5), ("a100-80gb=9,h100-80gb=1.25", 1.25)])
+def test_a_price_gives_the_cost(price: str, each: float, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.xp").write_text(written(more="zero3", batch="gbs=128 micro=2 seq=2048"))
+    asked = ["a.xp", "--rows", "6400", "--tokens", "500"]
+    table = json.loads(command.run(command.parse([*asked, "--price", price, "--format", "json"]))[0])
+    assert table["cost"]["value"] == pytest.approx(table["gpu_hours"]["value"] * each, abs=0.006)
+    text, _ = command.run(command.parse([*asked, "--price", price]))
+    assert f"cost: {table['cost']['value']:,.2f} (" in text
+    assert f"{each:g} for a GPU-hour" in text
+    assert json.loads(command.run(command.parse([*asked, "--format", "json"]))[0])["cost"] is None
+    assert "cost" in command.run(command.parse([*asked, "--price", price, "--compare"]))[0].splitlines()[0]
+
+
+def test_less_than_an_hour_is_in_minutes_and_nothing_is_shown_as_zero(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.xp").write_text(written(more="zero3", batch="gbs=128 micro=2 seq=2048"))
+    text, _ = command.run(command.parse(["a.xp", "--rows", "640", "--tokens", "500"]))
+    (time,) = [line for line in text.splitlines() if line.startswith("time: ")]
+    assert " minutes, " in time
+    assert "hours" not in time
+    assert " 0.0 GiB" not in text

@@ -25,7 +25,6 @@ import points
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.from_spec import moved
 from xpc.compiler.plan.time import Work, of_another_chip, parts, seconds, sent, touched
-from xpc.compiler.plan.time import table as speeds
 from xpc.compiler.registry import find_gpu
 
 SHAPES = {
@@ -94,13 +93,13 @@ def fit(rows: list[Row]) -> list[float]:
 def excluded() -> list[tuple[Row, float]]:
     """Each row of llm-foundry with what the others' models predict of it, tokens/s a GPU."""
     found = []
-    rows, middle = foundry(), speeds()["middle"]
+    rows = foundry()
     for name, model in sorted({(key(row), row["model"]) for row in rows}):
         others = [one for one in rows if key(one) == name and one["model"] != model]
         if len({one["model"] for one in others}) > 1:
             weights = fit(others)
             mine = [row for row in rows if key(row) == name and row["model"] == model]
-            found += [(row, 1 / (middle * sum(w * p for w, p in zip(weights, parts(work(row)))))) for row in mine]
+            found += [(row, 1 / sum(w * p for w, p in zip(weights, parts(work(row))))) for row in mine]
     return found
 
 
@@ -128,7 +127,7 @@ def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
     """Measured over predicted time of Hugging Face trainers by what they train."""
     found: dict[str, list[float]] = {}
     told = [(done, kind, measured(row)) for row, done, kind in tuned()]
-    told += [(held_work(row), row["trainer"], row["tokens_s_gpu"]) for row in of_other_models()]
+    told += [(held_work(row), trainer_of(row), row["tokens_s_gpu"]) for row in of_other_models()]
     for done, kind, tokens in told:
         ratio = 1 / tokens / sum(w * p for w, p in zip(table["8/half"], parts(done)))
         found.setdefault(kind, []).append(ratio)
@@ -137,11 +136,16 @@ def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
 
 def of_other_models() -> list[Row]:
     """The runs of fms-hf-tuning of other dense models than those of `tuned`, of the kinds that those lack: adapters
-    without fused kernels. Not those that PEFT's float32 casts slow down."""
+    without fused kernels, and those that PEFT's float32 casts slow down."""
     kinds = {kind for _, _, kind in tuned()}
     rows = [row for row in points.rows("heldout_speed.jsonl") if row["group"] == "fms_models"]
-    rows = [row for row in rows if row["trainer"] not in kinds and not row.get("casts")]
+    rows = [row for row in rows if trainer_of(row) not in kinds]
     return [row for row in rows if not points.sizes(row).experts]
+
+
+def trainer_of(row: Row) -> str:
+    """The trainer of a row of heldout_speed.jsonl, as the plan names its factor."""
+    return f"{row['trainer']} casts" if row.get("casts") else str(row["trainer"])
 
 
 def held_work(row: Row) -> Work:
@@ -173,7 +177,7 @@ def by_chip(row: Row, known: Mapping[str, Any]) -> Callable[[float, float], floa
     gpu, work = find_gpu(row["gpu"]), held_work(row)
     assert gpu is not None, row["gpu"]
     generation = str(gpu.capability[0])
-    weights, factor = known["weights"][f"{generation}/half"], known["trainers"][row["trainer"]] * known["middle"]
+    weights, factor = known["weights"][f"{generation}/half"], known["trainers"][row["trainer"]]
     chip = card(CHIPS[generation][1])
     rest = seconds(work, weights, 0.0)
     products, measured = seconds(work, weights) - rest, 1 / row["tokens_s_gpu"]
@@ -193,7 +197,7 @@ def time_over_predicted(row: Row, known: Mapping[str, Any], share: float, least:
 def fit_other_chips(known: Mapping[str, Any], rows: list[Row]) -> tuple[float, float]:
     """`share` and `least` with the least squared logarithm of measured over predicted time, a card counting once, by
     trying all of two digits."""
-    return _fitted(json.dumps([{name: known[name] for name in ("weights", "trainers", "middle")}, rows]))
+    return _fitted(json.dumps([{name: known[name] for name in ("weights", "trainers")}, rows]))
 
 
 @cache
