@@ -183,7 +183,8 @@ def only_norms(model: Any) -> Any:
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.LayerNorm) or "norm" in name:
             module.to(torch.float32)
-        elif any(one in name for one in ("lm_head", "embed_tokens", "wte", "wpe")) and hasattr(module, "weight"):
-            if module.weight.dtype == torch.float32:
+        elif any(one in name for one in ("lm_head", "embed_tokens", "wte", "wpe")):
+            weight = getattr(module, "weight", None)
+            if weight is not None and weight.dtype == torch.float32:
                 module.to(torch.bfloat16)
     return model
