@@ -15,7 +15,7 @@ from case_support import Case, spec
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PREVIEWED = ("XP161", "XP588", "XP589", *(f"XP{number}" for number in range(591, 600)))
-"""Codes that only `xpc preview` gives, for rows (tests/preview/test_preview_defects.py)."""
+"""Codes that only `xpc preview` gives, or that follow from it (tests/preview/test_preview_{defects,counts}.py)."""
 TOPICS = (
     "language/cases_names",
     "rules/optimizer/cases_run",

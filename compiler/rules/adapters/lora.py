@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.registry.linear_layers import HEADS
+from xpc.compiler.rules.adapters.layer_numbers import missing_layer
 from xpc.compiler.rules.adapters.layers import READ_BY_THE_KERNEL, STATE_SPACES
 from xpc.compiler.rules.core.conditions import adapters
 from xpc.compiler.rules.core.modules import EMBEDDINGS
@@ -104,7 +105,9 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     Source: peft 0.21 `tuners_utils.py`, `utils/transformers_weight_conversion.py`; confirmed by running it on every
     family (`tests/stacks/write_modules.py`).
     """
-    family, targets = spec.model.model_type, spec.names("lora.targets")
+    beyond = list(missing_layer(spec, "lora.targets"))
+    yield from beyond
+    family, targets = spec.model.model_type, spec.names("lora.targets") if not beyond else ()
     known = modules(spec.stack.name, family) if targets else {}
     if not known:
         return

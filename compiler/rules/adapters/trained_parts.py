@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from math import gcd
 
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath, IntegerPath, NamesPath
 from xpc.compiler.registry.linear_layers import HEADS, TABLES, TOKEN_EMBEDDINGS
+from xpc.compiler.rules.adapters.layer_numbers import missing_layer
 from xpc.compiler.rules.core.conditions import any_of, enabled, written
-from xpc.compiler.rules.core.modules import EMBEDDINGS, MODULES, container_names, heads, is_container_path
+from xpc.compiler.rules.core.modules import EMBEDDINGS, MODULES, container_names, heads
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
 from xpc.compiler.spec import Spec
-from xpc.compiler.stacks.fused_experts import FAMILIES, adapter_layers
+from xpc.compiler.stacks.fused_experts import adapter_layers
+from xpc.compiler.stacks.modules import PARAMETER, ends, last_names, modules, paths
 
 WHEN = any_of(
     enabled("freeze", "oft"),
@@ -30,24 +33,30 @@ OF_LORA = ("alpha", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
 
 def _known(spec: Spec) -> tuple[str, ...] | None:
     """The last parts of the model's module names, or None if they are not known."""
-    facts = spec.model.facts
-    known = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
-    return None if known is None or facts is None else (*known, *heads(spec, facts.model_type))
+    found = last_names(path for path in _modules(spec) if not path.endswith(".N"))
+    return tuple(dict.fromkeys((*found, *heads(spec, spec.model.model_type or "")))) if found else None
+
+
+def _modules(spec: Spec) -> tuple[str, ...]:
+    """The paths of the model's modules on this stack; empty for an unknown family. A reward model has a score instead
+    of a head.
+    """
+    known = modules(spec.stack.name, spec.model.model_type)
+    parts = tuple(path for path, kinds in known.items() if PARAMETER not in kinds)
+    return (*(path for path in parts if path not in HEADS), "score") if parts and spec.method.scores else parts
 
 
 def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
-    """Those of the names that no module of the model's (known) family has. Norms have many names, so any name of a norm
-    is accepted.
+    """Those of the names that no module of the model's dense family has. Norms have many names, so any name of a norm
+    is accepted: XP574 knows the norms outside of the layers.
     """
-    known = _known(spec)
-    if known is None:
+    facts = spec.model.facts
+    dense = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
+    if dense is None or facts is None:
         return []
-    ends = [(one, one.rpartition(".")[2]) for one in names]
-    return [
-        one
-        for one, end in ends
-        if end not in (*known, *container_names()) and "norm" not in end and not end.startswith("ln")
-    ]
+    known = (*dense, *heads(spec, facts.model_type), *container_names())
+    last = [(one, one.rpartition(".")[2]) for one in names]
+    return [one for one, end in last if end not in known and "norm" not in end and not end.startswith("ln")]
 
 
 @rule("XP795", "within-without-names")
@@ -173,8 +182,9 @@ def blocks_divide(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP466", "whole-module-that-is-none")
 def no_such_module(spec: Spec) -> Iterator[Finding]:
-    """`modules_to_save`, `within` and `freeze` must name modules that the model has. xpc knows the modules of dense
-    families; with `freeze`, the run also checks the names after it has loaded the weights.
+    """`modules_to_save`, `within` and `freeze` must name modules and layers that the model has. xpc knows the modules
+    of every family of the registry on each stack, for `freeze` those of dense families; with `freeze`, the run also
+    checks the names after it has loaded the weights.
 
     Why it is bad: the module is not trained.
 
@@ -183,9 +193,12 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
 
     Source: peft 0.21 and 0.17 `utils/other.py` (`_set_trainable`); confirmed by running it.
     """
+    yield from missing_layer(spec, "lora.within")
     for path in ("lora.modules_to_save", "freeze.except_modules", "freeze.layer_modules"):
+        yield from missing_layer(spec, path)
         names = spec.names(path)
-        missing = absent(spec, names)
+        table = _modules(spec) if path == "lora.modules_to_save" else ()
+        missing = [one for one in names if not ends(one, table)] if table else absent(spec, names)
         if not missing:
             continue
         known, gone = _known(spec) or (), set(missing)
@@ -200,8 +213,8 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
             write(f"{name} = [{', '.join(better)}]"),
             (spec.model.label,),
         )
-    within, family = spec.get("lora.within"), spec.model.model_type
-    if isinstance(within, str) and _known(spec) is not None and family and not is_container_path(family, within):
+    within, known_paths = spec.get("lora.within"), _modules(spec)
+    if isinstance(within, str) and known_paths and not _contains(within, known_paths):
         yield Finding(
             spec.place("lora.within"),
             f"{spec.model.name} has no part `{within[:60]}`",
@@ -252,8 +265,9 @@ def _refused(spec: Spec, targets: list[str]) -> bool:
 
 @rule("XP468", "parameter-that-is-none")
 def no_such_parameter(spec: Spec) -> Iterator[Finding]:
-    """`parameters` must name experts that are one stacked parameter. Experts that are separate layers belong into
-    `targets`. transformers 4.52 keeps the experts of most families separate.
+    """`parameters` must name experts that are one stacked parameter, or the weight of a module, in layers that the
+    model has. Experts that are separate layers belong into `targets`. transformers 4.52 keeps the experts of most
+    families separate.
 
     Why it is bad: the experts get no adapter.
 
@@ -261,19 +275,45 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
 
     Source: peft 0.21 and 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
-    facts, names = spec.model.facts, spec.names("lora.parameters")
-    stacked = [one for one in names if one.rpartition(".")[2] in ("gate_up_proj", "down_proj")]
-    if not stacked or facts is None:
-        return
-    dense = not facts.experts and facts.model_type in MODULES
-    apart = not spec.stack.facts.experts_stacked and facts.model_type in FAMILIES
-    if dense or apart:
+    yield from missing_layer(spec, "lora.parameters")
+    known = modules(spec.stack.name, spec.model.model_type)
+    missing = [one for one in spec.names("lora.parameters") if known and not _is_parameter(one, known)]
+    if missing:
+        legal = last_names(_parameters(known))
+        experts = any("experts" in path for path in known)
+        apart = f"its experts are separate layers in {spec.stack.name}" if experts and not legal else ""
         yield Finding(
-            spec.place("lora.parameters", f"its experts are separate layers in {spec.stack.name}" if apart else ""),
-            f"{spec.model.name} has no parameter `{stacked[0][:60]}`",
-            "leave `parameters` out",
+            spec.place("lora.parameters", f"it has {', '.join(legal)}" if legal else apart),
+            f"{spec.model.name} has no parameter `{missing[0][:60]}`",
+            "leave `parameters` out" if not legal else f"name {' or '.join(legal)}, or leave `parameters` out",
             (spec.model.label,),
         )
+
+
+def _parameters(known: Mapping[str, str]) -> tuple[str, ...]:
+    """The paths of stacked experts. PEFT converts `down_proj` under its own name, so the table does not mark it."""
+    stacked = paths(known, PARAMETER)
+    siblings = (f"{path.rpartition('.')[0]}.down_proj" for path in stacked if path.endswith(".gate_up_proj"))
+    return tuple(dict.fromkeys((*stacked, *siblings)))
+
+
+def _is_parameter(name: str, known: Mapping[str, str]) -> bool:
+    """Whether a name can be a parameter: stacked experts, or the weight of a module. Other parameters of a module, such
+    as `sinks`, are not in the table, and are accepted.
+    """
+    module, _, last = name.rpartition(".")
+    experts = [path.rpartition(".")[0] for path in _parameters(known)]
+    if module and ends(module, experts) and not ends(name, _parameters(known)):
+        return last.endswith("_bias")
+    if ends(name, _parameters(known)) or (last in ("weight", "bias") and ends(module, known)):
+        return True
+    return last not in (*last_names(known), "gate_up_proj", "down_proj") and (not module or ends(module, known))
+
+
+def _contains(part: str, known: tuple[str, ...]) -> bool:
+    """Whether a dotted path names a module that has others inside."""
+    inside = re.sub(r"(?<![^.])\d+(?![^.])", "N", part)
+    return any(f".{inside}." in f".{path}" for path in known)
 
 
 @rule("XP469", "two-rates-of-one")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from case_support import spec
-from compile_support import checked
+from compile_support import checked, errors, shown
 
 from xpc.compiler.rules.adapters.trained_parts import absent
 
@@ -15,3 +18,44 @@ def test_no_name_is_absent_where_the_modules_are_not_known() -> None:
         assert one is not None
         found[model] = absent(one, ("q_proj", "no_such_module"))
     assert found == {"qwen3-30b-a3b": [], "qwen2.5-0.5b": ["no_such_module"]}
+
+
+MOE = "qwen3-30b-a3b on infinity-instruct for 1 epochs"
+DENSE = "qwen2.5-0.5b on infinity-instruct for 1 epochs"  # 24 layers
+REFUSED = [
+    (DENSE, "lora(targets=[layers.24.self_attn.q_proj])", "XP455", "has no layer 24"),
+    (DENSE, "lora(targets=[q_proj], within=model.layers.99)", "XP466", "has no layer 99"),
+    (DENSE, "lora(modules_to_save=[layers.24.mlp])", "XP466", "has no layer 24"),
+    (DENSE, "freeze(except_last=2, layer_modules=[layers.31.mlp])", "XP466", "has no layer 31"),
+    (MOE, "lora(targets=[q_proj], parameters=[layers.48.mlp.experts.down_proj])", "XP468", "has no layer 48"),
+    (MOE, "lora(modules_to_save=[mlp.gates])", "XP466", "has no module `mlp.gates`"),
+    (MOE, "lora(targets=[q_proj], within=model.towers)", "XP466", "has no part `model.towers`"),
+    (MOE, "lora(targets=[q_proj], parameters=[experts.w1])", "XP468", "has no parameter `experts.w1`"),
+    (MOE, "lora(targets=[q_proj], parameters=[q_proj])", "XP468", "has no parameter `q_proj`"),
+    (DENSE, "lora(targets=[q_proj], parameters=[mlp.weights.weight])", "XP468", "has no parameter"),
+]
+ACCEPTED = [
+    (DENSE, "lora(targets=[layers.23.self_attn.q_proj])"),
+    (DENSE, "lora(targets=[q_proj], within=model.layers.23)"),
+    (DENSE, "lora(modules_to_save=[layers.23.mlp, embed_tokens])"),
+    (DENSE, "lora(targets=[q_proj], parameters=[mlp.up_proj.weight])"),
+    (MOE, "lora(modules_to_save=[mlp.gate, norm])"),
+    (MOE, "lora(targets=[q_proj], parameters=[layers.47.mlp.experts.gate_up_proj])"),
+]
+
+
+@pytest.mark.parametrize(("train", "line", "code", "message"), REFUSED)
+def test_modules_that_the_model_lacks_are_refused(train: str, line: str, code: str, message: str) -> None:
+    found = checked(spec(quoted(line), train=train), allow_oom=True)
+    assert [one.code for one in found.problems if one.severity == "error"] == [code], shown(found)
+    assert message in shown(found)
+
+
+@pytest.mark.parametrize(("train", "line"), ACCEPTED)
+def test_modules_that_the_model_has_are_accepted(train: str, line: str) -> None:
+    assert not errors(checked(spec(quoted(line), train=train), allow_oom=True))
+
+
+def quoted(line: str) -> str:
+    """The line with quotation marks around names that contain dots."""
+    return re.sub(r"(?<=[\[ =])([\w]+(?:\.\w+)+)", r'"\1"', line)
