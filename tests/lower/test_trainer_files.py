@@ -86,7 +86,7 @@ ORDER = {
     "before_rows": ("AssistantMasks", "Rewards", "Teacher", "LigerFamily", "Mixture"),
     "check_access": ("Hub", "ContinuedAdapter", "Packages"),
     "check_gpu_links": ("PeerToPeer", "AllReduce", "NodeAllReduce"),
-    "tokenizer_loaded": ("ChatTemplate", "AddedTokens", "SpecialTokens", "MessageFields"),
+    "tokenizer_loaded": ("ChatTemplate", "AddedTokens", "SpecialTokens", "MessageFields", "LengthLimits"),
     "row_format": ("PromptRows", "ChatRows"),
     "row_converter": ("MessageFields", "PromptTemplate", "NamedRoles"),
     "rows_mapped": ("Mixture", "Shares", "KtoRows", "LengthLimits"),

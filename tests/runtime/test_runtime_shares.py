@@ -89,3 +89,29 @@ def test_unique_drops_repeated_rows_of_all_sources_before_they_are_drawn() -> No
     other = datasets.Dataset.from_dict({"id": ["x", "u", "v", "w"]})
     rows, _ = shares.mix([part, other], plans, 1, True, None, repeated, exhausted="stop")
     assert sorted(rows["id"]) == ["u", "v", "w", "x", "y", "z"]
+
+
+def test_rows_are_dropped_before_they_are_drawn() -> None:
+    """Half of the first source's rows are too short: its share holds for the others."""
+    from types import SimpleNamespace
+
+    from xpc.runtime.features.rows.lengths import LengthLimits
+
+    texts = {"a": ["long " * 9 if i % 2 else "x" for i in range(60)], "b": ["long " * 9] * 100}
+    sources = [{"id": None, "path": f"{one}.jsonl", "share": 0.5} for one in texts]
+    bundle: Any = SimpleNamespace(
+        data={"sources": sources, "min_tokens": 5, "exhausted": "stop", "seed": 42, "shuffle": True, "holdout": None},
+        sources=lambda: sources,
+        plan={"method": {"unpaired": False}},
+    )
+    tokenizer: Any = lambda text: {"input_ids": text.split()}  # noqa: E731
+    feature = LengthLimits()
+    feature.tokenizer_loaded(bundle, tokenizer)
+    parts = [
+        feature.source_mapped(bundle, source, datasets.Dataset.from_dict({"text": rows}))
+        for source, rows in zip(sources, texts.values(), strict=True)
+    ]
+    assert [len(part) for part in parts] == [30, 100]
+    made = shares.Shares().rows_mapped(bundle, (None, None), parts, lambda *_: None, tokenizer)
+    train, _ = feature.rows_mapped(bundle, made, parts, lambda *_: None, tokenizer)
+    assert len(train) == 60

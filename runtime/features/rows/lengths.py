@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.errors import RunError, say
 from ...core.feature import Bundle, Feature
+from ...core.rows import name
 from . import kinds
 
 Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
@@ -15,6 +16,18 @@ Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
 class LengthLimits(Feature):
     """The feature of a run with limits on the length of rows and prompts."""
 
+    tokenizer: Any = None
+
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+        """Keep the tokenizer for the rows of each source."""
+        self.tokenizer = tokenizer
+
+    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], part: Any) -> Any:
+        """In a mixture with shares, drop the rows of each source before its share is drawn, so that the shares hold."""
+        if source.get("share") is None or self.tokenizer is None or len(part) == 0:
+            return part
+        return fitting(bundle, part, self.tokenizer, f"draw from {name(source)}")
+
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
@@ -22,10 +35,11 @@ class LengthLimits(Feature):
         train, evaluation = sets
         if len(train) == 0:
             return sets
-        train = fitting(bundle, train, tokenizer, "train on")
+        if not any(source.get("share") is not None for source in bundle.data["sources"]):
+            train = fitting(bundle, train, tokenizer, "train on")
         if isinstance(evaluation, dict):
             limited = {
-                name: fitting(bundle, rows, tokenizer, f"evaluate on ({name})") for name, rows in evaluation.items()
+                title: fitting(bundle, rows, tokenizer, f"evaluate on ({title})") for title, rows in evaluation.items()
             }
             evaluation = type(evaluation)(limited)
         elif evaluation is not None:
@@ -37,7 +51,8 @@ def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
     """The rows within the limits of the bundle."""
     longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
     most = bundle.data.get("max_tokens")
-    restore = kinds.own_columns if any(one.get("kind") for one in bundle.sources()) else None
+    mixed = any(one.get("kind") for one in bundle.sources()) and "kind" in rows.column_names
+    restore = kinds.own_columns if mixed else None
     if longest is not None:
         rows = long_prompts(rows, tokenizer, longest, use)
     if shortest is not None:
@@ -105,8 +120,8 @@ def _lengths(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:
     if "text" in row:
         return [_tokens(row["text"], tokenizer, end)]
     prompt, out = row.get("prompt"), []
-    for name in ("completion", "chosen", "rejected"):
-        answer = row.get(name)
+    for column in ("completion", "chosen", "rejected"):
+        answer = row.get(column)
         if isinstance(answer, str):
             out.append(_tokens((prompt or "") + answer, tokenizer, end))
         elif answer is not None:
