@@ -26,6 +26,8 @@ ENVIRONMENT = {"WANDB_PROJECT": "wandb_project"}
 FASTCHAT = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
 
+LAUNCHED = re.compile(r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s[^\n]*?\.py|(?:^|\s)trl\s+\w+\s+--")
+"""A training command within a text."""
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_to|download")
 """Words in the names of programs that train nothing."""
 NAMING = ("save", "track.name", "track.project", "save.hub.name")
@@ -65,7 +67,7 @@ def command(text_: str, file: str, overrides: Overrides, launch: Entries | None,
 
 def _chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
     """The training command that `--pick` names, or the only one, with its place among them."""
-    training = [one for one in calls(text_, overrides.sets, loops) if one.words and _trains(one.words)]
+    training = _training(text_, overrides.sets, loops)
     if overrides.pick is None and len(training) > 1:  # a script may also evaluate what it trains
         kept = [one for one in training if not OTHER.search(_named(one).lower())]
         if len(kept) == 1:
@@ -83,9 +85,25 @@ def _chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]])
     return place, training[place]
 
 
+def _training(text_: str, sets: Mapping[str, str], loops: dict[str, tuple[str, ...]] | None = None) -> list[Call]:
+    """The training commands of a script; if there are none, those in its quoted texts, such as `bash -c "..."`."""
+    found = calls(text_, sets, loops)
+    training = [one for one in found if one.words and _trains(one.words)]
+    if training:
+        return training
+    for one in found:
+        for word in (*one.words, *one.environment):
+            inner = word.text.partition("=")[2] if word in one.environment else word.text
+            if LAUNCHED.search(inner):
+                nested = [each for each in calls(inner, sets) if each.words and _trains(each.words)]
+                training += [evolve(each, words=tuple(evolve(part, line=word.line) for part in each.words))
+                             for each in nested]  # fmt: skip
+    return list({one.words: one for one in training}.values())
+
+
 def count(text_: str, overrides: Overrides) -> int:
     """How many training commands a script has."""
-    return sum(bool(one.words) and _trains(one.words) for one in calls(text_, overrides.sets))
+    return len(_training(text_, overrides.sets))
 
 
 def _named(call: Call) -> str:
@@ -106,7 +124,7 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, 
     changed: dict[str, list[str]] = {}
     for value in values:
         sets = {**overrides.sets, name: value}
-        training = [one for one in calls(text_, sets) if one.words and _trains(one.words)]
+        training = _training(text_, sets)
         if at >= len(training):
             return
         member = _converted(training[at], text_, file, evolve(overrides, sets=sets), launch, zero)

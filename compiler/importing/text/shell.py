@@ -146,6 +146,9 @@ class _Reader:
         raw = self.text[start : self.at].strip('"')
         if WORDS_GIVEN.fullmatch(raw):
             return []
+        unquoted = not {'"', "'"} & set(self.text[start : self.at])
+        if unquoted and "$" in raw and not word.open and ASSIGNMENT.fullmatch(raw) is None:
+            return [Word(part, word.line) for part in word.text.split()]  # as the shell splits `$LAUNCHER train.py`
         array = ARRAY.fullmatch(raw)
         return self.arrays[array[1]] if array is not None and array[1] in self.arrays else [word]
 

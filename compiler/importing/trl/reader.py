@@ -63,6 +63,10 @@ def start(overrides: Overrides, entries: Entries, file: str) -> tuple[Draft, Sta
     fitting = (overrides.trl,) if overrides.trl else versions.possible(method, entries)
     trackio = "trackio" in ((words(reports) if reports else None) or [])
     source, stack = native(set(entries), method, model, trackio, fitting, overrides.trl is not None)
+    packs, attention = entries.get("packing"), entries.get("attn_implementation")
+    flash = attention is not None and "flash" in str(attention.value)
+    if packs is not None and boolean(packs) and not flash and not stack.facts.isolate_mask:
+        stack = load(stacks.DEFAULT)  # its masks keep packed rows apart
     draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
     draft.trl = number(source) if number(source) in fitting else fitting[-1]
     draft.fitting = fitting
