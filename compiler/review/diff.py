@@ -23,15 +23,18 @@ BROKEN = 5
 EPILOG = (
     "A and B are each a spec, REV:FILE for the spec of a commit, a bundle, or the folder of a sweep. Meanings are "
     "compared: comments, order and defaults that are written out make no difference. Bundles are compared file by "
-    "file. Exit status: 0 compared, 1 A or B does not compile, 2 wrong usage. With --exit-code: 0 same run, 4 same "
-    "settings, other code or packages, 1 differs, 5 A or B does not compile, 2 wrong usage."
+    "file. If A is a file that `xpc import` reads, each of its lines is shown next to what the spec B has for it, with "
+    "! where B has something else. Exit status: 0 compared, 1 A or B does not compile, 2 wrong usage. With --exit-code: "
+    "0 same run, 4 same settings, other code or packages, 1 differs, 5 A or B does not compile, 2 wrong usage."
 )
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc diff", description="Compare two specs, commits or bundles.", epilog=EPILOG)
-    parser.add_argument("before", metavar="A", help="a spec, REV:FILE, a bundle, or - for standard input")
+    parser.add_argument(
+        "before", metavar="A", help="a spec, REV:FILE, a bundle, another tool's file, or - for standard input"
+    )
     parser.add_argument("after", metavar="B", help="the same, to compare with A")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
     parser.add_argument("--exit-code", action="store_true", help="exit with 0, 4, 1 or 5 (see below)")
@@ -41,6 +44,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
+    from xpc.compiler.review import source_file
+
+    if source_file.is_source(options.before):
+        return _source(options)
     with open_operand(options.before) as one, open_operand(options.after) as other:
         for name in dict.fromkeys(each.name for each in (one, other) if each.name or one.name == other.name):
             before, after = one.check(name), other.check(name)
@@ -72,6 +79,18 @@ def _with_templates(found: Comparison, before: Operand, after: Operand) -> Compa
         contents = (*group.difference.contents, *lines)
         groups.append(evolve(group, difference=evolve(group.difference, contents=contents)))
     return evolve(found, groups=tuple(groups))
+
+
+def _source(options: argparse.Namespace) -> tuple[str, int]:
+    """Show another tool's file next to the spec that was imported from it. Raises UsageError."""
+    from xpc.compiler.review import source_file
+
+    with open_operand(options.after) as other:
+        spec = other.check(other.name)
+    if not spec.runs:
+        return _broken([spec], options)
+    text, differs = source_file.compare(options.before, spec.runs[0].spec, options.after)
+    return text, int(differs) if options.exit_code else 0
 
 
 def _broken(operands: Sequence[Operand], options: argparse.Namespace) -> tuple[str, int]:

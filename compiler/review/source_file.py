@@ -1,0 +1,105 @@
+"""`xpc diff recipe.yaml recipe.xp`: each line of another tool's file next to what the imported spec has for it."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.importing import cli as importing
+from xpc.compiler.importing import options
+from xpc.compiler.importing.draft import EXPONENT, Draft, Fate
+from xpc.compiler.importing.text.entries import Unreadable
+from xpc.compiler.language import kinds
+from xpc.compiler.language.schema import BY_PATH, path_of
+from xpc.compiler.language.typed import show
+from xpc.compiler.render.visible import visible
+from xpc.compiler.spec import CheckedSpec, Spec
+
+ENDINGS = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".json", ".py", ".ipynb")
+"""Endings of the files that `xpc import` reads."""
+WIDTH = 58
+"""Columns for a line of the source."""
+
+
+def is_source(name: str) -> bool:
+    """Whether an argument of `xpc diff` is another tool's file, and not a spec or a bundle."""
+    return name.endswith(ENDINGS) and os.path.isfile(name)
+
+
+def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
+    """The lines of the source with what the spec has for each, and whether the spec differs from the import. Raises
+    UsageError for a file that cannot be imported.
+    """
+    draft = _draft(name, spec)
+    lines, differs = [_row(name, title), _row("-" * len(name), "-" * len(title))], False
+    mine = spec.model.id or spec.model.path or ""
+    if draft.model and mine and draft.model.strip('"').rstrip("/") != mine.rstrip("/"):
+        lines.append(_row("(the model)", f"! train {mine} (import: {draft.model})"))
+        differs = True
+    data = [one.id or one.path or "" for one in spec.data]
+    theirs = [re.split(r"[:\[@]", one.ref.strip('"'))[0] for one in draft.sources]
+    if theirs and [one.rstrip("/") for one in data] != [one.rstrip("/") for one in theirs]:
+        lines.append(_row("(the data)", f"! {', '.join(data)} (import: {', '.join(theirs)})"))
+        differs = True
+    for fate in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key)):
+        text, other = _becomes(draft, fate, spec)
+        differs = differs or other
+        place = f"{fate.line}: " if fate.file == name else f"{os.path.basename(fate.file)}:{fate.line}: "
+        lines.append(_row(f"{place}{fate.key}: {fate.value}", text))
+    for path, written in draft.settings.items():
+        if written.entry is None:
+            has = _value(spec, path)
+            differs = differs or has not in (None, written.text)
+            lines.append(_row(f"({path}: {written.why or 'not set'})", _compared(path, written.text, has)))
+    extra = [path for path, value in spec.values.items() if spec.written(path) and path not in draft.settings
+             and value.origin.label is not None and path not in HEADER]  # fmt: skip
+    lines += [_row("(nothing)", f"{path} = {_value(spec, path)}") for path in extra]
+    return "".join(f"{visible(line.rstrip())}\n" for line in lines), differs or bool(extra)
+
+
+HEADER = ("method", "train.steps", "train.epochs", "target")
+"""Settings that the import writes into the header or at the end."""
+
+
+def _draft(name: str, spec: Spec) -> Draft:
+    """The import of the source, for the machines of the spec."""
+    chosen = options.parse([name, "--partial", "--hardware", str(spec.get("hardware"))])
+    source = importing.read(name)
+    overrides = importing.overrides_of(chosen, source)
+    try:
+        return importing.convert(source, chosen, overrides)
+    except Unreadable as error:
+        raise UsageError(f"{name}: {error}") from error
+
+
+def _becomes(draft: Draft, fate: Fate, spec: Spec) -> tuple[str, bool]:
+    """What a key became in the spec, and whether the spec has another value."""
+    paths = [path for path, written in draft.settings.items() if written.entry is not None
+             and (written.entry.file, written.entry.key) == (fate.file, fate.key)]  # fmt: skip
+    if not paths:
+        why = fate.to if fate.fate in ("mapped", "extra") else f"{fate.fate}: {fate.why or fate.to}"
+        return why, False
+    values = {path: _value(spec, path) for path in paths}
+    text = ", ".join(_compared(path, draft.settings[path].text, has) for path, has in values.items())
+    return text, any(has != draft.settings[path].text for path, has in values.items())
+
+
+def _compared(path: str, imported: str, has: str | None) -> str:
+    if has is None:
+        return f"! no {path} (import: {imported})"
+    return f"{path} = {has}" if has == imported else f"! {path} = {has} (import: {imported})"
+
+
+def _value(spec: Spec, path: str) -> str | None:
+    """The value of a setting as a spec writes it; None if it has none."""
+    value = spec.get(path_of(path))
+    if value is None:
+        return None
+    typed = show(BY_PATH[path], value)
+    return EXPONENT.sub(r"\1", typed) if BY_PATH[path].kind is kinds.REAL else typed
+
+
+def _row(left: str, right: str) -> str:
+    left = left if len(left) <= WIDTH else left[: WIDTH - 3] + "..."
+    return f"{left:{WIDTH}}  {right}"

@@ -1,0 +1,66 @@
+"""`xpc diff recipe.yaml recipe.xp` shows each line of the source next to what the spec has for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from xpc.compiler.cli import main
+
+SOURCE = """\
+model_name_or_path: Qwen/Qwen2.5-3B
+dataset_name: org/rows
+learning_rate: 1.0e-5
+log_level: info
+bf16: true
+max_length: 1024
+max_steps: 10
+reward_type: exact
+"""
+
+
+@pytest.fixture
+def spec(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.yaml").write_text(SOURCE)
+    assert main(["import", "r.yaml", "--partial", "--hardware", "8 x h100-80gb", "-o", "r.xp"]) == 3
+    capsys.readouterr()
+    path = tmp_path / "r.xp"
+    path.write_text(path.read_text().replace("strategy ddp", "strategy zero3"))  # so that it fits
+    return path
+
+
+def shown(capsys, *more: str) -> tuple[int, str]:
+    status = main(["diff", "r.yaml", "r.xp", *more])
+    return status, capsys.readouterr().out
+
+
+def test_each_line_is_next_to_its_setting(spec, capsys) -> None:
+    status, out = shown(capsys)
+    assert status == 0
+    rows = {line.partition("  ")[0]: line.rpartition("  ")[2] for line in out.splitlines()}
+    assert rows["3: learning_rate: 1.0e-5"] == "optimizer.lr = 1e-5"
+    assert rows["4: log_level: info".replace("info", '"info"')].startswith("irrelevant")
+    assert "error: the tool knows no such key" in rows['8: reward_type: "exact"']
+    assert "! strategy = zero3 (import: ddp)" in out
+
+
+def test_changed_model_data_and_values_are_marked(spec, capsys) -> None:
+    text = spec.read_text()
+    spec.write_text(text.replace("lr = 1e-5", "lr = 2e-5").replace("strategy zero3", "strategy ddp") + "seed 7\n")
+    _, out = shown(capsys)
+    assert "! optimizer.lr = 2e-5 (import: 1e-5)" in out
+    assert "(nothing)" in out
+    assert "seed = 7" in out
+    spec.write_text(text.replace("Qwen/Qwen2.5-3B on org/rows", "Qwen/Qwen2.5-7B on org/other"))
+    _, out = shown(capsys)
+    assert "! train Qwen/Qwen2.5-7B (import: Qwen/Qwen2.5-3B)" in out
+    assert "! org/other (import: org/rows)" in out
+
+
+def test_exit_code(spec, capsys) -> None:
+    assert shown(capsys, "--exit-code")[0] == 1
+
+
+def test_broken_spec_is_reported(spec, capsys) -> None:
+    spec.write_text("train nothing on nothing\n")
+    assert shown(capsys)[0] == 1
