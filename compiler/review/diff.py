@@ -23,9 +23,10 @@ BROKEN = 5
 EPILOG = (
     "A and B are each a spec, REV:FILE for the spec of a commit, a bundle, or the folder of a sweep. Meanings are "
     "compared: comments, order and defaults that are written out make no difference. Bundles are compared file by "
-    "file. If A is a file that `xpc import` reads, each of its lines is shown next to what the spec B has for it, with "
-    "! where B has something else. Exit status: 0 compared, 1 A or B does not compile, 2 wrong usage. With --exit-code: "
-    "0 same run, 4 same settings, other code or packages, 1 differs, 5 A or B does not compile, 2 wrong usage."
+    "file. If A is a file that `xpc import` reads, each of its lines is shown next to what the spec B has for it, "
+    "with ! where B has something else. Exit status: 0 compared, 1 A or B does not compile, 2 wrong usage. With "
+    "--exit-code: 0 same run, 4 same settings, other code or packages, 1 differs, 5 A or B does not compile, 2 wrong "
+    "usage."
 )
 
 
