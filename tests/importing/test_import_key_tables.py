@@ -38,7 +38,7 @@ ARGUMENTS = {
 
 def test_the_tables_are_found() -> None:
     assert {*DATA} < {*NAMES}
-    assert len(TABLES) == 7
+    assert len(TABLES) == 8
 
 
 @pytest.mark.parametrize("name", TABLES)

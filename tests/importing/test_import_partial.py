@@ -91,3 +91,45 @@ def test_secret_is_not_shown(here, capsys):
     (here / "r.yaml").write_text(HEAD + "my_api_token: hf_" + "a" * 34 + "\n")
     _, out, err = run("r.yaml", "--partial", capsys=capsys)
     assert "aaaa" not in out + err
+
+
+def test_key_that_probably_names_the_data_is_taken_and_asked_about(here, capsys):
+    (here / "r.yaml").write_text("model_id: Qwen/Qwen2.5-3B\ndataset_path: org/rows\nlearning_rate: 1e-6\n")
+    assert run("r.yaml", capsys=capsys)[0] == 1
+    status, out, err = run("r.yaml", "--partial", capsys=capsys)
+    assert status == 3
+    assert "train Qwen/Qwen2.5-3B on org/rows" in out
+    assert "2 decisions left" in err
+    assert "whether `dataset_path`, a key of the source's own script, names the data" in err
+
+
+def test_keys_of_trl_are_not_asked_about(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "dataset_path: x\n")
+    _, out, err = run("r.yaml", "--partial", capsys=capsys)
+    assert "on org/rows" in out
+    assert "whether" not in err
+
+
+def test_missing_rewards_are_a_decision(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "reward_funcs: [exact_match]\nnum_generations: 8\n")
+    assert run("r.yaml", capsys=capsys)[0] == 0
+    status, _, err = run("r.yaml", "--partial", capsys=capsys)
+    assert status == 3
+    assert "what the reward functions compute: no `rewards.py`" in err
+    (here / "rewards.py").write_text("def exact_match(completions, **_):\n    return [1.0] * len(completions)\n")
+    assert run("r.yaml", "--partial", capsys=capsys)[0] == 0
+
+
+def test_variables_of_yaml(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "hub_model_id: me/x${VERSION}\nlearning_rate: ${LR:-2e-6}\n")
+    status, out, err = run("r.yaml", "--set", "VERSION=-v2", capsys=capsys)
+    assert status == 0
+    assert "lr = 2e-6" in out
+    assert "variable that is not set" in run("r.yaml", capsys=capsys)[2]
+
+
+def test_arguments_of_loading_are_keys_of_the_file(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "model_init_kwargs:\n  attn_implementation: sdpa\n  torch_dtype: bfloat16\n")
+    status, out, _ = run("r.yaml", capsys=capsys)
+    assert status == 0
+    assert "attn = sdpa" in out
